@@ -63,17 +63,18 @@ _GOES_ON = late(
 )
 #: The same, seen from where it goes on.
 _LINE_END = late(
-    rb"(\\{1,4}\r?(?:\n|(?<=\\)n)|=\r?\n|\\?[\"'](?:[ \t]{0,4}[+.&\\]{1,2})?[ \t]{0,4}\r?\n|%0[dD]%0[aA]|"
-    rb"%0[aA]|[ \t]{0,3}[?|][ \t]{0,3}\r?\n|\r?\n)[ \t>|+#?-]{0,12}(?:\\?[\"'])?((?:[A-Za-z0-9_-]{1,30}[.~])?)\Z"
+    rb"(\\{1,4}\r?(?:\n|(?<=\\)n)|=\r?\n|\\?[\"'](?:[ \t]{0,4}[+.&\\]{1,2})?[ \t]{0,4}\r?\n|"
+    rb"[\"'][ \t]{0,4}[+.&][ \t]{0,4}(?=[\"'])|%0[dD]%0[aA]|%0[aA]|[ \t]{0,3}[?|][ \t]{0,3}\r?\n|\r?\n)"
+    rb"[ \t>|+#?-]{0,12}(?:\\?[\"'])?((?:[A-Za-z0-9_-]{1,30}[.~])?)\Z"
 )
-_LINE_ENDS_AS = late(rb"\n|\\n|%0")
+_LINE_ENDS_AS = late(rb"\n|\\n|%0|[+.&][ \t]{0,4}[\"']\Z")
 _LAST_WORD = late(rb"(?<![A-Za-z0-9_.-])[A-Za-z0-9][A-Za-z0-9_./-]{3,399}\Z")
 _DIGIT, _JOINED_BEFORE = late(rb"[0-9]"), late(rb"(?:[A-Za-z0-9_-]+[.~])*\Z")
 #: No word, no name: what a token may end with.
 _THROWN = late(rb"(?=[^.\s]{8})(?:[A-Za-z_.-]*[0-9]+[A-Za-z]){2}[A-Za-z0-9+/=_.-]*+(?=[\r\n]|\Z)")
 _RUN = late(rb"[A-Za-z0-9+/_-]+")
 _MAY_GO_ON = frozenset((b"\\", b"=", b'"', b"'", b"%", b"\r", b"\n", b" ", b"?", b"|"))
-#: Of these a line end that is one does not say that a token goes on.
+#: With one of these a line end begins that stands right behind what goes on.
 _SIGNS_OF_A_REST = frozenset((b"\\", b"=", b" ", b"?", b"|"))
 _QUOTES = frozenset((b'"', b"'"))
 #: So many characters of a token that is not known by its beginning stand in the next line at least.

@@ -120,3 +120,36 @@ def test_a_token_that_goes_on_in_the_next_line_is_one_wherever_it_is_broken(kind
 def test_what_a_line_of_prose_ends_with_is_no_part_of_the_token_below():
     for line in ("see the page", "set it=", "key", "x" * 60):
         assert f"{line}\n[REDACTED:github-token]\nok" == mask(f"{line}\n{TOKEN}\nok")
+
+
+@each(
+    "before, between, after",
+    [
+        ("│ ", " │\n│ ", " │\n"), ("┃ ", "\n┃ ", "\n"), ("    ", "\n    ", "\n"), ("", "\\\n", "\n"),
+        ("\x1b[32m", "\x1b[0m", "\n"), ("\x1b[33m", "\x1b[0m\n\x1b[33m", "\x1b[0m\n"), ("", "=\n", "\n"),
+        ('"', '" + "', '"\n'), ("'", "' . '", "'\n"), ("", "\u200b", "\n"),
+    ],
+)  # fmt: skip
+def test_a_token_that_something_breaks_is_masked_on_both_sides(before, between, after):
+    for cut in (12, len(TOKEN) // 2, len(TOKEN) - 9):
+        masked = mask(f"use\n{before}{TOKEN[:cut]}{between}{TOKEN[cut:]}{after}now")
+
+        assert TOKEN[:cut] not in masked
+        assert TOKEN[cut:] not in masked
+        assert masked.startswith("use\n")
+        assert masked.endswith("now")
+
+
+@each("spelled", ["\\x{:02x}", "\\u{:04x}", "%{:02X}", "\\{:03o}", "&#{};", "{:02x}"])
+def test_a_token_of_which_each_character_is_spelled_out_is_masked(spelled):
+    token = "".join(spelled.format(ord(character)) for character in TOKEN)
+
+    assert token not in mask(f'payload: "{token}"')
+
+
+@each("text", ["hello world, this is a text", "no secret is here: 12, 13 and 14"])
+def test_a_text_that_is_spelled_out_and_has_no_secret_stays(text):
+    for spelled in ("\\x{:02x}", "\\u{:04x}", "%{:02X}", "&#{};"):
+        written = "".join(spelled.format(ord(character)) for character in text)
+
+        assert written == mask(written)
