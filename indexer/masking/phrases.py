@@ -41,7 +41,7 @@ def _wrapped() -> Iterator[Phrase]:
 def _parted(kind: str, beginning: str, length: int) -> Phrase:
     pattern = (
         rf"(?<![A-Za-z0-9_])({re.escape(beginning)}(?=(?:{_CHARACTER}|{_BREAK}){{{length + 1}}})"
-        rf"{_CHARACTER}{{1,{_LONG}}}+{_BREAK}{_CHARACTER}{{4,}}+(?![:(]))"
+        rf"{_CHARACTER}{{1,{length - 1}}}+{_BREAK}{_CHARACTER}{{4,}}+(?![:(]))"
     )
     anchor = beginning.lower().encode()
     word = re.split(rb"[^a-z0-9]", anchor)[0]
