@@ -214,8 +214,8 @@ def left_out(session: Session) -> str:
     whole = session.source_path.stat().st_size
     last = session.messages[-1][0] if session.messages else 0
     return (
-        f"Only the first {whole - session.unread >> 20:,} of {whole >> 20:,} MB of this log were read: messages after "
-        f"{last} are left out, and they may have taken back some of these. `smart-fork index run` writes all of it to "
+        f"Only the first {whole - session.unread >> 20:,} of {whole >> 20:,} MB of this log were read. Messages after "
+        f"{last} are missing here. A later rewind is not seen. `smart-fork index run` writes all of it to "
         f"{export_path(session.agent, session.session_id)}."
     )
 
