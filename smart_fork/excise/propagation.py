@@ -44,7 +44,7 @@ from smart_fork.whereabouts import permits
 log = logging.getLogger(__name__)
 
 #: How long the index is waited for, and vectors are made; what is left over is made by the next run.
-PATIENCE, EMBED_SECONDS = 30.0, 60.0
+PATIENCE, EMBED_SECONDS = 30.0, 5.0
 
 
 def descent_of(session: Transcript, keys: Collection[str] = ()) -> Descent:
