@@ -35,6 +35,7 @@ _ESCAPED_LINE_ENDS = ("\\n", "\\r", "\\t")
 #: The number of characters that follow, where it is known.
 _WHOLE = {
     **dict.fromkeys(("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "npm_"), 36),
+    **dict.fromkeys(("AKIA", "ASIA", "ABIA", "ACCA"), 16),
     "github_pat_": 82,
     "AIza": 35,
 }
