@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 
 #: How long the index is waited for, and vectors are made; what is left over is made by the next run.
 PATIENCE, EMBED_SECONDS = 30.0, 5.0
+#: Where more passages have no vector than a cut makes of one session, the next run makes them.
+MAX_WAITING = 2048
 
 
 def descent_of(session: Transcript, keys: Collection[str] = ()) -> Descent:
@@ -242,12 +244,16 @@ def _embed(known: Sequence[tuple[int, bytes]]) -> str:
 
     try:
         with only_writer(PATIENCE, "embedding"), opened() as store:
-            if model := store.meta("model"):
-                embedder = configured_embedder()
-                if known and model == embedder.model:
-                    store.use_model(model, len(known[0][1]) // 4)
-                    store.add_vectors(known)
-                embed_waiting(store, embedder, Report(), deadline=time.monotonic() + EMBED_SECONDS)
+            if not (model := store.meta("model")):
+                return ""
+            embedder = configured_embedder()
+            if known and model == embedder.model:
+                store.use_model(model, len(known[0][1]) // 4)
+                store.add_vectors(known)
+            counts = store.counts()
+            if counts.chunks - counts.embedded > MAX_WAITING:
+                return "the remaining passages are embedded later: the index was not complete"
+            embed_waiting(store, embedder, Report(), deadline=time.monotonic() + EMBED_SECONDS)
     except (ModelUnavailableError, VectorsUnavailableError, IndexBusyError) as error:
         return f"the remaining passages are embedded later: {error}"
     return ""
