@@ -213,10 +213,13 @@ def left_out(session: Session) -> str:
         return ""
     whole = session.source_path.stat().st_size
     last = session.messages[-1][0] if session.messages else 0
-    return (
+    export = export_path(session.agent, session.session_id)
+    return joined(
         f"Only the first {whole - session.unread >> 20:,} of {whole >> 20:,} MB of this log were read. Messages after "
-        f"{last} are missing here. A later rewind is not seen. `smart-fork index run` writes all of it to "
-        f"{export_path(session.agent, session.session_id)}."
+        f"{last} are missing here. A later rewind is not seen.",
+        advice(
+            f"`smart-fork index run` writes all of it to {export}.", tool=f"The index writes all of it to {export}."
+        ),
     )
 
 

@@ -220,6 +220,20 @@ def it_hands_over(s: Scene) -> None:
     assert ("codex", "claude") == (made["agent_type"], s.worker(fork_from=s.knows)["agent_type"])
 
 
+def it_hands_over_secrets_only_on_request(s: Scene) -> None:
+    token = "ghp_" + "a1B2c3" * 6
+    has_one = s.world.claude(s.shop, f"use {token}", "used")
+    fork = {"fork_session_id": has_one, "as_agent": "codex"}
+    lost = [s.fork(**fork, unmasked=unmasked)["handed"]["lost"] for unmasked in (False, True)]
+    assert [1, None] == [one.get("secrets") for one in lost]
+    copies = [s.branch(session_id=has_one, as_agent="codex", **how)["path"] for how in ({}, {"unmasked": True})]
+    assert [False, True] == [token in Path(path).read_text() for path in copies]
+    s.worker(fork_from=has_one, agent_type="codex")
+    s.worker(fork_from=has_one, agent_type="codex", unmasked=True)
+    logs = [path.read_text() for path in (s.world.home / ".codex").rglob("*.jsonl")]
+    assert (4, 2) == (len(logs), sum(token in one for one in logs))
+
+
 def sessions_are_listed_and_read(s: Scene) -> None:
     robot = s.world.codex(s.shop, "count", "one", source="exec", originator="codex_exec", thread_source=None)
     shown = [

@@ -16,12 +16,11 @@ from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.others import is_others
-from smart_fork.forking.request import ForkRequest
+from smart_fork.forking.request import ForkChoice, ForkRequest
 from smart_fork.forking.resume import newest_session
-from smart_fork.forking.search_and_fork import _own
+from smart_fork.forking.search_and_fork import find_and_fork
 from smart_fork.forking.spawn import spawn
 from smart_fork.forking.started import NotSpawned
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.team import local
@@ -360,7 +359,8 @@ def test_the_newest_session_is_always_the_persons_own(kept, world, shop):
 
 
 def test_it_is_never_forked_without_being_chosen(kept, world):
-    found = find(FindRequest(RETRY, project_path=str(kept), agent_type="both"), Engine(world.model))
+    asked = FindRequest(RETRY, project_path=str(kept), agent_type="both", min_score=0)
+    answer = find_and_fork(asked, Engine(world.model), ForkChoice(auto_fork=True))
 
-    assert [ALICES] == [hit.session_id for hit in found.results]
-    assert () == _own(found, Engine(world.model)).results
+    assert [ALICES] == [hit.session_id for hit in answer.results]
+    assert f"Nothing was forked: {ALICES} fits best, but it is a teammate's" == answer.error
