@@ -23,10 +23,9 @@ from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server import calls
 from smart_fork.service import client
 from smart_fork.service.address import Address, publish, remove_socket
-from smart_fork.service.app import Work, application
+from smart_fork.service.app import Entrance, Work, application
 from smart_fork.service.guard import Connection, Doors
 from smart_fork.service.listener import listen_locally
-from smart_fork.service.service_parts import Entrance
 from smart_fork.system.release import own_version
 from tests.smart_fork.tool_server import create_server
 

@@ -17,8 +17,7 @@ from smart_fork.page.entry import CODE_SECONDS, MAX_CODES, Entries
 from smart_fork.page.visits import IDLE_SECONDS, LONGEST_SECONDS, MAX_VISITS, SLACK_SECONDS, Visits
 from smart_fork.page.worker_views import LIVE
 from smart_fork.service import token
-from smart_fork.service.app import PUBLIC
-from smart_fork.service.service_parts import Entrance
+from smart_fork.service.app import PUBLIC, Entrance
 from tests.smart_fork.forks import eventually
 
 ADDRESS = "http://127.0.0.1:8766/"

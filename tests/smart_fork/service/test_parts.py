@@ -12,19 +12,19 @@ from smart_fork.cuts import snapshots
 from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.request import FindRequest
-from smart_fork.service import service_parts
+from smart_fork.service import app
 from tests.smart_fork.forks import eventually
 
 
 def test_snapshots_that_have_had_their_time_go_when_the_service_starts(world, shop, monkeypatch):
     """There may never be another cut, which takes them away as well."""
-    monkeypatch.setattr(service_parts, "configured_embedder", lambda **_: world.model)
+    monkeypatch.setattr(app, "configured_embedder", lambda **_: world.model)
     now = datetime.now(UTC)
     log = world.log_of(world.claude(shop, "question", "answer"))
     snapshots.take(log, "old", now - snapshots.KEPT - timedelta(days=1))
     snapshots.take(log, "new", now)
 
-    service = service_parts.ServiceParts()
+    service = app.ServiceParts()
     service.start()
     service.stop()
 
@@ -34,8 +34,8 @@ def test_snapshots_that_have_had_their_time_go_when_the_service_starts(world, sh
 @pytest.fixture
 def service(world, monkeypatch):
     """A service, ended with the test."""
-    monkeypatch.setattr(service_parts, "configured_embedder", lambda **_: world.model)
-    service = service_parts.ServiceParts()
+    monkeypatch.setattr(app, "configured_embedder", lambda **_: world.model)
+    service = app.ServiceParts()
     before = set(threading.enumerate())
     yield service
     service.stop()

@@ -20,7 +20,7 @@ from smart_fork.errors import ForkRefused
 from smart_fork.forking import launch
 from smart_fork.page import views
 from smart_fork.retrieval.upkeep import Engine
-from smart_fork.service.service_parts import Entrance
+from smart_fork.service.app import Entrance
 from smart_fork.team import find as team_find
 from tests.e2e.browsing import Watch, browser, chromium, low_contrast, violations, window
 from tests.smart_fork.teamserver.machines import serving
