@@ -6,25 +6,27 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from indexer import prerequisites
 from indexer.changes import Report
 from indexer.damage import DamagedIndexError, open_sound
 from indexer.embedder import Embedder
 from indexer.errors import IndexerError, SmartForkError
 from indexer.failures import next_step, what_failed
 from indexer.freshness import read_named, read_rest, read_some
-from indexer.paths import index_db
+from indexer.paths import index_db, index_root, private_dir, state_home
 from indexer.pipeline import embed_waiting
 from indexer.priority import step_back
 from indexer.project import Project
 from indexer.runs import Freshness, Outcome, Run, announce, moment, record
 from indexer.schedule import Schedule
+from indexer.shapes import dataclass
 from indexer.store.base import Store
-from indexer.transcripts.base import Agents
+from indexer.transcripts.base import AgentAdapter, Agents
+from indexer.transcripts.model import AgentName
 from indexer.watch import Watcher
 from indexer.writer import LOCK_SECONDS, IndexBusyError, give_way, only_writer
 
@@ -153,7 +155,7 @@ class Freshener:
 
     def start(self) -> None:
         """Begin, with a run over everything. Returns immediately; whatever fails later is logged."""
-        found = prerequisites.check(self._adapters)
+        found = check_prerequisites(self._adapters)
         for message in found.warnings:
             log.warning(message)
         for thread in self._threads:
@@ -327,7 +329,7 @@ class Freshener:
 
     def _index(self, job: _Job, report: Report) -> None:
         self._progress("starting", 0, 0)
-        if job.paths is None and (errors := prerequisites.check(self._adapters).errors):
+        if job.paths is None and (errors := check_prerequisites(self._adapters).errors):
             raise NotReadyError("; ".join(errors))
         with self._opened() as store:
             if job.paths is not None:
@@ -383,3 +385,53 @@ class Freshener:
             raise _Cancelled
         give_way()
         self._doing = f"{stage} {done}/{total}" if total else stage
+
+
+@dataclass(frozen=True, slots=True)
+class Prerequisites:
+    """`errors` keep indexing from working at all, `warnings` keep one agent out. `agents` have folders."""
+
+    agents: tuple[AgentName, ...]
+    errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def check_prerequisites(adapters: Iterable[AgentAdapter]) -> Prerequisites:
+    """Whether the state folder can be written, and which agents' folders there are: a missing one may still appear."""
+    errors = [message for folder in (state_home(), index_root()) if (message := _unwritable(folder))]
+    there, warnings = [], []
+    for agent in adapters:
+        if problem := _unreadable(agent):
+            step = f"use {agent.name} once, or point {agent.variable} at its folder"
+            warnings.append(f"{agent.name} is not indexed yet: {problem}; {step}")
+        else:
+            there.append(agent.name)
+            if problem := agent.unread():
+                warnings.append(f"no session of {agent.name} can be read: {problem}")
+    return Prerequisites(tuple(there), tuple(dict.fromkeys(errors)), tuple(warnings))
+
+
+def _unwritable(folder: Path) -> str:
+    probe = folder / ".probe"
+    try:
+        private_dir(folder)
+        probe.write_bytes(b"")
+    except OSError as error:
+        return f"cannot write to {folder} ({error}): make it writable, or set SMART_FORK_HOME to a writable folder"
+    finally:
+        with suppress(OSError):
+            probe.unlink()
+    return ""
+
+
+def _unreadable(agent: AgentAdapter) -> str:
+    """Why none of an agent's folders can be listed."""
+    problem = "no folder"
+    for folder, _ in agent.folders():
+        try:
+            next(iter(folder.iterdir()), None)
+        except OSError as error:
+            problem = problem if problem != "no folder" else f"{folder}: {error.strerror}"
+        else:
+            return ""
+    return problem

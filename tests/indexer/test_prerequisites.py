@@ -1,6 +1,6 @@
 """What the indexer needs before it begins."""
 
-from indexer import prerequisites
+from indexer import freshener
 from indexer.paths import state_home
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.home import claude_home
@@ -8,13 +8,13 @@ from smart_fork.agents.claude.home import claude_home
 
 def test_missing_folders_keep_one_agent_out_and_say_what_to_do(home):
     """F-181, F-182."""
-    found = prerequisites.check(READERS)
+    found = freshener.check_prerequisites(READERS)
     assert ((), (), len(READERS.names)) == (found.agents, found.errors, len(found.warnings))
     (home / ".codex/archived_sessions").mkdir(parents=True)
     claude_home().mkdir()
     (claude_home() / "projects").write_text("not a folder")
 
-    found = prerequisites.check(READERS)
+    found = freshener.check_prerequisites(READERS)
 
     assert ("codex",) == found.agents
     assert "claude is not indexed yet: " in found.warnings[0]
@@ -25,7 +25,7 @@ def test_missing_folders_keep_one_agent_out_and_say_what_to_do(home):
 def test_a_state_folder_that_cannot_be_written_is_an_error(monkeypatch):
     """F-181."""
     monkeypatch.setenv("SMART_FORK_HOME", "/dev/null/x")
-    found = prerequisites.check(READERS)
+    found = freshener.check_prerequisites(READERS)
 
     assert 2 == len(found.errors)
     assert "make it writable, or set SMART_FORK_HOME" in found.errors[0]
