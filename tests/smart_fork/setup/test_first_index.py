@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from indexer import freshness
-from smart_fork.cli.first_index import first_index
+from smart_fork.cli.setup import first_index
 from smart_fork.setup.ledger import Step
 from smart_fork.setup.plan import SetupPlan
 from smart_fork.system.processes import Processes
