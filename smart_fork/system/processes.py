@@ -128,18 +128,11 @@ class Processes:
             NotFound: `cwd` does not exist.
         """
         with _CtrlC() as ctrl_c:
-            try:
+            pipe = subprocess.PIPE
+            with _starting(argv, cwd, env):
                 process = subprocess.Popen(
-                    argv,
-                    cwd=cwd,
-                    env=env,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    start_new_session=True,
+                    argv, cwd=cwd, env=env, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
                 )
-            except (OSError, ValueError) as error:
-                raise _not_started(argv, error, cwd, env) from error
             with process, _ended_with_us(process.pid) if timeout > _BRIEF_SECONDS else contextlib.nullcontext():
                 try:
                     ctrl_c.counts()
@@ -173,18 +166,10 @@ class Processes:
         except OSError as error:
             raise ProgramFailed(f"The log cannot be written: {error}") from error
         try:
-            with _file_of(input) as given:
+            with _starting(argv, cwd, env), _file_of(input) as given:
                 process = subprocess.Popen(
-                    argv,
-                    cwd=cwd,
-                    env=env,
-                    stdin=given,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
+                    argv, cwd=cwd, env=env, stdin=given, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
                 )
-        except (OSError, ValueError) as error:
-            raise _not_started(argv, error, cwd, env) from error
         finally:
             os.close(output)
         # Waited for, so that a worker that has ended is gone and not a zombie that looks alive.
@@ -198,11 +183,9 @@ class Processes:
         Raises:
             ProgramMissing, ProgramFailed, NotFound: as `run`.
         """
-        try:
-            pipe = subprocess.PIPE
+        pipe = subprocess.PIPE
+        with _starting(argv, cwd, env):
             return subprocess.Popen(argv, cwd=cwd, env=env, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
-        except (OSError, ValueError) as error:
-            raise _not_started(argv, error, cwd, env) from error
 
     def alive(self, pid: int) -> bool:
         """Whether that process is still running."""
@@ -252,13 +235,11 @@ class Processes:
 
     def replace(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> NoReturn:
         """Become that program."""
-        try:
+        with _starting(argv, cwd, env):
             if _caller is not None:
                 _caller.become(argv, cwd, env)
             os.chdir(cwd)
             os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - no shell is what we want
-        except (OSError, ValueError) as error:
-            raise _not_started(argv, error, cwd, env) from error
 
 
 class Machine(NamedTuple):
@@ -340,12 +321,18 @@ def at_this_terminal(argv: Sequence[str], given: bytes) -> str:
         ProgramMissing: there is no such program.
         ProgramFailed: it cannot be started.
     """
-    try:
-        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-            told, _ = process.communicate(given)
-    except (OSError, ValueError) as error:
-        raise _not_started(argv, error) from error
+    with _starting(argv), subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        told, _ = process.communicate(given)
     return told.decode("utf-8", "replace") if process.returncode == 0 else ""
+
+
+@contextlib.contextmanager
+def _starting(argv: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Raise what keeps a program from being started as an error of ours."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise _not_started(argv, error, cwd, env) from error
 
 
 def _not_started(
