@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 
 import apsw
 
@@ -44,24 +45,16 @@ def unusable(path: Path, error: apsw.Error) -> RegistryUnavailable:
     return RegistryUnavailable(f"The register of workers cannot be used: {what_failed(error)}", next_step(error))
 
 
-class Writing:
+@contextmanager
+def writing(db: apsw.Connection) -> Iterator[None]:
     """A transaction that may write from its beginning: what was read in it is still true when it writes."""
-
-    def __init__(self, db: apsw.Connection) -> None:
-        self._db = db
-
-    def __enter__(self) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                self._db.execute("COMMIT")
-        finally:
-            if self._db.in_transaction:  # a full disk may have ended it
-                self._db.execute("ROLLBACK")
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    finally:
+        if db.in_transaction:  # a full disk may have ended it
+            db.execute("ROLLBACK")
 
 
 #: Raised with the tables: those of an older form are brought up to it.
@@ -95,7 +88,7 @@ CREATE INDEX worker_sessions_of_worker ON worker_sessions (worker_id);
 def _create(db: apsw.Connection) -> None:
     if db.pragma("user_version") == _FORM:
         return
-    with Writing(db):  # another process may have been first
+    with writing(db):  # another process may have been first
         form = db.pragma("user_version")
         if form > _FORM:
             raise RegistryUnavailable(
