@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 from starlette.datastructures import Headers
@@ -25,6 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from indexer.shapes import dataclass
+from smart_fork.page.visits import Visits
 from smart_fork.service.token import Token
 from smart_fork.system.http_limits import Bucket
 from smart_fork.system.peers import SERVICE, is_ours
@@ -186,14 +187,6 @@ class Doors:
         return any(route.matches(scope)[0] is not Match.NONE for route in self.programs)
 
 
-class Cookies(Protocol):
-    """The cookies of browsers that have signed in."""
-
-    @property
-    def name(self) -> str: ...
-    def good(self, values: Sequence[str]) -> bool: ...
-
-
 class Guard:
     """Passes on what is allowed. Refuses everything else with one line, and logs some of the refusals.
 
@@ -207,7 +200,7 @@ class Guard:
         token: Token,
         hosts: Collection[str],
         doors: Doors,
-        cookies: Cookies | None = None,
+        cookies: Visits | None = None,
         stranger: Callable[[], Response] | None = None,
     ) -> None:
         self._app = app
