@@ -159,7 +159,7 @@ class JsonRegistration(Registration):
 
     def value(self, text: str | None) -> dict[str, Any] | None:
         """See `Registration.value`."""
-        return None if text is None else entry_in(_understood(text), self.servers, "an object")
+        return None if text is None else entry_in(settings_in(text), self.servers, "an object")
 
     def raw(self, text: str | None) -> str | None:
         """See `Registration.raw`."""
@@ -178,7 +178,7 @@ class JsonRegistration(Registration):
 
     def has_servers(self, text: str | None) -> bool:
         """See `Registration.has_servers`."""
-        return text is not None and self.servers in _understood(text)
+        return text is not None and self.servers in settings_in(text)
 
     def restore(self, text: str, raw: str | None, *, had_servers: bool = True) -> str:
         """See `Registration.restore`."""
@@ -201,7 +201,12 @@ class JsonRegistration(Registration):
         return json_text.member(text, servers.value, NAME) if servers else None
 
 
-def _understood(text: str) -> dict[str, Any]:
+def settings_in(text: str) -> dict[str, Any]:
+    """Return the settings that `text` has.
+
+    Raises:
+        UnsuitableError: They are not plain JSON.
+    """
     try:
         return json_text.read_object(text)
     except (ValueError, RecursionError) as error:

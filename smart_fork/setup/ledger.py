@@ -161,14 +161,11 @@ class Ledger:
 
     def _save(self, lines: list[LedgerLine]) -> None:
         kept = _Kept(lines=lines)
-        try:
+        with switching(self.path, "written"):
             if lines:
                 replace_file(private_dir(self.path.parent) / self.path.name, [kept.model_dump_json(indent=2).encode()])
             else:
                 remove(self.path)
-        except OSError as error:
-            step = "Check the owner of the folder."
-            raise SmartForkError(f"{self.path} cannot be written: {error.strerror}", step) from error
         self._kept = kept
 
     def _read(self) -> _Kept:

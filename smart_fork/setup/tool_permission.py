@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-from smart_fork.agents.registration import Allowing, Registration, UnsuitableError
+from smart_fork.agents.registration import Allowing, Registration, UnsuitableError, settings_in
 from smart_fork.setup.ledger import Edit, Ledger, LedgerLine, Step, take_away, understood
 from smart_fork.system import foreign_files
 from smart_fork.text import json_text
@@ -71,10 +71,7 @@ def _items(text: str) -> list[json_text.Item]:
 def _list(text: str | None) -> list[object]:
     if text is None:
         return []
-    try:
-        permissions = json_text.read_object(text).get(_WAY[0], {})
-    except (ValueError, RecursionError) as error:
-        raise UnsuitableError(f"it is not plain JSON: {error}") from error
+    permissions = settings_in(text).get(_WAY[0], {})
     found = permissions.get(_WAY[1], []) if isinstance(permissions, dict) else None
     if not isinstance(found, list):
         raise UnsuitableError(f'"{".".join(_WAY)}" in it is not a list')
