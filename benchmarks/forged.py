@@ -352,7 +352,7 @@ def _run(world: World, folder: Path, made: Any, report: Report) -> None:
     from smart_fork.registry.workers import Registry
     from smart_fork.repository.worktree import create_worktree, remove_if_saved
     from smart_fork.system.processes import Processes
-    from smart_fork.workers.roster import compare
+    from smart_fork.workers.comparison import compare
     from smart_fork.workers.worktrees import worktrees
 
     processes = Processes()

@@ -10,8 +10,8 @@ import typer
 from indexer.masking import beginning
 from smart_fork.cli.output import out, plain, print_json, say, wants_json
 from smart_fork.system.processes import Processes
-from smart_fork.workers.roster import compare as compared
-from smart_fork.workers.roster import counted, facts
+from smart_fork.workers.comparison import compare as compared
+from smart_fork.workers.comparison import counted, facts
 from smart_fork.workers.state import Compared
 
 #: What a column of the table shows; all of it is in the page and in the JSON.

@@ -21,8 +21,9 @@ from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import OVER, Registry, WorkerRecord
 from smart_fork.repository.changes import difference
 from smart_fork.system import permission
+from smart_fork.workers.comparison import TOGETHER_SECONDS, moment
 from smart_fork.workers.observation import Seen, WorkerWatch
-from smart_fork.workers.roster import TOGETHER_SECONDS, described, last_words, moment
+from smart_fork.workers.roster import described, last_words
 from smart_fork.workers.state import WorkerState
 
 #: The columns of the board in their order, and what each is called.

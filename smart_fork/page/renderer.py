@@ -21,7 +21,7 @@ from smart_fork.retrieval import chances
 from smart_fork.retrieval.cache import cache_in_words
 from smart_fork.retrieval.results import became_of, inferred, outcome_in_words, passage_place, title
 from smart_fork.text.snippets import printable
-from smart_fork.workers.roster import counted, facts
+from smart_fork.workers.comparison import counted, facts
 
 #: Nothing from elsewhere, and no script or style that stands in the text of a page.
 POLICY = (

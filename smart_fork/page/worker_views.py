@@ -21,8 +21,8 @@ from smart_fork.page.export import side_by_side
 from smart_fork.page.renderer import HEADERS, Shown, rendered
 from smart_fork.system.processes import Processes
 from smart_fork.text.snippets import printable
+from smart_fork.workers.comparison import compare
 from smart_fork.workers.messages import message_worker
-from smart_fork.workers.roster import compare
 from smart_fork.workers.termination import close_workers
 
 #: How much is repeated of what a worker was told.

@@ -186,7 +186,7 @@ def compare_workers(
     from indexer.masking import beginning
     from smart_fork.retrieval.results import UNTRUSTED
     from smart_fork.system.processes import Processes
-    from smart_fork.workers.roster import compare
+    from smart_fork.workers.comparison import compare
 
     found = compare(workers or [], Processes(), patch=diff)
     return Comparison(

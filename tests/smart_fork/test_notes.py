@@ -21,7 +21,7 @@ from smart_fork.registry.workers import Registry
 from smart_fork.repository.worktree import create_worktree
 from smart_fork.server.brief import brief
 from smart_fork.system.processes import Processes
-from smart_fork.workers.roster import compare
+from smart_fork.workers.comparison import compare
 from smart_fork.workers.worktrees import worktrees
 from tests.smart_fork.authorship.test_authorship import BODY, commit, git
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

@@ -25,7 +25,7 @@ from smart_fork.repository.worktree import (
     what_would_be_lost,
 )
 from smart_fork.system.processes import Processes
-from smart_fork.workers.roster import compare
+from smart_fork.workers.comparison import compare
 from smart_fork.workers.worktrees import prune, worktrees
 from tests.cases import first, mostly
 from tests.drilled import drilled

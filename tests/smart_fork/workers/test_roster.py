@@ -8,7 +8,8 @@ from indexer.project import project_of
 from indexer.values import json_of
 from smart_fork.errors import NotFound, Usage
 from smart_fork.registry.workers import Registry
-from smart_fork.workers.roster import MESSAGE_CHARACTERS, READ_CHARACTERS, compare, list_workers, read_worker
+from smart_fork.workers.comparison import compare
+from smart_fork.workers.roster import MESSAGE_CHARACTERS, READ_CHARACTERS, list_workers, read_worker
 from tests.smart_fork.terminals import LATER, LATEST, PANE, PID, Stage
 
 
