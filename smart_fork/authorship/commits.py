@@ -16,7 +16,8 @@ from indexer.transcripts.authored import plain
 from smart_fork.authorship.blame import Line, Range, blamed, committed
 from smart_fork.authorship.sessions import SLACK, relative, seconds, sessions_named, writers_of
 from smart_fork.errors import NotFound, ProgramFailed
-from smart_fork.repository.git import Repository, tops
+from smart_fork.repository.drift import tops
+from smart_fork.repository.git import Repository
 
 #: Of later commits that change the same files the first are looked at; of the files of the commits that are found, too.
 MOST_COMMITS, MOST_FILES = 200, 30

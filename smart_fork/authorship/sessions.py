@@ -15,7 +15,8 @@ from indexer.store.base import Scope, Store
 from indexer.transcripts.authored import LEAST, SIZE, hashed, plain
 from indexer.unchecked import seconds_in
 from smart_fork.authorship.blame import AROUND, Line
-from smart_fork.repository.git import FOLDER, Repository, tops
+from smart_fork.repository.drift import tops
+from smart_fork.repository.git import FOLDER, Repository
 
 #: The branch on which Entire keeps the sessions that its trailers mean, here and at remotes.
 CHECKPOINTS = "entire/checkpoints/v1"

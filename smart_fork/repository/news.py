@@ -18,7 +18,8 @@ from indexer.masking import mask
 from indexer.project import is_within, recorded, resolve
 from indexer.shapes import dataclass
 from smart_fork.errors import ProgramFailed, SmartForkError
-from smart_fork.repository.git import FOLDER, Repository, inside, opened, tops
+from smart_fork.repository.drift import inside, tops
+from smart_fork.repository.git import FOLDER, Repository, opened
 from smart_fork.repository.past import branch_of, checked_out, dated, is_commit, is_plain, moves
 from smart_fork.system.processes import Completed, Processes
 

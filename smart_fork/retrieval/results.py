@@ -21,7 +21,7 @@ from smart_fork.agents.selection import first
 from smart_fork.agents.verbs import ABILITIES
 from smart_fork.conversation import Noted
 from smart_fork.notes import noted_if_known
-from smart_fork.repository.git import Drift
+from smart_fork.repository.drift import Drift
 from smart_fork.retrieval.answer import (
     CacheUse,
     Changed,

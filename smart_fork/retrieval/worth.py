@@ -15,7 +15,8 @@ from indexer.project import Project, recorded
 from indexer.shapes import dataclass
 from indexer.store.base import SessionRow, Store
 from smart_fork.errors import SmartForkError
-from smart_fork.repository.git import SECONDS, Drift, drifts, opened_to_look_back
+from smart_fork.repository.drift import SECONDS, Drift, drifts
+from smart_fork.repository.git import opened_to_look_back
 from smart_fork.retrieval.found import Candidate
 from smart_fork.system import permission
 from smart_fork.system.processes import Processes

@@ -16,7 +16,8 @@ from indexer.outcome import Edits
 from smart_fork.errors import SmartForkError
 from smart_fork.registry.workers import Registry
 from smart_fork.repository.changes import difference
-from smart_fork.repository.git import drifts, opened_to_look_back
+from smart_fork.repository.drift import drifts
+from smart_fork.repository.git import opened_to_look_back
 from smart_fork.repository.worktree import (
     Worktree,
     create_worktree,
