@@ -17,8 +17,7 @@ from indexer.transcripts.boilerplate import RECALL_TAG
 from indexer.transcripts.model import AgentName
 from indexer.unchecked import list_in
 from smart_fork.agents.selection import readable
-from smart_fork.authorship.asked import range_of
-from smart_fork.authorship.blame import blamed
+from smart_fork.authorship.blame import blamed, range_of
 from smart_fork.authorship.sessions import sessions_of, writers_of
 from smart_fork.notes import noted_of
 from smart_fork.repository.git import opened as repository_at

@@ -10,8 +10,7 @@ from pathlib import Path
 from indexer.masking import mask
 from indexer.project import resolve
 from indexer.store.base import Placement, SessionRow, Store
-from smart_fork.authorship.asked import lines_of
-from smart_fork.authorship.blame import parsed, touched_by
+from smart_fork.authorship.blame import lines_of, parsed, touched_by
 from smart_fork.authorship.sessions import Wrote, sessions_of, writers_of
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.repository.git import opened, paths

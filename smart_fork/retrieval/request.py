@@ -14,7 +14,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents import checkpoints
 from smart_fork.agents.options import said
 from smart_fork.agents.selection import choices, first, one_of, selected
-from smart_fork.authorship.asked import Code
+from smart_fork.authorship.blame import Code
 from smart_fork.engines.base import collection_of, collections
 from smart_fork.errors import Usage
 from smart_fork.notes import tag

@@ -11,8 +11,7 @@ from indexer.masking import mask
 from indexer.project import resolve
 from indexer.store.base import Scope, Store
 from smart_fork.agents.selection import ALL
-from smart_fork.authorship.asked import name_of, range_of
-from smart_fork.authorship.blame import Line, blamed, file_history, history, names_lines
+from smart_fork.authorship.blame import Line, blamed, file_history, history, name_of, names_lines, range_of
 from smart_fork.authorship.sessions import Writer, sessions_of, writers_of
 from smart_fork.repository.git import opened as repository_at
 from smart_fork.retrieval.answer import Cause, Causes
