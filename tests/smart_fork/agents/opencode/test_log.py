@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from indexer.changes import Report, changed_logs
-from indexer.freshener import check
+from indexer.freshener import check_prerequisites
 from indexer.freshness import complete
 from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
@@ -243,7 +243,7 @@ def is_unread(reader, path, said) -> str:
     assert said in told
     assert "try again when no OpenCode is busy" in told
     assert not reader.has_lost(f"{path}/{TOOLS}"), "none of its sessions is lost by that"
-    assert f"no session of opencode can be read: {told}" in check([reader]).warnings
+    assert f"no session of opencode can be read: {told}" in check_prerequisites([reader]).warnings
     return told
 
 
