@@ -95,7 +95,7 @@ class Options:
     unmasked: bool = said(
         bool,
         default=False,
-        described="Hand over secrets, if the user wants that.",
+        described="Hand over secrets if the user wants it.",
         help="Hand over secrets too. Default: masked.",
     )
 

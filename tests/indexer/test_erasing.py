@@ -236,7 +236,7 @@ def test_while_somebody_reads_what_was_there_before_it_is_owed_and_done_at_the_n
     reader.close()
     nothing_to_read, left = read_changes(store, READERS, None, 20.0)
 
-    assert (0, 0, True) == (nothing_to_read.read, left, nothing_to_read.erased)
+    assert (0, [], True) == (nothing_to_read.read, left, nothing_to_read.erased)
     assert GONE not in everything()
 
 

@@ -62,7 +62,19 @@ def test_the_twin_takes_what_finds_and_nothing_that_forks(world):
     both, twin = (set(tools[name].input_schema["properties"]) for name in ("smart_fork", "find_sessions"))
 
     forking = {"auto_fork", "fork_index", "fork_session_id"}
-    of_a_fork = {"prompt", "run_in", "at", "worktree", "with_changes", "budget", "keep", "drop", "brief", "as_agent"}
+    of_a_fork = {
+        "prompt",
+        "run_in",
+        "at",
+        "worktree",
+        "with_changes",
+        "budget",
+        "keep",
+        "drop",
+        "brief",
+        "as_agent",
+        "unmasked",
+    }
     assert both - twin == forking | of_a_fork | {"dry_run", "merge"}
     assert {"session", "error", "tag"} == twin - both  # only found: exchanges, ends of errors, what a person marked
 

@@ -129,7 +129,7 @@ PROMISES: dict[str, dict[str, Callable[[Scene], None]]] = {
         "Hand over to this agent.": calls.it_hands_over,
     },
     "smart_fork.unmasked": {
-        "Hand over secrets, if the user wants that.": calls.it_hands_over_secrets_only_on_request,
+        "Hand over secrets if the user wants it.": calls.it_hands_over_secrets_only_on_request,
     },
     "smart_fork.dry_run": {
         "Start nothing.": calls.it_forks_at_a_message_and_within_a_budget,
@@ -294,7 +294,7 @@ PROMISES: dict[str, dict[str, Callable[[Scene], None]]] = {
         "Only if the user wants that.": calls.a_worker_begins_with_what_it_is_told,
     },
     "spawn_workers.workers.unmasked": {
-        "Hand over secrets, if the user wants that.": calls.it_hands_over_secrets_only_on_request,
+        "Hand over secrets if the user wants it.": calls.it_hands_over_secrets_only_on_request,
     },
     "spawn_workers.workers.brief": {
         "False: no change summary.": calls.it_tells_what_has_changed_to_a_worker,
@@ -347,7 +347,7 @@ PROMISES: dict[str, dict[str, Callable[[Scene], None]]] = {
         "Exchanges to drop.": calls.a_branch_is_a_session_of_its_own,
     },
     "branch_session.unmasked": {
-        "Hand over secrets, if the user wants that.": calls.it_hands_over_secrets_only_on_request,
+        "Hand over secrets if the user wants it.": calls.it_hands_over_secrets_only_on_request,
     },
     "branch_session.as_agent": {
         "Hand over to this agent.": calls.it_hands_over,

@@ -494,8 +494,7 @@ def test_where_the_snapshots_are_gone_records_that_were_cut_are_known_all_the_sa
 
 def test_earlier_versions_of_files_that_the_agent_keeps_are_named(world: World, shop):
     kept, other = world.claude(shop, *SAID), world.claude(shop, *SAID)
-    history = world.home / ".claude" / "file-history" / kept
-    history.mkdir(parents=True)
+    (history := world.home / ".claude" / "file-history" / kept).mkdir(parents=True)
 
     assert str(history) in cut(Request(kept, secrets=True))["remains"]
     assert not any("file-history" in one for one in cut(Request(other, secrets=True))["remains"])

@@ -101,7 +101,7 @@ def test_a_cut_says_which_sessions_were_told_of_what_it_takes_out(family):
     done = cut(Request(first, "1"))
 
     said = [one for one in done.remains if "a hand-over of this one" in one]
-    assert [f"session {second} of Codex", f"session {third} of Claude Code"] == [one.partition(",")[0] for one in said]
+    assert {f"session {second} of Codex", f"session {third} of Claude Code"} == {one.partition(",")[0] for one in said}
 
 
 def test_a_branch_as_another_agents_is_told_of_it_and_of_its_family(world, shop):
