@@ -13,17 +13,7 @@ from urllib.parse import quote, urlsplit
 import httpx2
 from pydantic import ValidationError
 
-from smart_fork.errors import (
-    Conflict,
-    NotAuthenticated,
-    NotFound,
-    ServerUnavailable,
-    SmartForkError,
-    TooLarge,
-    Unshareable,
-    Usage,
-    WrongVerb,
-)
+from smart_fork import errors
 from smart_fork.sharing import wire
 from smart_fork.sharing.limits import LIMITS
 from smart_fork.team.deadline import Deadline
@@ -43,7 +33,12 @@ PAUSES = (0.1, 0.2)
 #: For one answer, from when its question was sent to its last byte.
 ANSWER_SECONDS = 120.0
 _TIMES = httpx2.Timeout(30.0, connect=5.0)
-_KINDS: Mapping[int, type[SmartForkError]] = {400: Usage, 403: WrongVerb, 413: TooLarge, 422: Unshareable}
+_KINDS: Mapping[int, type[errors.SmartForkError]] = {
+    400: errors.Usage,
+    403: errors.WrongVerb,
+    413: errors.TooLarge,
+    422: errors.Unshareable,
+}
 #: What to do where a server, or a proxy before it, does not say so.
 _HINTS: Mapping[int, str] = {
     401: "Ask for an invitation if you have no valid one.",
@@ -98,7 +93,7 @@ class Client:
         try:
             wanted = wire.Login(invite=invite, machine=machine[:200], token=token)
         except ValidationError:
-            raise Usage(
+            raise errors.Usage(
                 "That is not an invitation.", "It begins with sfi_. An admin makes one with: smart-fork team user add"
             ) from None
         said = self.ask(wire.LoggedIn, "POST", "login", wanted)
@@ -227,7 +222,7 @@ class Client:
         for pause in self.pauses:
             try:
                 return self._once(method, path, body, asked, most)
-            except ServerUnavailable as failed:
+            except errors.ServerUnavailable as failed:
                 if not failed.again:
                     raise
                 self.wait(pause)
@@ -249,7 +244,7 @@ class Client:
         except UnicodeEncodeError as error:
             wrong = next(one for one in (*(asked or {}).values(), path) if error.object in one)
             named = quoted(wrong.encode("utf-8", "replace").decode())
-            raise Usage(f"{named} is not UTF-8, which the team server needs.", "Type it in UTF-8.") from None
+            raise errors.Usage(f"{named} is not UTF-8, which the team server needs.", "Type it in UTF-8.") from None
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             away = _away(self.account.origin, error)
             away.answered, away.again = False, True
@@ -281,25 +276,27 @@ def _trusted(origin: str, host: str) -> ssl.SSLContext | bool:
         return httpx2.create_ssl_context()
     except OSError as error:  # what ssl raises is one, too
         hint = "SSL_CERT_FILE names a file of certificates in PEM form, SSL_CERT_DIR a folder of them."
-        raise Usage(f"The certificates of SSL_CERT_FILE cannot be read: {error}", hint) from error
+        raise errors.Usage(f"The certificates of SSL_CERT_FILE cannot be read: {error}", hint) from error
 
 
-def _away(origin: str, error: Exception) -> ServerUnavailable:
+def _away(origin: str, error: Exception) -> errors.ServerUnavailable:
     """What keeps a server from being asked, as far as this side can tell."""
     said = str(error)
     if "CERTIFICATE_VERIFY_FAILED" in said:
         hint = "If your team signs its own certificates, set SSL_CERT_FILE to the trusted certificate."
-        return ServerUnavailable(f"The certificate of {origin} is not trusted here.", hint)
+        return errors.ServerUnavailable(f"The certificate of {origin} is not trusted here.", hint)
     if origin.startswith("https:") and "WRONG_VERSION_NUMBER" in said:
-        return ServerUnavailable(f"{origin} answers without TLS.", "On its own machine it is at http://127.0.0.1:…")
+        return errors.ServerUnavailable(
+            f"{origin} answers without TLS.", "On its own machine it is at http://127.0.0.1:…"
+        )
     if isinstance(error, httpx2.ReadError | httpx2.WriteError) or "disconnected" in said or "peer closed" in said:
         hint = "Run the command again: nothing happens twice. If the server has a certificate, use https://…"
         hint = hint if origin.startswith("http:") else hint.partition(" If ")[0]
-        return ServerUnavailable(f"{origin} closed the connection before its answer was complete.", hint)
+        return errors.ServerUnavailable(f"{origin} closed the connection before its answer was complete.", hint)
     if origin.startswith("http:") and isinstance(error, httpx2.RemoteProtocolError):
-        return ServerUnavailable(f"{origin} does not answer in plain HTTP.", "Over TLS it is at https://…")
+        return errors.ServerUnavailable(f"{origin} does not answer in plain HTTP.", "Over TLS it is at https://…")
     message = f"The server does not answer: {origin} ({type(error).__name__})"
-    return ServerUnavailable(message, "Is it running, and is the address right?")
+    return errors.ServerUnavailable(message, "Is it running, and is the address right?")
 
 
 def _bounded(answer: httpx2.Response, most: int) -> bytes:
@@ -316,7 +313,7 @@ def _bounded(answer: httpx2.Response, most: int) -> bytes:
     return b"".join(parts)
 
 
-def _failed(status: int, said: bytes, *, known: bool) -> SmartForkError:
+def _failed(status: int, said: bytes, *, known: bool) -> errors.SmartForkError:
     """What the server says went wrong, in a sentence that can be shown. `known` is whether a token was sent."""
     try:
         failure = wire.Failure.model_validate_json(said)
@@ -326,20 +323,20 @@ def _failed(status: int, said: bytes, *, known: bool) -> SmartForkError:
         failure = wire.Failure(error="unknown", message=f"The server answered with status {status}.")
     message, hint = failure.message, failure.hint or _HINTS.get(status, "")
     if status >= 500:
-        failed = ServerUnavailable(message, hint or "Try again later, or tell its operator.")
+        failed = errors.ServerUnavailable(message, hint or "Try again later, or tell its operator.")
         failed.again = True
         return failed
     if status == 401:
-        return unknown_token() if known else NotAuthenticated(message, hint)
+        return unknown_token() if known else errors.NotAuthenticated(message, hint)
     if status == 404:
-        return NotFound(message, hint)
+        return errors.NotFound(message, hint)
     if status == 409:
-        return Conflict(message, hint, count=failure.count, digest=failure.digest)
+        return errors.Conflict(message, hint, count=failure.count, digest=failure.digest)
     if status == 426:
-        return ServerUnavailable(message, _SAME)
+        return errors.ServerUnavailable(message, _SAME)
     if failure.limit is not None:
         hint = hint or f"Used: {failure.used or 0:,} of {failure.limit:,} bytes."
-    return _KINDS.get(status, SmartForkError)(message, hint)
+    return _KINDS.get(status, errors.SmartForkError)(message, hint)
 
 
 def _check(found: wire.SessionInfo | wire.SessionRead | wire.Rewritten, project: str, session_id: str) -> None:
@@ -348,8 +345,8 @@ def _check(found: wire.SessionInfo | wire.SessionRead | wire.Rewritten, project:
         raise _odd("It answers with a wrong session.")
 
 
-def _odd(what: str) -> ServerUnavailable:
-    return ServerUnavailable(f"This is not a team server, or it has another version. {what}", _SAME)
+def _odd(what: str) -> errors.ServerUnavailable:
+    return errors.ServerUnavailable(f"This is not a team server, or it has another version. {what}", _SAME)
 
 
 def _path(project: str) -> str:

@@ -22,23 +22,13 @@ from smart_fork.errors import Conflict, NotFound, Usage
 from smart_fork.families.branch import command_to_resume
 from smart_fork.sharing.canonical import decode
 from smart_fork.sharing.wire import SessionInfo
-from smart_fork.team import login, unfinished
+from smart_fork.team import login, pulled, unfinished
 from smart_fork.team.begun import Begun
 from smart_fork.team.download import Download, download
 from smart_fork.team.local import ahead, local, read_log
 from smart_fork.team.materialise import Materialised, materialise
 from smart_fork.team.outgoing import Since
 from smart_fork.team.project import Project, has_moved
-from smart_fork.team.pulled import (
-    AS_FILE,
-    Written,
-    all_written,
-    find,
-    identity_of,
-    remember,
-    remember_crossed,
-    remember_file,
-)
 from smart_fork.team.shared import Shared, Verb, shared
 from smart_fork.team.tracking import FOLDER, Alias, Tracked, check_alias, check_written, exclude
 from smart_fork.whereabouts import belongs, in_project
@@ -184,12 +174,12 @@ def _remember(
     project: Project, taken: Download, made: Materialised, root: Path, *, others: bool, count: int | None
 ) -> None:
     """Keep whose it is and what it is known by there; a log of which that is not known does not stay."""
-    here = Written(made.path, made.agent, root, project.server, project.key, (), (taken.info.id,))
+    here = pulled.Written(made.path, made.agent, root, project.server, project.key, (), (taken.info.id,))
     try:
         if made.agent == taken.info.agent:
-            remember(here, taken.records[:count], others=others)
+            pulled.remember(here, taken.records[:count], others=others)
         else:
-            remember_crossed(here, taken.records[:count])
+            pulled.remember_crossed(here, taken.records[:count])
         _note_others(project, taken, taken.records[:count], made, others=others)
     except BaseException:
         take_back(made)
@@ -199,7 +189,7 @@ def _remember(
 def take_back(made: Materialised) -> None:
     """Take a session away again that was written here, and all that was kept of it."""
     made.undo()
-    if (known := find(made.path, made.agent)) is not None:
+    if (known := pulled.find(made.path, made.agent)) is not None:
         known.forget()
     foreign_sessions.forget(made.session_id)
 
@@ -213,8 +203,8 @@ def _as_file(project: Project, taken: Download, name: str) -> Shared:
     exclude(project.place.root)
     header = orjson.dumps({"smart_fork": 1, "session": taken.info.model_dump(mode="json")})
     replace_file(path, (line + b"\n" for line in (header, *taken.records)))
-    here = Written(path, AS_FILE, project.place.root, project.server, project.key, (), (taken.info.id,))
-    remember_file(here, taken.records)
+    here = pulled.Written(path, pulled.AS_FILE, project.place.root, project.server, project.key, (), (taken.info.id,))
+    pulled.remember_file(here, taken.records)
     return replace(shared("pull", project.server, taken.info, None), files=(str(path),))
 
 
@@ -358,13 +348,13 @@ def _note_others(project: Project, taken: Download, told: Sequence[bytes], made:
     count = len(told) if others else _begun_by_others(project, taken.info)
     if not count:
         return
-    pushed = {digest for one in all_written() for digest, key in one.records if not key}
+    pushed = {digest for one in pulled.all_written() for digest, key in one.records if not key}
     own = {
-        identity_of(decode(one))
+        pulled.identity_of(decode(one))
         for number, one in enumerate(told)
         if number >= count or sha256(one).hexdigest() in pushed
     }
-    said = (identity_of(decode(one)) for one in made.local.records)
+    said = (pulled.identity_of(decode(one)) for one in made.local.records)
     foreign_sessions.remember(made.session_id, (one for one in said if one and one not in own))
 
 

@@ -19,16 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from smart_fork.errors import (
-    Conflict,
-    NotAuthenticated,
-    NotFound,
-    SmartForkError,
-    TooLarge,
-    Unshareable,
-    Usage,
-    WrongVerb,
-)
+from smart_fork import errors
 from smart_fork.sharing.limits import LIMITS
 from smart_fork.sharing.wire import PROTOCOL, PROTOCOL_HEADER, Failure
 from smart_fork.system.http_limits import Bucket
@@ -51,21 +42,21 @@ _TEXT = 200
 log = logging.getLogger(__name__)
 
 
-class TooOften(SmartForkError):
+class TooOften(errors.SmartForkError):
     """More was asked than is answered in a minute, or sent than is taken in an hour."""
 
     code = "too_often"
     http_status = 429
 
 
-class TooSlow(SmartForkError):
+class TooSlow(errors.SmartForkError):
     """A request did not arrive in time."""
 
     code = "too_slow"
     http_status = 408
 
 
-class OtherProtocol(SmartForkError):
+class OtherProtocol(errors.SmartForkError):
     """The client speaks another version."""
 
     code = "protocol"
@@ -73,13 +64,23 @@ class OtherProtocol(SmartForkError):
 
 
 #: What clients are told by its code; anything else has failed for them.
-TOLD = (Unshareable, Conflict, NotAuthenticated, WrongVerb, NotFound, Usage, TooOften, TooSlow, OtherProtocol)
+TOLD = (
+    errors.Unshareable,
+    errors.Conflict,
+    errors.NotAuthenticated,
+    errors.WrongVerb,
+    errors.NotFound,
+    errors.Usage,
+    TooOften,
+    TooSlow,
+    OtherProtocol,
+)
 
 
-def failure(error: SmartForkError) -> Response:
+def failure(error: errors.SmartForkError) -> Response:
     """How something that went wrong is answered."""
     code = error.code if isinstance(error, TOLD) else "failed"
-    count, digest = (error.count, error.digest) if isinstance(error, Conflict) else (None, None)
+    count, digest = (error.count, error.digest) if isinstance(error, errors.Conflict) else (None, None)
     used, limit = (error.used, error.limit) if isinstance(error, OverQuota) else (None, None)
     said = Failure(
         error=code,
@@ -100,7 +101,7 @@ def _said(status: int, code: str, message: str) -> Response:
 
 
 async def _ours(_: Request, error: Exception) -> Response:
-    assert isinstance(error, SmartForkError)  # noqa: S101 - it is registered for these
+    assert isinstance(error, errors.SmartForkError)  # noqa: S101 - it is registered for these
     return failure(error)
 
 
@@ -135,7 +136,7 @@ async def _broken(_: Request, error: Exception) -> Response:
 
 
 HANDLERS: Mapping[Any, Any] = {
-    SmartForkError: _ours,
+    errors.SmartForkError: _ours,
     HTTPException: _starlettes,
     psycopg.OperationalError: _away,
     TimeoutError: _away,
@@ -173,7 +174,7 @@ class Guard:
             return
         try:
             await self._let_in(scope)
-        except SmartForkError as error:
+        except errors.SmartForkError as error:
             await failure(error)(scope, receive, _speaking(send))
             return
         except (psycopg.OperationalError, PoolTimeout) as error:
@@ -196,7 +197,7 @@ class Guard:
         kind, _, token = headers.get("authorization", "").partition(" ")
         try:
             person = await run_in_threadpool(self._known, token.strip() if kind.lower() == "bearer" else "")
-        except NotAuthenticated:
+        except errors.NotAuthenticated:
             if not self.wrong.take():
                 raise TooOften("Too many requests without a token. Try again in a minute.") from None
             raise
@@ -247,12 +248,12 @@ async def body_of(request: Request, most: int) -> bytes:
             async for part in request.stream():
                 size += len(part)
                 if size > most:
-                    raise TooLarge(f"The request is larger than {most} bytes.")
+                    raise errors.TooLarge(f"The request is larger than {most} bytes.")
                 parts.append(part)
     except TimeoutError:
         raise TooSlow(f"The request took longer than {LIMITS.body_seconds:g} seconds.") from None
     except ClientDisconnect:
-        raise Usage("The request ended early.") from None
+        raise errors.Usage("The request ended early.") from None
     counted = request.scope.get(COUNTED)
     if counted is not None and not counted.bytes.take(size):
         raise TooOften(f"More than {LIMITS.bytes_an_hour} bytes were sent in an hour. Try again later.")

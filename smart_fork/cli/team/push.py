@@ -14,22 +14,8 @@ from indexer.values import json_of
 from smart_fork.agents import AGENTS
 from smart_fork.cli.options import with_signature
 from smart_fork.cli.output import out, plain, print_json, say, wants_json
+from smart_fork.cli.team import words
 from smart_fork.cli.team.group import app
-from smart_fork.cli.team.words import (
-    ForceOption,
-    PrivateOption,
-    PublicOption,
-    SummaryOption,
-    TagsOption,
-    TeamPlace,
-    TitleOption,
-    YesOption,
-    agreed,
-    print_shared,
-    tags_of,
-    text_of,
-    visibility_of,
-)
 from smart_fork.errors import Usage, joined
 from smart_fork.sharing.limits import SUMMARY, TEXT
 
@@ -74,16 +60,16 @@ def push(
         bool, typer.Option("--all", help="All sessions of this project that a person started.")
     ] = False,
     platforms: list[str],
-    public: PublicOption = False,
-    private: PrivateOption = False,
-    title: TitleOption = None,
-    tags: TagsOption = None,
-    summary: SummaryOption = None,
+    public: words.PublicOption = False,
+    private: words.PrivateOption = False,
+    title: words.TitleOption = None,
+    tags: words.TagsOption = None,
+    summary: words.SummaryOption = None,
     images: Annotated[bool, typer.Option("--images", help="Send images too. Secrets in them are not masked.")] = False,
-    yes: YesOption = False,
+    yes: words.YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent. Send nothing.")] = False,
-    force: ForceOption = False,
-    place: TeamPlace,
+    force: words.ForceOption = False,
+    place: words.TeamPlace,
 ) -> None:
     """Share sessions, masked and after a preview."""
     from smart_fork.team.push_plan import PushAsked
@@ -92,10 +78,10 @@ def push(
     asked = PushAsked(
         reference=named[0] if named else None,
         platforms=tuple(platforms),
-        visibility=visibility_of(public=public, private=private),
-        title=text_of(title, "--title", TEXT),
-        tags=tags_of(tags),
-        summary=text_of(summary, "--summary", SUMMARY),
+        visibility=words.visibility_of(public=public, private=private),
+        title=words.text_of(title, "--title", TEXT),
+        tags=words.tags_of(tags),
+        summary=words.text_of(summary, "--summary", SUMMARY),
         images=images,
         force=force,
     )
@@ -119,7 +105,7 @@ def _push_one(where: Project, asked: PushAsked, *, yes: bool, dry_run: bool) -> 
         return
     if not _agreed(where, made, yes=yes):
         _end_unsent()
-    print_shared(send(where, made))
+    words.print_shared(send(where, made))
 
 
 class Several:
@@ -156,7 +142,7 @@ class Several:
             planned, refused = self._look()
             for line in self._lines(planned, refused):
                 say(line)
-            if not all(agreed(question, yes=False) for question in _questions(planned)):
+            if not all(words.agreed(question, yes=False) for question in _questions(planned)):
                 _end_unsent()
             sessions = planned
         done: list[Shared] = []
@@ -166,7 +152,7 @@ class Several:
             else:
                 done.append(one)
                 if not wants_json():
-                    print_shared(one)
+                    words.print_shared(one)
         if wants_json():
             print_json({"verb": "push", "count": len(done), "pushes": json_of(tuple(done))} | _refused(refused))
         else:
@@ -248,7 +234,7 @@ def _agreed(where: Project, made: Plan, *, yes: bool) -> bool:
     questions = shown.questions()
     for line in shown.lines() if questions else ():
         say(line)
-    return all(agreed(question, yes=False) for question in questions)
+    return all(words.agreed(question, yes=False) for question in questions)
 
 
 def _print_plan(where: Project, made: Plan) -> None:

@@ -12,30 +12,8 @@ from indexer.project import resolve
 from indexer.shapes import dataclass
 from smart_fork.cli.options import takes_options
 from smart_fork.cli.output import wants_json
+from smart_fork.cli.team import words
 from smart_fork.cli.team.group import app
-from smart_fork.cli.team.words import (
-    AliasOption,
-    AtOption,
-    CurrentArgument,
-    ForceOption,
-    IntoOption,
-    PlatformOption,
-    PrivateOption,
-    PublicOption,
-    ResumeOption,
-    SessionArgument,
-    SummaryOption,
-    TagsOption,
-    TeamPlace,
-    TitleOption,
-    YesOption,
-    agreed,
-    number_of,
-    print_shared,
-    tags_of,
-    text_of,
-    visibility_of,
-)
 from smart_fork.sharing.limits import SUMMARY, TEXT
 
 if TYPE_CHECKING:
@@ -53,12 +31,12 @@ NoPullOption = Annotated[bool, typer.Option("--no-pull", help="Only on the serve
 class BranchOptions:
     """Which part of a session is branched, and how the branch is described."""
 
-    at: AtOption = None
-    title: TitleOption = None
-    tags: TagsOption = None
-    summary: SummaryOption = None
-    private: PrivateOption = False
-    public: PublicOption = False
+    at: words.AtOption = None
+    title: words.TitleOption = None
+    tags: words.TagsOption = None
+    summary: words.SummaryOption = None
+    private: words.PrivateOption = False
+    public: words.PublicOption = False
     local: LocalOption = False
     no_pull: NoPullOption = False
 
@@ -67,11 +45,11 @@ class BranchOptions:
         from smart_fork.team.branch import BranchAsked
 
         return BranchAsked(
-            at=number_of(self.at),
-            title=text_of(self.title, "--title", TEXT),
-            tags=tags_of(self.tags),
-            summary=text_of(self.summary, "--summary", SUMMARY),
-            visibility=visibility_of(public=self.public, private=self.private),
+            at=words.number_of(self.at),
+            title=words.text_of(self.title, "--title", TEXT),
+            tags=words.tags_of(self.tags),
+            summary=words.text_of(self.summary, "--summary", SUMMARY),
+            visibility=words.visibility_of(public=self.public, private=self.private),
             local=self.local,
             pull=not self.no_pull,
         )
@@ -81,11 +59,11 @@ class BranchOptions:
 class CopyOptions:
     """What becomes of the copy on this machine."""
 
-    alias: AliasOption = None
-    platform: PlatformOption = None
-    resume: ResumeOption = False
-    into: IntoOption = None
-    yes: YesOption = False
+    alias: words.AliasOption = None
+    platform: words.PlatformOption = None
+    resume: words.ResumeOption = False
+    into: words.IntoOption = None
+    yes: words.YesOption = False
 
     def taken(self, *, track: bool = True, force: bool = False) -> TakenAs:
         """Return the request to write it."""
@@ -98,11 +76,11 @@ class CopyOptions:
 @takes_options(order="into platform resume alias no_track force yes")
 def pull(
     *,
-    session: SessionArgument,
+    session: words.SessionArgument,
     copy: CopyOptions,
     no_track: NoTrackOption = False,
-    force: ForceOption = False,
-    place: TeamPlace,
+    force: words.ForceOption = False,
+    place: words.TeamPlace,
 ) -> None:
     """Copy one of your shared sessions to this machine."""
     from smart_fork.team.pull import pull as take_over
@@ -117,7 +95,9 @@ _ORDER = "at title tags summary private public alias local no_pull platform resu
 
 @app.command("branch")
 @takes_options(order=_ORDER)
-def branch(*, session: CurrentArgument = None, options: BranchOptions, copy: CopyOptions, place: TeamPlace) -> None:
+def branch(
+    *, session: words.CurrentArgument = None, options: BranchOptions, copy: CopyOptions, place: words.TeamPlace
+) -> None:
     """Branch one of your own shared sessions."""
     from smart_fork.team.branch import branch as make
 
@@ -130,7 +110,12 @@ def branch(*, session: CurrentArgument = None, options: BranchOptions, copy: Cop
 @app.command("fork")
 @takes_options(order=_ORDER)
 def fork(
-    *, session: SessionArgument, options: BranchOptions, copy: CopyOptions, force: ForceOption = False, place: TeamPlace
+    *,
+    session: words.SessionArgument,
+    options: BranchOptions,
+    copy: CopyOptions,
+    force: words.ForceOption = False,
+    place: words.TeamPlace,
 ) -> None:
     """Fork a teammate's public session."""
     from smart_fork.team.branch import branch as make
@@ -142,12 +127,14 @@ def fork(
 
 
 @contextmanager
-def _opened(place: TeamPlace, copy: CopyOptions, *, ask: bool = False) -> Iterator[Project]:
+def _opened(place: words.TeamPlace, copy: CopyOptions, *, ask: bool = False) -> Iterator[Project]:
     """Open the project of which a session is written here. Ask before it is written for another directory."""
     into = copy.into
     with place.current(ask=ask) as where:
         there = into is None or resolve(into).is_relative_to(where.place.root)
-        if not there and not agreed(f"{into} is not in {where.place.root}. Write it for that directory?", yes=copy.yes):
+        if not there and not words.agreed(
+            f"{into} is not in {where.place.root}. Write it for that directory?", yes=copy.yes
+        ):
             raise typer.Abort
         yield where
 
@@ -155,7 +142,7 @@ def _opened(place: TeamPlace, copy: CopyOptions, *, ask: bool = False) -> Iterat
 def _finish(done: Shared, copy: CopyOptions) -> None:
     resumed = copy.resume and done.files
     if not (resumed and wants_json()):
-        print_shared(done)
+        words.print_shared(done)
     if resumed:
         from smart_fork.cli.start import go_on
 

@@ -8,17 +8,8 @@ import typer
 
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, printed_as_json, say, wants_json
+from smart_fork.cli.team import words
 from smart_fork.cli.team.group import app
-from smart_fork.cli.team.words import (
-    ForceOption,
-    PrivateOption,
-    PublicOption,
-    SessionArgument,
-    TeamPlace,
-    YesOption,
-    agreed,
-    visibility_of,
-)
 from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
@@ -32,19 +23,21 @@ app.add_typer(excise, name="excise")
 @app.command("privacy")
 def privacy(
     *,
-    session: SessionArgument,
-    public: PublicOption = False,
-    private: PrivateOption = False,
-    yes: YesOption = False,
-    place: TeamPlace,
+    session: words.SessionArgument,
+    public: words.PublicOption = False,
+    private: words.PrivateOption = False,
+    yes: words.YesOption = False,
+    place: words.TeamPlace,
 ) -> None:
     """Make a shared session public or private."""
     from smart_fork.team.withdraw import privacy as change
 
-    wanted = visibility_of(public=public, private=private)
+    wanted = words.visibility_of(public=public, private=private)
     if wanted is None:
         raise Usage("Say --public or --private")
-    if wanted == "public" and not agreed("All members of the project will be able to read it. Continue?", yes=yes):
+    if wanted == "public" and not words.agreed(
+        "All members of the project will be able to read it. Continue?", yes=yes
+    ):
         raise typer.Abort
     with place.current() as where:
         info = change(where, session, wanted)
@@ -55,17 +48,17 @@ def privacy(
 @app.command("delete")
 def delete(
     *,
-    session: SessionArgument,
+    session: words.SessionArgument,
     everywhere: Annotated[bool, typer.Option("--everywhere", help="Also from all forks and all machines.")] = False,
-    yes: YesOption = False,
-    place: TeamPlace,
+    yes: words.YesOption = False,
+    place: words.TeamPlace,
 ) -> None:
     """Delete a shared session."""
     from smart_fork.team.withdraw import delete as take_away
 
     what = "Withdraw it from all users, for good?" if everywhere else "Hide it?"
     with place.current() as where:
-        if not agreed(what, yes=yes):
+        if not words.agreed(what, yes=yes):
             raise typer.Abort
         done = take_away(where, session, everywhere=everywhere)
     if done is not None:
@@ -84,9 +77,9 @@ def cut(
     secrets: Annotated[
         bool, typer.Option("--secrets", help="Mask secrets instead, in all messages or in the given ones.")
     ] = False,
-    yes: YesOption = False,
-    force: ForceOption = False,
-    place: TeamPlace,
+    yes: words.YesOption = False,
+    force: words.ForceOption = False,
+    place: words.TeamPlace,
 ) -> None:
     """Withdraw messages from a shared session and all its copies."""
     from smart_fork.team.withdraw import ExciseAsked, planned, send, withdrawn_before
@@ -103,7 +96,7 @@ def cut(
         if not wants_json():
             edited = len(made.edits) - made.cut
             say(f"{made.info.title or 'untitled'}: this removes {made.cut} records and masks {edited}")
-        if not agreed("Withdraw this from all users, for good?", yes=yes):
+        if not words.agreed("Withdraw this from all users, for good?", yes=yes):
             raise typer.Abort
         done = send(where, made)
     _print_done(done, "excise", cut=made.cut, masked=dict(made.masked))
@@ -113,7 +106,7 @@ def cut(
 def sync(
     *,
     remove: Annotated[bool, typer.Option("--remove", help="Remove affected copies.")] = False,
-    place: TeamPlace,
+    place: words.TeamPlace,
 ) -> None:
     """Apply withdrawals to this machine now."""
     from smart_fork.team.changes import take_over
@@ -136,7 +129,7 @@ def audit(
     since: Annotated[str | None, typer.Option("--since", help="Earliest day or time: 2026-03-01.")] = None,
     mine: Annotated[bool, typer.Option("--mine", help="Only your own actions.")] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Number of lines.")] = 50,
-    place: TeamPlace,
+    place: words.TeamPlace,
 ) -> None:
     """Show who pushed, pulled, forked and withdrew what."""
     from smart_fork.team.withdraw import audited
