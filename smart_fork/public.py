@@ -180,7 +180,7 @@ def read(
         SmartForkError: there is no such session or message, or it cannot be read.
     """
     from smart_fork.sessions import Reading
-    from smart_fork.team.reading import conversation
+    from smart_fork.team.conversation import conversation
 
     return conversation(session_id, Reading(at, context or 0, context), Path(project or Path.cwd()))
 

@@ -221,7 +221,7 @@ def _on_this_machine(session: str, *, dry_run: bool) -> Iterator[Resolved]:
     if not knows_a_team():
         yield here(session)
         return
-    from smart_fork.team.take import found_or_taken
+    from smart_fork.team.find import found_or_taken
 
     with found_or_taken(session, keep=not dry_run) as (resolved, taken):
         for warning in taken.warnings if taken else ():

@@ -292,7 +292,7 @@ def read_session(
     """Read a session's or worker's numbered messages, in pieces. They are untrusted quotations."""
     from smart_fork.retrieval.results import UNTRUSTED
     from smart_fork.sessions import Reading
-    from smart_fork.team.reading import conversation
+    from smart_fork.team.conversation import conversation
 
     if context < 0:
         raise Usage(f"context must be at least 0, not {context}", "It is the number of messages before at.")

@@ -9,12 +9,11 @@ from smart_fork import sessions
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.repository.identity import note
 from smart_fork.retrieval.request import current_project
-from smart_fork.sync import key as keys
 from smart_fork.sync import manifest as lists
+from smart_fork.sync import ref as keys
 from smart_fork.sync.ref import Ref, checked
 from smart_fork.sync.run import Synced, sync, withdraw_session
-from smart_fork.sync.sending import Progress, source_id
-from smart_fork.sync.settled import Settled, copies, forget, is_settled, settled
+from smart_fork.sync.sending import Progress, Settled, copies, forget, is_settled, settled, source_id
 from smart_fork.text.snippets import quoted
 
 

@@ -18,12 +18,9 @@ from smart_fork.families.branch import command_to_resume
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import digest_of
 from smart_fork.team import pulled, unfinished
-from smart_fork.team.begun import Begun, begin
-from smart_fork.team.download import Download, download
-from smart_fork.team.local import ahead, local, read_log
-from smart_fork.team.materialise import Materialised, arrived, ends_at
+from smart_fork.team.materialise import Download, Materialised, ahead, arrived, download, ends_at, local, read_log
 from smart_fork.team.outgoing import last_pair, prepare
-from smart_fork.team.project import Project, has_moved
+from smart_fork.team.project import Begun, Project, Shared, begin, has_moved, shared
 from smart_fork.team.pull import (
     FILE,
     TakenAs,
@@ -38,7 +35,6 @@ from smart_fork.team.pull import (
     unshared,
     writing,
 )
-from smart_fork.team.shared import Shared, shared
 from smart_fork.team.tracking import Alias, Tracked
 
 OTHER_PAST = "The remote session has changed its past."

@@ -32,10 +32,9 @@ from smart_fork.excise.remnants import ours_with
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode
-from smart_fork.team import away, login, pulled, uncut, unfinished
+from smart_fork.team import client, login, pulled, uncut, unfinished
 from smart_fork.team.client import Client
-from smart_fork.team.download import download
-from smart_fork.team.local import local, place_of, read_log
+from smart_fork.team.materialise import download, local, place_of, read_log
 from smart_fork.team.project import Project
 from smart_fork.team.project import opened as project_opened
 from smart_fork.team.pulled import Edits, Written
@@ -106,7 +105,7 @@ def take_over_of(path: Path, agent: AgentName) -> None:
         return
     if known.server:
         with suppress(NotAuthenticated, ServerUnavailable):
-            away.within(login.account(known.server), learn, "ask for withdrawals")
+            client.within(login.account(known.server), learn, "ask for withdrawals")
     settle()
     refuse_owing(READERS[agent].id_of(path))
 

@@ -1,26 +1,36 @@
-"""Shared sessions to list and to read, as those of this machine are answered."""
+"""Shared sessions to list and to read, and the family of one, as those of this machine are answered."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
-from indexer.transcripts.model import AgentName, Session
+from indexer.masking import beginning, mask
+from indexer.transcripts.lines import bounded
+from indexer.transcripts.model import AgentName, Role, Session, Turn
+from indexer.values import Value
 from smart_fork import sessions
 from smart_fork.agents import READERS
-from smart_fork.conversation import Conversation
-from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
+from smart_fork.agents.checkpoints import author_of
+from smart_fork.agents.references import here
+from smart_fork.conversation import Conversation, Exported
+from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, SmartForkError, Usage
+from smart_fork.notes import noted_if_known
 from smart_fork.retrieval.answer import SharedSession, SharedSessions
 from smart_fork.retrieval.elsewhere import written_by
 from smart_fork.retrieval.results import UNTRUSTED, title
 from smart_fork.sessions import Reading
 from smart_fork.sharing import wire
-from smart_fork.team import away
+from smart_fork.sharing.wire import SessionInfo
+from smart_fork.team import client
 from smart_fork.team.client import Client
-from smart_fork.team.download import download
-from smart_fork.team.materialise import arrived
+from smart_fork.team.login import is_known
+from smart_fork.team.materialise import Download, arrived, download
 from smart_fork.team.project import Project, opened
+from smart_fork.team.tracking import Alias
 from smart_fork.text.snippets import printable
 
 
@@ -41,7 +51,7 @@ def listed(directory: Path, agents: Collection[AgentName], limit: int) -> Shared
 
     try:
         with opened(directory=directory) as where:
-            found = away.within(where.client.account, ask, "list what the team shares")
+            found = client.within(where.client.account, ask, "list what the team shares")
             here = {one.session_id: one.file for one in where.tracking.read().aliases.values() if one.session_id}
     except SmartForkError as error:
         return SharedSessions(error=error.message)
@@ -105,3 +115,222 @@ def _listed(info: wire.SessionInfo, file: Path | None) -> SharedSession:
         turns=said.turns,
         also_local=READERS[info.agent].id_of(file) if file else None,
     )
+
+
+@bounded()
+def conversation(
+    session_id: str, reading: sessions.Reading, project: Path | None, *, notice: str = ""
+) -> Conversation | Exported:
+    """Read a session of this machine, or of the team of `project`; the export if its log is gone.
+
+    Raises:
+        SmartForkError: there is no such session or message, or it cannot be read.
+    """
+    try:
+        located = sessions.locate(session_id)
+    except (NotFound, Usage) as missing:
+        if isinstance(missing, Ambiguous) or project is None or not is_known():
+            raise
+
+        return read(session_id, missing, project, reading)
+    one = located.agent, located.session_id
+    noted = noted_if_known([one]).get(one) if reading.at is None else None  # they are told with the first message
+    if not located.readable:
+        text = sessions.exported(located)
+        text = beginning(text, reading.characters) if reading.characters else text
+        return replace(sessions.told_export(located, text, notice=notice), noted=noted)
+    from smart_fork.retrieval.commits_made import commits_made
+
+    author = author_of(str(located.path or ""))
+    notice = written_by([author], notice or UNTRUSTED) if author else notice
+    with bounded():
+        session = sessions.look_into(located)
+        told = sessions.told(session, reading, notice=notice, resolved=here(session_id).by, owner=author)
+    if reading.at is not None:
+        return told
+    made = commits_made([(session.agent, session.session_id)], session.cwd)
+    return replace(told, commits=made.get(session.session_id), noted=noted)
+
+
+#: Pages of a family that are read: nobody looks at more.
+_PAGES = 10
+#: Messages of each that are told where two part.
+_TOLD = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Member(Value):
+    """One of a family. `session_id` is `None` where it is on this machine alone; `depth` counts from the root."""
+
+    session_id: str | None
+    alias: str | None
+    title: str
+    owner: str
+    visibility: str
+    agent: str
+    parent_id: str | None
+    base_count: int
+    record_count: int
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TeamMessage(Value):
+    """Something that was said, by its number from 1."""
+
+    number: int
+    role: Role
+    text: str
+    timestamp: str
+
+
+@dataclass(frozen=True, slots=True)
+class Side(Value):
+    """One of two that are compared, and what it said first where they part."""
+
+    session_id: str
+    owner: str
+    title: str
+    record_count: int
+    said: tuple[TeamMessage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parting(Value):
+    """Where two sessions part: after so many records and messages, which they have in common."""
+
+    common_records: int
+    common_messages: int
+    a: Side
+    b: Side
+
+
+@dataclass(frozen=True, slots=True)
+class TeamConversation(Value):
+    """A shared session to read."""
+
+    session: SessionInfo
+    messages: tuple[TeamMessage, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """See `Value`."""
+        return {"session": self.session.model_dump(mode="json"), "messages": [one.as_json() for one in self.messages]}
+
+
+def family(project: Project, reference: str | None) -> tuple[Member, ...]:
+    """All of a family that may be read or are here, each behind its parent.
+
+    Raises:
+        NotFound: there is no such session.
+    """
+    asked = project.client.session(project.key, project.meant(reference)).session
+    there = {one.id: one for one in _all_of(project, asked.root_id)} | {asked.id: asked}
+    aliases = project.tracking.ours().aliases
+    names = {one.session_id: name for name, one in aliases.items() if one.session_id}
+    members = [_member(one, names.get(one.id)) for one in sorted(there.values(), key=lambda one: one.id)]
+    members += [
+        _kept_here(project, name, one)
+        for name, one in aliases.items()
+        if one.session_id is None and one.root_id == asked.root_id
+    ]
+    return tuple(_in_order(members))
+
+
+def parting(project: Project, a: str | None, b: str | None = None) -> Parting:
+    """Where two sessions part; without `b`, a session and that which it was made of.
+
+    Raises:
+        Usage: it was made of none.
+        NotFound: there is none.
+    """
+    one = _downloaded(project, project.meant(a))
+    other_id = project.meant(b) if b is not None else one.info.parent_id
+    if other_id is None:
+        raise Usage("That session has no parent.", "Name a second session to compare.")
+    other = _downloaded(project, other_id)
+    pairs = zip_longest(one.records, other.records)
+    records = next((n for n, (x, y) in enumerate(pairs) if x != y), len(one.records))
+    said, others = _messages(project, one), _messages(project, other)
+    texts = zip_longest((m.text for m in said), (m.text for m in others))
+    messages = next((n for n, (x, y) in enumerate(texts) if x != y), len(said))
+    return Parting(records, messages, _side(one, said[messages:]), _side(other, others[messages:]))
+
+
+def told(project: Project, reference: str | None, at: int | None = None) -> TeamConversation:
+    """A shared session to read, up to message `at`.
+
+    Raises:
+        Usage: it has no so many.
+        NotFound: there is none.
+    """
+    one = _downloaded(project, project.meant(reference))
+    said = _messages(project, one)
+    if at is not None and not 1 <= at <= len(said):
+        raise Usage(f"--at takes 1 to {len(said)}: the session has that many messages.")
+    return TeamConversation(one.info, said[:at])
+
+
+def _downloaded(project: Project, session_id: str) -> Download:
+    return download(project.client, project.client.session(project.key, session_id))
+
+
+def _messages(project: Project, one: Download) -> tuple[TeamMessage, ...]:
+    info = one.info
+    with arrived(one.records, info.agent, info.id, project.place.root, others=False) as read:
+        return tuple(_message(number, turn) for number, (_, turn) in enumerate(read.session.messages, 1))
+
+
+def _message(number: int, turn: Turn) -> TeamMessage:
+    return TeamMessage(number, turn.role, printable(mask(turn.text)), turn.timestamp)
+
+
+def _side(one: Download, said: Sequence[TeamMessage]) -> Side:
+    return Side(one.info.id, one.info.owner, one.info.title, one.info.record_count, tuple(said[:_TOLD]))
+
+
+def _all_of(project: Project, root: str) -> Iterator[SessionInfo]:
+    asked: dict[str, str] = {"root": root}
+    for _ in range(_PAGES):
+        page = project.client.page(project.key, **asked)
+        yield from page.sessions
+        if page.next_page is None:
+            return
+        asked["page"] = page.next_page
+    raise SmartForkError("This family has more members than the list.")
+
+
+def _member(one: SessionInfo, alias: str | None) -> Member:
+    same = {name: getattr(one, name) for name in SessionInfo.model_fields if name in Member.__dataclass_fields__}
+    return Member(session_id=one.id, alias=alias, **same)
+
+
+def _kept_here(project: Project, name: str, one: Alias) -> Member:
+    return Member(
+        session_id=None,
+        alias=name,
+        title=one.title,
+        owner=project.client.account.user,
+        visibility=one.visibility,
+        agent=one.platform,
+        parent_id=one.parent_id,
+        base_count=one.base_count,
+        record_count=one.base_count,
+    )
+
+
+def _in_order(members: Sequence[Member]) -> Iterator[Member]:
+    """Each behind its parent, as a tree; one whose parent cannot be read begins a tree."""
+    below: dict[str | None, list[Member]] = {}
+    ids = {one.session_id for one in members if one.session_id}
+    for one in members:
+        below.setdefault(one.parent_id if one.parent_id in ids else None, []).append(one)
+    waiting = [(one, 0) for one in reversed(below.get(None, []))]
+    seen: set[int] = set()
+    while waiting:
+        one, depth = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield replace(one, depth=depth)
+        if one.session_id:
+            waiting += [(child, depth + 1) for child in reversed(below.get(one.session_id, []))]

@@ -10,7 +10,7 @@ from indexer.values import Value, value
 from smart_fork.doctor import Check
 from smart_fork.errors import NotFound, ServerUnavailable, Usage, WrongVerb
 from smart_fork.sharing.wire import Administer
-from smart_fork.team import away, login
+from smart_fork.team import client, login
 from smart_fork.team.client import Client
 
 #: What to do about them.
@@ -57,10 +57,10 @@ def checks() -> Iterator[Check]:
         return
     account = login.account()
     try:
-        found = away.within(account, failed_jobs, "ask for failed jobs")
+        found = client.within(account, failed_jobs, "ask for failed jobs")
     except ServerUnavailable:
         step = "Is it running, and is the address right? Local sessions do not need it."
-        yield Check("team", ok=False, detail=away.SILENT, next_step=step, optional=True)
+        yield Check("team", ok=False, detail=client.SILENT, next_step=step, optional=True)
         return
     if found:
         yield Check("team", ok=False, detail=in_words(found), next_step=NEXT, optional=True)

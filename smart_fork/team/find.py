@@ -1,9 +1,11 @@
-"""A question to the team's server: asked while the own index is searched, and waited for no longer than a moment."""
+"""A question to the team's server, asked while the own index is searched and waited for no longer than a moment; and
+the team's session that somebody means, written here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,10 +14,14 @@ from indexer.chunks import LABELS
 from indexer.light import LightEmbedder
 from indexer.models import configured_embedder
 from indexer.outcome import Outcome
-from smart_fork import config, foreign_sessions
+from indexer.transcripts.model import AgentName
+from smart_fork import config, foreign_sessions, sessions
 from smart_fork.agents import READERS
+from smart_fork.agents.facets import files_of
 from smart_fork.agents.references import Resolved
-from smart_fork.errors import NotFound, ServerUnavailable, SmartForkError, Usage
+from smart_fork.agents.references import here as of_this_machine
+from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
+from smart_fork.foreign_sessions import looked_at, refuse_owing
 from smart_fork.retrieval.answer import Origin, TeamFound, TeamState
 from smart_fork.retrieval.elsewhere import AskedElsewhere, Distant, SaidElsewhere, TheirPassage, alone, notice_of
 from smart_fork.retrieval.found import meanings
@@ -27,10 +33,167 @@ from smart_fork.retrieval.request import DEFAULT_LIMIT, FindRequest, check
 from smart_fork.retrieval.results import UNTRUSTED, title
 from smart_fork.sharing import wire
 from smart_fork.sharing.passages import halves, space_of
-from smart_fork.team import away, changes
+from smart_fork.team import changes, client, login
+from smart_fork.team.branch import BranchAsked, BranchVerb, branch
+from smart_fork.team.changes import take_over, take_over_of
 from smart_fork.team.client import Client
+from smart_fork.team.materialise import local, read_log
 from smart_fork.team.project import Project, opened
+from smart_fork.team.pull import TakenAs, free_alias
+from smart_fork.team.pulled import find
+from smart_fork.team.tracking import Alias
 from smart_fork.text.snippets import printable
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A session of this machine that begins as one of the team's.
+
+    `session_id` is that of this machine, `source_id` that of the server. `there` says that it was here before, `named`
+    that it was meant by its alias. `warnings` tell what is not in it.
+    """
+
+    session_id: str
+    agent: AgentName
+    path: Path
+    alias: str
+    source_id: str
+    there: bool
+    named: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@contextmanager
+def found_or_taken(
+    reference: str, *, directory: Path | None = None, keep: bool = True
+) -> Iterator[tuple[Resolved, Taken | None]]:
+    """What is meant, as a session of this machine: one of it, by its id or a worker's; by an alias; one of the team's.
+
+    One that is not to `keep` is written for as long as somebody looks at it.
+
+    Raises:
+        SmartForkError: there is none here, and none of the team's.
+    """
+    try:
+        here = sessions.locate(reference)
+    except Ambiguous:  # no team knows better which of them is meant
+        raise
+    except (NotFound, Usage) as error:
+        missing = error
+    else:
+        if here.path is not None:
+            take_over_of(here.path, here.agent)
+        yield of_this_machine(reference), None
+        return
+    with _taken_there(reference, missing, directory, keep=keep) as one:
+        yield Resolved(one.session_id, "alias" if one.named else "team"), one
+
+
+@contextmanager
+def _taken_there(reference: str, missing: SmartForkError, directory: Path | None, *, keep: bool) -> Iterator[Taken]:
+    """Take a session of the team: by an id, 8 or more characters of one, an alias, or an address.
+
+    Where there is none either, it is what was `missing` here that is told. Where what is begun with it fails, or it is
+    not to be kept, what was written for it is taken away again.
+    """
+    try:
+        if not login.is_known():
+            raise missing
+        with opened(directory=directory) as where:
+            one = _by_alias(where, reference) or _there(where, reference)
+        refuse_owing(one.session_id)
+    except (NotFound, NotAuthenticated, Usage):
+        raise missing from None
+    passes = looked_at(one.session_id, one.source_id) if not (keep or one.there) else nullcontext()
+    try:
+        with passes:
+            yield one
+    except BaseException:
+        keep = False
+        raise
+    finally:
+        if not (keep or one.there):
+            _take_away(where, one)
+
+
+def _by_alias(where: Project, reference: str) -> Taken | None:
+    """The log that an alias names, which is here also where the server is not.
+
+    One that is the beginning of an id means what has that id, as it is now.
+    """
+    known = where.tracking.read().named(reference)
+    if known is None or known[1].file is None or not _is_as_it_was(where, known[1]):
+        return None
+    if (_source(known[1]) or "").startswith(known[0]) and not client.is_away(where.server):
+        return None
+    one = _taken(*known, named=True)
+    take_over_of(one.path, one.agent)
+    return one
+
+
+def _there(where: Project, reference: str) -> Taken:
+    """A session that the server has, written here unless it is here as it is there."""
+    source_id = where.found(reference).session.id
+    take_over(where.client)
+    return _here_before(where, source_id) or _written(where, source_id)
+
+
+def _here_before(where: Project, source_id: str) -> Taken | None:
+    """One that is tracked and is one's own; or whose log is as it was written, and all that the server has."""
+    for name, one in where.tracking.read().aliases.items():
+        if _source(one) == source_id and _is_as_it_was(where, one) and (one.session_id or _is_whole(where, one)):
+            return _taken(name, one)
+    return None
+
+
+def _is_whole(where: Project, one: Alias) -> bool:
+    """Whether a copy has all that the shared session has now."""
+    there = where.client.session(where.key, one.parent_id or "").session
+    return (there.record_count, there.head_digest) == (one.base_count, one.base_digest)
+
+
+def _taken(name: str, one: Alias, *, named: bool = False) -> Taken:
+    path = one.file or Path()
+    session_id = READERS[one.platform].id_of(path)
+    return Taken(session_id, one.platform, path, name, _source(one) or "", there=True, named=named)
+
+
+def _source(one: Alias) -> str | None:
+    """The shared session that a log of this machine is, or began as."""
+    return one.session_id or one.parent_id
+
+
+def _is_as_it_was(where: Project, one: Alias) -> bool:
+    if one.file is None:
+        return False
+    try:
+        here = local(read_log(one.file, one.platform, where.place.root), where.place.root)
+    except SmartForkError:
+        return False
+    return one.session_id is not None or here.digest(len(here.records)) == one.local_digest
+
+
+def _written(where: Project, source_id: str) -> Taken:
+    info = where.client.session(where.key, source_id, "fork").session
+    before = where.tracking.read()
+    current, name = before.current, free_alias(before, source_id, new=True)
+    verb: BranchVerb = "branch" if where.is_mine(info) else "fork"
+    done = branch(where, verb, source_id, BranchAsked(local=True), TakenAs(alias=name))
+    where.tracking.change(lambda after: after.model_copy(update={"current": current}) if current else after)
+    path = Path(done.files[0])
+    lost = [f"Not in it: {', '.join(f'{number} {what}' for what, number in done.lost.items())}"] if done.lost else []
+    session_id = READERS[done.agent].id_of(path)
+    return Taken(session_id, done.agent, path, name, source_id, there=False, warnings=(*done.warnings, *lost))
+
+
+def _take_away(where: Project, one: Taken) -> None:
+    known = find(one.path, one.agent)
+    files_of(one.agent).remove(one.path)
+    if known is not None:
+        known.forget()
+    foreign_sessions.forget(one.session_id)
+    where.tracking.change(lambda tracked: tracked.without(one.alias) if one.alias in tracked.aliases else tracked)
+
 
 #: So long is waited for the vectors of a question, which the server can make as well.
 VECTOR_SECONDS = 0.5
@@ -46,10 +209,10 @@ class TeamSearch:
     server: str | None = None
     project: str | None = None
     wanted: bool = False
-    seconds: float = field(default_factory=lambda: away.SECONDS)
+    seconds: float = field(default_factory=lambda: client.SECONDS)
     _asked: tuple[object, ...] = ()
     _said: SaidElsewhere | None = None
-    _waiting: away.Waiting | None = field(default=None, repr=False)
+    _waiting: client.Waiting | None = field(default=None, repr=False)
     _origin: str = ""
     _withheld: frozenset[str] = frozenset()
 
@@ -59,7 +222,7 @@ class TeamSearch:
             return  # the own index is searched again, for all agents
         self._asked, self._said = same, None
         work = partial(self._ask, asked)
-        self._waiting = away.Waiting(work, "ask the team", self.seconds)
+        self._waiting = client.Waiting(work, "ask the team", self.seconds)
 
     def answer(self) -> SaidElsewhere:
         """What was answered in time; else that the server is away, and for a while nobody asks it."""
@@ -68,7 +231,7 @@ class TeamSearch:
         if self._said is None:  # from now on it is too late, whatever comes
             self._said = SaidElsewhere(error=f"The team server did not answer within {self.seconds:g} seconds.")
             if self._origin:
-                away.note_away(self._origin)
+                client.note_away(self._origin)
         return self._said
 
     def withheld(self) -> frozenset[str]:
@@ -91,8 +254,6 @@ class TeamSearch:
     @contextmanager
     def taken(self, session_id: str, directory: Path, *, keep: bool = True) -> Iterator[Resolved]:
         """A session of the team as one of this machine, and one of this machine after what was withdrawn of it."""
-        from smart_fork.team.take import found_or_taken
-
         with found_or_taken(session_id, directory=directory, keep=keep) as (here, _):
             yield here
 
@@ -100,17 +261,17 @@ class TeamSearch:
         try:
             with opened(self.server, self.project, directory=asked.directory) as where:
                 self._origin = where.server
-                if away.is_away(where.server):
-                    self._said = SaidElsewhere(error=away.AGAIN)
+                if client.is_away(where.server):
+                    self._said = SaidElsewhere(error=client.AGAIN)
                     return
-                with away.quick(where.client.account) as client:
-                    changes.learn(client)
-                    found = ask(client, where.key, asked.intent, asked.also, asked.limit, asked.meaning)
+                with client.quick(where.client.account) as quick:
+                    changes.learn(quick)
+                    found = ask(quick, where.key, asked.intent, asked.also, asked.limit, asked.meaning)
                 self._said = said(where, found, (asked.intent, *asked.also))
         except (NotFound, Usage) as error:  # this project is not shared, or is none that could be
             self._said = SaidElsewhere(error=error.message if self.wanted else "")
         except ServerUnavailable as error:
-            away.note_away(self._origin)
+            client.note_away(self._origin)
             self._said = SaidElsewhere(error=error.message)
         except SmartForkError as error:
             self._said = SaidElsewhere(error=error.message)

@@ -1,4 +1,4 @@
-"""Records that came from a server as a log of this machine's agent.
+"""Records that come from a server, checked on their way, as a log of this machine's agent.
 
 No id, path or name of theirs becomes one here; fields that are not known are dropped; and what an agent could not load
 is not written.
@@ -6,6 +6,7 @@ is not written.
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,22 +14,145 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from indexer.failures import what_failed
+from indexer.project import project_of
 from indexer.transcripts.model import AgentName, Session, Turn
-from smart_fork import foreign_sessions
-from smart_fork.agents import READERS
+from smart_fork import foreign_sessions, sessions
+from smart_fork.agents import OWN, READERS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import find_cutter, forms_of, starter_of, title_of
-from smart_fork.agents.forms import Becomes
+from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.copies.session_copy import Branch, branch_point, write_copy
 from smart_fork.copies.told import DATA, as_session, lost_of, utterances, written
 from smart_fork.cuts import titles
-from smart_fork.errors import ForkRefused, Unshareable, Usage
-from smart_fork.sharing import neutral
-from smart_fork.sharing.canonical import decode
+from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, TooLarge, Unshareable, Usage
+from smart_fork.forking.bringing_back import refuse_borrowed
+from smart_fork.retrieval.recent import recent_sessions
+from smart_fork.sharing import canonical, neutral, wire
+from smart_fork.sharing.canonical import START, decode, digest_of, encode, state_after, states
+from smart_fork.sharing.limits import LIMITS
+from smart_fork.sharing.segments import unpack
 from smart_fork.team import unfinished
-from smart_fork.team.local import Local, local, place_of
-from smart_fork.team.outgoing import last_pair
+from smart_fork.team.client import Client
+from smart_fork.team.outgoing import Since, last_pair
+from smart_fork.team.tracking import Alias
+from smart_fork.whereabouts import belongs, directory_of, unplaced
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A log up to its last complete pair, and its records."""
+
+    session: Session
+    records: tuple[bytes, ...]
+
+    @property
+    def agent(self) -> AgentName:
+        """Whose it is."""
+        return self.session.agent
+
+    def digest(self, count: int) -> str:
+        """The digest of the first `count` records; empty where there are fewer."""
+        if count > len(self.records):
+            return ""
+        return digest_of(self.records[:count])
+
+    def begins_with(self, count: int, digest: str) -> bool:
+        """Whether its first records are those of that digest."""
+        return bool(digest) and self.digest(count) == digest
+
+
+def place_of(root: Path) -> HomePlace:
+    """What stands for the root and the home in records that are shared."""
+    return HomePlace(str(root).rstrip("/"), str(Path.home()).rstrip("/"))
+
+
+def local(session: Session, root: Path) -> Local:
+    """Read a session up to its last complete pair; `root` is its project's.
+
+    Raises:
+        ForkRefused: nothing of it is complete, or its log is rewritten just now.
+        Unshareable: a record says what JSON cannot say.
+        Usage: sessions of that agent are not shared.
+    """
+    forms, place = forms_of(session.agent), place_of(root)
+    records = forms.records_of(session, last_pair(session))
+    return Local(session, tuple(encode(forms.outgoing(record, place)) for record in records))
+
+
+def ahead(one: Alias, root: Path) -> int | None:
+    """Count the records that are not pushed: below 0 if what was pushed has changed, `None` without a log."""
+    if one.file is None:
+        return None
+    try:
+        here = local(read_log(one.file, one.platform, root), root)
+    except SmartForkError:
+        return None
+    return len(here.records) - one.local_count if here.begins_with(one.local_count, one.local_digest) else -1
+
+
+def read_log(path: Path, agent: AgentName, root: Path) -> Session:
+    """The session in a log that a tracking file names, which anybody could have written.
+
+    Raises:
+        NotFound: it is gone, or no log of this project.
+    """
+    reader = READERS[agent]
+    if reader.log_at(str(path)) is None:
+        raise NotFound(f"No session of {title_of(agent)} there: {path}")
+    try:
+        session = reader.read(path).session
+    except OSError as error:
+        raise NotFound(f"The log cannot be read: {what_failed(error)}") from error
+    if session is None:
+        raise NotFound(f"No conversation in {path}")
+    _check_within(session, root)
+    return session
+
+
+def found(reference: str, root: Path) -> Session:
+    """A session of this project by its id.
+
+    Raises:
+        NotFound: there is none.
+        ForkRefused: it is another project's.
+    """
+    located = sessions.locate(reference)
+    refuse_borrowed(located)
+    session = sessions.read(located)
+    _check_within(session, root)
+    return session
+
+
+def newest(agent: AgentName, root: Path) -> Session:
+    """The newest session that an agent had in a project.
+
+    Raises:
+        SmartForkError: there is none.
+    """
+    there = recent_sessions([OWN[agent]], project_of(root), 1, automated=True).sessions
+    for one in there:
+        return sessions.read(sessions.Located(one.agent, one.session_id, one.source_path))
+    raise SmartForkError(
+        f"No {title_of(agent)} session found for current directory",
+        "`smart-fork list --all-projects` lists all sessions.",
+    )
+
+
+def _check_within(session: Session, root: Path) -> None:
+    if belongs(session, project_of(root)):
+        return
+    if why := unplaced(session.cwd):
+        raise ForkRefused(
+            f"That session belongs to no project: {why}",
+            f"Push a copy that works here: smart-fork branch {session.session_id} --cwd {shlex.quote(str(root))}",
+        )
+    raise ForkRefused(
+        f"That session belongs to another project. It worked in {directory_of(session.cwd)}",
+        "Push it from there, or name --project.",
+    )
+
 
 #: What can be lost, as a person is told of it.
 THINKING, UNKNOWN, FORGOTTEN = "thinking", "unknown records", "text before a compaction"
@@ -196,3 +320,105 @@ def _read(path: Path, agent: AgentName) -> Session:
     if session is None:
         raise Unshareable(f"{title_of(agent)} cannot load the written session.")
     return session
+
+
+#: So often a session is read again that was pushed to meanwhile.
+_TRIES = 3
+_THEIRS = "The server's answer is damaged. Nothing was written. Try again, or tell its operator."
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A session, and its canonical records."""
+
+    info: wire.SessionInfo
+    records: tuple[bytes, ...]
+
+
+@contextmanager
+def _looked_at() -> Iterator[None]:
+    """What is wrong with what a server has sent is none of this machine's faults, and nothing of it is written."""
+    try:
+        yield
+    except Unshareable as error:
+        raise type(error)(error.message, error.hint or _THEIRS) from error
+
+
+def download(client: Client, read: wire.SessionRead, *, base: Since | None = None) -> Download:
+    """All records of a session, as it is now where a push has replaced its last segment meanwhile.
+
+    Raises:
+        SmartForkError: as `_downloaded`.
+    """
+    for _ in range(_TRIES):
+        try:
+            return _downloaded(client, read, base)
+        except NotFound:
+            known, read = read, client.session(read.session.project, read.session.id)
+            if read.session.head_digest == known.session.head_digest:
+                raise
+    return _downloaded(client, read, base)
+
+
+@_looked_at()
+def _downloaded(client: Client, read: wire.SessionRead, base: Since | None) -> Download:
+    """The records that a server says to have.
+
+    Raises:
+        Unshareable: they are not what the server says of them.
+        TooLarge: there are more than a session can have.
+        Conflict: the past that is tracked here is not theirs: a server cannot change it unseen.
+    """
+    info = read.session
+    _check_bounds(read)
+    records: list[bytes] = []
+    state, known = START, {0: START}
+    wanted = {info.base_count, *([base.count] if base else [])}
+    for place in read.segments:
+        if place.first_record != len(records) or place.chain_start != state:
+            raise Unshareable("A segment does not begin where the one before it ends.")
+        lines = unpack(client.segment(info.project, place.digest), place.digest)
+        if len(lines) != place.records:
+            raise Unshareable("A segment has a wrong number of records.")
+        for line, after in zip(lines, states(lines, state), strict=True):
+            records.append(line)
+            if len(records) in wanted:
+                known[len(records)] = after
+        state = state_after(lines, state)
+    if len(records) != info.record_count or canonical.written(state) != info.head_digest:
+        raise Unshareable("The records do not match the server's digest.")
+    if canonical.written(known.get(info.base_count, b"")) != info.base_digest:
+        raise Unshareable("The first records do not match the server's digest.")
+    if base is not None and canonical.written(known.get(base.count, b"")) != base.digest:
+        raise Conflict(
+            "The remote session has changed its past.",
+            "Its owner may have withdrawn messages. Run smart-fork team sync, or accept it with --force.",
+        )
+    return Download(info, tuple(records))
+
+
+@_looked_at()
+def tail(client: Client, read: wire.SessionRead) -> tuple[int, list[bytes]]:
+    """The records of the last segment, if more fit into it, and the number of segments before it. Into one of what a
+    session was made of nothing fits: others have it, too.
+
+    Raises:
+        Unshareable: they do not lead to the digest of the session.
+    """
+    if not read.segments:
+        return 0, []
+    last = read.segments[-1]
+    if last.full or last.end == read.session.base_count:
+        return len(read.segments), []
+    lines = unpack(client.segment(read.session.project, last.digest), last.digest)
+    end = canonical.written(state_after(lines, last.chain_start))
+    if end != read.session.head_digest or last.first_record + len(lines) != read.session.record_count:
+        raise Unshareable("The last records do not match the server's digest.")
+    return len(read.segments) - 1, lines
+
+
+def _check_bounds(read: wire.SessionRead) -> None:
+    records = sum(place.records for place in read.segments)
+    size = sum(place.raw_bytes for place in read.segments)
+    if records > LIMITS.session_records or size > LIMITS.session_bytes:
+        raise TooLarge(f"The session has {records} records and {size} bytes, more than the limit.")

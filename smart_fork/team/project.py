@@ -1,4 +1,4 @@
-"""A project that is shared: where it is on this machine, what is tracked of it, and the server that is asked."""
+"""A project that is shared: where it is on this machine, what is tracked of it and was begun, and its server."""
 
 from __future__ import annotations
 
@@ -6,18 +6,69 @@ import re
 import secrets
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
 
 from indexer.project import project_of, resolve
+from indexer.values import Value, rare
 from smart_fork.errors import NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
+from smart_fork.sharing import wire
 from smart_fork.sharing.wire import NOT_FOUND, SessionInfo, SessionRead
-from smart_fork.team import away, login
+from smart_fork.team import client, login
 from smart_fork.team.client import Client
+from smart_fork.team.materialise import ahead
 from smart_fork.team.tracking import Alias, ProjectFolder, Tracked, Tracking, place_of
 from smart_fork.text.snippets import quoted
+
+Verb = Literal["push", "pull", "branch", "fork"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared(Value):
+    """What one of these verbs has done. `session_id` and `url` are `None` where the server does not have it yet."""
+
+    verb: Verb
+    server: str
+    project: str
+    session_id: str | None
+    alias: str | None
+    url: str | None
+    title: str
+    owner: str
+    visibility: str
+    agent: str
+    root_id: str | None
+    parent_id: str | None
+    base_count: int
+    base_digest: str
+    head_digest: str
+    record_count: int
+    created: bool = False
+    pushed_records: int = 0
+    up_to_date: bool = False
+    moved: bool | None = rare()
+    files: tuple[str, ...] = ()
+    resume_command: str | None = rare()
+    masked: Mapping[str, int] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    lost: Mapping[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+def shared(verb: Verb, server: str, info: SessionInfo, alias: str | None) -> Shared:
+    """What is known of a session that the server has; the rest is added by who did it."""
+    same = {one: getattr(info, one) for one in SessionInfo.model_fields if one in Shared.__dataclass_fields__}
+    url = url_of(server, info.project, info.id)
+    return Shared(verb=verb, server=server, session_id=info.id, alias=alias, url=url, **same)
+
+
+def url_of(server: str, project: str, session_id: str) -> str:
+    """The address of a session: to be handed on, and to be given in place of its id."""
+    return f"{server}/v1/sessions/{session_id}?project={quote(project, safe='')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +150,7 @@ class Project:
         def ask(client: Client) -> SessionRead:
             return client.session(self.key, replace(self, client=client).meant(reference))
 
-        return away.within(self.client.account, ask, "look for a session")
+        return client.within(self.client.account, ask, "look for a session")
 
     def is_mine(self, info: SessionInfo) -> bool:
         """Whether a session is one's own. Who has no name here, since a variable brought the token, asks the server."""
@@ -125,18 +176,18 @@ def opened(
         Usage: the project has no name, or that is no server.
     """
     place = place_of(project, directory)
-    with Client(_account(server, Tracking(place))) as client:
-        if client.account.is_due and not away.is_away(client.account.origin):
+    with Client(_account(server, Tracking(place))) as asked:
+        if asked.account.is_due and not client.is_away(asked.account.origin):
             with suppress(SmartForkError):  # the old token is still valid, or the command itself says that it is not
-                client.renew()
-        yield Project(client, place, Tracking(place, client.account.origin), _away(client.account) if ask else None)
+                asked.renew()
+        yield Project(asked, place, Tracking(place, asked.account.origin), _away(asked.account) if ask else None)
 
 
 def _away(account: login.Account) -> ServerUnavailable | None:
     """Why a server does not answer now; what it answers wrongly is told by who asks."""
     try:
-        with away.quick(account) as client:
-            client.hello()
+        with client.quick(account) as quick:
+            quick.hello()
     except ServerUnavailable as error:
         return None if error.answered else error
     return None
@@ -194,3 +245,108 @@ def is_id(text: str) -> bool:
 def last_part(reference: str) -> str:
     """What an address names, however much of it was copied: its last part, without what stands behind it."""
     return re.split(r"[?#]", reference.strip(), maxsplit=1)[0].rstrip("/").rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The session `session_id`, which `what` is to make. `again` is whether it was begun before."""
+
+    project: Project
+    what: str
+    session_id: str
+    again: bool
+
+    def there(self) -> wire.SessionRead | None:
+        """The session, if the server has made it already."""
+        if not self.again:
+            return None
+        try:
+            return self.project.client.session(self.project.key, self.session_id)
+        except NotFound:
+            return None
+
+    def anew(self) -> Begun:
+        """The same with another id: the first one is of a session that is another one, or is no more."""
+        other = new_id()
+        self.project.tracking.change(lambda now: now.with_begun(self.what, other))
+        return replace(self, session_id=other, again=False)
+
+    def done(self, tracked: Tracked) -> Tracked:
+        """What is tracked, once it is made and known."""
+        return tracked.with_begun(self.what, None)
+
+
+def begin(project: Project, *what: object) -> Begun:
+    """The session that `what` makes, with the id that it was given before, or a new one.
+
+    Raises:
+        SmartForkError: the id cannot be kept, so nothing is asked.
+    """
+    key, fresh = " ".join(map(str, (project.server, project.key, *what))), new_id()
+    kept = project.tracking.change(lambda now: now if key in now.begun else now.with_begun(key, fresh)).begun[key]
+    return Begun(project, key, kept, again=kept != fresh)
+
+
+State = Literal["up_to_date", "ahead", "behind", "diverged", "changed", "pending", "withdrawn", "missing"]
+
+
+@dataclass(frozen=True, slots=True)
+class AliasStatus(Value):
+    """One alias. `ahead` counts records of this machine that are not pushed, `behind` those that are not here.
+
+    `changed`: what was pushed is not as it was. `pending`: the server does not have it yet. `missing`: its log is gone.
+    `seen` is when the server was last asked; where it does not answer `behind` is `None`, and `state` is as of then.
+    """
+
+    alias: str
+    current: bool
+    session_id: str | None
+    title: str
+    kind: str
+    visibility: str
+    state: State
+    ahead: int
+    behind: int | None
+    files: tuple[str, ...]
+    seen: str = ""
+
+
+def status(project: Project) -> tuple[AliasStatus, ...]:
+    """That of every alias of a project."""
+    tracked = project.tracking.read()
+    return tuple(_of(project, name, one, current=name == tracked.current) for name, one in tracked.aliases.items())
+
+
+def _of(project: Project, name: str, one: Alias, *, current: bool) -> AliasStatus:
+    info = None if project.away else _there(project, one)
+    ahead_by = ahead(one, project.place.root)
+    away = project.away is not None
+    moved = info is not None and has_moved(one, info)
+    behind = None if away else max(info.record_count - one.base_count, 0) if info is not None else 0
+    state, more = _state(one, ahead_by, gone=info is None and not away, moved=moved)
+    title, visibility = (info.title, info.visibility) if info is not None else (one.title, one.visibility)
+    return AliasStatus(
+        name, current, one.session_id, title, one.kind, visibility, state, more, behind, one.files, one.last_pulled_at
+    )
+
+
+def _there(project: Project, one: Alias) -> SessionInfo | None:
+    if one.session_id is None:
+        return None
+    try:
+        return project.client.session(project.key, one.session_id).session
+    except NotFound:
+        return None
+
+
+def _state(one: Alias, more: int | None, *, gone: bool, moved: bool) -> tuple[State, int]:
+    """The state, and how many records are not pushed. Without the server, as far as it is known."""
+    if one.session_id is None or gone:
+        return "pending" if one.session_id is None else "withdrawn", max(more or 0, 0)
+    if more is None:
+        return "behind" if moved else "missing", 0
+    if more < 0:
+        return "changed", 0
+    if more and moved:
+        return "diverged", more
+    return "ahead" if more else "behind" if moved else "up_to_date", more

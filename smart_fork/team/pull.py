@@ -23,13 +23,9 @@ from smart_fork.families.branch import command_to_resume
 from smart_fork.sharing.canonical import decode
 from smart_fork.sharing.wire import SessionInfo
 from smart_fork.team import login, pulled, unfinished
-from smart_fork.team.begun import Begun
-from smart_fork.team.download import Download, download
-from smart_fork.team.local import ahead, local, read_log
-from smart_fork.team.materialise import Materialised, materialise
+from smart_fork.team.materialise import Download, Materialised, ahead, download, local, materialise, read_log
 from smart_fork.team.outgoing import Since
-from smart_fork.team.project import Project, has_moved
-from smart_fork.team.shared import Shared, Verb, shared
+from smart_fork.team.project import Begun, Project, Shared, Verb, has_moved, shared
 from smart_fork.team.tracking import FOLDER, Alias, Tracked, check_alias, check_written, exclude
 from smart_fork.whereabouts import belongs, in_project
 

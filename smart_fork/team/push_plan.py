@@ -17,7 +17,7 @@ from smart_fork.sharing.canonical import digest_of, state_of, states, written
 from smart_fork.sharing.limits import SUMMARY, TEXT
 from smart_fork.team import replay
 from smart_fork.team.branch import Said, alone
-from smart_fork.team.local import Local, found, local, newest, read_log
+from smart_fork.team.materialise import Local, found, local, newest, read_log
 from smart_fork.team.outgoing import Outgoing, Since, prepare
 from smart_fork.team.preview import Preview, preview
 from smart_fork.team.project import BEGINNING, Project

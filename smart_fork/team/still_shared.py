@@ -19,7 +19,7 @@ from smart_fork.excise.soundness import cut_lines
 from smart_fork.system import permission
 from smart_fork.team import pulled
 from smart_fork.team.outgoing import digests_of
-from smart_fork.team.shared import url_of
+from smart_fork.team.project import url_of
 from smart_fork.text.advice import advice
 
 

@@ -28,7 +28,7 @@ from smart_fork.excise.writers import nobody_writing
 from smart_fork.forking.occupation import process_in
 from smart_fork.forking.world import world_of
 from smart_fork.sharing.canonical import decode
-from smart_fork.team.local import place_of
+from smart_fork.team.materialise import place_of
 from smart_fork.team.pulled import Written, key_of, time_of
 from smart_fork.team.withdrawn import Line, renamed_beside
 

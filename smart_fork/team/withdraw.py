@@ -29,9 +29,7 @@ from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode, digest_of, encode
 from smart_fork.team import uncut
 from smart_fork.team.changes import Taken, take_over
-from smart_fork.team.download import Download, download
-from smart_fork.team.local import place_of
-from smart_fork.team.materialise import Arrived, arrived
+from smart_fork.team.materialise import Arrived, Download, arrived, download, place_of
 from smart_fork.team.project import Project
 from smart_fork.team.pulled import key_of
 from smart_fork.text.snippets import quoted

@@ -33,7 +33,7 @@ def on_this_machine(
     if not login.is_known():
         yield list(references)
         return
-    from smart_fork.team.take import found_or_taken
+    from smart_fork.team.find import found_or_taken
 
     with ExitStack() as stack:
         meant = (stack.enter_context(found_or_taken(one, directory=directory, keep=keep)) for one in references)
@@ -81,7 +81,7 @@ def _meant(order: Any, held: ExitStack) -> Any:
     reference = order.get(_FROM) if isinstance(order, dict) else None
     if not isinstance(reference, str) or not reference:
         return order
-    from smart_fork.team.take import found_or_taken
+    from smart_fork.team.find import found_or_taken
 
     path = Path(str(order.get("project_path") or "")).expanduser()
     here, _ = held.enter_context(found_or_taken(reference, directory=path if path.is_dir() else None))

@@ -23,7 +23,7 @@ from smart_fork.forking.spawn import spawn
 from smart_fork.forking.started import NotSpawned
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
-from smart_fork.team import local
+from smart_fork.team import materialise
 from tests.cases import first
 from tests.indexer.transcripts.records import FIXTURES
 from tests.smart_fork.checkpointed import THERE, Entry, claude, commit, frozen, jsonl, session
@@ -348,7 +348,7 @@ def test_only_its_author_goes_on_in_it_cuts_it_or_shares_it(words, kept, run):  
     assert 0 != done.code
     assert f"{ALICES} is" in done.err
     with pytest.raises(ForkRefused, match=f"{ALICES} is Alice's"):
-        local.found(ALICES, kept)
+        materialise.found(ALICES, kept)
 
 
 def test_the_newest_session_is_always_the_persons_own(kept, world, shop):

@@ -23,7 +23,7 @@ from smart_fork.forking.resume import newest_session
 from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.retrieval.results import fork_command
 from smart_fork.system import permission
-from smart_fork.team.local import found, read_log
+from smart_fork.team.materialise import found, read_log
 from tests.cases import each, first
 from tests.indexer.transcripts.records import (
     FIXTURES,

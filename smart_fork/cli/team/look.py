@@ -16,7 +16,7 @@ from smart_fork.cli.team.words import CurrentArgument, SessionArgument, TeamPlac
 if TYPE_CHECKING:
     from smart_fork.errors import SmartForkError
     from smart_fork.retrieval.request import FindRequest
-    from smart_fork.team.lineage import Side, TeamMessage
+    from smart_fork.team.conversation import Side, TeamMessage
     from smart_fork.team.project import Project
 
 #: States that are no words for a person.
@@ -139,7 +139,7 @@ def show(
     place: TeamPlace,
 ) -> None:
     """Print a shared session with numbered messages."""
-    from smart_fork.team.lineage import told
+    from smart_fork.team.conversation import told
 
     with place.opened() as where:
         one = told(where, session, number_of(at))
@@ -155,7 +155,7 @@ def show(
 @app.command("log")
 def log(*, session: CurrentArgument = None, place: TeamPlace) -> None:
     """Show the forks and branches of a shared session as a tree."""
-    from smart_fork.team.lineage import family
+    from smart_fork.team.conversation import family
 
     with place.opened() as where:
         members = family(where, session)
@@ -177,7 +177,7 @@ def diff(
     place: TeamPlace,
 ) -> None:
     """Show where two sessions diverge."""
-    from smart_fork.team.lineage import parting
+    from smart_fork.team.conversation import parting
 
     with place.opened() as where:
         found = parting(where, session, other)
@@ -192,7 +192,7 @@ def diff(
 def status(place: TeamPlace) -> None:
     """Show unpushed, unpulled and withdrawn messages."""
     from smart_fork.team.failed_jobs import NEXT, failed_jobs, in_words
-    from smart_fork.team.status import status as states
+    from smart_fork.team.project import status as states
 
     with place.opened(ask=True) as where:
         found, failed = states(where), failed_jobs(where.client) if where.away is None else None

@@ -21,10 +21,9 @@ from smart_fork.sharing.limits import SUMMARY, TEXT
 
 if TYPE_CHECKING:
     from smart_fork.agents.agent import Agent
-    from smart_fork.team.project import Project
+    from smart_fork.team.project import Project, Shared
+    from smart_fork.team.push import NotPushed, Planned
     from smart_fork.team.push_plan import Plan, PushAsked
-    from smart_fork.team.several import NotPushed, Planned
-    from smart_fork.team.shared import Shared
 
 
 def takes_platforms(command: Callable[..., None]) -> Callable[..., None]:
@@ -112,7 +111,7 @@ class Several:
     """A push of several sessions."""
 
     def __init__(self, where: Project, asked: PushAsked, named: list[str], *, every: bool) -> None:
-        from smart_fork.team.several import all_here
+        from smart_fork.team.push import all_here
 
         for option, text in (("--title", asked.title), ("--summary", asked.summary)):
             if text is not None:
@@ -134,7 +133,7 @@ class Several:
 
     def push(self, *, yes: bool) -> None:
         """Send them, after one question. Exit with 1 if one was not sent."""
-        from smart_fork.team.several import NotPushed, push_each
+        from smart_fork.team.push import NotPushed, push_each
 
         sessions: Iterable[str | Planned] = self._sessions
         refused: list[NotPushed] = []
@@ -163,7 +162,7 @@ class Several:
         _exit(refused)
 
     def _look(self) -> tuple[list[Planned], list[NotPushed]]:
-        from smart_fork.team.several import NotPushed, Planned, look
+        from smart_fork.team.push import NotPushed, Planned, look
 
         found = list(look(self._where, self._asked, self._sessions, every=self._every))
         return [one for one in found if isinstance(one, Planned)], [one for one in found if isinstance(one, NotPushed)]

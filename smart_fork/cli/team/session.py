@@ -18,9 +18,8 @@ from smart_fork.sharing.limits import SUMMARY, TEXT
 
 if TYPE_CHECKING:
     from smart_fork.team.branch import BranchAsked
-    from smart_fork.team.project import Project
+    from smart_fork.team.project import Project, Shared
     from smart_fork.team.pull import TakenAs
-    from smart_fork.team.shared import Shared
 
 NoTrackOption = Annotated[bool, typer.Option("--no-track", help="Do not track the copy.")]
 LocalOption = Annotated[bool, typer.Option("--local", help="Only on this machine, until the first push.")]

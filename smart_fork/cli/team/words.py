@@ -17,8 +17,7 @@ from smart_fork.text.snippets import printable
 
 if TYPE_CHECKING:
     from smart_fork.sharing.wire import Visibility
-    from smart_fork.team.project import Project
-    from smart_fork.team.shared import Shared
+    from smart_fork.team.project import Project, Shared
 
 ServerOption = Annotated[str | None, typer.Option("--server", help="Address of the server. Default: this project's.")]
 KeyOption = Annotated[

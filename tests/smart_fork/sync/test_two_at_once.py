@@ -118,8 +118,8 @@ def test_two_machines_at_the_same_time_lose_nothing(machines):
 
 SENDING = ["smart_fork.sync.ref/Ref:push:before", "smart_fork.sync.ref/Ref:push:after"]
 RECEIVING = [
-    "smart_fork.sync.receiving:materialise:after", "smart_fork.team.pulled:remember:after",
-    "smart_fork.sync.receiving:keep_copy:after", "smart_fork.sync.settled/Settled:keep:before",
+    "smart_fork.sync.run:materialise:after", "smart_fork.team.pulled:remember:after",
+    "smart_fork.sync.run:keep_copy:after", "smart_fork.sync.sending/Settled:keep:before",
 ]  # fmt: skip
 
 
@@ -146,7 +146,7 @@ def test_who_is_killed_while_receiving_has_each_session_once(machines, point):
 @pytest.mark.parametrize(
     "point",
     [
-        "smart_fork.sync.receiving:_written:before",
+        "smart_fork.sync.run:_written:before",
         "smart_fork.team.pulled:remember:after",
     ],
 )

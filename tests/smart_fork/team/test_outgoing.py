@@ -13,7 +13,7 @@ from indexer.transcripts.model import Session
 from smart_fork.agents.forms import HOME, ROOT
 from smart_fork.errors import Conflict, ForkRefused, NotFound, Unshareable, Usage
 from smart_fork.sharing.canonical import NOTHING
-from smart_fork.team.local import ahead, local, read_log
+from smart_fork.team.materialise import ahead, local, read_log
 from smart_fork.team.outgoing import IMAGES, NotSent, Since, prepare, settings
 from smart_fork.team.push_plan import parent_of
 from smart_fork.team.tracking import Alias

@@ -6,7 +6,7 @@ import numpy as np
 
 from smart_fork.sharing.passages import hash_of, searched
 from smart_fork.team import push
-from smart_fork.team.local import read_log
+from smart_fork.team.materialise import read_log
 from smart_fork.team.outgoing import prepare
 from tests.smart_fork.world import WordsModel
 

@@ -16,7 +16,7 @@ from smart_fork.agents.facets import copier, forms_of
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
 from smart_fork.registry.workers import Registry
 from smart_fork.team import changes, pulled
-from smart_fork.team.local import local
+from smart_fork.team.materialise import local
 from tests.smart_fork.relatives import branch
 
 SESSION = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"

@@ -164,7 +164,7 @@ def address(pool) -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch) -> None:
     """Nobody is taken for away because this machine has much to do."""
-    monkeypatch.setattr("smart_fork.team.away.SECONDS", 60.0)
+    monkeypatch.setattr("smart_fork.team.client.SECONDS", 60.0)
 
 
 @pytest.fixture

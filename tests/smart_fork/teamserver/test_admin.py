@@ -6,7 +6,7 @@ import pytest
 
 from smart_fork.errors import NotAuthenticated, NotFound, Usage, WrongVerb
 from smart_fork.sharing.wire import Administer
-from smart_fork.team import away, failed_jobs
+from smart_fork.team import client, failed_jobs
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account, account, remember
 from smart_fork.teamserver.admin import do
@@ -165,4 +165,4 @@ def test_an_admin_is_told_of_failed_jobs_by_status_and_doctor_and_nobody_else_is
     with alice.here():
         remember(Account("http://127.0.0.1:9", account().user, "sft_" + "x" * 43))  # nobody listens there
         (silent,) = failed_jobs.checks()
-    assert (False, True, away.SILENT) == (silent.ok, silent.optional, silent.detail)
+    assert (False, True, client.SILENT) == (silent.ok, silent.optional, silent.detail)

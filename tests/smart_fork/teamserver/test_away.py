@@ -12,7 +12,7 @@ import pytest
 
 from smart_fork.retrieval.elsewhere import AskedElsewhere
 from smart_fork.retrieval.meaning import Meaning
-from smart_fork.team import away
+from smart_fork.team import client
 from smart_fork.team.find import TeamSearch
 from smart_fork.team.login import Account, account, remember
 from tests.cases import mostly_first
@@ -100,9 +100,9 @@ def test_what_answers_in_no_way_of_a_server_is_asked_once_and_ones_own_results_s
 
     assert ((), True) == (said.hits, bool(said.error) and said.error.isprintable())
     assert 1 == peer.came
-    assert [away.AGAIN] * 2 == [first["team_error"], second["team_error"]]
+    assert [client.AGAIN] * 2 == [first["team_error"], second["team_error"]]
     assert (1, first["results"]) == (len(first["results"]), second["results"])
-    assert away.AGAIN.partition(";")[0] in words.err + words.out
+    assert client.AGAIN.partition(";")[0] in words.err + words.out
 
 
 def test_where_nobody_listens_is_said_and_another_server_is_asked_all_the_same(bob):
@@ -144,15 +144,15 @@ def hers(alice, team):
 def test_that_a_server_is_away_is_no_error_where_it_cannot_be_written_down(monkeypatch):
     monkeypatch.setenv("SMART_FORK_HOME", "/dev/null/x")
 
-    away.note_away("http://127.0.0.1:9")
+    client.note_away("http://127.0.0.1:9")
 
-    assert not away.is_away("http://127.0.0.1:9")
+    assert not client.is_away("http://127.0.0.1:9")
 
 
 def test_a_copy_and_an_alias_are_forked_where_the_server_is_away(bob, hers, forks):
     copy = Path(bob.team("fork", hers, "--alias", "hers")["files"][0]).stem
     with bob.here():
-        away.note_away(account().origin)
+        client.note_away(account().origin)
     later(bob)
 
     said = [bob.do("fork", one, "go on", "--json").json["resolved"] for one in (copy, copy[:8], "hers")]

@@ -18,7 +18,7 @@ from smart_fork.retrieval.meaning import Meaning
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.sharing.passages import hash_of
-from smart_fork.team import away
+from smart_fork.team import client
 from smart_fork.team import find as team_find
 from smart_fork.team.find import TeamSearch
 from smart_fork.team.login import Account, account, remember
@@ -193,7 +193,7 @@ def test_where_nothing_can_be_searched_here_or_there_both_are_said(bob, monkeypa
     said = bob.do("find", QUESTION, "--json")
 
     assert (1, "index_not_available", True) == (said.code, said.json["error"], bool(said.json["team_error"]))
-    assert away.AGAIN in bob.do("find", QUESTION).err
+    assert client.AGAIN in bob.do("find", QUESTION).err
 
 
 def test_a_script_finds_reads_and_forks_what_the_team_shares(shared, bob, forks, team):

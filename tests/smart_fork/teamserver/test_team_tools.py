@@ -9,7 +9,7 @@ import pytest
 
 from smart_fork.agents import READERS
 from smart_fork.forking.started import NotSpawned
-from smart_fork.team import away
+from smart_fork.team import client
 from smart_fork.team.login import Account, account, remember
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.teamserver.shop import INVOICES
@@ -107,7 +107,7 @@ def test_where_the_server_is_away_ones_own_are_listed_and_what_is_not_here_is_no
 
     listed = ask(bob, "list_sessions", team=True)
 
-    assert ([own], [], away.SILENT) == (
+    assert ([own], [], client.SILENT) == (
         [one["session_id"] for one in listed["sessions"]],
         listed["shared"],
         listed["team_error"],
