@@ -40,11 +40,11 @@ from smart_fork.sharing.wire import Branch, Push, SegmentBody
 from smart_fork.team import replay
 from smart_fork.team.outgoing import Outgoing, Since, prepare
 from smart_fork.teamserver import auth, segments, sessions
-from smart_fork.teamserver.branch import branch
 from smart_fork.teamserver.cluster import Account, Programs, programs
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.index import index
 from smart_fork.teamserver.push import check_bodies, push
+from smart_fork.teamserver.sessions import branch
 from smart_fork.teamserver.tables import embedded, roles_of
 
 AGENT = "claude"

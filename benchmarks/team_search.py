@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--copies", type=int, default=0, help="of each session in the same project")
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     arguments = parser.parse_args()
-    from smart_fork.teamserver.near import tend
+    from smart_fork.teamserver.jobs import tend
 
     with home_of(arguments.corpus, arguments.home) as laid_out, ExitStack() as stack:
         labelled = opened(laid_out, arguments.also)

@@ -1,4 +1,4 @@
-"""What is asked of a server: one origin, one token, answers that are bounded and checked; and which servers are away."""
+"""What is asked of a server: one origin, one token, answers that are bounded and checked; and who is away."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class Alias(_Kept):
 class Tracked(_Kept):
     """All that is tracked of a project. It changes by `Tracking.change` alone.
 
-    `begun` has the ids of sessions that the server was or is about to be asked to make, by what for: see `team.project`.
+    `begun` has the ids of sessions that the server was or will be asked to make, by what for: see `team.project`.
     """
 
     version: Literal[1] = _VERSION

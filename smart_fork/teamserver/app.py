@@ -22,8 +22,7 @@ from smart_fork.teamserver import (
     admin,
     audit,
     auth,
-    branch,
-    guard,
+    endpoints,
     jobs,
     metrics,
     push,
@@ -35,8 +34,8 @@ from smart_fork.teamserver import (
 )
 from smart_fork.teamserver.database import Connection
 from smart_fork.teamserver.endpoints import Address, Server, asked, asked_project, project_key, session_id
-from smart_fork.teamserver.limits import COMMIT_BYTES, Query
 from smart_fork.teamserver.schema import FORM
+from smart_fork.teamserver.sessions import COMMIT_BYTES, Query
 from smart_fork.text.snippets import printable
 
 #: A monitor is told that the database is away before it stops waiting itself.
@@ -152,7 +151,7 @@ def commit(server: Server, request: Request, person: auth.Person, wanted: wire.P
 def branches(server: Server, request: Request, person: auth.Person, wanted: wire.Branch) -> wire.Message:
     """Make a session with the first records of another."""
     project = server.project(request, person)
-    return branch.branch(server.database, project, person, wanted)
+    return sessions.branch(server.database, project, person, wanted)
 
 
 def search(server: Server, request: Request, person: auth.Person, wanted: wire.Search) -> wire.Message:
@@ -226,7 +225,7 @@ _SEGMENT = f"{_PROJECT}/segments/{{digest}}"
 ADDRESSES = (
     Address("GET", "/healthz", health, scope=None, seconds=HEALTH_SECONDS),
     Address("GET", "/v1/hello", hello, scope=None),
-    Address("POST", "/v1/login", login, wire.Login, guard.STRANGERS_BYTES, scope=None),
+    Address("POST", "/v1/login", login, wire.Login, endpoints.STRANGERS_BYTES, scope=None),
     Address("POST", "/v1/logout", logout),
     Address("POST", "/v1/token", renew),
     Address("GET", "/v1/changes", changes),
@@ -249,9 +248,9 @@ ADDRESSES = (
 
 def application(server: Server) -> ASGIApp:
     """The whole server, behind its guard."""
-    app = Starlette(routes=[one.route(server) for one in ADDRESSES], exception_handlers=guard.HANDLERS)
+    app = Starlette(routes=[one.route(server) for one in ADDRESSES], exception_handlers=endpoints.HANDLERS)
     app.router.redirect_slashes = False
-    return metrics.Watched(guard.Guard(app, server.database))
+    return metrics.Watched(endpoints.Guard(app, server.database))
 
 
 def _digest(request: Request) -> str:

@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, Field
 from smart_fork.sharing import wire
 from smart_fork.teamserver.auth import ON_ITS_MACHINE, Person
 from smart_fork.teamserver.database import Connection
-from smart_fork.teamserver.limits import Query
+from smart_fork.teamserver.sessions import Query
 
 PAGE = 200
 

@@ -8,15 +8,97 @@ had done by then is undone, since a job is one transaction.
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 from uuid import UUID
 
+import psycopg
+from psycopg import sql
+from psycopg_pool import PoolTimeout
+
 from indexer.masking import mask
+from smart_fork.teamserver import segments
 from smart_fork.teamserver.database import Connection, Database
+from smart_fork.teamserver.index import index
 from smart_fork.text.snippets import printable
+
+#: From so many vectors on a project has one; it keeps it until they are half as many.
+LARGE = 50_000
+#: The job that looks after them, and the memory that it may take to make one: a graph that does not fit takes ten times
+#: as long.
+JOB, MEMORY = "near", "512MB"
+#: So many candidates are kept while the graph is walked, at least: with 40, which is usual, a quarter is missed.
+CANDIDATES, MOST_CANDIDATES = 200, 1_000
+_NAME = "vectors_near"
+
+log = logging.getLogger(__name__)
+
+
+class _Crowd(NamedTuple):
+    """The vectors of a project, in one space, that all members may read."""
+
+    project_id: int
+    space: int
+
+    @property
+    def graph(self) -> str:
+        return f"{_NAME}_{self.project_id}_{self.space}"
+
+
+def tend(conninfo: str, large: int = LARGE) -> None:
+    """Make what is lacking, and take away what was not finished or is not needed any more."""
+    with psycopg.connect(conninfo, autocommit=True, prepare_threshold=None) as db:
+        # It works in one process: several share a memory that is small in a container.
+        db.execute("SELECT set_config('maintenance_work_mem', %s, false)", (MEMORY,))
+        db.execute("SET max_parallel_maintenance_workers = 0")
+        there = _there(db)
+        crowds = _crowds(db, large // 2)
+        for name in there:
+            if not there[name] or name not in {crowd.graph for crowd in crowds}:
+                db.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(name)))
+        for crowd, number in crowds.items():
+            if number >= large and not there.get(crowd.graph):
+                _make(db, crowd)
+
+
+def _there(db: psycopg.Connection[Any]) -> dict[str, bool]:
+    """Those that there are by name, and whether each is whole."""
+    rows = db.execute(
+        "SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
+        " WHERE c.relnamespace = 'public'::regnamespace AND c.relname ~ %s",
+        (rf"^{_NAME}_\d+_\d+$",),
+    )
+    return dict(rows.fetchall())
+
+
+def _crowds(db: psycopg.Connection[Any], least: int) -> dict[_Crowd, int]:
+    rows = db.execute(
+        "SELECT project_id, space, count(*) FROM vectors WHERE reach = 0 GROUP BY project_id, space"
+        " HAVING count(*) >= %s",
+        (max(least, 1),),
+    )
+    return {_Crowd(project_id, space): number for project_id, space, number in rows}
+
+
+def _make(db: psycopg.Connection[Any], crowd: _Crowd) -> None:
+    row = db.execute(
+        "SELECT vector_dims(e) FROM vectors WHERE project_id = %s AND space = %s LIMIT 1",
+        crowd,
+    ).fetchone()
+    if row is None:
+        return
+    log.info("a graph is made of the vectors of project %d", crowd.project_id)
+    db.execute(
+        sql.SQL(
+            "CREATE INDEX CONCURRENTLY {} ON vectors USING hnsw ((e::halfvec({})) halfvec_cosine_ops)"
+            " WHERE project_id = {} AND space = {} AND reach = 0"
+        ).format(sql.Identifier(crowd.graph), sql.Literal(row[0]), *map(sql.Literal, crowd))
+    )
+
 
 #: On this channel it is said that there is work.
 CHANNEL = "smartfork_jobs"
@@ -29,8 +111,6 @@ _ERROR = 300
 #: What is run, with the transaction, the project, the session, and its revision when the job was put. What is done for
 #: the whole server is given None for these three.
 Work: TypeAlias = Callable[..., None]
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,3 +238,49 @@ class Worker:
                 "UPDATE jobs SET error = %s, run_after = CASE WHEN %s THEN 'infinity' ELSE run_after END WHERE id = %s",
                 (said, gives_up, job.id),
             )
+
+
+#: So long it sleeps where it is not woken: a pooler between does not pass on that there is work.
+SLEEP_SECONDS = 5.0
+_AGAIN_SECONDS = 1.0
+
+
+def sweep(db: Connection, *_: None) -> None:
+    """Take away what was sent and is of no session, in every project."""
+    for row in db.execute("SELECT id FROM projects ORDER BY id").fetchall():
+        segments.sweep(db, row["id"])
+
+
+#: What is done, by its kind.
+KINDS: Mapping[str, Kind] = {
+    "sweep": Kind(sweep, every=timedelta(hours=1)),
+    "index": Kind(index),
+}
+
+
+def kinds_for(owner: str) -> Mapping[str, Kind]:
+    """All kinds. One of them works as the owner of the tables, with a connection of its own."""
+    return {**KINDS, JOB: Kind(lambda *_: tend(owner), every=timedelta(minutes=10))}
+
+
+def work(conninfo: str, database: Database, busy: threading.Lock, kinds: Mapping[str, Kind] = KINDS) -> NoReturn:
+    """Do what is to be done, woken when something is; a database that is away is waited for.
+
+    The lock is held while something is done, so whoever takes it can end the process without breaking off anything.
+    """
+    worker = Worker(database, kinds)
+    while True:
+        try:
+            with psycopg.connect(conninfo, autocommit=True) as woken:
+                woken.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(CHANNEL)))
+                worker.begin()
+                while True:
+                    with busy:
+                        done = worker.once()
+                    if not done:
+                        seconds = worker.seconds_until_next(SLEEP_SECONDS)
+                        for _ in woken.notifies(timeout=seconds, stop_after=1):
+                            pass
+        except (psycopg.OperationalError, PoolTimeout) as error:
+            log.warning("the database does not answer", exc_info=error)
+            time.sleep(_AGAIN_SECONDS)

@@ -25,8 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from smart_fork.errors import WrongVerb
 from smart_fork.teamserver.auth import Person
 from smart_fork.teamserver.cluster import Account
-from smart_fork.teamserver.endpoints import Address, Server
-from smart_fork.teamserver.guard import PERSON
+from smart_fork.teamserver.endpoints import PERSON, Address, Server
 
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 _BYTES_IN_MB = 1_000_000

@@ -215,7 +215,7 @@ def working(task: Task) -> None:
     """Do what is to be done in the background, until a signal or the end of who started this."""
     from smart_fork.teamserver.cluster import JOBS
     from smart_fork.teamserver.database import Database
-    from smart_fork.teamserver.worker import kinds_for, work
+    from smart_fork.teamserver.jobs import kinds_for, work
 
     busy, ending = threading.Lock(), threading.Event()
 

@@ -20,8 +20,7 @@ from smart_fork.sharing.wire import Push, Pushed
 from smart_fork.teamserver import index, segments, sessions, withdrawn
 from smart_fork.teamserver.auth import Person, Project
 from smart_fork.teamserver.database import Connection, Database
-from smart_fork.teamserver.limits import account
-from smart_fork.teamserver.sessions import Row
+from smart_fork.teamserver.sessions import Row, account
 
 #: Looks at the records of an agent, whether it can read them.
 Readable = Callable[[str, Sequence[bytes]], object]

@@ -1,4 +1,7 @@
-"""Sessions as they are stored: read, described, changed, deleted, and where their segments are."""
+"""Sessions as they are stored: read, described, changed, branched, deleted; where their segments are; what they take.
+
+A branch or fork is a new session with the first records of another, of which none travels.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,58 @@ from uuid import UUID
 
 from psycopg import sql
 from psycopg.types.json import Jsonb
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
-from smart_fork.errors import NotFound, WrongVerb
+from smart_fork.errors import Conflict, NotFound, TooLarge, Usage, WrongVerb
 from smart_fork.sharing import wire
-from smart_fork.sharing.canonical import written
-from smart_fork.sharing.segments import Place, unpack
-from smart_fork.sharing.wire import Meta, SessionChange, SessionInfo
-from smart_fork.teamserver import segments
+from smart_fork.sharing.canonical import state_after, written
+from smart_fork.sharing.limits import LIMITS, MIB
+from smart_fork.sharing.segments import Place, cut, unpack
+from smart_fork.sharing.wire import Branch, Meta, Pushed, SessionChange, SessionInfo
+from smart_fork.teamserver import segments, withdrawn
 from smart_fork.teamserver.auth import Person, Project, project
-from smart_fork.teamserver.database import Connection
-from smart_fork.teamserver.limits import Query
+from smart_fork.teamserver.database import Connection, Database
+
+#: Segments that ride in a commit: a larger push sends them one by one first.
+COMMIT_BYTES = 12 * MIB
+QUESTION_BYTES = MIB
+
+
+class Query(BaseModel):
+    """The base class of what stands behind the question mark of an address."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class OverQuota(TooLarge):
+    """There is no room for it: `used` and `limit` say how much there is."""
+
+    code = "over_quota"
+
+    def __init__(self, message: str, hint: str, used: int, limit: int) -> None:
+        super().__init__(message, hint)
+        self.used, self.limit = used, limit
+
+
+def account(db: Connection, project: Project, person: Person, more: int) -> None:
+    """Count what is stored for a user and in a project.
+
+    Raises:
+        OverQuota: It is more than either may have.
+    """
+    for table, number, limit, whose in (
+        ("users", person.id, LIMITS.user_bytes, "You"),
+        ("projects", project.id, LIMITS.project_bytes, f"The sessions of {project.key}"),
+    ):
+        row = db.execute(
+            sql.SQL("UPDATE {} SET bytes = bytes + %s WHERE id = %s RETURNING bytes").format(sql.Identifier(table)),
+            (more, number),
+        ).fetchone()
+        if row is not None and more > 0 and row["bytes"] > limit:
+            raise OverQuota(
+                f"{whose} may have {limit} bytes on this server.", "Delete sessions", row["bytes"] - more, limit
+            )
+
 
 Row = dict[str, Any]
 VISIBILITY = ("private", "public")
@@ -244,3 +288,82 @@ def note(
         "INSERT INTO audit(actor, token, verb, project_id, session_id, details) VALUES (%s, %s, %s, %s, %s, %s)",
         (person and person.id, person and person.token, verb, project_id, session_id, Jsonb(about)),
     )
+
+
+def branch(database: Database, project: Project, person: Person, wanted: Branch) -> Pushed:
+    """Make a session of a person's own with the first records of another.
+
+    Raises:
+        NotFound: The source cannot be read.
+        WrongVerb: It is somebody else's and to be branched, or one's own and to be forked; or no writer asks.
+        Usage: It has no so many records.
+        Conflict: Another session has that id.
+    """
+    with database.asked_by(person.id) as db:
+        withdrawn.share(db, project.id)
+        source = readable(db, project.key, person, wanted.source_id)
+        _right_verb(source, person, wanted)
+        project.needs("writer")
+        visibility = VISIBILITY.index(wanted.visibility or "private")
+        count = source["record_count"] if wanted.count is None else wanted.count
+        if not 1 <= count <= source["record_count"]:
+            raise Usage(f"The session has {source['record_count']} records; --at takes 1 to {source['record_count']}.")
+        places, digest = _beginning(db, project, source, count)
+        row = db.execute(
+            "INSERT INTO sessions(project_id, id, owner_id, agent, root_id, parent_id, base_count, base_digest,"
+            " head_digest, record_count, visibility, title, tags, summary, meta, bytes)"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+            " ON CONFLICT (project_id, id) DO NOTHING RETURNING id",
+            (
+                *(project.id, wanted.id, person.id, source["agent"], source["root_id"], source["id"]),
+                *(count, digest, digest, count, visibility, _or(wanted.title, source["title"])),
+                *(list(_or(wanted.tags, source["tags"])), _or(wanted.summary, source["summary"])),
+                *(Jsonb(source["meta"]), _size(places)),
+            ),
+        ).fetchone()
+        if row is None:
+            return _there(db, project, person, wanted, count=count, digest=digest)
+        put_places(db, project.id, wanted.id, places)
+        account(db, project, person, _size(places))
+        note_pull(db, project.id, person, wanted.source_id, source["revision"])
+        note(db, person, wanted.verb, project.id, wanted.source_id)
+        made = readable(db, project.key, person, wanted.id)
+        return Pushed(session=told(made), created=True, up_to_date=False)
+
+
+def _right_verb(source: Row, person: Person, wanted: Branch) -> None:
+    own = source["owner_id"] == person.id
+    if wanted.verb == "branch" and not own:
+        raise WrongVerb(wire.NOT_YOURS)
+    if wanted.verb == "fork" and own and not wanted.force:
+        raise WrongVerb(wire.YOURS)
+
+
+def _beginning(db: Connection, project: Project, source: Row, count: int) -> tuple[list[Place], bytes]:
+    """Segments of the first records: those that are the source's, the last of them where it ends earlier, and the
+    digest of them all.
+    """
+    there = places(db, source["project_id"], source["id"])
+    kept, part = cut(there, count, segments.body_of(db, project))
+    if part is not None:
+        segments.store(db, project.id, part)
+        records = unpack(part.body, part.place.digest)
+        return [*kept, part.place], state_after(records, part.place.chain_start)
+    follows = there[len(kept)].chain_start if len(kept) < len(there) else source["head_digest"]
+    return kept, bytes(follows)
+
+
+def _there(db: Connection, project: Project, person: Person, wanted: Branch, *, count: int, digest: bytes) -> Pushed:
+    """The session that is there already, if an answer was lost and this is the same question."""
+    row = readable(db, project.key, person, wanted.id, own=True)
+    if (str(row["parent_id"]), row["base_count"], row["base_digest"]) == (wanted.source_id, count, digest):
+        return Pushed(session=told(row), created=False, up_to_date=True)
+    raise Conflict("Another session has that id.", count=row["record_count"], digest=written(row["head_digest"]))
+
+
+def _or(wanted: Any, otherwise: Any) -> Any:
+    return otherwise if wanted is None else wanted
+
+
+def _size(places: list[Place]) -> int:
+    return sum(place.raw_bytes for place in places)

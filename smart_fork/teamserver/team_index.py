@@ -19,7 +19,7 @@ from indexer.outcome import Outcome
 from indexer.store.base import HavingTable, Near, Placement, Scope, Scored, SessionRow, Similarities, WordTable
 from smart_fork.teamserver.database import Connection
 from smart_fork.teamserver.index import cut
-from smart_fork.teamserver.near import CANDIDATES, MOST_CANDIDATES
+from smart_fork.teamserver.jobs import CANDIDATES, MOST_CANDIDATES
 
 #: The rarest words of a question, which so many rows have together, decide which rows are weighed by all of them.
 ROWS, LEAST = 8_000, 2

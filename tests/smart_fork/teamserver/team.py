@@ -13,9 +13,9 @@ from smart_fork.sharing.canonical import NOTHING, digest_of, encode
 from smart_fork.sharing.segments import pack, unpack
 from smart_fork.sharing.wire import Branch, Push, Pushed
 from smart_fork.teamserver import auth, segments, sessions
-from smart_fork.teamserver.branch import branch
 from smart_fork.teamserver.database import Connection, Database
 from smart_fork.teamserver.push import check_bodies, push
+from smart_fork.teamserver.sessions import branch
 
 _numbers = itertools.count()
 

@@ -14,8 +14,9 @@ from starlette.testclient import TestClient
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import encode
 from smart_fork.system.http_limits import Bucket
-from smart_fork.teamserver import auth, guard
+from smart_fork.teamserver import auth
 from smart_fork.teamserver.app import Server, application
+from smart_fork.teamserver.endpoints import TOLD
 from tests.cases import each, first
 from tests.limited import limited
 from tests.smart_fork.teamserver.team import new_id, push_of, record
@@ -413,7 +414,7 @@ def test_what_was_done_is_in_the_audit(team, ask):
 
 def test_each_error_of_ours_has_a_code(ask):
     assert {401, 403, 404, 408, 409, 413, 422, 426, 429} <= {
-        kind.http_status for told in guard.TOLD for kind in (told, *told.__subclasses__())
+        kind.http_status for told in TOLD for kind in (told, *told.__subclasses__())
     }
 
 

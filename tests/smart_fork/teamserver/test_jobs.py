@@ -11,7 +11,7 @@ import pytest
 import zstandard
 from psycopg import Rollback
 
-from smart_fork.teamserver import segments, worker
+from smart_fork.teamserver import jobs, segments
 from smart_fork.teamserver.cluster import JOBS
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.jobs import ATTEMPTS, Kind, Worker
@@ -187,7 +187,7 @@ class EndedError(Exception):
 
 
 def test_a_worker_is_woken_when_there_is_work(team, background, conninfo, kind, monkeypatch):
-    monkeypatch.setattr(worker, "SLEEP_SECONDS", 3600.0)
+    monkeypatch.setattr(jobs, "SLEEP_SECONDS", 3600.0)
     asleep, ended = threading.Event(), threading.Event()
 
     def until_next(self, most):
@@ -201,7 +201,7 @@ def test_a_worker_is_woken_when_there_is_work(team, background, conninfo, kind, 
 
     def run():
         try:
-            worker.work(conninfo, background, threading.Lock(), {kind: Kind(lambda db, *about: done.append(about))})
+            jobs.work(conninfo, background, threading.Lock(), {kind: Kind(lambda db, *about: done.append(about))})
         except EndedError:
             ended.set()
 

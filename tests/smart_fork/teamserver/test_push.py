@@ -12,7 +12,7 @@ from smart_fork.sharing.canonical import digest_of, state_after, state_of, writt
 from smart_fork.sharing.segments import pack, unpack
 from smart_fork.sharing.wire import Push
 from smart_fork.teamserver import segments, sessions
-from smart_fork.teamserver.limits import OverQuota
+from smart_fork.teamserver.sessions import OverQuota
 from tests.cases import first
 from tests.limited import limited
 from tests.smart_fork.teamserver.team import new_id, push_of, record

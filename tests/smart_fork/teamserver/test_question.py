@@ -16,9 +16,8 @@ from smart_fork.sharing.passages import hash_of, searched, space_of
 from smart_fork.teamserver import index, sessions
 from smart_fork.teamserver.cluster import JOBS
 from smart_fork.teamserver.database import Database
-from smart_fork.teamserver.jobs import Worker
+from smart_fork.teamserver.jobs import KINDS, Worker
 from smart_fork.teamserver.question import _speaking, answer
-from smart_fork.teamserver.worker import KINDS
 from tests.cases import first
 from tests.smart_fork.teamserver.shop import INVOICES, LOGIN, UPLOADER, index_all, records_of, share
 from tests.smart_fork.teamserver.team import new_id
