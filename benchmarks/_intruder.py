@@ -23,8 +23,7 @@ from urllib.parse import urlencode
 
 from _attacked import Home
 
-from smart_fork.page.entry import CODE_SECONDS
-from smart_fork.page.visits import IDLE_SECONDS, LONGEST_SECONDS
+from smart_fork.page.entry import CODE_SECONDS, IDLE_SECONDS, LONGEST_SECONDS
 from smart_fork.service.app import PUBLIC
 
 #: Of a flood: requests, and connections that are held open meanwhile.

@@ -13,9 +13,12 @@ from typing import NamedTuple
 
 from indexer.masking import NOTHING, Masked, beginning
 from indexer.shapes import dataclass
+from indexer.transcripts.model import Turn
+from smart_fork.agents.births import own_part
 from smart_fork.errors import RegistryUnavailable, SmartForkError
+from smart_fork.forking.price import instructions
 from smart_fork.forking.world import Instruments
-from smart_fork.page.inherited import Inherited, inherited
+from smart_fork.page.phrases import time_of
 from smart_fork.places import place_of
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import OVER, Registry, WorkerRecord
@@ -23,8 +26,39 @@ from smart_fork.repository.changes import difference
 from smart_fork.system import permission
 from smart_fork.workers.comparison import TOGETHER_SECONDS, moment
 from smart_fork.workers.observation import Seen, WorkerWatch
-from smart_fork.workers.roster import described, last_words
+from smart_fork.workers.roster import described, last_words, own_session
 from smart_fork.workers.state import WorkerState
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """About so many tokens of conversation, the exchanges in them, and how long their agent worked on those."""
+
+    tokens: int
+    exchanges: int
+    seconds: float
+
+
+def inherited(worker: WorkerRecord, watch: WorkerWatch) -> Inherited | None:
+    """What a fork began with, as its own log has it; `None` where that has nothing of another session.
+
+    Instructions and tools are not counted: a new session loads them too.
+    """
+    session = own_session(worker, watch) if worker.kind == "fork" else None
+    start = len(session.turns) - len(own_part(session, worker)) if session else 0
+    if session is None or not start:
+        return None
+    had = [exchange.turns[: start - exchange.start] for exchange in session.exchanges() if exchange.start < start]
+    tokens = max(0, session.loads()[start - 1] - instructions(session))
+    return Inherited(tokens, sum(turns[0].prompt for turns in had), sum(map(_worked, had)))
+
+
+def _worked(turns: Sequence[Turn]) -> float:
+    """The seconds from a prompt to the last that its agent said; pauses before the next prompt are not in them."""
+    times = [time_of(turn.timestamp) for turn in turns if turn.prompt or turn.role == "assistant"]
+    known = [one for one in times if one is not None]
+    return max(0.0, (known[-1] - known[0]).total_seconds()) if known else 0.0
+
 
 #: The columns of the board in their order, and what each is called.
 COLUMNS = {"asks": "Needs you", "working": "Working", "idle": "Idle", "ended": "Ended"}

@@ -23,11 +23,10 @@ from smart_fork import sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import title_of
 from smart_fork.errors import SmartForkError, Usage
-from smart_fork.page.diffs import FileDiff
 from smart_fork.page.reading import ConversationPage, ShownMessage, reading
 from smart_fork.page.renderer import PageValues, Shown, written
 from smart_fork.page.statics import OwnStyle, own_style
-from smart_fork.page.steps import PageStep
+from smart_fork.page.steps import FileDiff, PageStep
 from smart_fork.retrieval.results import title
 from smart_fork.workers.state import Compared
 

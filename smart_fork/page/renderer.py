@@ -16,7 +16,7 @@ from indexer.masking.invisible import INVISIBLE
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.selection import handed_to, readable, titles
 from smart_fork.errors import SmartForkError
-from smart_fork.page import diffs, evidence, phrases, prose, statics
+from smart_fork.page import evidence, phrases, prose, statics, steps
 from smart_fork.retrieval import chances
 from smart_fork.retrieval.cache import cache_in_words
 from smart_fork.retrieval.results import became_of, inferred, outcome_in_words, passage_place, title
@@ -101,7 +101,7 @@ def way_in(address: str, code: str) -> bytes:
     return _environment.get_template("way_in.html").render(address=address, code=code).encode()
 
 
-def given(text: str) -> Markup:
+def as_given(text: str) -> Markup:
     """A value that a form sends again as it is: what nobody sees is written as its number."""
     return Markup(INVISIBLE.sub(lambda one: f"&#{ord(one[0])};", str(escape(text))))  # noqa: S704 - escaped
 
@@ -142,8 +142,8 @@ _environment.filters |= {
     "counted": counted,
     "day": phrases.day,
     "exact": phrases.exact,
-    "file_diffs": diffs.diffs_in,
-    "given": given,
+    "file_diffs": steps.diffs_in,
+    "given": as_given,
     "homely": phrases.homely,
     "inferred": inferred,
     "known_facts": facts,

@@ -20,7 +20,7 @@ from indexer.files import write_new
 from indexer.paths import private_dir
 from indexer.shapes import dataclass
 from smart_fork.errors import ForkRefused, NotFound, Usage
-from smart_fork.page.visits import LONGEST_SECONDS
+from smart_fork.page.entry import LONGEST_SECONDS
 
 T = TypeVar("T")
 

@@ -1,38 +1,310 @@
-"""The page's addresses. Everything works without scripts; with them, the results follow the typing."""
+"""The page's addresses, and what those of forks and workers show. Everything works without scripts; with them, the results
+follow the typing.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import field
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import anyio.to_thread
+import orjson
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from indexer.failures import what_failed
+from indexer.masking import Masked, beginning, mask
 from indexer.shapes import dataclass
+from smart_fork import sessions
+from smart_fork.agents.options import Options
+from smart_fork.budget.selection import Selection
+from smart_fork.budget.wanted import MATCH, Wanted, amount
 from smart_fork.errors import Usage
+from smart_fork.forking.launch import fork_session
+from smart_fork.forking.match import fork_at_match
+from smart_fork.forking.request import ForkRequest
+from smart_fork.forking.spending import Spending
 from smart_fork.forking.started import Forked
-from smart_fork.page import forks, statics
-from smart_fork.page.board import WorkerBoard
-from smart_fork.page.desk import Asked, Desk, given
-from smart_fork.page.entry import CODE_SECONDS, Entries
-from smart_fork.page.frame import ServiceState
+from smart_fork.forking.ways import parts_in_words, use_in_words
+from smart_fork.page import statics
+from smart_fork.page.board import BoardView, Inherited, WorkerBoard, asked, inherited
+from smart_fork.page.desk import Asked, Desk, ServiceState, given, in_thread
+from smart_fork.page.entry import CODE_SECONDS, Entries, Visits
+from smart_fork.page.export import side_by_side
 from smart_fork.page.index_views import index_routes
 from smart_fork.page.kin import related
-from smart_fork.page.renderer import Shown, problem, rendered, stranger
-from smart_fork.page.scope import Scopes, project_in
+from smart_fork.page.renderer import HEADERS, PageValues, Shown, problem, rendered, stranger
+from smart_fork.page.scope import Scopes, folder, project_in
 from smart_fork.page.search_views import SearchViews
-from smart_fork.page.sent_forms import PageForms
-from smart_fork.page.session import session_routes
-from smart_fork.page.visits import Visits
-from smart_fork.page.worker_views import WorkerViews
+from smart_fork.page.sent_forms import PageForms, SentForm
+from smart_fork.page.session import number, session_routes
+from smart_fork.page.since import check_still
+from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.upkeep import Engine
+from smart_fork.system.processes import Processes
+from smart_fork.team.workers import on_this_machine
+from smart_fork.text.given import is_empty
+from smart_fork.text.snippets import printable
+from smart_fork.workers.comparison import compare
+from smart_fork.workers.messages import message_worker
+from smart_fork.workers.observation import WorkerWatch
+from smart_fork.workers.termination import close_workers
+
+#: What a form asks of a fork.
+_SAID = ("prompt", "at", "worktree", "place", "budget", "brief", "agent", "unmasked")
+ASKED = ("session", "project", *_SAID, "form", "seen")
+
+
+@dataclass(frozen=True, slots=True)
+class ForkPage(PageValues):
+    """A fork that was started, whether it still runs, and what it began with, as far as its log has that.
+
+    `twin` is the form that had asked for the same before, where one had.
+    """
+
+    fork: Forked
+    state: str
+    inherited: Inherited | None
+    twin: SentForm[Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewPage(PageValues):
+    """What a fork would load, and have within its budget, and what it is asked for.
+
+    `parts` says what all of the session loads, `chosen` is the option of the way that is asked for, and `moved` are
+    exchanges that a person has moved.
+    """
+
+    fork: Forked
+    selection: Selection | None
+    ways: tuple[ShownWay, ...]
+    parts: str
+    chosen: str
+    given: Mapping[str, str]
+    moved: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownWay:
+    """A way to fork a session in words: what it keeps, the option that asks for it, and whether it is cached."""
+
+    keeps: str
+    option: str
+    tokens: int
+    cache: str
+
+
+def forked(form: Mapping[str, str], *, engine: Callable[[], Engine]) -> Forked:
+    """Start the fork that a form asks for; within a budget, `engine` says what answers.
+
+    Raises:
+        SmartForkError: nothing was started.
+    """
+    return _fork(form, engine)
+
+
+def previewed(form: Mapping[str, str], engine: Callable[[], Engine]) -> PreviewPage:
+    """What a fork that a form asks for would load, and have within its budget: as a dry run says it.
+
+    Raises:
+        SmartForkError: it could not be started either.
+    """
+    form = _in_way(form)
+    would = _fork(form, engine, dry_run=True)
+    ways = tuple(ShownWay(_keeps(way.option), way.option, way.tokens, use_in_words(way)) for way in would.ways)
+    given = {name: value for name in ASKED if (value := form.get(name, "").strip())}
+    moved = {number: where for where in ("keep", "drop") for number in _moved(form, where)}
+    parts = " ".join(parts_in_words(would.ways))
+    return PreviewPage(would, would.selection, ways, parts, _option(given), given, moved)
+
+
+def _in_way(form: Mapping[str, str]) -> Mapping[str, str]:
+    """What a form asks for whose button is a way: it says where the fork leaves, or how much of that is kept."""
+    way = form.get("way", "")
+    name, _, value = way.removeprefix("--").partition(" ")
+    if name == "budget":
+        return {**form, "budget": value}
+    return {**form, "at": value if name == "at" else "", "budget": ""} if way else form
+
+
+def _option(given: Mapping[str, str]) -> str:
+    """The option of the way that is asked for, as `Way` has it."""
+    if budget := given.get("budget", ""):
+        return f"--budget {amount(budget)}"
+    return f"--at {given['at']}" if given.get("at") else ""
+
+
+def _keeps(option: str) -> str:
+    """What a fork keeps in that way."""
+    name, _, value = option.removeprefix("--").partition(" ")
+    if name == "budget":
+        return "Only what answers the prompt" if value == MATCH else f"What answers, within {int(value):,} tokens"
+    if name == "at":
+        return "Up to the exchange that answers" if value == MATCH else f"Up to message {value}"
+    return "The whole session"
+
+
+def _fork(form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: bool = False) -> Forked:
+    """A session of the team is written here first, for the project that was asked about."""
+    session, project = form.get("session", "").strip(), form.get("project", "").strip()
+    if is_empty(form.get("prompt", "")):
+        raise Usage("The prompt is empty.", "Go back and write it in a sentence.")
+    with on_this_machine([session], directory=folder(project) if project else None, keep=not dry_run) as (here,):
+        return _fork_here(here, form, engine, dry_run=dry_run)
+
+
+def _fork_here(session: str, form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: bool) -> Forked:
+
+    prompt, at, worktree, place, budget, brief, agent, plain = (form.get(name, "").strip() for name in _SAID)
+    if seen := form.get("seen", ""):
+        check_still(seen, sessions.look_into(sessions.locate(session)))
+    own, told = worktree == "yes" or None, brief == "yes"
+    options = Options(prompt, own, place=place or None, brief=told, unmasked=plain == "yes")
+    asked = ForkRequest(session, options, as_agent=agent or None, dry_run=dry_run)
+    if at != MATCH:
+        asked = replace(asked, at=number(at))
+    if budget:
+        wanted = Wanted(amount(budget), _moved(form, "keep"), _moved(form, "drop"))
+        asked = replace(asked, budget=Spending(wanted, prompt, (), engine()))
+    elif dry_run:
+        asked = replace(asked, preview=Spending(Wanted(MATCH), prompt, (), engine()))
+    return fork_at_match(asked, prompt, engine()) if at == MATCH else fork_session(asked)
+
+
+def _moved(form: Mapping[str, str], where: str) -> frozenset[int]:
+    """The numbers of the exchanges that a person has moved there."""
+    moved = (name.removeprefix("exchange-") for name, value in form.items() if value == where)
+    return frozenset(int(number) for number in moved if number.isascii() and number.isdigit() and len(number) < 7)
+
+
+def outcome(fork: Forked, twin: SentForm[Any] | None) -> ForkPage:
+    """A fork that was started, and whether it still runs: the page may be looked at long afterwards."""
+    with Registry() as registry:
+        watch, worker = WorkerWatch(), registry.get(fork.worker_id)
+        seen = watch.look(worker, registry)
+    return ForkPage(fork, seen.state, inherited(worker, watch), twin)
+
+
+#: How much is repeated of what a worker was told.
+_REPEATED = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ToldWorker:
+    """What became of a form of a worker's card: `how` is what was done, `text` what it was told."""
+
+    worker_id: str
+    name: str
+    how: str
+    text: Masked
+    warnings: tuple[str, ...] = ()
+
+
+def told(form: Mapping[str, str]) -> ToldWorker:
+    """Answer, tell or end a worker, as its card asks.
+
+    Raises:
+        SmartForkError: it was not done.
+    """
+    worker, do, text = (form.get(name, "") for name in ("worker", "do", "text"))
+    if not worker:
+        raise Usage("Which worker?", "Reload the workers page.")
+    said = beginning(printable(mask(text.strip())), _REPEATED)
+    if do == "close":
+        (closed,) = close_workers([worker], remove_worktree=form.get("worktree") == "yes")
+        how = "ended" if closed.closed else "not changed"
+        return ToldWorker(closed.worker_id, closed.name, how, mask(""), (closed.note,) if closed.note else ())
+    if do.startswith("answer-"):
+        number, shown = do.removeprefix("answer-"), form.get("asked", "")
+        done = message_worker(worker, number, answer=True, meant=lambda question: asked(question) == shown)
+        return ToldWorker(done.worker_id or worker, done.name, done.how, mask(number), done.warnings)
+    if do not in ("message", "queue"):
+        raise Usage("No such action", "Reload the workers page.")
+    done = message_worker(worker, text, queue=do == "queue")
+    return ToldWorker(done.worker_id or worker, done.name, done.how, said, done.warnings)
+
+
+#: Where browsers listen for what the workers do.
+LIVE = "/workers/live"
+#: So many windows listen at a time, and each so long: a browser connects again by itself.
+MOST_LISTENERS, LISTEN_SECONDS = 12, 600.0
+#: How often is looked at the workers while anybody listens, and how soon who was one too many asks again.
+LOOK_SECONDS, AGAIN_MILLISECONDS = 2.0, 5000
+#: Workers that are compared at once.
+MOST_COMPARED = 10
+
+
+class WorkerViews:
+    """The routes about workers, and who listens for them."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk: Final = desk
+        self._listeners = 0
+
+    def routes(self) -> list[Route]:
+        """All addresses."""
+        return [
+            Route("/workers", self._desk.page("workers.html", self._workers)),
+            Route("/board", partial(self._fragment, "board.html")),
+            Route("/now", partial(self._fragment, "now.html")),
+            Route("/worker", self._desk.does(told, "/workers?told={form}"), methods=["POST"]),
+            Route("/compare", self._compare),
+            Route(LIVE, self._live),
+        ]
+
+    def _workers(self, _: Asked, asked: Asked) -> Shown:
+        form = asked.get("told")
+        return {"board": self._desk.board.view(fresh=form is not None), "done": self._desk.kept(form, ToldWorker)}
+
+    async def _fragment(self, template: str, _: Request) -> Response:
+        board = await in_thread(self._desk.board.view)
+        return rendered(template, {"board": board, "new_form": self._desk.forms.new})
+
+    async def _compare(self, request: Request) -> Response:
+        wanted = request.query_params.getlist("worker")
+        return await self._desk.shown("compare.html", lambda: compared(wanted))
+
+    async def _live(self, _: Request) -> Response:
+        headers = {**HEADERS, "X-Accel-Buffering": "no"}
+        return StreamingResponse(self._events(), media_type="text/event-stream", headers=headers)
+
+    async def _events(self) -> AsyncIterator[bytes]:
+        """What changes; who is one too many is told once, and asks again later."""
+        if self._listeners >= MOST_LISTENERS:
+            yield b"retry: %d\n" % AGAIN_MILLISECONDS + _event(await in_thread(self._desk.board.view))
+            return
+        self._listeners += 1
+        try:
+            loop = asyncio.get_running_loop()
+            until, known = loop.time() + LISTEN_SECONDS, b""
+            while loop.time() < until:
+                event = _event(await in_thread(self._desk.board.view))
+                yield event if event != known else b": still here\n\n"  # which finds out who is gone
+                known = event
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            self._listeners -= 1
+
+
+def _event(view: BoardView) -> bytes:
+    told = {"asks": view.asks, "running": view.running, "version": view.version}
+    return b"data: " + orjson.dumps(told) + b"\n\n"
+
+
+def compared(wanted: list[str]) -> Shown:
+    """These workers side by side, as ``compare`` has them; without any, those of the last fan-out.
+
+    Raises:
+        SmartForkError: there is no such worker.
+    """
+    return side_by_side(compare(list(dict.fromkeys(wanted))[:MOST_COMPARED], Processes(), patch=True))
+
 
 #: Addresses that need no token: where a browser sends its code, and what the page looks like.
 WAY_IN = "/open"
@@ -64,7 +336,7 @@ class Page:
 
     def routes(self) -> list[Route]:
         """All addresses that browsers ask for."""
-        fork = partial(forks.forked, engine=self.engine)
+        fork = partial(forked, engine=self.engine)
         return [
             *SearchViews(self.desk, self.engine, self.scopes).routes(),
             *WorkerViews(self.desk).routes(),
@@ -85,11 +357,11 @@ class Page:
 
     async def _preview(self, request: Request) -> Response:
         fields = await given(request)
-        return await self.desk.shown("preview.html", partial(forks.previewed, fields, self.engine))
+        return await self.desk.shown("preview.html", partial(previewed, fields, self.engine))
 
     def _forked(self, place: Asked, _: Asked) -> Shown:
         """With the form that another window had sent before with the same in it, if one had."""
-        return forks.outcome(self.desk.answer(place["form"], Forked), self.forms.twin(place["form"]))
+        return outcome(self.desk.answer(place["form"], Forked), self.forms.twin(place["form"]))
 
     async def _code(self, request: Request) -> Response:
         project = project_in(await request.body())

@@ -38,12 +38,11 @@ from smart_fork.excise import erasure
 from smart_fork.hooks import switch
 from smart_fork.hooks.receive import receive
 from smart_fork.page import views
-from smart_fork.page.entry import Entries
-from smart_fork.page.frame import ServiceState
+from smart_fork.page.desk import ServiceState
+from smart_fork.page.entry import Entries, Visits
 from smart_fork.page.renderer import stranger
 from smart_fork.page.sent_forms import PageForms
-from smart_fork.page.visits import Visits
-from smart_fork.page.worker_views import LIVE
+from smart_fork.page.views import LIVE
 from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.answer import Unsearched
 from smart_fork.retrieval.background import MODEL_SECONDS, engine_beside

@@ -125,7 +125,7 @@ def allow_files() -> None:
 
 def _serve(listening: Listening, told: Told | None) -> int | None:
     """Serve until the end. Return the port if the service is to restart."""
-    from smart_fork.page.worker_views import LIVE
+    from smart_fork.page.views import LIVE
     from smart_fork.service.app import PUBLIC, Entrance, ServiceParts
 
     keep_port(listening.port)

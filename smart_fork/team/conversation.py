@@ -143,9 +143,8 @@ def conversation(
 
     author = author_of(str(located.path or ""))
     notice = written_by([author], notice or UNTRUSTED) if author else notice
-    with bounded():
-        session = sessions.look_into(located)
-        told = sessions.told(session, reading, notice=notice, resolved=here(session_id).by, owner=author)
+    session = sessions.look_into(located)
+    told = sessions.told(session, reading, notice=notice, resolved=here(session_id).by, owner=author)
     if reading.at is not None:
         return told
     made = commits_made([(session.agent, session.session_id)], session.cwd)

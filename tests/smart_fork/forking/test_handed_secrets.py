@@ -24,7 +24,7 @@ from smart_fork.forking.merger import fork_merged
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spawn import spawn
 from smart_fork.forking.spending import Spending
-from smart_fork.page.forks import forked as forked_by_form
+from smart_fork.page.views import forked as forked_by_form
 from tests.cases import each
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

@@ -8,9 +8,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from smart_fork.page import views
-from smart_fork.page.entry import Entries
+from smart_fork.page.entry import Entries, Visits
 from smart_fork.page.sent_forms import PageForms
-from smart_fork.page.visits import Visits
 from smart_fork.registry.workers import Registry
 from smart_fork.service import app
 from smart_fork.service.address import Address, publish

@@ -13,9 +13,17 @@ import orjson
 import pytest
 
 from indexer.paths import state_home
-from smart_fork.page.entry import CODE_SECONDS, MAX_CODES, Entries
-from smart_fork.page.visits import IDLE_SECONDS, LONGEST_SECONDS, MAX_VISITS, SLACK_SECONDS, Visits
-from smart_fork.page.worker_views import LIVE
+from smart_fork.page.entry import (
+    CODE_SECONDS,
+    IDLE_SECONDS,
+    LONGEST_SECONDS,
+    MAX_CODES,
+    MAX_VISITS,
+    SLACK_SECONDS,
+    Entries,
+    Visits,
+)
+from smart_fork.page.views import LIVE
 from smart_fork.service import token
 from smart_fork.service.app import PUBLIC, Entrance
 from tests.smart_fork.forks import eventually

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS, READERS
-from smart_fork.page.diffs import MOST_CHARACTERS, MOST_LINES, compared, diffs_in, diffs_of
 from smart_fork.page.reading import reading
+from smart_fork.page.steps import MOST_CHARACTERS, MOST_LINES, compared, diffs_in, diffs_of
 from tests.smart_fork.world import Did
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"

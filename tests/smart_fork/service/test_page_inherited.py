@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from smart_fork.page.inherited import Inherited, inherited
+from smart_fork.page.board import Inherited, inherited
 from smart_fork.page.phrases import lasted
 from smart_fork.registry.workers import Registry
 from smart_fork.workers.observation import WorkerWatch

@@ -17,10 +17,8 @@ import pytest
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.page import renderer
-from smart_fork.page.desk import Desk
-from smart_fork.page.frame import Frame, ServiceState
-from smart_fork.page.kin import timeline
-from smart_fork.page.parting import own_beginning
+from smart_fork.page.desk import Desk, Frame, ServiceState
+from smart_fork.page.kin import own_beginning, timeline
 from smart_fork.page.phrases import ago, clock, day, exact, homely, inside, place, session_link, tokens
 from smart_fork.page.reading import leaving, reading
 from smart_fork.page.sent_forms import ALIKE_SECONDS, FORM_SECONDS, MAX_KEPT, PageForms

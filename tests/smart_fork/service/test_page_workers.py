@@ -11,10 +11,10 @@ from urllib.parse import urlencode
 import pytest
 from markupsafe import escape
 
-from smart_fork.page import worker_views
+from smart_fork.page import views
 from smart_fork.page.board import WorkerBoard, _together, asked
 from smart_fork.page.phrases import NAME_CHARACTERS, called
-from smart_fork.page.worker_views import LIVE, MOST_LISTENERS
+from smart_fork.page.views import LIVE, MOST_LISTENERS
 from smart_fork.registry.workers import Registry
 from smart_fork.workers.observation import Seen
 from smart_fork.workers.roster import described
@@ -165,7 +165,7 @@ def test_a_worker_is_closed_once_by_a_form_of_the_page_alone(served, worker):
 
 
 def test_what_a_worker_does_is_told_to_a_bounded_number_of_windows(served, world, monkeypatch):
-    monkeypatch.setattr(worker_views, "MOST_LISTENERS", 1)
+    monkeypatch.setattr(views, "MOST_LISTENERS", 1)
     assert MOST_LISTENERS > 1
 
     def listens() -> http.client.HTTPConnection:
