@@ -1,5 +1,5 @@
-"""The page's addresses, and what those of forks and workers show. Everything works without scripts; with them, the results
-follow the typing.
+"""The page's addresses, and what those of forks and workers show. Everything works without scripts; with them, the
+results follow the typing.
 """
 
 from __future__ import annotations
