@@ -67,7 +67,7 @@ def _given() -> str:
 @app.command("key", json=False)
 def show_key() -> None:
     """Print the key for another machine. Who has it can read all synced sessions."""
-    from smart_fork.sync.ref import known
+    from smart_fork.sync.key import known
 
     out.print(plain(known().words()))
 

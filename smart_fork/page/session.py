@@ -26,12 +26,11 @@ from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise.undo import Cut, last_cut
 from smart_fork.forking.others import is_others
 from smart_fork.notes import noted_if_known
-from smart_fork.page.desk import Asked, Desk, in_thread
+from smart_fork.page.desk import Asked, Desk, Scopes, folder, in_thread
 from smart_fork.page.index_views import undone
 from smart_fork.page.phrases import link, session_link, subagent_link
 from smart_fork.page.reading import ConversationPage, LeftForks, reading
 from smart_fork.page.renderer import HEADERS, PageValues, Shown, problem, rendered, streamed
-from smart_fork.page.scope import Scopes, folder
 from smart_fork.page.since import Since, check_still, looked_at, mark_in, mark_of, since
 from smart_fork.page.steps import PageStep, Steps
 from smart_fork.retrieval.cache import cache_in_words, cached_until

@@ -33,13 +33,12 @@ from smart_fork.forking.started import Forked
 from smart_fork.forking.ways import parts_in_words, use_in_words
 from smart_fork.page import statics
 from smart_fork.page.board import BoardView, Inherited, WorkerBoard, asked, inherited
-from smart_fork.page.desk import Asked, Desk, ServiceState, given, in_thread
+from smart_fork.page.desk import Asked, Desk, Scopes, ServiceState, folder, given, in_thread, project_in
 from smart_fork.page.entry import CODE_SECONDS, Entries, Visits
 from smart_fork.page.export import side_by_side
 from smart_fork.page.index_views import index_routes
 from smart_fork.page.kin import related
 from smart_fork.page.renderer import HEADERS, PageValues, Shown, problem, rendered, stranger
-from smart_fork.page.scope import Scopes, folder, project_in
 from smart_fork.page.search_views import SearchViews
 from smart_fork.page.sent_forms import PageForms, SentForm
 from smart_fork.page.session import number, session_routes

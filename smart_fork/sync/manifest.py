@@ -17,7 +17,7 @@ from smart_fork.errors import SmartForkError, TooLarge, Unshareable
 from smart_fork.sharing.canonical import digest_of
 from smart_fork.sharing.limits import LIMITS
 from smart_fork.sharing.wire import AgentName, Count, Digest, Message, SegmentDigest, SessionId, Text
-from smart_fork.sync.ref import Key
+from smart_fork.sync.key import Key
 
 #: The file of the list on the remote.
 NAME = "list"

@@ -1,6 +1,4 @@
-"""The key of a person's machines, and one ref of a git remote, for what that key has sealed.
-
-The ref's commit has no parent: what is no longer in it is no longer reachable there.
+"""One ref of a git remote, whose commit has no parent: what is no longer in it is no longer reachable there.
 
 Git runs in a bare repository of our own; no repository of a person's is touched. His own settings of git count, since
 they say how he logs in; but no hook, no prompt, and no transport that could run a program.
@@ -8,158 +6,17 @@ they say how he logs in; but no hook, no prompt, and no transport that could run
 
 from __future__ import annotations
 
-import base64
-import hmac
-import os
 import re
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 
-from indexer.files import write_new
-from indexer.paths import private_dir, state_home
-from smart_fork.errors import NotFound, ProgramFailed, SmartForkError, Unshareable, Usage
+from indexer.paths import private_dir
+from smart_fork.errors import ProgramFailed, Unshareable, Usage
 from smart_fork.repository.git import bare_environment, configured
+from smart_fork.sync import key
 from smart_fork.system.processes import Completed, Processes
 from smart_fork.text.snippets import quoted
-
-#: A key in words begins with this.
-BEGINNING = "sfk_"
-_KEY, _CHECK, _SALT, _NONCE = 32, 4, 16, 12
-_FORM = b"smart-fork/sync/1"
-
-
-class WrongKey(SmartForkError):
-    """What is on the remote was not made with this machine's key, or was changed there."""
-
-    code = "wrong_key"
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """The secret, which is never shown but by `words`."""
-
-    secret: bytes = field(repr=False)
-
-    def words(self) -> str:
-        """The key as a person carries it to another machine, with a sum that finds typing errors."""
-        return BEGINNING + base64.b32encode(self.secret + _check(self.secret)).decode().rstrip("=").lower()
-
-    def seal(self, what: str, data: bytes) -> bytes:
-        """Encrypt; `what` it is must be given again to open it."""
-        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-
-        salt, nonce = os.urandom(_SALT), os.urandom(_NONCE)
-        return salt + nonce + ChaCha20Poly1305(self._derived("seal", salt)).encrypt(nonce, data, what.encode())
-
-    def open(self, what: str, sealed: bytes) -> bytes:
-        """Decrypt.
-
-        Raises:
-            WrongKey: another key has sealed it, or something else, or it was changed.
-        """
-        from cryptography.exceptions import InvalidTag
-        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-
-        salt, nonce, rest = sealed[:_SALT], sealed[_SALT : _SALT + _NONCE], sealed[_SALT + _NONCE :]
-        if len(nonce) == _NONCE:
-            try:
-                return ChaCha20Poly1305(self._derived("seal", salt)).decrypt(nonce, rest, what.encode())
-            except InvalidTag:
-                pass
-        raise WrongKey(
-            "The remote's data does not open with this machine's key.",
-            "`smart-fork sync key` on the other machine prints its key. With equal keys, the remote changed the data.",
-        )
-
-    def name(self, what: str) -> str:
-        """A name for something that tells nobody what it is, the same on all machines with this key."""
-        return hmac.new(self._derived("name"), what.encode(), sha256).hexdigest()
-
-    def id(self, what: str) -> str:
-        """The same in the form of a session's id."""
-        return str(uuid.UUID(bytes=bytes.fromhex(self.name(what))[:16], version=5))
-
-    def _derived(self, use: str, salt: bytes = b"") -> bytes:
-        """A key for one use, as HKDF expands it: the secret is random already."""
-        return hmac.new(self.secret, b"\0".join((_FORM, use.encode(), salt)), sha256).digest()
-
-
-def made() -> Key:
-    """Make a key and keep it.
-
-    Raises:
-        FileExistsError: there is one.
-    """
-    key = Key(os.urandom(_KEY))
-    keep(key)
-    return key
-
-
-def keep(key: Key) -> None:
-    """Keep a key that another machine has made.
-
-    Raises:
-        FileExistsError: there is one.
-    """
-    write_new(_path(), [key.words().encode() + b"\n"])
-
-
-def known() -> Key:
-    """The key of this machine.
-
-    Raises:
-        NotFound: there is none.
-    """
-    try:
-        return read(_path().read_text("ascii"))
-    except FileNotFoundError:
-        raise NotFound("This machine is not set up.", "Run: smart-fork sync setup REMOTE") from None
-    except (UnicodeDecodeError, Usage) as error:
-        raise SmartForkError(f"{_path()} is damaged.", "Copy the key from another machine.") from error
-
-
-def is_known() -> bool:
-    """Whether there is a key."""
-    return _path().exists()
-
-
-def forget() -> None:
-    """Delete the key from this machine."""
-    _path().unlink(missing_ok=True)
-
-
-def read(words: str) -> Key:
-    """The key that a person gives.
-
-    Raises:
-        Usage: it is none; what was given is not repeated, since it may nearly be one.
-    """
-    text = words.strip()
-    try:
-        said = base64.b32decode(text.removeprefix(BEGINNING).upper() + "=" * (-(len(text) - len(BEGINNING)) % 8))
-    except ValueError:
-        said = b""
-    secret, check = said[:_KEY], said[_KEY:]
-    if not text.startswith(BEGINNING) or len(secret) != _KEY or not hmac.compare_digest(check, _check(secret)):
-        raise Usage("That is not a key.", "`smart-fork sync key` on the other machine prints it: sfk_…")
-    return Key(secret)
-
-
-def folder() -> Path:
-    """Where what belongs to synchronization is kept."""
-    return private_dir(state_home() / "sync")
-
-
-def _path() -> Path:
-    return folder() / "key"
-
-
-def _check(secret: bytes) -> bytes:
-    return sha256(_FORM + secret).digest()[:_CHECK]
-
 
 REF = "refs/smart-fork/sync"
 #: Where the ref is kept here, as it was fetched last.
@@ -296,7 +153,7 @@ class Ref:
 
     @property
     def _folder(self) -> Path:
-        return folder() / "repository.git"
+        return key.folder() / "repository.git"
 
     def _there(self) -> str:
         """The commit that the ref has on the remote; empty without one."""

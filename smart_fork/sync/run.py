@@ -23,8 +23,9 @@ from smart_fork.foreign_sessions import is_taken
 from smart_fork.repository.identity import look
 from smart_fork.sharing.canonical import decode
 from smart_fork.sync import manifest as lists
+from smart_fork.sync.key import Key, folder, known
 from smart_fork.sync.manifest import Entry, Manifest
-from smart_fork.sync.ref import Fetched, Key, Ref, folder, known
+from smart_fork.sync.ref import Fetched, Ref
 from smart_fork.sync.sending import Copy, Kept, Progress, Ready, Settled, copies, keep_copy, ready, settled, source_id
 from smart_fork.team import changes, pulled, unfinished
 from smart_fork.team.materialise import Local, local, materialise, read_log

@@ -24,8 +24,8 @@ from smart_fork.repository.identity import look
 from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.sharing.canonical import digest_of
 from smart_fork.sharing.limits import TEXT
+from smart_fork.sync.key import Key
 from smart_fork.sync.manifest import Entry
-from smart_fork.sync.ref import Key
 from smart_fork.team import replay
 from smart_fork.team.ignored import NAME as IGNORED
 from smart_fork.team.materialise import local, read_log

@@ -28,12 +28,11 @@ from smart_fork.sharing.segments import Segment, pack
 from smart_fork.team.branch import BranchAsked, alone, begun_as, described
 from smart_fork.team.materialise import tail
 from smart_fork.team.outgoing import NothingToPush, NotSent, Since
-from smart_fork.team.preview import Preview
 from smart_fork.team.project import Begun, Project, Shared, begin, shared
 from smart_fork.team.pull import default_alias, track, tracked_as
 from smart_fork.team.pulled import Written, tracked_in
 from smart_fork.team.pulled import pushed as pushed_here
-from smart_fork.team.push_plan import Plan, PushAsked, is_another, plan, reached, visible_of, way_out
+from smart_fork.team.push_plan import Plan, Preview, PushAsked, is_another, plan, reached, visible_of, way_out
 from smart_fork.team.tracking import Alias
 from smart_fork.text.snippets import printable
 

@@ -34,8 +34,8 @@ from smart_fork.teamserver import (
 )
 from smart_fork.teamserver.database import Connection
 from smart_fork.teamserver.endpoints import Address, Server, asked, asked_project, project_key, session_id
-from smart_fork.teamserver.schema import FORM
 from smart_fork.teamserver.sessions import COMMIT_BYTES, Query
+from smart_fork.teamserver.tables import FORM
 from smart_fork.text.snippets import printable
 
 #: A monitor is told that the database is away before it stops waiting itself.

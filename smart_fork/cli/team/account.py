@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from smart_fork.cli.output import out, plain, printed_as_json, say
-from smart_fork.cli.team.group import app
-from smart_fork.cli.team.words import ServerOption
+from smart_fork.cli.team.words import ServerOption, app
 from smart_fork.errors import NotAuthenticated, SmartForkError, Usage
 
 

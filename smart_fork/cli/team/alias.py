@@ -8,8 +8,7 @@ import typer
 
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, printed_as_json, say
-from smart_fork.cli.team.group import app
-from smart_fork.cli.team.words import ForceOption, KeyOption, SessionArgument, TeamPlace
+from smart_fork.cli.team.words import ForceOption, KeyOption, SessionArgument, TeamPlace, app
 
 aliases = Commands(help="Names for shared sessions on this machine.", no_args_is_help=True)
 app.add_typer(aliases, name="alias")

@@ -12,8 +12,8 @@ import typer
 
 from indexer.settings import TEAM_DSN
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
-from smart_fork.cli.team.group import app
 from smart_fork.cli.team.server import DataOption, DsnOption
+from smart_fork.cli.team.words import app
 from smart_fork.errors import NotFound
 from smart_fork.teamserver.installed import check_installed
 

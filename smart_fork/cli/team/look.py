@@ -10,8 +10,7 @@ from indexer.values import json_of
 from smart_fork.cli.find import AlsoOption
 from smart_fork.cli.found import print_hits
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
-from smart_fork.cli.team.group import app
-from smart_fork.cli.team.words import CurrentArgument, SessionArgument, TeamPlace, number_of
+from smart_fork.cli.team.words import CurrentArgument, SessionArgument, TeamPlace, app, number_of
 
 if TYPE_CHECKING:
     from smart_fork.errors import SmartForkError

@@ -15,7 +15,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.cli.options import with_signature
 from smart_fork.cli.output import out, plain, print_json, say, wants_json
 from smart_fork.cli.team import words
-from smart_fork.cli.team.group import app
+from smart_fork.cli.team.words import app
 from smart_fork.errors import Usage, joined
 from smart_fork.sharing.limits import SUMMARY, TEXT
 
@@ -181,7 +181,7 @@ def _without_platforms(asked: PushAsked) -> PushAsked:
 
 
 def _questions(planned: list[Planned]) -> Iterable[str]:
-    from smart_fork.team.preview import PUBLISH
+    from smart_fork.team.push_plan import PUBLISH
 
     if planned:
         yield f"Send {'it' if len(planned) == 1 else f'these {len(planned)}'}?"

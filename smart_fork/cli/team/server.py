@@ -16,7 +16,7 @@ from indexer.settings import TEAM_READ_DSN as READ_DSN
 from indexer.shapes import dataclass
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, printed_as_json, say, wants_json
-from smart_fork.cli.team.group import app
+from smart_fork.cli.team.words import app
 from smart_fork.errors import Usage
 from smart_fork.teamserver.installed import check_installed
 

@@ -13,7 +13,7 @@ from indexer.shapes import dataclass
 from smart_fork.cli.options import takes_options
 from smart_fork.cli.output import wants_json
 from smart_fork.cli.team import words
-from smart_fork.cli.team.group import app
+from smart_fork.cli.team.words import app
 from smart_fork.sharing.limits import SUMMARY, TEXT
 
 if TYPE_CHECKING:

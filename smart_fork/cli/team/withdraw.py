@@ -9,7 +9,7 @@ import typer
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, printed_as_json, say, wants_json
 from smart_fork.cli.team import words
-from smart_fork.cli.team.group import app
+from smart_fork.cli.team.words import app
 from smart_fork.errors import Usage
 
 if TYPE_CHECKING:

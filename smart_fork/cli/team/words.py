@@ -1,4 +1,4 @@
-"""Options that the verbs of a team have in common, and what they print."""
+"""The group of the verbs of a team, the options that they have in common, and what they print."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from indexer.shapes import dataclass
+from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.errors import Usage
 from smart_fork.sharing.limits import TAGS, TEXT
@@ -18,6 +19,13 @@ from smart_fork.text.snippets import printable
 if TYPE_CHECKING:
     from smart_fork.sharing.wire import Visibility
     from smart_fork.team.project import Project, Shared
+
+
+app = Commands(
+    help="Share sessions with a team, and fork the sessions of others.",
+    no_args_is_help=True,
+)
+
 
 ServerOption = Annotated[str | None, typer.Option("--server", help="Address of the server. Default: this project's.")]
 KeyOption = Annotated[

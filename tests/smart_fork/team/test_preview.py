@@ -7,7 +7,7 @@ import json
 import pytest
 
 from smart_fork.team.outgoing import prepare
-from smart_fork.team.preview import PUBLISH, QUESTION, preview
+from smart_fork.team.push_plan import PUBLISH, QUESTION, preview
 from tests.smart_fork.team.leaving import assistant, claude, result, use, user
 
 GITHUB = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"

@@ -17,7 +17,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from smart_fork.cli.team.group import app
+from smart_fork.cli.team.words import app
 from smart_fork.team import login, project
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account

@@ -23,8 +23,8 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from smart_fork.cli.team.group import app
 from smart_fork.cli.team.server import DSN, READ_DSN
+from smart_fork.cli.team.words import app
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, Usage
 from smart_fork.sharing import wire
 from smart_fork.team.client import Client

@@ -13,12 +13,12 @@ from smart_fork.sharing import wire
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account as Person
 from smart_fork.teamserver import database as databases
-from smart_fork.teamserver import schema, tables
+from smart_fork.teamserver import tables
 from smart_fork.teamserver.__main__ import serve
 from smart_fork.teamserver.address import Options
 from smart_fork.teamserver.cluster import APP, OWNER, Cluster
 from smart_fork.teamserver.database import Database
-from smart_fork.teamserver.schema import FORM, create, make_database
+from smart_fork.teamserver.tables import FORM, create, make_database
 from tests.smart_fork.teamserver.conftest import QUICK, copied
 from tests.smart_fork.teamserver.team import Team, new_id, push_of, record
 from tests.smart_fork.teamserver.test_cluster import until
@@ -150,8 +150,8 @@ def test_a_newer_version_adds_to_the_tables_while_an_older_one_serves_and_what_w
     with asking(servers[0], team, "alice") as alice:
         alice.push(team.key, push_of(session, [], records[:1]))
         with monkeypatch.context() as newer:
-            newer.setattr(schema, "FORM", FORM + 1)
-            newer.setattr(schema, "STEPS", {FORM + 1: "ALTER TABLE sessions ADD stars integer NOT NULL DEFAULT 0"})
+            newer.setattr(tables, "FORM", FORM + 1)
+            newer.setattr(tables, "STEPS", {FORM + 1: "ALTER TABLE sessions ADD stars integer NOT NULL DEFAULT 0"})
             create(owner)
             create(owner)  # a second server of that version finds it done
         try:
@@ -168,7 +168,7 @@ def test_a_newer_version_adds_to_the_tables_while_an_older_one_serves_and_what_w
 
 
 def test_tables_without_a_way_to_this_version_are_refused(owner, monkeypatch):
-    monkeypatch.setattr(schema, "FORM", FORM + 2)
+    monkeypatch.setattr(tables, "FORM", FORM + 2)
     with pytest.raises(SmartForkError, match=f"form {FORM}, known {FORM + 2}"):
         create(owner)
 

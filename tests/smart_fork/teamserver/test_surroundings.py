@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from smart_fork.cli.team.group import app
+from smart_fork.cli.team.words import app
 from smart_fork.errors import Usage
 from smart_fork.teamserver.__main__ import serve
 from smart_fork.teamserver.address import Options
