@@ -30,10 +30,9 @@ from smart_fork.retrieval.answer import Exchanges, Fixes, Found, Hit, Recents, U
 from smart_fork.retrieval.index_answers import IndexStatus, NoIndex
 from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
 from smart_fork.retrieval.request import FindRequest
-from smart_fork.server.brief import brief as briefly
-from smart_fork.server.calls import project_for, sent
-from smart_fork.server.progress import Progress, progress_of
+from smart_fork.server.calls import Progress, progress_of, project_for, sent
 from smart_fork.server.steps import FURTHER, after_search
+from smart_fork.server.tools import brief as briefly
 from smart_fork.server.tools import strict, takes
 from smart_fork.system import permission
 from smart_fork.team.beside import beside

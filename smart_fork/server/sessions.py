@@ -25,8 +25,7 @@ from smart_fork.cuts.answer import Excised
 from smart_fork.errors import Usage
 from smart_fork.families.told import Branched, Family
 from smart_fork.forking.started import NotSpawned, Spawned, SpawnedWorker
-from smart_fork.server.calls import project_for
-from smart_fork.server.progress import Progress, progress_of
+from smart_fork.server.calls import Progress, progress_of, project_for
 from smart_fork.server.tools import strict, takes
 from smart_fork.system import permission
 from smart_fork.system.cancellation import Cancelled

@@ -17,8 +17,7 @@ from pydantic import Field
 from smart_fork.agents.selection import ALL
 from smart_fork.caller import Caller
 from smart_fork.errors import Usage
-from smart_fork.server.calls import in_thread, project_for
-from smart_fork.server.progress import BEAT_SECONDS, reporter
+from smart_fork.server.calls import BEAT_SECONDS, in_thread, project_for, reporter
 from smart_fork.server.steps import about_workers
 from smart_fork.server.tools import strict
 from smart_fork.workers.state import Comparison, WorkerMessaged, WorkerRead, Workers, WorkersClosed, WorkersWaited

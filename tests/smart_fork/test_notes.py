@@ -19,7 +19,7 @@ from smart_fork.errors import NotFound, Usage
 from smart_fork.excise import erasure
 from smart_fork.registry.workers import Registry
 from smart_fork.repository.worktree import create_worktree
-from smart_fork.server.brief import brief
+from smart_fork.server.tools import brief
 from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.worktrees import worktrees

@@ -9,8 +9,8 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
-from smart_fork.server import progress as reporting
-from smart_fork.server.progress import Reporter, reported
+from smart_fork.server import calls as reporting
+from smart_fork.server.calls import Reporter, reported
 from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import World
 

@@ -444,7 +444,7 @@ def test_a_broken_model_does_not_break_the_server(world, shop):
 
 
 def test_progress_is_told_in_numbers_that_grow(world, shop, monkeypatch):
-    monkeypatch.setattr("smart_fork.server.progress.PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr("smart_fork.server.calls.PROGRESS_SECONDS", 0.0)
     for number in range(5):
         world.claude(shop, f"{RETRY} {number}", DONE)
     told: list[tuple] = []
