@@ -31,10 +31,9 @@ from smart_fork.sharing.wire import Push
 from smart_fork.teamserver import auth
 from smart_fork.teamserver.app import application
 from smart_fork.teamserver.cluster import Account, Programs, programs
-from smart_fork.teamserver.database import Database
+from smart_fork.teamserver.database import Database, embedded
 from smart_fork.teamserver.endpoints import Server
 from smart_fork.teamserver.push import check_bodies, push
-from smart_fork.teamserver.tables import embedded
 
 KEY = "example.org/acme/shop"
 KINDS = ("private", "deleted", "missing", "other project")

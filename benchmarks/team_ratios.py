@@ -41,11 +41,10 @@ from smart_fork.team import replay
 from smart_fork.team.outgoing import Outgoing, Since, prepare
 from smart_fork.teamserver import auth, segments, sessions
 from smart_fork.teamserver.cluster import Account, Programs, programs
-from smart_fork.teamserver.database import Database
+from smart_fork.teamserver.database import Database, embedded, roles_of
 from smart_fork.teamserver.index import index
 from smart_fork.teamserver.push import check_bodies, push
 from smart_fork.teamserver.sessions import branch
-from smart_fork.teamserver.tables import embedded, roles_of
 
 AGENT = "claude"
 SEGMENTS = ("segments", "session_segments")

@@ -118,8 +118,7 @@ def served() -> Iterator[Served]:
     from smart_fork.teamserver.app import Server, application
     from smart_fork.teamserver.cluster import APP, OWNER, Cluster, programs
     from smart_fork.teamserver.cluster import Account as System
-    from smart_fork.teamserver.database import Database
-    from smart_fork.teamserver.tables import create, make_database
+    from smart_fork.teamserver.database import Database, create, make_database
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sf-", dir="/tmp")))

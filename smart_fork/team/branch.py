@@ -17,24 +17,10 @@ from smart_fork.errors import Conflict, NotFound, ServerUnavailable, Usage, Wron
 from smart_fork.families.branch import command_to_resume
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import digest_of
-from smart_fork.team import pulled, unfinished
+from smart_fork.team import pull, pulled, unfinished
 from smart_fork.team.materialise import Download, Materialised, ahead, arrived, download, ends_at, local, read_log
 from smart_fork.team.outgoing import last_pair, prepare
 from smart_fork.team.project import Begun, Project, Shared, begin, has_moved, shared
-from smart_fork.team.pull import (
-    FILE,
-    TakenAs,
-    directory_of,
-    free_alias,
-    here,
-    named,
-    now,
-    told,
-    track,
-    tracked_as,
-    unshared,
-    writing,
-)
 from smart_fork.team.tracking import Alias, Tracked
 
 OTHER_PAST = "The remote session has changed its past."
@@ -77,7 +63,9 @@ class _Cut:
     moved: bool | None
 
 
-def branch(project: Project, verb: BranchVerb, reference: str | None, asked: BranchAsked, taken_as: TakenAs) -> Shared:
+def branch(
+    project: Project, verb: BranchVerb, reference: str | None, asked: BranchAsked, taken_as: pull.TakenAs
+) -> Shared:
     """Make a session with the first messages of one's own, or fork somebody else's. The thoughts of that are left out
     here: they are tied to his account.
 
@@ -99,7 +87,7 @@ def branch(project: Project, verb: BranchVerb, reference: str | None, asked: Bra
     if verb == "fork" and mine and not taken_as.force:
         raise WrongVerb(wire.YOURS)
     if taken_as.platform not in (None, read.session.agent):
-        if taken_as.platform == FILE:
+        if taken_as.platform == pull.FILE:
             raise Usage("--platform file is for pull alone", "Pull the session, or branch it for an agent.")
         if not asked.pull:
             raise Usage("--platform writes the session here, and --no-pull does not", "Give one of them.")
@@ -120,9 +108,9 @@ def branch(project: Project, verb: BranchVerb, reference: str | None, asked: Bra
     name = (
         _free_name(project, taken_as, source_id)
         if begun is None
-        else named(project.tracking.read(), taken_as, begun.session_id)
+        else pull.named(project.tracking.read(), taken_as, begun.session_id)
     )
-    writes = writing(project, source, taken_as, others=not mine, count=cut.count) if asked.pull else nullcontext()
+    writes = pull.writing(project, source, taken_as, others=not mine, count=cut.count) if asked.pull else nullcontext()
     with writes as written:
         if begun is not None:
             return _on_server(project, verb, cut, asked, taken_as, written, begun, name)
@@ -130,10 +118,10 @@ def branch(project: Project, verb: BranchVerb, reference: str | None, asked: Bra
         return _kept_here(project, verb, cut, asked, taken_as, written, name)
 
 
-def _free_name(project: Project, taken_as: TakenAs, source_id: str) -> str:
+def _free_name(project: Project, taken_as: pull.TakenAs, source_id: str) -> str:
     """The alias of a session that the server does not know yet."""
     tracked = project.tracking.read()
-    return named(tracked, taken_as, "", None if taken_as.alias else free_alias(tracked, source_id, new=True))
+    return pull.named(tracked, taken_as, "", None if taken_as.alias else pull.free_alias(tracked, source_id, new=True))
 
 
 def _parted(project: Project, info: wire.SessionInfo) -> tuple[str, Alias] | None:
@@ -145,7 +133,7 @@ def _parted(project: Project, info: wire.SessionInfo) -> tuple[str, Alias] | Non
 
 
 def _apart(  # noqa: PLR0917 - what was asked for
-    project: Project, before: str, one: Alias, info: wire.SessionInfo, asked: BranchAsked, taken_as: TakenAs
+    project: Project, before: str, one: Alias, info: wire.SessionInfo, asked: BranchAsked, taken_as: pull.TakenAs
 ) -> Shared:
     """Make the log of a parted session a branch of its common beginning; what is new in it goes with the next push."""
     if taken_as.platform not in (None, one.platform) or taken_as.into is not None:
@@ -156,7 +144,9 @@ def _apart(  # noqa: PLR0917 - what was asked for
     begun = None if asked.local else begin(project, "branch", info.id, one.base_count, one.file)
     child = None if begun is None else begun_as(project, begun, info.id, one, asked, name=before)[0]
     name = (
-        _free_name(project, taken_as, info.id) if child is None else named(project.tracking.read(), taken_as, child.id)
+        _free_name(project, taken_as, info.id)
+        if child is None
+        else pull.named(project.tracking.read(), taken_as, child.id)
     )
     said = {
         "session_id": child.id if child else None,
@@ -173,7 +163,7 @@ def _apart(  # noqa: PLR0917 - what was asked for
     more = ahead(one, project.place.root)
     project.tracking.change(change)
     if child is None:
-        done = unshared("branch", project, name, alias, info.agent)
+        done = pull.unshared("branch", project, name, alias, info.agent)
     else:
         done = replace(shared("branch", project.server, child, name), created=True, files=one.files)
     warnings = (
@@ -221,8 +211,8 @@ def _cut(project: Project, source: Download, at: int | None) -> _Cut:
 
 
 def _on_server(  # noqa: PLR0917 - what was asked for
-    project: Project, verb: BranchVerb, cut: _Cut, asked: BranchAsked, taken_as: TakenAs, written: Materialised | None,
-    begun: Begun, name: str,
+    project: Project, verb: BranchVerb, cut: _Cut, asked: BranchAsked, taken_as: pull.TakenAs,
+    written: Materialised | None, begun: Begun, name: str,
 ) -> Shared:  # fmt: skip
     there = begun.there()
     if there is not None and there.session.record_count != cut.count:  # somebody goes on in that one already
@@ -234,10 +224,10 @@ def _on_server(  # noqa: PLR0917 - what was asked for
     if not _begins_as(info, cut):
         raise Conflict("The new session on the server begins differently.", "Try again.")
     if taken_as.track and (written is not None or not asked.pull):
-        track(project, name, tracked_as(info, written, kind=verb), begun)
+        pull.track(project, name, pull.tracked_as(info, written, kind=verb), begun)
     else:
         project.tracking.change(begun.done)
-    done = told(project, verb, info, written, name if taken_as.track else None)
+    done = pull.told(project, verb, info, written, name if taken_as.track else None)
     return replace(done, created=True, moved=cut.moved)
 
 
@@ -292,7 +282,7 @@ def _kept_here(  # noqa: PLR0917 - what was asked for
     verb: BranchVerb,
     cut: _Cut,
     asked: BranchAsked,
-    taken_as: TakenAs,
+    taken_as: pull.TakenAs,
     written: Materialised,
     name: str,
 ) -> Shared:
@@ -306,15 +296,21 @@ def _kept_here(  # noqa: PLR0917 - what was asked for
         "visibility": asked.visibility or "private",
         "title": asked.title or info.title,
     }
-    alias = tracked_as(info, written, kind=verb).model_copy(update=base)
+    alias = pull.tracked_as(info, written, kind=verb).model_copy(update=base)
     if taken_as.track:
-        track(project, name, alias)
-    done = unshared(verb, project, name if taken_as.track else None, alias, info.agent)
-    return replace(done, moved=cut.moved, **here(project, info, written))
+        pull.track(project, name, alias)
+    done = pull.unshared(verb, project, name if taken_as.track else None, alias, info.agent)
+    return replace(done, moved=cut.moved, **pull.here(project, info, written))
 
 
 def _copied(
-    project: Project, source_id: str, taken_as: TakenAs, *, at: int | None, title: str | None, visibility: str | None
+    project: Project,
+    source_id: str,
+    taken_as: pull.TakenAs,
+    *,
+    at: int | None,
+    title: str | None,
+    visibility: str | None,
 ) -> Shared:
     """Copy the log of a tracked session of one's own, up to message `at`, as a branch of the shared session.
 
@@ -333,7 +329,7 @@ def _copied(
         said = {"title": title or one.title, "visibility": visibility or "private"}
         alias = _alias(project, one, branch).model_copy(update=said)
         if taken_as.track:
-            track(project, name, alias)
+            pull.track(project, name, alias)
         return _told(project, one, alias, branch, name if taken_as.track else None)
 
 
@@ -347,11 +343,11 @@ def _away(project: Project) -> str:
 
 
 @contextmanager
-def _written(project: Project, one: Alias, at: int | None, title: str, taken_as: TakenAs) -> Iterator[Branch]:
+def _written(project: Project, one: Alias, at: int | None, title: str, taken_as: pull.TakenAs) -> Iterator[Branch]:
     """The copy, which is taken away again where what follows fails."""
     session = read_log(one.file or Path(), one.platform, project.place.root)
     end = last_pair(session) if at is None else ends_at(session, at)[0]
-    new, directory = starter_of(one.platform).new_id(), directory_of(project, taken_as)
+    new, directory = starter_of(one.platform).new_id(), pull.directory_of(project, taken_as)
     with unfinished.copy(one.platform, new, project.place):
         moment = datetime.now()  # noqa: DTZ005 - files may be named by local time
         branch = write_copy(session, end, NewSession(new, directory, moment, title or str(session.title)))
@@ -375,15 +371,15 @@ def _alias(project: Project, one: Alias, branch: Branch) -> Alias:
         raise _needed(project, "Only the server knows the pushed records.")
     if known is not None:
         replace(known, path=branch.path, root=root, records=known.records[:count]).save()
-    here = out.numbers[count - 1]
+    last = out.numbers[count - 1]
     session = READERS[branch.agent].read(branch.path).session
     base = {
         "base_count": count,
         "base_digest": digest,
         "files": (str(branch.path),),
-        "last_pulled_at": now(),
-        "local_count": here,
-        "local_digest": local(session, root).digest(here) if session is not None else "",
+        "last_pulled_at": pull.now(),
+        "local_count": last,
+        "local_digest": local(session, root).digest(last) if session is not None else "",
     }
     return one.apart().model_copy(update=base)
 
@@ -391,7 +387,7 @@ def _alias(project: Project, one: Alias, branch: Branch) -> Alias:
 def _told(project: Project, one: Alias, alias: Alias, branch: Branch, name: str | None) -> Shared:
     session = READERS[branch.agent].read(branch.path).session
     return replace(
-        unshared("branch", project, name, alias, branch.agent),
+        pull.unshared("branch", project, name, alias, branch.agent),
         resume_command=command_to_resume(branch.agent, branch.session_id, session.cwd if session else ""),
         warnings=(*branch.warnings, f"{_away(project)} It lacks changes there since {one.last_pulled_at}."),
     )

@@ -1,6 +1,6 @@
 """Whether what would be sent still loads, before anything is sent of it.
 
-It is written as a log of the agent's and read again, as the server does (`smart_fork.sharing.replay`), and compared
+It is written as a log of the agent's and read again, as the server does (`smart_fork.sharing.passages`), and compared
 with the session here: the same turns by the same, in the same order, with the same ids, calls and results; no link that
 leads nowhere; ids, signatures and encrypted reasoning byte for byte; and nothing left that masking would change.
 """
@@ -23,7 +23,7 @@ from smart_fork.errors import SmartForkError, Unshareable
 from smart_fork.excise.plan import dangling
 from smart_fork.excise.soundness import broken_links
 from smart_fork.sharing.canonical import decode
-from smart_fork.sharing.replay import replayed
+from smart_fork.sharing.passages import replayed
 from smart_fork.sharing.secrets import LOOSE, MaskedSecrets
 from smart_fork.team.outgoing import Outgoing
 

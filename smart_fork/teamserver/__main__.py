@@ -34,10 +34,9 @@ def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> None:
         Usage: Something that was asked for cannot be.
         ProgramFailed: A part of it could not be started.
     """
-    from smart_fork.teamserver.database import CONNECTIONS
+    from smart_fork.teamserver.database import CONNECTIONS, elsewhere, embedded, roles_of
     from smart_fork.teamserver.metrics import counted_together
     from smart_fork.teamserver.processes import Processes, Task
-    from smart_fork.teamserver.tables import elsewhere, embedded, roles_of
 
     if options.read_dsn is not None and options.dsn is None:
         raise Usage("--read-dsn needs --dsn.", "The server's own PostgreSQL has no replica.")

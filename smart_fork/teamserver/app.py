@@ -14,13 +14,12 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from smart_fork.errors import NotFound
-from smart_fork.sharing import replay, wire
+from smart_fork.sharing import passages, wire
 from smart_fork.sharing.limits import LIMITS
 from smart_fork.sharing.segments import unpack
 from smart_fork.system.release import own_version
 from smart_fork.teamserver import (
     admin,
-    audit,
     auth,
     endpoints,
     jobs,
@@ -32,10 +31,9 @@ from smart_fork.teamserver import (
     sessions,
     withdrawn,
 )
-from smart_fork.teamserver.database import Connection
+from smart_fork.teamserver.database import FORM, Connection
 from smart_fork.teamserver.endpoints import Address, Server, asked, asked_project, project_key, session_id
 from smart_fork.teamserver.sessions import COMMIT_BYTES, Query
-from smart_fork.teamserver.tables import FORM
 from smart_fork.text.snippets import printable
 
 #: A monitor is told that the database is away before it stops waiting itself.
@@ -145,7 +143,7 @@ def commit(server: Server, request: Request, person: auth.Person, wanted: wire.P
     checked = push.check_bodies(wanted)
     with server.database.asked_by(person.id) as db:
         project = auth.project_to_push(db, person, project_key(request), anybody=server.open_projects)
-    return push.push(server.database, project, person, checked, readable=replay.check)
+    return push.push(server.database, project, person, checked, readable=passages.check)
 
 
 def branches(server: Server, request: Request, person: auth.Person, wanted: wire.Branch) -> wire.Message:
@@ -200,9 +198,9 @@ def delete(server: Server, request: Request, person: auth.Person) -> wire.Messag
 
 def seen(server: Server, request: Request, person: auth.Person) -> wire.Message:
     """Who did what, as far as one may see it, newest first."""
-    wanted = asked(audit.Question, request)
+    wanted = asked(sessions.AuditQuestion, request)
     with server.database.asked_by(person.id) as db:
-        return audit.seen(db, person, wanted)
+        return sessions.audited(db, person, wanted)
 
 
 def health(server: Server, _: Request) -> Response:

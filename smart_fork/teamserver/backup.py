@@ -27,8 +27,8 @@ from smart_fork.errors import NotFound, ProgramFailed, Usage
 from smart_fork.teamserver import rewrite, withdrawn
 from smart_fork.teamserver.auth import Project
 from smart_fork.teamserver.cluster import APP, Programs
+from smart_fork.teamserver.database import create
 from smart_fork.teamserver.rewrite import Withdrawal
-from smart_fork.teamserver.tables import create
 
 KEPT_DAYS = 30
 _NAME = "smart-fork-{made:%Y%m%dT%H%M%SZ}-until-{until:%Y%m%d}.dump"

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from smart_fork.teamserver.address import Options
     from smart_fork.teamserver.cluster import Cluster
-    from smart_fork.teamserver.tables import Roles
+    from smart_fork.teamserver.database import Roles
 
 #: So long the end waits for requests that are being answered, and for a job.
 GRACE_SECONDS = 10

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from psycopg import sql
 from psycopg.types.json import Jsonb
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from smart_fork.errors import Conflict, NotFound, TooLarge, Usage, WrongVerb
 from smart_fork.sharing import wire
@@ -22,7 +22,7 @@ from smart_fork.sharing.limits import LIMITS, MIB
 from smart_fork.sharing.segments import Place, cut, unpack
 from smart_fork.sharing.wire import Branch, Meta, Pushed, SessionChange, SessionInfo
 from smart_fork.teamserver import segments, withdrawn
-from smart_fork.teamserver.auth import Person, Project, project
+from smart_fork.teamserver.auth import ON_ITS_MACHINE, Person, Project, project
 from smart_fork.teamserver.database import Connection, Database
 
 #: Segments that ride in a commit: a larger push sends them one by one first.
@@ -367,3 +367,40 @@ def _or(wanted: Any, otherwise: Any) -> Any:
 
 def _size(places: list[Place]) -> int:
     return sum(place.raw_bytes for place in places)
+
+
+AUDIT_PAGE = 200
+
+
+class AuditQuestion(Query):
+    """Which lines are meant: of a session, since a time, one's own alone, those before a bookmark."""
+
+    session: UUID | None = None
+    since: AwareDatetime | None = None
+    mine: bool = False
+    page: Annotated[int, Field(ge=0, lt=1 << 63)] | None = None
+
+
+def audited(db: Connection, person: Person, asked: AuditQuestion) -> wire.Audit:
+    """What that person may see, newest first."""
+    rows = db.execute(
+        "SELECT a.id, a.at, coalesce(u.name, %(server)s) AS name, a.verb, p.key, a.session_id, a.details"
+        " FROM audit_seen(%(all)s) a LEFT JOIN users u ON u.id = a.actor LEFT JOIN projects p ON p.id = a.project_id"
+        " WHERE (%(session)s::uuid IS NULL OR a.session_id = %(session)s::uuid)"
+        " AND (%(since)s::timestamptz IS NULL OR a.at >= %(since)s::timestamptz)"
+        " AND (NOT %(mine)s OR a.actor = %(me)s) AND (%(page)s::bigint IS NULL OR a.id < %(page)s::bigint)"
+        " ORDER BY a.id DESC LIMIT %(most)s",
+        {"all": person.admin, "server": ON_ITS_MACHINE, "me": person.id, "most": AUDIT_PAGE + 1} | asked.model_dump(),
+    ).fetchall()
+    lines = tuple(
+        wire.AuditLine(
+            at=row["at"],
+            actor=row["name"],
+            verb=row["verb"],
+            project=row["key"],
+            session_id=str(row["session_id"]) if row["session_id"] else None,
+            details=row["details"],
+        )
+        for row in rows[:AUDIT_PAGE]
+    )
+    return wire.Audit(lines=lines, next_page=str(rows[AUDIT_PAGE - 1]["id"]) if len(rows) > AUDIT_PAGE else None)

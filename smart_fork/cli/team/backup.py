@@ -77,7 +77,7 @@ def _found(data: Path | None, dsn: str | None, *, run_as: str | None = None, sto
     from smart_fork.teamserver.address import data_folder
     from smart_fork.teamserver.backup import Place
     from smart_fork.teamserver.cluster import OWNER, Account, Cluster, programs
-    from smart_fork.teamserver.tables import address, at_hand
+    from smart_fork.teamserver.database import address, at_hand
 
     folder = (data or data_folder()).absolute()
     if dsn is not None or not stopped:

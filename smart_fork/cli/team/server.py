@@ -231,7 +231,7 @@ def _is_here() -> bool:
 def _at_hand(data: Path | None, dsn: str | None) -> Iterator[Connection]:
     check_installed(embedded=False)
     from smart_fork.teamserver.address import data_folder
-    from smart_fork.teamserver.tables import at_hand
+    from smart_fork.teamserver.database import at_hand
 
     with at_hand((data or data_folder()).absolute(), dsn) as db:
         yield db

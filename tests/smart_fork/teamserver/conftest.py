@@ -15,8 +15,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from smart_fork.teamserver.cluster import APP, DATABASE, OWNER, Account, Cluster, Programs, programs
-from smart_fork.teamserver.database import Database
-from smart_fork.teamserver.tables import create, make_database
+from smart_fork.teamserver.database import Database, create, make_database
 from tests.smart_fork.teamserver.machines import TeamMachine, serving, team_server
 from tests.smart_fork.teamserver.team import Team
 

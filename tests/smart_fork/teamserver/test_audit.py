@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smart_fork.teamserver import audit, rewrite
+from smart_fork.teamserver import rewrite, sessions
 from tests.smart_fork.teamserver.team import new_id, push_of, record
 
 RECORDS = [record(number) for number in range(5)]
@@ -26,7 +26,7 @@ def busy(team):
 
 def seen(team, who, **asked):
     with team.pool.asked_by(team.people[who].id) as db:
-        found = audit.seen(db, team.people[who], audit.Question(**asked))
+        found = sessions.audited(db, team.people[who], sessions.AuditQuestion(**asked))
     return [(line.actor.split("-")[0], line.verb, line.session_id) for line in found.lines if line.project == team.key]
 
 
@@ -51,13 +51,13 @@ def test_a_withdrawal_stands_in_it_with_figures_and_no_words(busy):
     rewrite.delete_everywhere(busy.pool, busy.key, busy.people["alice"], busy.public)
 
     with busy.pool.asked_by(busy.people["alice"].id) as db:
-        line = audit.seen(db, busy.people["alice"], audit.Question()).lines[0]
+        line = sessions.audited(db, busy.people["alice"], sessions.AuditQuestion()).lines[0]
     assert ("delete_everywhere", busy.public, {"records": 5}) == (line.verb, line.session_id, line.details)
 
 
 def test_it_is_read_in_pages(busy, monkeypatch):
-    monkeypatch.setattr(audit, "PAGE", 2)
+    monkeypatch.setattr(sessions, "AUDIT_PAGE", 2)
     with busy.pool.asked_by(busy.people["alice"].id) as db:
-        first = audit.seen(db, busy.people["alice"], audit.Question())
-        rest = audit.seen(db, busy.people["alice"], audit.Question(page=first.next_page))
+        first = sessions.audited(db, busy.people["alice"], sessions.AuditQuestion())
+        rest = sessions.audited(db, busy.people["alice"], sessions.AuditQuestion(page=first.next_page))
     assert (2, 1, None) == (len(first.lines), len(rest.lines), rest.next_page)

@@ -14,8 +14,7 @@ from smart_fork.errors import NotFound, ProgramFailed, Usage
 from smart_fork.teamserver import rewrite
 from smart_fork.teamserver.backup import Place, backup, restore
 from smart_fork.teamserver.cluster import APP, OWNER, Programs
-from smart_fork.teamserver.database import Database
-from smart_fork.teamserver.tables import create, make_database
+from smart_fork.teamserver.database import Database, create, make_database
 from tests import warm
 from tests.smart_fork.teamserver.team import Team, new_id, push_of, record
 from tests.smart_fork.teamserver.test_rewrite import edits_of

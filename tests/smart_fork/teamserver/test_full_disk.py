@@ -12,8 +12,7 @@ import psycopg
 import pytest
 
 from smart_fork.teamserver.cluster import APP, OWNER
-from smart_fork.teamserver.database import Database
-from smart_fork.teamserver.tables import create, make_database
+from smart_fork.teamserver.database import Database, create, make_database
 from tests.smart_fork.teamserver.conftest import GIVEN
 from tests.smart_fork.teamserver.machines import TeamMachine, serving, team_server
 from tests.smart_fork.teamserver.team import Team

@@ -10,9 +10,8 @@ import psycopg
 import pytest
 
 import smart_fork.teamserver
-from smart_fork.teamserver import tables
 from smart_fork.teamserver.cluster import OWNER
-from smart_fork.teamserver.tables import FORM, create, make_database
+from smart_fork.teamserver.database import _TABLES, FORM, create, make_database
 
 #: What belongs to a project.
 PARTITIONS = 16
@@ -122,9 +121,9 @@ def test_tables_are_made_once(owned):
 def test_tables_that_could_not_all_be_made_are_made_from_the_beginning(database, monkeypatch, tmp_path):
     make_database(database.conninfo(OWNER, "postgres"), "half")
     broken = tmp_path / "schema.sql"
-    broken.write_bytes(tables._TABLES.read_bytes() + b"\nSELECT 1 / 0;")
+    broken.write_bytes(_TABLES.read_bytes() + b"\nSELECT 1 / 0;")
     with psycopg.connect(database.conninfo(OWNER, "half"), autocommit=True) as db:
-        monkeypatch.setattr(tables, "_TABLES", broken)
+        monkeypatch.setattr("smart_fork.teamserver.database._TABLES", broken)
         with pytest.raises(psycopg.errors.DivisionByZero):
             create(db)
         assert (None,) == db.execute("SELECT to_regclass('form')").fetchone()

@@ -12,13 +12,12 @@ from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.sharing import wire
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account as Person
+from smart_fork.teamserver import database
 from smart_fork.teamserver import database as databases
-from smart_fork.teamserver import tables
 from smart_fork.teamserver.__main__ import serve
 from smart_fork.teamserver.address import Options
 from smart_fork.teamserver.cluster import APP, OWNER, Cluster
-from smart_fork.teamserver.database import Database
-from smart_fork.teamserver.tables import FORM, create, make_database
+from smart_fork.teamserver.database import FORM, Database, create, make_database
 from tests.smart_fork.teamserver.conftest import QUICK, copied
 from tests.smart_fork.teamserver.team import Team, new_id, push_of, record
 from tests.smart_fork.teamserver.test_cluster import until
@@ -30,7 +29,7 @@ def primary(made, open_folder):
     """A PostgreSQL that may have replicas, with the tables."""
     with copied(made, open_folder / "primary").running() as cluster:
         make_database(cluster.conninfo(OWNER, "postgres"), "smartfork")
-        tables.with_tables(cluster.conninfo(OWNER))
+        database.with_tables(cluster.conninfo(OWNER))
         yield cluster
 
 
@@ -133,10 +132,10 @@ def test_a_server_goes_on_beside_a_newer_version_as_long_as_that_says_so_and_is_
     try:
         assert (200 if healthy else 503) == servers[0].get("/healthz")[0]
         if healthy:
-            tables.with_tables(primary.conninfo(OWNER))
+            database.with_tables(primary.conninfo(OWNER))
         else:
             with pytest.raises(SmartForkError, match="A newer version of smart-fork made this database") as refused:
-                tables.with_tables(primary.conninfo(OWNER))
+                database.with_tables(primary.conninfo(OWNER))
             assert "restore a backup from before" in refused.value.hint
     finally:
         owner.execute("DELETE FROM form WHERE number > %s", (FORM,))
@@ -150,8 +149,8 @@ def test_a_newer_version_adds_to_the_tables_while_an_older_one_serves_and_what_w
     with asking(servers[0], team, "alice") as alice:
         alice.push(team.key, push_of(session, [], records[:1]))
         with monkeypatch.context() as newer:
-            newer.setattr(tables, "FORM", FORM + 1)
-            newer.setattr(tables, "STEPS", {FORM + 1: "ALTER TABLE sessions ADD stars integer NOT NULL DEFAULT 0"})
+            newer.setattr(databases, "FORM", FORM + 1)
+            newer.setattr(databases, "STEPS", {FORM + 1: "ALTER TABLE sessions ADD stars integer NOT NULL DEFAULT 0"})
             create(owner)
             create(owner)  # a second server of that version finds it done
         try:
@@ -168,7 +167,7 @@ def test_a_newer_version_adds_to_the_tables_while_an_older_one_serves_and_what_w
 
 
 def test_tables_without_a_way_to_this_version_are_refused(owner, monkeypatch):
-    monkeypatch.setattr(tables, "FORM", FORM + 2)
+    monkeypatch.setattr(databases, "FORM", FORM + 2)
     with pytest.raises(SmartForkError, match=f"form {FORM}, known {FORM + 2}"):
         create(owner)
 

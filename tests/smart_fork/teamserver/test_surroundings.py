@@ -109,7 +109,7 @@ def test_programs_in_a_closed_folder_are_refused_with_the_folder_before_anything
 @AS_ANOTHER
 @first("dsn", [None, "host=/nonexistent"])
 def test_a_data_folder_in_a_closed_one_is_refused_with_the_closed_one(tmp_path, installed, dsn, monkeypatch):
-    monkeypatch.setattr("smart_fork.teamserver.tables.with_tables", lambda conninfo: [])
+    monkeypatch.setattr("smart_fork.teamserver.database.with_tables", lambda conninfo: [])
     data = tmp_path / "closed" / "team"
     tmp_path.chmod(0o755)
     data.parent.mkdir(mode=0o700)

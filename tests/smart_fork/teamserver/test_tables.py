@@ -14,7 +14,7 @@ from smart_fork.teamserver.__main__ import serve
 from smart_fork.teamserver.address import Options
 from smart_fork.teamserver.admin import do
 from smart_fork.teamserver.cluster import OWNER
-from smart_fork.teamserver.tables import _fits, at_hand, make_database, with_tables
+from smart_fork.teamserver.database import _fits, at_hand, make_database, with_tables
 
 
 @pytest.fixture
