@@ -25,9 +25,8 @@ from smart_fork.conversation import Noted
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.page.board import BoardView
 from smart_fork.page.desk import Desk, Scope, Scopes, in_thread
-from smart_fork.page.evidence import SpokenPart, spoken
 from smart_fork.page.phrases import time_of, weekday
-from smart_fork.page.renderer import HEADERS, PageValues, Shown, rendered
+from smart_fork.page.renderer import HEADERS, PageValues, Shown, SpokenPart, rendered, spoken
 from smart_fork.page.session import conversation
 from smart_fork.retrieval.all_agents import fits
 from smart_fork.retrieval.answer import Answer, Found, GonePrompt, Hit, RecentSession, SharedSession

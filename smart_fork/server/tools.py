@@ -1,4 +1,4 @@
-"""The MCP tools, made from handlers and requests (a sibling of `smart_fork.cli.options`), and how a model reads answers."""
+"""The MCP tools, made from handlers and requests (see `smart_fork.cli.options`), and how a model reads their answers."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import pytest
 
 from indexer.paths import state_home
-from smart_fork.page.evidence import why
+from smart_fork.page.renderer import why
 from smart_fork.page.search_views import age_of, chosen, facets, narrowed
 from smart_fork.retrieval.answer import Changed, Explanation, Hit, Match
 from tests.smart_fork.relatives import ids_with, relatives
