@@ -1,4 +1,4 @@
-"""Templates into answers, with the headers that let nothing from elsewhere in."""
+"""Templates into answers, with the headers that let nothing from elsewhere in; and what speaks for a result."""
 
 from __future__ import annotations
 

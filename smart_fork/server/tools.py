@@ -1,4 +1,4 @@
-"""The MCP tools, made from handlers and requests (see `smart_fork.cli.options`), and how a model reads their answers."""
+"""The MCP tools, made from handlers and requests as `smart_fork.cli.options` does it; and how a model reads answers."""
 
 from __future__ import annotations
 
