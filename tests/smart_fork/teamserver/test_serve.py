@@ -29,7 +29,8 @@ from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissi
 from smart_fork.sharing import wire
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account as Person
-from smart_fork.teamserver import database, jobs
+from smart_fork.teamserver import database as databases
+from smart_fork.teamserver import jobs
 from smart_fork.teamserver.__main__ import serve
 from smart_fork.teamserver.address import Options
 from smart_fork.teamserver.cluster import OWNER, Account, Cluster, Programs
@@ -222,7 +223,7 @@ def test_a_database_that_takes_no_connections_yet_is_asked_again_when_it_does(tm
         raise psycopg.OperationalError("no such user")
 
     monkeypatch.setattr("smart_fork.teamserver.database._connected", connected)
-    with pytest.raises(ProgramFailed, match="no such user"), database.at_hand(tmp_path):
+    with pytest.raises(ProgramFailed, match="no such user"), databases.at_hand(tmp_path):
         pass
 
     assert 2 == len(asked)
@@ -413,15 +414,15 @@ def test_nothing_is_left_when_it_is_killed(folder, shared):
 def test_a_database_of_ones_own_is_used_by_several_servers_at_once(database, base):
     """Each makes the tables if there are none, waits for the other, and serves as roles that own nothing."""
     dsn = database.conninfo(OWNER, base)
-    roles = [database.elsewhere(dsn) for _ in range(2)]
-    with database.at_hand(Path("/nonexistent"), dsn) as db:
+    roles = [databases.elsewhere(dsn) for _ in range(2)]
+    with databases.at_hand(Path("/nonexistent"), dsn) as db:
         assert db.execute("SELECT count(*) AS n FROM users").fetchone()["n"] >= 0
 
     assert dsn == roles[0].app == roles[1].jobs
 
 
 def test_who_owns_no_table_serves_a_database_that_has_them(database, base):
-    database.with_tables(database.conninfo(database=base))
+    databases.with_tables(database.conninfo(database=base))
 
 
 @pytest.mark.usefixtures("base")  # which makes the users of a server
@@ -432,7 +433,7 @@ def test_a_user_who_may_make_no_table_is_told_what_is_needed(database):
     ):
         db.execute("CREATE DATABASE empty")
     with pytest.raises(ProgramFailed, match="cannot be made") as failed:
-        database.with_tables(database.conninfo("smartfork_app", "empty"))
+        databases.with_tables(database.conninfo("smartfork_app", "empty"))
 
     assert "CREATEROLE" in failed.value.hint
 
@@ -440,7 +441,7 @@ def test_a_user_who_may_make_no_table_is_told_what_is_needed(database):
 @pytest.mark.parametrize("dsn", ["host=/nonexistent", "nonsense", "postgresql://u:topsecret@127.0.0.1:1/x"])
 def test_a_database_that_does_not_answer_is_said_without_its_password(dsn):
     with pytest.raises(ProgramFailed) as failed:
-        database.elsewhere(dsn)
+        databases.elsewhere(dsn)
 
     assert "topsecret" not in failed.value.message + failed.value.hint
 
@@ -466,7 +467,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch):
 
 
 def test_a_server_that_does_not_run_is_said(tmp_path):
-    with pytest.raises(ProgramFailed, match="No team server"), database.at_hand(tmp_path / "none"):
+    with pytest.raises(ProgramFailed, match="No team server"), databases.at_hand(tmp_path / "none"):
         pass
-    with pytest.raises(ProgramFailed, match="No answer from"), database.at_hand(tmp_path):
+    with pytest.raises(ProgramFailed, match="No answer from"), databases.at_hand(tmp_path):
         pass
