@@ -12,8 +12,8 @@ from indexer import kept_logs
 from indexer.forgotten import forgotten
 from indexer.masking import Masked
 from indexer.shapes import dataclass
-from indexer.transcripts.lines import bounded
 from indexer.store.base import Holding
+from indexer.transcripts.lines import bounded
 from smart_fork import sessions
 from smart_fork.agents import READERS
 from smart_fork.agents.references import reference

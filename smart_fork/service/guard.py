@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from indexer.shapes import dataclass
-from smart_fork.page.visits import Visits
+from smart_fork.page.entry import Visits
 from smart_fork.service.token import Token
 from smart_fork.system.http_limits import Bucket
 from smart_fork.system.peers import SERVICE, is_ours
