@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import logging
 import os
@@ -159,6 +160,8 @@ def _meant(arguments: list[str]) -> Iterable[str]:
 
 
 def _run() -> int:
+    # Records of logs are made by the ten thousands and stay: looking through them took a quarter of a cut.
+    gc.set_threshold(20_000, 20, 20)
     arguments = sys.argv[1:]
     as_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
     try:

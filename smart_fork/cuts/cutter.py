@@ -9,7 +9,7 @@ from pathlib import Path
 from indexer.disk import DISK, Disk
 from indexer.files import replace_file
 from smart_fork.cuts.edits import Edits
-from smart_fork.cuts.lines import stamp_of
+from smart_fork.cuts.lines import only_prompts_previewed, stamp_of
 from smart_fork.cuts.model import CutWarning, Stamp, Tool, Transcript, TranscriptTurn
 from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.text.advice import advice
@@ -141,7 +141,8 @@ class Cutter(Files, ABC):
     def holds(self, path: Path, keys: Collection[str]) -> bool:
         """Return whether the transcript's own part has a record with one of these keys."""
         try:
-            return any(turn.key in keys for turn in self.load(path).own)
+            with only_prompts_previewed():
+                return any(turn.key in keys for turn in self.load(path).own)
         except (NotFound, OSError):
             return False
 

@@ -36,7 +36,7 @@ from smart_fork.text.advice import advice
 _GO = "It loses the text when that session does."
 
 
-def aside(session: Transcript, secrets: Collection[str]) -> list[CopyBehind]:
+def _aside(session: Transcript, secrets: Collection[str]) -> list[CopyBehind]:
     """Find secrets of cut lines that are still in a line that is no message: a summary, a title, what was rewound."""
     wanted = still_secret(raws(session.turns), secrets)
     if not wanted:
@@ -58,24 +58,26 @@ def aside(session: Transcript, secrets: Collection[str]) -> list[CopyBehind]:
     ]
 
 
-def behind(session: Transcript, gone: Collection[str]) -> list[CopyBehind]:
+def behind(session: Transcript, gone: Collection[str], secrets: Collection[str]) -> list[CopyBehind]:
     """The files of agents that still have something of the cuts of a session, each with what to do about it.
 
-    `gone` are the words that were cut and the runs of them, as far as they are known.
+    `gone` are the words that were cut and the runs of them, `secrets` those that look like such, as far as they are
+    known. Each copy is loaded once.
     """
     cuts = snapshots.cuts(written_path(session))
     cut = frozenset(key for one in cuts for key in one.keys)
     keys = cut.union(*(one.masked for one in cuts))
-    if not keys and not gone:
+    if not (keys or gone or secrets):
         return []
     descent = propagation.descent_of(session, keys)
-    look = _Look(session, frozenset(gone), cut)
+    look = _Look(session, frozenset(gone), cut, secrets)
     found = [*look.beside(session.source_path)]
     for one in descent.logs:
-        found += look.into(one, descent)
+        found += look.into(one, is_unclear=one in descent.unclear)
     found += _archived(look, descent, keys)
     named = {one.path for one in found}
-    return found + [one for one in beside_logs(session, gone, descent.logs) if one.path not in named]
+    found += [one for one in beside_logs(session, gone, descent.logs) if one.path not in named]
+    return [*found, *look.asides]
 
 
 def says(one: Descendant, planned: Plan) -> bool:
@@ -88,20 +90,24 @@ def says(one: Descendant, planned: Plan) -> bool:
 
 
 class _Look:
-    """What is looked for: words, and records by their keys."""
+    """What is looked for: words, records by their keys, and secrets. `asides` is where these are in no message."""
 
-    def __init__(self, session: Transcript, gone: frozenset[str], cut: frozenset[str]) -> None:
-        self.session, self.gone, self._cut = session, gone, cut
+    def __init__(
+        self, session: Transcript, gone: frozenset[str], cut: frozenset[str], secrets: Collection[str]
+    ) -> None:
+        self.session, self.gone, self._cut, self._secrets = session, gone, cut, secrets
+        self.asides = _aside(session, secrets)
 
-    def into(self, one: Descendant, descent: Descent) -> Iterator[CopyBehind]:
+    def into(self, one: Descendant, *, is_unclear: bool) -> Iterator[CopyBehind]:
         """A log, and what lies beside it."""
         copy = None if one.told else propagation.load_copy(self.session, one.path)
+        self.asides += _aside(copy, self._secrets) if copy and not is_unclear else []
         said = self.said_in(_lines(one) if copy is None else raws(copy.own))
         if said or self.has_records(copy):
             if copy is None:
                 reason = _told(one) if one.told else _cut_it(str(one.path), one.session_id)
             else:
-                reason = self._what_to_do(copy, is_unclear=one in descent.unclear)
+                reason = self._what_to_do(copy, is_unclear=is_unclear)
             yield CopyBehind(str(one.path), tuple(sorted(said)), reason)
             yield from ours_with(
                 one.agent, one.session_id, self.gone, f"It has text of session {one.session_id}. {_GO}"

@@ -12,8 +12,8 @@ from smart_fork.cuts.model import CutWarning, Transcript, raws
 from smart_fork.excise.line_words import runs_of, secrets_of, solid_texts_of, still_said, within, words_of
 from smart_fork.excise.loader import load_for_cut, located
 from smart_fork.excise.plan import dangling, unanswered
-from smart_fork.excise.propagation import descent_of, load_copy
-from smart_fork.excise.remnants import aside, behind, ours
+from smart_fork.excise.propagation import descent_of
+from smart_fork.excise.remnants import behind, ours
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.traces import agent_of, searched, traces
 
@@ -33,7 +33,7 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
     gaps = broken_links(session)
     gone = gone_of(session)
     words = words_found(session, gone.words)
-    copies = [*behind(session, gone.words | gone.runs), *_aside(session, gone.lines)]
+    copies = remaining(session, gone)
     remains = traces(agent_of(session.tool), {session.session_id}, gone.in_bytes)
     held, unknown = still_kept(session)
     return Soundness(
@@ -54,15 +54,8 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
 
 
 def remaining(session: Transcript, gone: Gone) -> list[CopyBehind]:
-    """The files of agents that still have something of the cuts of a session, just after one."""
-    return [*behind(session, gone.words | gone.runs), *_aside(session, gone.lines)]
-
-
-def _aside(session: Transcript, lines: set[bytes]) -> list[CopyBehind]:
-    if not (secrets := secrets_of(lines)):
-        return []
-    logs = [session, *filter(None, (load_copy(session, path) for path in descent_of(session).copies))]
-    return [one for log in logs for one in aside(log, secrets)]
+    """The files of agents that still have something of the cuts of a session."""
+    return behind(session, gone.words | gone.runs, secrets_of(gone.lines))
 
 
 def still_kept(session: Transcript) -> tuple[list[str], int]:

@@ -95,8 +95,8 @@ def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str]
     for child in known.below if known else ():
         found.forks.setdefault(child, session_id)
     family = relatives(asked, "", found)
-    holders = list(_holders(agent, keys, path.resolve(), {kin.path for kin in family}))
-    for one in holders:
+    related = {str(kin.path) for kin in family}
+    for one in _holders(agent, keys, path, related, related):
         if one.session_id not in {kin.session_id for kin in family}:
             family += relatives(Session(agent, one.session_id, one.path, ()), "", found)
     family += _noted_kin({session_id, *(kin.session_id for kin in family)}, notes, found)
@@ -114,6 +114,8 @@ def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str]
     tied = (reached({session_id}, uncertain) - below - above) | (below & above)
     below -= tied
     beside = reached({session_id, *above}, made) - below - reached(tied, made)
+    placed = {str(kin.path) for kin in family if kin.session_id in {*below, *tied}}
+    holders = list(_holders(agent, keys, path, related, placed))
     strangers = {one.session_id for one in holders} - below - beside - tied
     # Whose parent is gone has records of this one, where this one has them of nobody. After a cut that is not known.
     orphans = {kin.session_id for kin in family if kin.recorded and not (above or tied or known)} & strangers
@@ -235,14 +237,20 @@ def _inverted(links: Links) -> defaultdict[str, set[str]]:
     return made
 
 
-def _holders(agent: AgentName, keys: Collection[str], own: Path, family: Collection[Path]) -> Iterator[Descendant]:
-    """The other logs with one of these records: what stands between may be gone, or nothing may say whose a log is."""
+def _holders(
+    agent: AgentName, keys: Collection[str], own: Path, related: Collection[str], placed: Collection[str]
+) -> Iterator[Descendant]:
+    """The other logs with one of these records, but those `placed`, which need no look: what stands between may be
+    gone, or nothing may say whose a log is.
+    """
     cutter = find_cutter(agent)
     if cutter is None or not keys:
         return
-    wanted, related = frozenset(keys), {str(path) for path in family}
+    wanted, not_asked = frozenset(keys), {str(own), *placed}
     for file in OWN[agent].discover():
-        if _holds(cutter, file, wanted, is_kin=file.location in related) and file.path.resolve() != own:
+        if file.location in not_asked or not _holds(cutter, file, wanted, is_kin=file.location in related):
+            continue
+        if file.path.resolve() != own.resolve():
             yield Descendant(agent, READERS[agent].id_of(file.path), file.path)
 
 
