@@ -6,7 +6,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
@@ -120,14 +120,11 @@ def names_one_of(path: Path, keys: Collection[str], field: str) -> bool:
     """Return whether a record has one of these keys in this field. No line is decoded."""
     named = re.compile(rb'"%b"\s*:\s*"([^"\\]{1,200})"' % field.encode())
     rest = b""
-    try:
-        with open_regular(path) as file:
-            while piece := file.read(_PIECE):
-                if any(found[1].decode("utf-8", "replace") in keys for found in named.finditer(rest + piece)):
-                    return True
-                rest = piece[-_OVERLAP:]
-    except OSError:
-        return False
+    with suppress(OSError), open_regular(path) as file:
+        while piece := file.read(_PIECE):
+            if any(found[1].decode("utf-8", "replace") in keys for found in named.finditer(rest + piece)):
+                return True
+            rest = piece[-_OVERLAP:]
     return False
 
 

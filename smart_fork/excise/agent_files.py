@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from indexer.failures import what_failed
@@ -82,15 +83,9 @@ class _Search:
         return found | (self._in_lines(path) if path.suffix == ".jsonl" else set())
 
     def _in_lines(self, path: Path) -> set[str]:
-        found: set[str] = set()
-        try:
-            with path.open(encoding="utf-8", errors="replace") as file:
-                for line in file:
-                    if self._is_named(line):
-                        found |= self.wanted & words_in(line)
-        except OSError:
-            return set()
-        return found
+        with suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
+            return set[str]().union(*(self.wanted & words_in(line) for line in file if self._is_named(line)))
+        return set()
 
     def _is_named(self, text: str) -> bool:
         return any(one in text for one in self.session_ids)

@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from indexer import kept_logs, state
-from indexer.compressed import Compressed, pieces
+from indexer.compressed import pieces
 from indexer.damage import remove_older
 from indexer.files import sweep
 from indexer.forgotten import forgotten
@@ -167,7 +167,7 @@ def erase(agent: AgentName | None, session_ids: Collection[str], words: Collecti
             sweep_reading()
             leftovers.clear()
             _remove_older_indexes()
-            for copy in (kept_logs.find(agent, one) for one in session_ids) if agent else ():
+            for copy in filter(None, (kept_logs.find(agent, one) for one in session_ids)) if agent else ():
                 _leave_out(copy, wanted)
             kept_logs.sweep_unused()
         for one in session_ids:
@@ -197,17 +197,11 @@ def forget_workers(session_id: str) -> bool:
         return registry.erase()
 
 
-def _leave_out(copy: kept_logs.KeptLog | None, wanted: frozenset[str]) -> None:
+def _leave_out(copy: kept_logs.KeptLog, wanted: frozenset[str]) -> None:
     """What lay beside a log, such as long outputs, is kept without what has the words."""
-    if copy is None:
-        return
-    names = [name for name, part in copy.beside.items() if wanted & words_in(_text(copy, part))]
-    if names:
+    texts = {name: b"".join(pieces(copy.folder, part)) for name, part in copy.beside.items()}
+    if names := [name for name, text in texts.items() if wanted & words_in(text.decode("utf-8", "ignore"))]:
         kept_logs.leave_out(copy, names)
-
-
-def _text(copy: kept_logs.KeptLog, part: Compressed) -> str:
-    return b"".join(pieces(copy.folder, part)).decode("utf-8", "ignore")
 
 
 def _take_back(session_ids: Collection[str], wanted: frozenset[str]) -> list[WorkerRecord]:

@@ -24,8 +24,6 @@ _ID = re.compile(r"(?:[a-z]+_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 SECRET = 8
 #: So many words in a row tell a text, however ordinary each of them is.
 _RUN = 4
-#: After so many bytes, then twice as many each time, what was found is no longer searched for.
-_BYTES = 1 << 16
 #: An escape for a character that a word may have. Control characters end words, as their escapes do in a line.
 _ESCAPE = re.compile(rb"\\u(?!00[01])")
 #: Its lower case depends on what is behind it.
@@ -101,19 +99,17 @@ class _Search:
 
     def __init__(self, wanted: Iterable[str], spelled: Callable[[bytes], bytes], exact: _Exact | None = None) -> None:
         self.left, self.found = list(dict.fromkeys(wanted)), set[str]()
-        self._spelled, self._exact = spelled, exact
-        self._size, self._limit = 0, 0
+        self._spelled, self._exact, self._lines = spelled, exact, 0
 
     def look_at(self, line: bytes) -> None:
         """Find what is in a line."""
-        if self._size >= self._limit:
+        if not self._lines & (self._lines - 1):  # after 1, 2, 4, 8 … lines, what was found is no longer searched for
             self.left = [one for one in self.left if one not in self.found]
             self._search = BytesAhoCorasick([one.replace(" ", "").encode("utf-8", "replace") for one in self.left])
-            self._size, self._limit = 0, max(_BYTES, self._limit * 2)
+        self._lines += 1
         if self.left:
-            text = self._spelled(line)
-            self._size += len(text)
-            hits = {self.left[at] for at, _, _ in self._search.find_matches_as_indexes(text, overlapping=True)}
+            found = self._search.find_matches_as_indexes(self._spelled(line), overlapping=True)
+            hits = {self.left[at] for at, _, _ in found}
             hits -= self.found
             self.found |= hits & self._exact([line]) if hits and self._exact else hits
 

@@ -10,6 +10,7 @@ from indexer.shapes import dataclass
 from smart_fork.agents.facets import cutter
 from smart_fork.cuts.model import ANY_TURN, CutWarning, Transcript, TranscriptTurn
 from smart_fork.errors import SmartForkError
+from smart_fork.families.crossing import reached
 from smart_fork.text.advice import advice
 
 
@@ -24,15 +25,7 @@ def closure(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> set[str
     dependents = same_records(turns)
     for turn, _, owner in _pairs(turns):
         dependents[owner.id].append(turn.id)
-    known = {turn.id for turn in turns}
-    waiting = [one for one in to_cut if one in known]
-    gone = set(waiting)
-    while waiting:
-        for dependent in dependents[waiting.pop()]:
-            if dependent not in gone:
-                gone.add(dependent)
-                waiting.append(dependent)
-    return gone
+    return reached({turn.id for turn in turns}.intersection(to_cut), dependents)
 
 
 def same_records(turns: Sequence[TranscriptTurn]) -> defaultdict[str, list[str]]:
@@ -70,13 +63,13 @@ def repeats(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:
 
 def dangling(turns: Sequence[TranscriptTurn]) -> list[CutWarning]:
     """The results without a call before them, and the calls without a result that are not at the end."""
-    found = []
-    asked: set[str] = set()
+    asked = {""}
+    found: set[CutWarning] = set()
     for turn in turns:
         asked.update(call.id for call in turn.tool_calls)
-        unasked = [one.tool_use_id for one in turn.tool_results if one.tool_use_id and one.tool_use_id not in asked]
-        found += [CutWarning(turn.id, f"holds the result of {one}, which no earlier turn calls") for one in unasked]
-    return sorted(set(found))
+        unasked = {one.tool_use_id for one in turn.tool_results} - asked
+        found |= {CutWarning(turn.id, f"holds the result of {one}, which no earlier turn calls") for one in unasked}
+    return sorted(found)
 
 
 def unanswered(turns: Sequence[TranscriptTurn]) -> set[str]:

@@ -8,6 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from indexer import kept_logs
@@ -70,11 +71,10 @@ def _is_permitted(one: Descendant) -> bool:
     """Whether the client may ask about the project that it is a copy in: then it may be cut as well."""
     if not permission.limited():
         return True
-    try:
+    with suppress(OSError):
         copy = READERS[one.agent].read(one.path).session
-    except OSError:
-        return False
-    return copy is not None and permits(copy)
+        return copy is not None and permits(copy)
+    return False
 
 
 def keys_of(turns: Iterable[TranscriptTurn]) -> set[str]:
@@ -93,8 +93,7 @@ def matching(session: Transcript, keys: Collection[str]) -> set[str]:
 
 def heirs(tool: Tool, session_ids: Collection[str], first: int = 0) -> list[Path]:
     """The forks that read from the files of these sessions, record `first` or later ones, and theirs."""
-    agent = find_cutter(tool)
-    return agent.heirs(session_ids, first) if agent else []
+    return agent.heirs(session_ids, first) if (agent := find_cutter(tool)) else []
 
 
 def load_copy(session: Transcript, path: Path) -> Transcript | None:
@@ -229,11 +228,10 @@ def _log_file(tool: Tool, location: str) -> LogFile | None:
     agent = _agent_of(tool, location)
     if agent is None or (known := READERS[agent].log_at(location)) is not None:
         return None if agent is None else known
-    try:
+    with suppress(OSError):
         info = os.stat(location)  # noqa: PTH116 - as the listing gives it
-    except OSError:
-        return None
-    return LogFile(agent, location, info.st_size, info.st_mtime_ns, info.st_ino)
+        return LogFile(agent, location, info.st_size, info.st_mtime_ns, info.st_ino)
+    return None
 
 
 def _embed(known: Sequence[tuple[int, bytes]]) -> str:
@@ -257,8 +255,3 @@ def _embed(known: Sequence[tuple[int, bytes]]) -> str:
     except (ModelUnavailableError, VectorsUnavailableError, IndexBusyError) as error:
         return f"the remaining passages are embedded later: {error}"
     return ""
-
-
-def home_of(tool: Tool) -> Path | None:
-    """The folder of an agent whose logs are found."""
-    return READERS[tool].home() if tool in READERS.names else None

@@ -123,7 +123,8 @@ class _Look:
         cutter = find_cutter(agent or self.session.tool)
         for path in cutter.files_of(log) if cutter else ():
             if said := self.said_in(_read(path)):
-                yield CopyBehind(str(path), tuple(sorted(said)), f"It is next to the log. {_beside(path)}")
+                what_to_do = _cut_it(str(path), "") if path.suffix == ".jsonl" else "Delete the file."
+                yield CopyBehind(str(path), tuple(sorted(said)), f"It is next to the log. {what_to_do}")
 
     def said_in(self, lines: Iterable[bytes]) -> set[str]:
         """The words in the texts of a log, where these are not only words that our own messages have."""
@@ -223,12 +224,6 @@ def _told(one: Descendant) -> str:
     return f"{owner} received a hand-over of it. {_cut_it(one.session_id, one.session_id)}"
 
 
-def _beside(path: Path) -> str:
-    if path.suffix == ".jsonl":
-        return _cut_it(str(path), "")
-    return "Delete the file."
-
-
 def _cut_it(reference: str, session_id: str) -> str:
     """How something is cut out of another transcript."""
     return advice(
@@ -258,16 +253,10 @@ def _own_text() -> str:
 
 def _lines(one: Descendant) -> Iterator[bytes]:
     """The lines of a log, whoever wrote it."""
-    try:
-        with READERS[one.agent].as_file(one.path) as path:
-            yield from _read(path)
-    except OSError:
-        return
+    with suppress(OSError), READERS[one.agent].as_file(one.path) as path:
+        yield from _read(path)
 
 
 def _read(path: Path) -> Iterator[bytes]:
-    try:
-        with open_regular(path) as file:
-            yield from file
-    except OSError:
-        return
+    with suppress(OSError), open_regular(path) as file:
+        yield from file

@@ -12,6 +12,7 @@ from indexer.changes import Progress
 from indexer.disk import DISK, Disk
 from indexer.paths import index_db
 from indexer.shapes import dataclass
+from smart_fork.agents import READERS
 from smart_fork.agents.facets import cutter, title_of
 from smart_fork.cuts import marks, snapshots
 from smart_fork.cuts.answer import Excised, NotFollowed
@@ -162,8 +163,8 @@ def _remains(planned: Plan, descent: Descent, others: Iterable[Descendant]) -> l
     """Where what was cut can still be, that is not ours to change."""
     session = planned.session
     found = list(map(str, beside_of(planned)))
-    home = propagation.home_of(session.tool)
-    if home is not None:
+    if session.tool in READERS.names:
+        home = READERS[session.tool].home()
         asked = any(turn.prompt for turn in planned.removed) or planned.masked
         names = cutter(session.tool).histories if asked else ()
         found += [str(home / name) for name in names if (home / name).is_file()]

@@ -106,14 +106,14 @@ def _without_signed(record: dict[str, Any], new: dict[str, Any]) -> bool:
     content, before = dict_in(message).get("content"), dict_in(record.get("message")).get("content")
     if not isinstance(content, list) or not isinstance(before, list):
         return True
-    kept = [block for block, was in zip(content, before, strict=True) if not _signed(was) or block == was]
+    kept = [
+        block
+        for block, was in zip(content, before, strict=True)
+        if block == was or dict_in(was).get("type") not in _THINKING
+    ]
     if isinstance(message, dict):
         message["content"] = kept
     return bool(kept)
-
-
-def _signed(block: object) -> bool:
-    return dict_in(block).get("type") in _THINKING
 
 
 def _collecting(

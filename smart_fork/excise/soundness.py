@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from smart_fork.agents import READERS
@@ -99,11 +100,6 @@ def words_found(session: Transcript, gone: set[str]) -> list[str]:
     return sorted(set[str]().union(*(words for _, words in own)))
 
 
-def cut_lines(session: Transcript) -> set[bytes]:
-    """The lines of all cuts so far, as the snapshots have them."""
-    return _cut_lines(session, set(raws(session.turns)))
-
-
 class Gone(NamedTuple):
     """The lines of all cuts of a session, and what they had that no line which stays has.
 
@@ -122,7 +118,7 @@ def gone_of(session: Transcript) -> Gone:
     A word that is within a longer one that stays tells nothing.
     """
     staying = set(raws(session.turns))
-    lines = _cut_lines(session, staying)
+    lines = cut_lines(session, staying)
     if not lines:
         return Gone(set(), set(), set(), set())
     words, runs, solid = words_of(lines), runs_of(lines), solid_texts_of(lines)
@@ -131,12 +127,12 @@ def gone_of(session: Transcript) -> Gone:
     return Gone(lines, words - left, (runs | solid) - still_said(staying, runs, solid), set(in_bytes - left))
 
 
-def _cut_lines(session: Transcript, staying: set[bytes]) -> set[bytes]:
-    lines: set[bytes] = set()
+def cut_lines(session: Transcript, staying: Collection[bytes] = ()) -> set[bytes]:
+    """The lines of all cuts so far, as the snapshots have them. `staying` are those that the session has."""
+    lines, staying = set[bytes](), staying or set(raws(session.turns))
     known = {one.id: one for one in snapshots.snapshots(session.session_id)}
-    for entry in snapshots.cuts(written_path(session)):
-        if (snapshot := known.get(entry.snapshot)) is not None:
-            whole = b"".join(snapshots.content(snapshot))
-            pieces = (piece for line in whole.split(b"\n") for piece in cutter(session.tool).pieces(line))
-            lines.update(piece for piece in pieces if piece.strip() and piece not in staying)
+    for snapshot in filter(None, (known.get(entry.snapshot) for entry in snapshots.cuts(written_path(session)))):
+        whole = b"".join(snapshots.content(snapshot))
+        pieces = (piece for line in whole.split(b"\n") for piece in cutter(session.tool).pieces(line))
+        lines.update(piece for piece in pieces if piece.strip() and piece not in staying)
     return lines

@@ -57,15 +57,11 @@ def _reverted(session: Transcript) -> Iterator[Suggestion]:
             began = None
         if began is None and any(_EDITS.search(call.name) for call in turn.tool_calls):
             began = position
-        if began is None or not turn.tool_calls or not _takes_back(turn):
+        if began is None or not turn.tool_calls or not any(map(_REVERT.search, _texts(turn))):
             continue
         attempt = [one.id for one in session.turns[began : position + 1] if not one.prompt]
         yield _suggestion(session, "reverted", attempt, "an attempt that was reverted later")
         began = None
-
-
-def _takes_back(turn: TranscriptTurn) -> bool:
-    return any(_REVERT.search(text) for text in _texts(turn))
 
 
 def _repeated_outputs(session: Transcript) -> Iterator[Suggestion]:

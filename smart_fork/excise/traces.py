@@ -168,10 +168,8 @@ class _Search:
         found: set[str] = set()
         with read_only(path) as db:
             for (state,) in db.execute(query, tuple(self.session_ids)):
-                try:
+                with suppress(zlib.error):
                     found |= words_in(zlib.decompress(state, wbits=47).decode("utf-8", "ignore"))
-                except zlib.error:
-                    continue
         return found & self.wanted
 
     def _not_alive(self, found: set[str]) -> set[str]:
@@ -230,13 +228,10 @@ def _facts(db: apsw.Connection) -> str:
 def _pieces(path: Path) -> Iterator[bytes]:
     """What is in a file, unpacked as far as it can be, in pieces that overlap; nothing where it has gone."""
     rest = b""
-    try:
-        with path.open("rb") as file:
-            for piece in _unpacked(path, file):
-                yield rest + piece
-                rest = piece[-_OVERLAP:]
-    except OSError:
-        return
+    with suppress(OSError), path.open("rb") as file:
+        for piece in _unpacked(path, file):
+            yield rest + piece
+            rest = piece[-_OVERLAP:]
 
 
 def _unpacked(path: Path, file: IO[bytes]) -> Iterator[bytes]:

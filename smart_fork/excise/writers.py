@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from smart_fork.agents.facets import find_cutter
@@ -36,13 +36,11 @@ def nobody_writing(session: Transcript) -> Iterator[None]:
         )
     agent = find_cutter(session.tool)
     lock = agent.hold(session) if agent else None
-    if lock is None:
-        yield
-        return
     try:
         yield
     finally:
-        os.close(lock)
+        if lock is not None:
+            os.close(lock)
 
 
 def writer_of(session: Transcript) -> str:
@@ -96,15 +94,13 @@ def _identity(file: os.stat_result) -> tuple[int, int]:
 
 def _opened_by(pid: str) -> list[os.DirEntry[str]]:
     """What a process has open: thousands of files in all, so without a `Path` of each."""
-    try:
+    with suppress(OSError):  # it has ended, or is somebody else's
         return [*os.scandir(f"/proc/{pid}/fd")]
-    except OSError:  # it has ended, or is somebody else's
-        return []
+    return []
 
 
 def _writes(info: Path) -> bool:
-    try:
+    with suppress(OSError, StopIteration):
         flags = next(line for line in info.read_text().splitlines() if line.startswith("flags:"))
-    except (OSError, StopIteration):
-        return False
-    return int(flags.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
+        return int(flags.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
+    return False

@@ -13,6 +13,7 @@ import pytest
 
 from indexer.transcripts import lines
 from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.codex.cut import CodexCutter
 from smart_fork.cuts import lines as lines_of_cuts
 from smart_fork.excise import Request, check, cut, rollback, strings
 from smart_fork.excise.request import cut as cut_out
@@ -113,6 +114,16 @@ def test_verify_reads_each_line_a_few_times_whatever_was_cut(shop, work, made, m
     more = growth(work, ask, lambda count: made(shop, count))
 
     assert {name: more[name] for name in most if more[name] > most[name]} == {}
+
+
+def test_a_cut_loads_the_log_of_its_session_once_before_and_once_after(shop, monkeypatch):
+    loaded: list[Path] = []
+    load = CodexCutter.load
+    monkeypatch.setattr(CodexCutter, "load", lambda self, path, composer="": loaded.append(path) or load(self, path))
+
+    cut(Request(codex_log(shop, 3), "2", force=True))
+
+    assert len(loaded) == 2
 
 
 def test_only_passages_with_other_texts_get_new_vectors_after_a_cut_and_its_rollback(shop, monkeypatch):
