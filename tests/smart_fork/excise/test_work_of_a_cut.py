@@ -40,7 +40,7 @@ def claude_log(shop: Path, exchanges: int) -> str:
             ("user", [{"type": "tool_result", "tool_use_id": f"t{n}", "content": f"{words} " * 9}]),
             ("assistant", text(f"answer {n}: {words}")),
         ):
-            records.append(said(f"{n}-{kind}-{len(records)}", parent, kind, content, cwd=str(shop)))
+            records.append(said(f"{session_id}-{n}-{len(records)}", parent, kind, content, cwd=str(shop)))
             parent = records[-1]["uuid"]
     write_log(folder_of(shop) / f"{session_id}.jsonl", [record | {"sessionId": session_id} for record in records])
     copied = [
