@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 from indexer.masking import NOTHING, Masked, mask, mask_once
 from indexer.transcripts.base import Agents, Checkpoint, ReadResult
 from indexer.transcripts.doings import Doings
-from indexer.transcripts.lines import Line, changed_at, first_lines, is_over, last_records, probe, resume
+from indexer.transcripts.lines import Line, changed_at, first_lines, last_records, probe, resume
 from indexer.transcripts.model import AgentName, Inferred, Origin, Session, Turn
 from indexer.transcripts.titles import also_called, title_of
 
@@ -241,7 +241,9 @@ def read(begun: Callable[..., LineFold], path: Path, checkpoint: Checkpoint | No
     reader, kept = resume(path, None if keep_raw else checkpoint)
     fold = begun(path, kept, keep_raw=keep_raw)
     fold.masks = checkpoint is not None and not keep_raw
-    keeps = (fold.take(reader).finish(turns=True) or reader.worth_resuming) and not is_over(0)
+    if fold.masks:
+        reader.bound = None  # the index has whole sessions
+    keeps = fold.take(reader).finish(turns=True) or reader.worth_resuming
     after = Checkpoint(
         reader.offset, reader.lines, probe(path, reader.offset), fold.pack() if keeps and fold.masks else b""
     )

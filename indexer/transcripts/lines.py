@@ -148,7 +148,7 @@ class LineReader:
         self.broken: list[BrokenLine] = []
         self.bytes_read = 0
         self.left = 0
-        self._bound = _bound.get()
+        self.bound = _bound.get()
 
     @property
     def worth_resuming(self) -> bool:
@@ -189,7 +189,7 @@ class LineReader:
                     return
 
     def _stops(self, file: IO[bytes]) -> bool:
-        if self._bound is None or not self._bound.stops(self.path, self.offset):
+        if self.bound is None or not self.bound.stops(self.path, self.offset):
             return False
         self.left = max(0, os.fstat(file.fileno()).st_size - self.offset)
         return True

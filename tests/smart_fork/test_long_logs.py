@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from indexer.transcripts import lines
+from indexer.transcripts.base import UNREAD
 from smart_fork import public, sessions
+from smart_fork.agents import READERS
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.families.branch import branch
 from smart_fork.families.lineage import lineage
@@ -78,6 +80,15 @@ def test_what_a_look_has_no_time_to_print_is_read_on_from_where_it_ended(world, 
 
     assert 1 == len(read.messages)
     assert f"--at {read.messages[0].number + 1} " in read.left_out
+
+
+def test_the_index_reads_all_of_a_log_also_while_one_looks_at_it(world, long):
+    found = sessions.locate(long)
+    with lines.bounded():
+        read = READERS[found.agent].read(found.path, UNREAD)
+
+    assert (0, PROMPTS) == (read.session.unread, len(read.session.exchanges()))
+    assert read.checkpoint.state
 
 
 def test_a_log_that_is_read_whole_says_nothing(world, shop):
