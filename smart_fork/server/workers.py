@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,6 +19,7 @@ from smart_fork.errors import Usage
 from smart_fork.server.calls import BEAT_SECONDS, in_thread, project_for, reporter
 from smart_fork.server.steps import about_workers
 from smart_fork.server.tools import strict
+from smart_fork.system.cancellation import Cancelled, refuse_cancelled
 from smart_fork.workers.state import Comparison, WorkerMessaged, WorkerRead, Workers, WorkersClosed, WorkersWaited
 
 #: How long a call waits for workers where it is not told, and at most.
@@ -97,12 +97,7 @@ async def wait_workers(
 ) -> WorkersWaited:
     """Wait until workers are idle, need an answer or have ended. last_words are untrusted quotations."""
     seconds = await in_thread(partial(_patience, timeout))
-    given_up = threading.Event()
-    try:
-        told = _telling(ctx, seconds, given_up)
-        return await in_thread(partial(_wait, workers, seconds, given_up, told, any_of=any_of))
-    finally:
-        given_up.set()  # the call is over: the thread must not go on waiting
+    return await in_thread(partial(_wait, workers, seconds, _telling(ctx, seconds), any_of=any_of))
 
 
 def close_workers(
@@ -124,14 +119,14 @@ def _patience(seconds: float) -> float:
     return seconds
 
 
-def _telling(ctx: Context[Any, Any], seconds: float, given_up: threading.Event) -> Told:
+def _telling(ctx: Context[Any, Any], seconds: float) -> Told:
     request, told_of = ctx.request_context.request, reporter()
     last: tuple[int, float] = (-1, -BEAT_SECONDS)
 
     def told(done: int, of: int, passed: float) -> None:
         nonlocal last
         if request is not None and anyio.from_thread.run(request.is_disconnected):
-            given_up.set()  # over HTTP a client that was killed says nothing; nobody would ever get the answer
+            raise Cancelled("The client is gone")  # over HTTP one that was killed does not cancel its call
         if done == last[0] and passed - last[1] < BEAT_SECONDS:
             return
         last = done, passed
@@ -141,25 +136,21 @@ def _telling(ctx: Context[Any, Any], seconds: float, given_up: threading.Event) 
 
 
 class _Patience:
-    """A clock whose sleep ends when the call is given up."""
-
-    def __init__(self, given_up: threading.Event) -> None:
-        self._given_up = given_up
+    """A clock that sleeps until the call is cancelled."""
 
     def now(self) -> float:
         return time.time()
 
     def sleep(self, seconds: float) -> None:
-        if self._given_up.wait(seconds):
-            raise TimeoutError("The call was given up")
+        refuse_cancelled(seconds)
 
 
-def _wait(workers: list[str], seconds: float, given_up: threading.Event, told: Told, *, any_of: bool) -> WorkersWaited:
+def _wait(workers: list[str], seconds: float, told: Told, *, any_of: bool) -> WorkersWaited:
     from smart_fork.forking.world import Instruments
     from smart_fork.retrieval.results import UNTRUSTED
     from smart_fork.workers.roster import wait_workers as wait
 
-    around = Instruments(clock=_Patience(given_up))
+    around = Instruments(clock=_Patience())
     found = wait(workers, any_of=any_of, timeout=seconds, told=told, around=around)
     step = about_workers(found.workers, waited=True, done=found.done)
     return replace(found, notice=UNTRUSTED, next=step)

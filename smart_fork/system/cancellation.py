@@ -1,6 +1,6 @@
-"""Whether the call that this is part of was cancelled: what cannot be taken back is then not begun.
+"""A cancelled call begins nothing that cannot be taken back, and waits no longer.
 
-Held in a context variable, which goes with a request into its threads.
+A context variable has its event, and goes with a request into its threads.
 """
 
 from __future__ import annotations
@@ -14,27 +14,28 @@ from smart_fork.errors import ForkRefused
 
 T = TypeVar("T")
 
-_given_up: ContextVar[Event | None] = ContextVar("given_up", default=None)
+#: Outside of a call nothing sets it.
+_NEVER = Event()
+_given_up: ContextVar[Event] = ContextVar("given_up", default=_NEVER)
 
 
 class Cancelled(ForkRefused):
-    """Whoever asked for it has cancelled the call."""
+    """The caller has cancelled the call."""
 
     code = "cancelled"
 
 
 def cancellable(given_up: Event, work: Callable[[], T]) -> T:
-    """Do `work`, which is cancelled when `given_up` is set."""
+    """Do `work`. Setting `given_up` cancels it."""
     _given_up.set(given_up)
     return work()
 
 
-def refuse_cancelled() -> None:
-    """Refuse to begin what could not be taken back.
+def refuse_cancelled(seconds: float = 0.0) -> None:
+    """Wait for `seconds`; refuse to go beyond, for example to what cannot be taken back, in a cancelled call.
 
     Raises:
         Cancelled: the call was cancelled.
     """
-    given_up = _given_up.get()
-    if given_up is not None and given_up.is_set():
+    if _given_up.get().wait(seconds):
         raise Cancelled("The call was cancelled, so nothing was started or changed")

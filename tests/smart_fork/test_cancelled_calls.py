@@ -31,7 +31,6 @@ def cancelled(world, shop, monkeypatch):
 
         def at_the_last_moment() -> None:
             given_up = cancellation._given_up.get()
-            assert given_up is not None
             reached.set()
             given_up.wait(SECONDS)
             try:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
+from contextvars import copy_context
+from functools import partial
 
 import pytest
 
 from smart_fork.registry.workers import Registry
 from smart_fork.server import workers
+from smart_fork.system.cancellation import Cancelled, cancellable
 from smart_fork.system.processes import Processes
 from tests.smart_fork import screens
 from tests.smart_fork.client import answer, refusal
@@ -166,12 +169,12 @@ class TestTools:
 
     def test_a_call_that_is_given_up_waits_no_longer(self):
         given_up = threading.Event()
-        patience = workers._Patience(given_up)
+        patience = workers._Patience()
         patience.sleep(0)
         given_up.set()
 
-        with pytest.raises(TimeoutError):
-            patience.sleep(3600)
+        with pytest.raises(Cancelled):
+            copy_context().run(cancellable, given_up, partial(patience.sleep, 3600))
 
     def test_workers_are_ended(self, world, stage):
         (closed,) = answer(world, "close_workers", workers=[stage.id])["workers"]
