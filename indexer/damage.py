@@ -28,6 +28,7 @@ WINDOW = timedelta(hours=1)
 _PATIENCE = 1.0
 _BESIDE = ("-wal", "-shm")
 _NAME = "%Y%m%dT%H%M%S"
+_CORRUPT, _OUTDATED = "corrupt", "outdated"
 
 
 class DamagedIndexError(IndexerError):
@@ -94,12 +95,12 @@ def set_aside(path: Path, inode: int, reason: BaseException) -> Path | None:
         with only_writer(_PATIENCE):
             before = kept(path)
             if not path.exists() or path.stat().st_ino != inode:
-                return max((*before, *_outdated(path)), key=_time_of, default=None)
+                return max((*before, *kept(path, _OUTDATED)), key=_time_of, default=None)
             if sum(_is_recent(one) for one in before) >= KEPT:
                 log.error("the index was damaged %d times within an hour: is the disk of %s broken?", KEPT, path.parent)
                 return None
             with renaming(path):
-                aside = _rename(path, "outdated" if isinstance(reason, OlderIndexError) else "corrupt")
+                aside = _rename(path, _OUTDATED if isinstance(reason, OlderIndexError) else _CORRUPT)
     except (IndexBusyError, OSError) as error:
         log.warning("the damaged index %s stays where it is: %s", path, error)
         return None
@@ -108,21 +109,17 @@ def set_aside(path: Path, inode: int, reason: BaseException) -> Path | None:
     return aside
 
 
-def kept(path: Path) -> list[Path]:
-    """The databases that were set aside, oldest first."""
-    return sorted(one for one in path.parent.glob(f"{path.name}.corrupt-*") if not one.name.endswith(_BESIDE))
+def kept(path: Path, why: str = _CORRUPT) -> list[Path]:
+    """Return the databases that were set aside for this reason, oldest first."""
+    return sorted(one for one in path.parent.glob(f"{path.name}.{why}-*") if not one.name.endswith(_BESIDE))
 
 
 def remove_older(path: Path, moment: str) -> None:
     """Remove what was set aside up to `moment` (ISO 8601 in UTC): it may hold what has been forgotten since."""
     latest = "".join(character for character in moment[:19] if character.isalnum())
-    for one in (*kept(path), *_outdated(path)):
+    for one in (*kept(path), *kept(path, _OUTDATED)):
         if _time_of(one) <= latest:
             _remove(one)
-
-
-def _outdated(path: Path) -> list[Path]:
-    return [one for one in path.parent.glob(f"{path.name}.outdated-*") if not one.name.endswith(_BESIDE)]
 
 
 def _rename(path: Path, why: str) -> Path:

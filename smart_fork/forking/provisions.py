@@ -98,7 +98,6 @@ def _step(login: Login) -> str:
 
 #: The time limit of a profile, since the start of each worker waits for it.
 SECONDS = 10.0
-#: Set in the shell, for profiles that start programs of their own.
 #: The variables that a shell needs to find its profile. It sets all others itself.
 _GIVEN = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "PATH", "ZDOTDIR", "XDG_CONFIG_HOME", "TMPDIR", "TERM")
 #: Many profiles stop early in a dumb terminal.

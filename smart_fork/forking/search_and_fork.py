@@ -66,7 +66,7 @@ def find_and_fork(
     if not choice.fork_session_id and not (isinstance(answer, Found) and (unchosen or choice.fork_index is not None)):
         return answer
     request = replace(request, intent=request.intent or choice.options.prompt or "")
-    near = _equals(answer, request, choice, engine) if unchosen and choice.ask is not None else []
+    near = _equals(answer, engine) if unchosen and choice.ask is not None else []
     try:
         if choice.ask is not None and near:
             able = _startable(near, partial(_check_startable, request=request, choice=choice))
@@ -104,7 +104,7 @@ def find_and_fork(
 
 
 def _checked(request: FindRequest, choice: ForkChoice) -> FindRequest:
-    """The request for the search. Refuses what cannot be forked so, before anything is read."""
+    """Return the request for the search. Refuse what cannot be forked, before anything is read."""
     prompt = choice.options.prompt
     forks = choice.auto_fork or choice.fork_index is not None or choice.fork_session_id is not None
     if forks and is_empty(request.intent):
@@ -230,32 +230,34 @@ def _startable(hits: Sequence[Hit], check: Callable[[Hit], None]) -> list[Hit]:
     return able
 
 
+def _is_barred(hit: Hit, engine: Engine) -> bool:
+    """Tell if a session is a teammate's and the person has not allowed forks of these without a choice."""
+    return bool(hit.origin or hit.author) and not (engine.elsewhere and engine.elsewhere.auto_fork)
+
+
 def _unasked(hit: Hit, request: FindRequest, choice: ForkChoice, engine: Engine) -> str:
-    """Why a session is forked only when it is chosen; empty where it may be forked as the best one."""
-    if (hit.origin or hit.author) and not (engine.elsewhere and engine.elsewhere.auto_fork):
+    """Return why a session is forked only when it is chosen; empty if it may be forked as the best one."""
+    if _is_barred(hit, engine):
         return "it is a teammate's"
     if choice.or_all and choice.as_agent is None and hit.agent_type != request.agent_type:
         return f"a fork of it starts {title_of(hit.agent_type)}, not {title_of(str(request.agent_type))}"
     return ""
 
 
-def _equals(answer: Answer, request: FindRequest, choice: ForkChoice, engine: Engine) -> list[Hit]:
-    """Those that are about as likely as the best one, where there are several that somebody may choose from.
+def _equals(answer: Answer, engine: Engine) -> list[Hit]:
+    """Return the results that are about as likely as the best one, if there are several to choose from.
 
     These share the chance that one of them is meant, so each alone may be below the floor. What another engine has
     scored is no chance.
     """
     if not isinstance(answer, Found) or answer.engine != OWN:
         return []
-    choice = replace(choice, or_all=False)
-    near = about_as_likely(
-        [hit for hit in answer.results if hit.can_fork and not _unasked(hit, request, choice, engine)]
-    )
+    near = about_as_likely([hit for hit in answer.results if hit.can_fork and not _is_barred(hit, engine)])
     return near if len(near) > 1 and sum(hit.score for hit in near) >= FLOOR else []
 
 
 def _best(answer: Answer, request: FindRequest, choice: ForkChoice, engine: Engine) -> str:
-    """The best session that fits, of about equally likely ones the first that may be forked unasked."""
+    """Return the best session that fits, of about equally likely ones the first that may be forked unasked."""
     best = about_as_likely([hit for _, hit in fitting(answer, MAX_LIMIT, request.min_score).hits])
     whys = {hit.session_id: _unasked(hit, request, choice, engine) for hit in best}
     if (meant := next((one for one, why in whys.items() if not why), None)) is not None:
@@ -267,7 +269,7 @@ def _best(answer: Answer, request: FindRequest, choice: ForkChoice, engine: Engi
 
 
 def _passed_over(results: Sequence[Hit], request: FindRequest, choice: ForkChoice) -> Hit | None:
-    """The result that was meant and is not forked: the one of the index, or the likeliest if it fits."""
+    """Return the result that was meant and is not forked: by its index, or the likeliest if it fits."""
     if choice.fork_index is not None:
         return next(iter(results[choice.fork_index : choice.fork_index + 1]), None)
     floor = FLOOR if request.min_score is None else request.min_score
@@ -277,7 +279,7 @@ def _passed_over(results: Sequence[Hit], request: FindRequest, choice: ForkChoic
 
 
 def _calls(hit: Hit, request: FindRequest, choice: ForkChoice) -> tuple[str, ...]:
-    """The calls that would fork a result: handed over to the agent that asks, and as what it is."""
+    """Return the calls that fork a result: handed over to the caller's agent, and started by its own agent."""
     asks = calling_agent()
     asks = asks if asks in handed_to() else first()
     given = {name: value for name, value in choice.call.items() if value is not None and name not in _CHOICES}

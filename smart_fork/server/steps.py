@@ -39,7 +39,7 @@ def after_search(answer: Answer) -> str:
         return f"{early} {_cheaper(answer.results[0])}".strip() if answer.results else ""
     if not answer.also:
         return f"The best score is {in_words(best)}. Call this tool again with the same intent and `also`: {FURTHER}"
-    if answer.unread_notice and best < LIKELY:
+    if answer.unread_notice:
         return f"{early} Ask again then, or read the best one before you rely on it."
     if best < FITS:
         return f"None fits: the best score is {in_words(best)}. Fork none of them; work without one.{again or other}"
