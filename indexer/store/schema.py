@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import apsw
 
 from indexer.errors import IndexerError
@@ -170,22 +173,16 @@ class OlderIndexError(IndexerError):
     usual_hint = "Another process is indexing. Try again in a moment: the index is then built again from the logs."
 
 
-class immediate:  # noqa: N801 - reads as a statement
-    """A transaction that takes the write lock at its start, so that it never fails half way for want of it."""
-
-    def __init__(self, db: apsw.Connection) -> None:
-        self._db = db
-
-    def __enter__(self) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self._db.execute("COMMIT")
-        finally:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+@contextmanager
+def immediate(db: apsw.Connection) -> Iterator[None]:
+    """Run a transaction that holds the write lock from its start: what it has read is still true when it writes."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    finally:
+        if db.in_transaction:  # a full disk may have ended it
+            db.execute("ROLLBACK")
 
 
 def _form(db: apsw.Connection) -> int:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -13,6 +11,7 @@ from indexer.failures import next_step, what_failed
 from indexer.older_tables import bring_up
 from indexer.paths import private_dir
 from indexer.store.connection import write_ahead
+from indexer.store.schema import immediate
 from smart_fork.errors import RegistryUnavailable
 
 
@@ -43,18 +42,6 @@ def unusable(path: Path, error: apsw.Error) -> RegistryUnavailable:
             f"part: mv {path} {path}.damaged && sqlite3 {path}.damaged .recover | sqlite3 {path}",
         )
     return RegistryUnavailable(f"The register of workers cannot be used: {what_failed(error)}", next_step(error))
-
-
-@contextmanager
-def writing(db: apsw.Connection) -> Iterator[None]:
-    """A transaction that may write from its beginning: what was read in it is still true when it writes."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        db.execute("COMMIT")
-    finally:
-        if db.in_transaction:  # a full disk may have ended it
-            db.execute("ROLLBACK")
 
 
 #: Raised with the tables: those of an older form are brought up to it.
@@ -88,7 +75,7 @@ CREATE INDEX worker_sessions_of_worker ON worker_sessions (worker_id);
 def _create(db: apsw.Connection) -> None:
     if db.pragma("user_version") == _FORM:
         return
-    with writing(db):  # another process may have been first
+    with immediate(db):  # another process may have been first
         form = db.pragma("user_version")
         if form > _FORM:
             raise RegistryUnavailable(

@@ -15,11 +15,12 @@ import orjson
 from indexer.masking import mask
 from indexer.shapes import dataclass
 from indexer.store.erasure import compact
+from indexer.store.schema import immediate
 from indexer.transcripts.model import AgentName
 from indexer.unchecked import json_in, list_in
 from smart_fork.errors import NotFound, Usage
 from smart_fork.registry.file import has_registry, registry_file
-from smart_fork.registry.schema import opened, unusable, writing
+from smart_fork.registry.schema import opened, unusable
 from smart_fork.system import permission
 from smart_fork.text.advice import advice
 from smart_fork.text.snippets import quoted, storable
@@ -150,7 +151,7 @@ class Registry:
         """
         seconds = time.time() if now is None else now
         number = int(seconds * 1000)
-        with writing(self._db):
+        with immediate(self._db):
             if admit is not None:
                 admit(self.workers(states=("starting", "running")))
             while self._db.execute("SELECT 1 FROM workers WHERE id = ?", (f"{agent}-{number}",)).fetchone():
@@ -241,7 +242,7 @@ class Registry:
 
         It may be another one than before: all that it has had name the worker.
         """
-        with writing(self._db):
+        with immediate(self._db):
             self._own(identity, session_id)
         return self._by_id(identity)
 
@@ -255,7 +256,7 @@ class Registry:
 
     def note_end(self, seen: WorkerRecord, *, now: float | None = None) -> WorkerRecord | None:
         """Note that a worker, as it was `seen` to run, has ended; `None` where it has been taken up again since."""
-        with writing(self._db):
+        with immediate(self._db):
             known = self.find(seen.id)
             if known is None or (known.pid, known.state) != (seen.pid, seen.state):
                 return None
@@ -362,7 +363,7 @@ class Registry:
 
     def add_staged_copy(self, path: Path, *, session_id: str, source_path: Path, now: float | None = None) -> None:
         """Note a transcript that we copied."""
-        with writing(self._db):
+        with immediate(self._db):
             self._db.execute(
                 "INSERT INTO staged_copies (path, session_id, source_path, staged_at) VALUES (?, ?, ?, ?)"
                 " ON CONFLICT (path) DO UPDATE SET session_id = excluded.session_id,"
@@ -372,7 +373,7 @@ class Registry:
 
     def forget_staged_copy(self, path: Path) -> None:
         """Forget a copy that is no longer there."""
-        with writing(self._db):
+        with immediate(self._db):
             self._db.execute("DELETE FROM staged_copies WHERE path = ?", (str(path),))
 
     def staged_copies(self, session_id: str | None = None) -> list[StagedCopy]:
@@ -399,7 +400,7 @@ class Registry:
         )
 
     def _set(self, identity: str, what: str, *values: Any, session_id: str | None = None) -> WorkerRecord:
-        with writing(self._db):
+        with immediate(self._db):
             if session_id is not None:
                 self._own(identity, session_id)
             self._db.execute(f"UPDATE workers SET {what} WHERE id = ?", (*values, identity))  # noqa: S608 - our own words

@@ -189,8 +189,11 @@ class _Fold(fold.LineFold):
             return None
         above = _Fold(path, None, keep_raw=self.keep_raw, locate=self._locate)
         above.masks = self.masks
+        lines = LineReader(path)
+        if self.masks:
+            lines.bound = None  # see `fold.read`
         try:
-            for line in LineReader(path):
+            for line in lines:
                 if line.number > _HEADER_LINES if end is None else ordinal_of(line) >= end:
                     break
                 above.feed(line)
