@@ -176,7 +176,9 @@ def _keep_again(tool: Tool, path: Path) -> None:
 def _read_again(store: SqliteStore, tool: Tool, paths: list[Path]) -> tuple[int, list[tuple[int, bytes]]]:
     """How many logs were read, and the vectors of passages whose texts were there before."""
     there = {path.resolve() for path in paths}
-    seen = [location for location in store.seen() if Path(location).resolve() in there]
+    names = {path.name for path in (*paths, *there)}  # of very many: to resolve one asks for each folder above it
+    likely = (one for one in store.seen() if one.rpartition("/")[2] in names or os.path.islink(one))  # noqa: PTH114
+    seen = [location for location in likely if Path(location).resolve() in there]
     rows = {location: row for location in seen if (row := _row_of(store, tool, location)) is not None}
     before = _texts(store, rows.values())
     known = {before[chunk]: vector for chunk, vector in store.vectors(before).items()}

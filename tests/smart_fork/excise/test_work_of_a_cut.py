@@ -11,11 +11,12 @@ from types import SimpleNamespace
 import orjson
 import pytest
 
+from indexer.masking import shorten
 from indexer.transcripts import lines
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.codex.cut import CodexCutter
 from smart_fork.cuts import lines as lines_of_cuts
-from smart_fork.excise import Request, check, cut, rollback, strings
+from smart_fork.excise import Request, check, cut, rollback, strings, traces
 from smart_fork.excise.request import cut as cut_out
 from tests.cases import each
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
@@ -148,3 +149,48 @@ def test_a_cut_tells_how_many_of_its_steps_are_done(shop):
     cut_out(Request(claude_log(shop, 3), "2", force=True), progress=lambda *one: told.append(one))
 
     assert told == [("cutting and erasing", done, 5) for done in range(6)]  # two logs, and what is done behind them
+
+
+def test_a_preview_of_a_long_text_masks_its_beginning_alone(monkeypatch):
+    masked: list[int] = []
+    mask = lines_of_cuts.mask
+    monkeypatch.setattr(lines_of_cuts, "mask", lambda text: [masked.append(len(text)), mask(text)][1])
+    assert lines_of_cuts.preview("tambor roklit " * 100_000).startswith("tambor roklit")
+    assert sum(masked) < 100_000
+
+
+@each(
+    "secret",
+    [
+        "-----BEGIN RSA PRIVATE KEY-----\n" + "Zm9yIHRlc3Rz" * 9_000 + "\n-----END RSA PRIVATE KEY-----\n",
+        "token=ghp_" + "a1B2c3D4e5F6" * 3 + " ",
+    ],
+)
+def test_a_preview_says_what_it_would_say_of_the_whole_masked_text(secret):
+    text = f"look: {secret}{'and so on ' * 9_000}"
+    assert lines_of_cuts.preview(text) == shorten(lines_of_cuts.mask(text), lines_of_cuts.PREVIEW_CHARACTERS)
+
+
+def test_a_file_without_a_word_is_not_parted_into_its_words(tmp_path, monkeypatch):
+    parted: list[int] = []
+    word = traces._WORD
+    counting = SimpleNamespace(findall=lambda text: [parted.append(len(text)), word.findall(text)][1])
+    monkeypatch.setattr(traces, "_WORD", counting)
+    file = tmp_path / "index.db"
+    file.write_bytes(b"tambor roklit swordfish77zqx " * 10_000)
+    assert traces.words_at(file, frozenset({"velkan"})) == set()
+    assert parted == []
+    assert traces.words_at(file, frozenset({"velkan", "roklit", "swordfish77zq"})) == {"roklit"}
+    assert parted
+
+
+def test_a_cut_resolves_no_paths_of_the_other_logs_of_the_index(shop, monkeypatch):
+    session_id = codex_log(shop, 2)
+    for exchanges in range(3, 33):
+        codex_log(shop, exchanges)
+    indexed()
+    resolved: list[Path] = []
+    resolve = Path.resolve
+    monkeypatch.setattr(Path, "resolve", lambda path: [resolved.append(path), resolve(path)][1])
+    assert cut(Request(session_id, "0", force=True))["index"]["updated"]
+    assert len({path for path in resolved if path.suffix == ".jsonl"}) < 20
