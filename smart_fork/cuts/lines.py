@@ -60,7 +60,7 @@ def load(tool: Tool, path: Path, see: Callable[[RawLine], SeenLine]) -> Transcri
 
 PREVIEW_CHARACTERS = 120
 #: Of a longer text only so much is masked for a preview, unless most of that is secret: no secret is nearly as long.
-_MASKED_CHARACTERS = 1 << 16
+_MASKED_CHARACTERS = 1 << 13
 #: The number of characters by which a repeated text is recognized.
 HEAD_CHARACTERS = 80
 #: The most damaged lines at the beginning of a transcript, as a power failure leaves them.
