@@ -60,7 +60,7 @@ def load(tool: Tool, path: Path, see: Callable[[RawLine], SeenLine]) -> Transcri
 
 PREVIEW_CHARACTERS = 120
 #: Of a longer text only so much is masked for a preview, unless most of that is secret: no secret is nearly as long.
-_MASKED_CHARACTERS = 1 << 13
+_MASKED_CHARACTERS = 1 << 11
 #: The number of characters by which a repeated text is recognized.
 HEAD_CHARACTERS = 80
 #: The most damaged lines at the beginning of a transcript, as a power failure leaves them.
@@ -151,8 +151,10 @@ def preview(text: str, calls: Sequence[str] = (), results: Sequence[str] = (), *
         return NOTHING
     parts = [text, *(f"[tool_use: {name}]" for name in calls), *(f"[tool_result] {said}" for said in results)]
     said = " ".join(parts)
-    begun = mask(said[:_MASKED_CHARACTERS])
-    return shorten(begun if 2 * len(begun) > _MASKED_CHARACTERS else mask(said), PREVIEW_CHARACTERS)
+    masked = mask(said[:_MASKED_CHARACTERS])
+    if len(said) > _MASKED_CHARACTERS > 2 * len(masked):
+        masked = mask(said)
+    return shorten(masked, PREVIEW_CHARACTERS)
 
 
 def tokens(size: int, calls: int = 0) -> int:
