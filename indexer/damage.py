@@ -1,7 +1,7 @@
 """An index that is damaged is set aside, and a new one is built from the logs: nothing is lost but time.
 
-It is kept as ``index.db.corrupt-<time>`` for whoever wants to know what happened; of several the newest. One of a form
-that is too old to be brought up to date is ``index.db.outdated-<time>`` until all logs are read again.
+It is kept as ``index.db.corrupt-<time>`` for an examination; of several the newest. One of a form that is too old to be
+upgraded is ``index.db.outdated-<time>`` until all logs are read again.
 """
 
 from __future__ import annotations

@@ -397,7 +397,7 @@ class Prerequisites:
 
 
 def check_prerequisites(adapters: Iterable[AgentAdapter]) -> Prerequisites:
-    """Whether the state folder can be written, and which agents' folders there are: a missing one may still appear."""
+    """Check that the state folder can be written, and list the agents with folders: a missing one may still appear."""
     errors = [message for folder in (state_home(), index_root()) if (message := _unwritable(folder))]
     there, warnings = [], []
     for agent in adapters:
@@ -425,7 +425,7 @@ def _unwritable(folder: Path) -> str:
 
 
 def _unreadable(agent: AgentAdapter) -> str:
-    """Why none of an agent's folders can be listed."""
+    """Return why none of an agent's folders can be listed; empty if one can."""
     problem = "no folder"
     for folder, _ in agent.folders():
         try:

@@ -68,9 +68,9 @@ class _LetGo:
 
 
 def wanted(reader: AgentAdapter) -> bool:
-    """Whether copies of an agent's logs are kept: only if a person has said so, since secrets in them are not masked.
+    """Return whether copies of an agent's logs are kept: only on request, since secrets in them are not masked.
 
-    ``SMART_FORK_KEEP_TRANSCRIPTS`` says it for all agents, `switch_of` for one. Those that there are are used in any
+    ``SMART_FORK_KEEP_TRANSCRIPTS`` requests it for all agents, `switch_of` for one. Existing copies are used in any
     case.
     """
     return KEEP_TRANSCRIPTS.is_on() or (switch_of(reader.name).is_file() and not refused())

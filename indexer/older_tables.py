@@ -1,4 +1,4 @@
-"""The tables of an older version become those of this one. What is in them stays."""
+"""Upgrades the tables of an older version. Their rows stay."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from contextlib import closing
 
 import apsw
 
-#: What an added column holds if it must hold something and the table does not say what.
+#: Values of added columns that must not be NULL and have no default.
 _EMPTY = {"INTEGER": "0", "TEXT": "''", "BLOB": "x''"}
 
 

@@ -61,7 +61,7 @@ CREATE TABLE files(
     session INTEGER REFERENCES sessions(id), rank TEXT NOT NULL,
     skipped TEXT NOT NULL, broken INTEGER NOT NULL, broken_lines TEXT NOT NULL,
     records INTEGER NOT NULL, unknown INTEGER NOT NULL, -- records of which the reader does not know the type
-    masked INTEGER NOT NULL DEFAULT 1 -- what `state` is: who writes a row without this, of an older form, masks nothing
+    masked INTEGER NOT NULL DEFAULT 1 -- `state` is. A running older version, which masks none, fails to write a row
 );
 CREATE INDEX files_session ON files(session);
 
@@ -125,11 +125,11 @@ CREATE VIRTUAL TABLE session_work USING fts5(
 
 
 def create(db: apsw.Connection) -> None:
-    """Make the tables of this form, of older ones where there are some; safe when several processes do it at once.
+    """Create the tables of this form, or upgrade older ones. Several processes may do it at the same time.
 
     Raises:
         NewerIndexError: a newer smart-fork has made them.
-        OlderIndexError: they cannot be made of those that there are.
+        OlderIndexError: the existing tables cannot be upgraded.
     """
     if _form(db) == FORM:
         return

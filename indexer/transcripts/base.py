@@ -66,7 +66,7 @@ class Checkpoint:
     state: bytes
 
 
-#: That of a log of which nothing is to be continued.
+#: The checkpoint of a log that is read from its start.
 UNREAD = Checkpoint(0, 0, "", b"")
 
 
@@ -100,7 +100,7 @@ class AgentAdapter(Protocol):
     endings: tuple[str, ...] = (".jsonl",)
     #: The folders of its logs as they stand below a home where nothing else is said, such as ``.agent/sessions``.
     places: tuple[str, ...] = ()
-    #: Whether the place of a log has the session's id: of very many logs most are passed over by that.
+    #: The path of a log has the session's id: of very many logs most are skipped by that.
     named_by_id: bool = True
     #: The words before a session's id with which a person goes on in it; its name and ``--resume`` where none are told.
     resumes: tuple[str, ...] = ()

@@ -48,7 +48,7 @@ class Fold(ABC):
     known: ClassVar[frozenset[str]] = frozenset()
     #: The reason why a log without turns is no session.
     empty: ClassVar[str] = "no conversation"
-    #: Whether what is said is masked as it is read: the index reads so, and can keep it and continue from it.
+    #: The index reads masked texts, can keep them and continue from there.
     masks = False
 
     def __init__(self, path: Path, kept: Kept, *, keep_raw: bool) -> None:

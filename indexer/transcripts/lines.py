@@ -90,7 +90,7 @@ class Line(NamedTuple):
 
 
 class Bound:
-    """How long a log is read for a look at it. Whoever reads it again meanwhile stops at the same record."""
+    """The time limit of a look at a session. Each reading of its log meanwhile stops at the same record."""
 
     def __init__(self, clock: Callable[[], float], share: float) -> None:
         self._clock, self._begun, self._share = clock, clock(), share
@@ -115,7 +115,7 @@ _bound: ContextVar[Bound | None] = ContextVar("bound", default=None)
 def bounded(share: float = 1.0, clock: Callable[[], float] = time.thread_time) -> Iterator[None]:
     """Read no more of a large log meanwhile than a look at it has time for; `clock` is the processor's.
 
-    Whoever has more to do with what is read takes a `share` of that time.
+    A command that does more with the turns than show them takes a `share` of that time.
     """
     token = _bound.set(_bound.get() or Bound(clock, share))
     try:

@@ -158,7 +158,7 @@ def _safe(text: str) -> str:
 
 
 def _unquoted(output: str) -> str:
-    """What was quoted; an earlier version of ours told it line by line."""
+    """Return the quoted text. Earlier versions wrote output line by line, unquoted."""
     if len(output) < 2 or "\n" in output or output[0] + output[-1] != '""':
         return output
     return _ESCAPED.sub(lambda one: one[1] or "\n", output[1:-1]).replace(_BRACKET, "<")

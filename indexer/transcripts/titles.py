@@ -132,5 +132,5 @@ def _title(text: str) -> Masked:
 
 
 def masked_name(text: str) -> Masked:
-    """`text`, masked. A secret that whoever made the text has cut off is one all the same."""
+    """Mask `text`, also a secret at its end of which the agent has cut off a part."""
     return mask_cut(text) if text.endswith(("…", "...")) else mask(text)

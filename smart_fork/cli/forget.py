@@ -65,7 +65,7 @@ def _ask(reference: str) -> None:
 
 
 def _shared(path: Path, agent: str) -> str | None:
-    """The shared session that a log is tracked as; nothing where nobody here shares any."""
+    """Return the id under which a log is shared; `None` if no log of this machine is."""
     if not state.rows("SELECT 1 FROM pulled LIMIT 1"):
         return None
     from smart_fork.agents import READERS

@@ -63,7 +63,7 @@ class Handover:
 def handover(
     session: Session, end: int, agent: AgentName, excerpt: Excerpt | None = None, *, unmasked: bool = False
 ) -> Handover:
-    """What `agent` is told of a session up to turn `end`, or of that what an `excerpt` keeps: masked, or `unmasked`.
+    """Return the hand-over of a session to `agent`, up to turn `end` or as an `excerpt` keeps: masked, or `unmasked`.
 
     Raises:
         Usage: that agent cannot receive sessions of other agents.
@@ -270,15 +270,12 @@ def _uncommitted(session: Session, end: int) -> list[str]:
     return [quotation(path.removeprefix(below), SAID_CHARACTERS) for path in files if mask(path) == path]
 
 
-# Writes it as a session of that agent: what a fork and a branch begin with.
-
-
 def write_told(
     adapter: AgentAdapter, handover: Handover, source: Session | None, becomes: NewSession, machine: Machine
 ) -> Branch:
-    """Write what the agent of `adapter` is told as a session of its own; `source` is what was read of the other one.
+    """Write a hand-over as a session of the agent of `adapter`; `source` is the session that was read for it.
 
-    Where that is somebody else's, this one is, too: taking it away again forgets that.
+    The new session of a teammate's one is noted as a teammate's; undoing it forgets the note.
 
     Raises:
         ForkRefused: the agent would not load it.

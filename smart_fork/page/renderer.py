@@ -200,12 +200,12 @@ def way_in(address: str, code: str) -> bytes:
 
 
 def as_given(text: str) -> Markup:
-    """A value that a form sends again as it is: what nobody sees is written as its number."""
+    """Escape a value that a form sends again unchanged: invisible characters are written as their numbers."""
     return Markup(INVISIBLE.sub(lambda one: f"&#{ord(one[0])};", str(escape(text))))  # noqa: S704 - escaped
 
 
 def _seen(value: object) -> object:
-    """What stands on a page, without what steers a terminal, turns the text around or hides in it."""
+    """Return a text of a page without control, direction and invisible characters."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

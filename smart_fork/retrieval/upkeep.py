@@ -89,9 +89,10 @@ class CheckedRequest(NamedTuple):
 
 
 class Upkeep(NamedTuple):
-    """How many changed logs are left, what kept us from them, why no model helps, what is done of it all meanwhile.
+    """The state of the index after an update.
 
-    `new` counts the logs that were never read and may be of what is asked about.
+    `left` counts the changed logs that are not read, and `problem` says why none was. `absent` says why no model helps,
+    `background` what is done meanwhile. `new` counts the logs that were never read and may belong to the question.
     """
 
     left: int | None
@@ -118,13 +119,14 @@ def refresh(store: Store, asked: CheckedRequest, engine: Engine) -> Upkeep:
     seconds = engine.read_seconds if indexer is None else min(engine.read_seconds, SOON_SECONDS)
 
     def look() -> list[LogFile]:
-        return read_changes(store, READERS, asked.project, seconds, _telling(engine))[1]
+        if asked.session_id is None:
+            return read_changes(store, READERS, asked.project, seconds, _telling(engine))[1]
+        paths = [str(path) for name in asked.agents for path in READERS[name].locate(asked.session_id)]
+        return read_changed(store, READERS, paths, seconds, _telling(engine))  # the other logs answer nothing
 
     try:
-        if asked.session_id is not None:
-            left = _look_at_one(store, asked, asked.session_id, seconds, _telling(engine))
-        else:
-            left = engine.embedder.left(look) if isinstance(engine.embedder, Shared) else look()
+        is_one = asked.session_id is not None
+        left = look() if is_one or not isinstance(engine.embedder, Shared) else engine.embedder.left(look)
     except IndexBusyError:
         return as_it_is("Another process is indexing just now.")
     except Exception as error:
@@ -144,16 +146,8 @@ def refresh(store: Store, asked: CheckedRequest, engine: Engine) -> Upkeep:
     return Upkeep(len(left), absent=absent, background=said, new=_new(store, asked, left))
 
 
-def _look_at_one(
-    store: Store, asked: CheckedRequest, session_id: str, seconds: float, progress: Progress
-) -> list[LogFile]:
-    """Read the log of the one session that is asked about, where it has changed: the others answer nothing."""
-    paths = [str(path) for name in asked.agents for path in READERS[name].locate(session_id)]
-    return read_changed(store, READERS, paths, seconds, progress)
-
-
 def _new(store: Store, asked: CheckedRequest, left: Sequence[LogFile]) -> int:
-    """How many of these logs were never read and may be of the project and the agents that are asked about."""
+    """Count the logs of these that were never read and may belong to the question's project and agents."""
     root = asked.project.root if asked.project else ""
     here = {name: READERS[name].place_of(root) if root else "" for name in asked.agents}
     mine = [one.location for one in left if one.agent in here and one.location.startswith(here[one.agent])]

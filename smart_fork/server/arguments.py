@@ -18,7 +18,7 @@ from smart_fork.text.snippets import shown
 
 #: Parameters that contradict each other, in whichever tool both are.
 _CONTRADICTORY = (("project_path", "all_projects"),)
-#: The request itself says if it needs one: beside other questions it may be blank, or missing.
+#: It may be blank or missing beside other questions: the request itself checks that.
 _MAY_BE_BLANK = "intent"
 #: Of parameters that are not known, how many are named.
 MAX_NAMED = 5

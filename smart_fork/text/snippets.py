@@ -18,7 +18,7 @@ SNIPPET_CHARACTERS = 500
 QUOTED_CHARACTERS = 80
 #: Characters that no font has: private ones, halves of others, and those that are not assigned.
 _UNKNOWN = "\ufffd"
-#: What could end a quotation, or the element that it stands in.
+#: Replaces characters that could end a quotation or its element.
 _PLAIN_MARKS = str.maketrans(BRACKETS + QUOTES, "[]" * (len(BRACKETS) // 2) + "'" * len(QUOTES))
 _WORD = late(r"\w+", re.UNICODE)
 _HEADING = late(r"^\s*#{2,6}(?:\s+|$)")
@@ -90,7 +90,7 @@ def quoted(given: str, limit: int = QUOTED_CHARACTERS) -> Masked:
 
 
 def quotation(text: str, characters: int) -> Masked:
-    """Return a text on one line, without what could end the quotation or the element that it stands in."""
+    """Return a text on one line, without characters that could end the quotation or its element."""
     line = " ".join(printable(mask(text)).split())
     return shorten(mask(line.translate(_PLAIN_MARKS)), characters)
 

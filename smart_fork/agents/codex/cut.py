@@ -311,6 +311,6 @@ def _without(session: Transcript, gone: Collection[str], heads: frozenset[str]) 
 
 @lru_cache(maxsize=1 << 17)
 def _base_in(file: LogFile) -> ForkBase | None:
-    """Where the records of a fork begin that reads from its parent's log; a cut asks several times, of all logs."""
+    """Return the base of a fork that reads from its parent's log. A cut asks several times, for all logs."""
     payload = first_record(file.path).get("payload")
     return base_of(payload) if isinstance(payload, dict) else None
