@@ -87,9 +87,8 @@ def find_and_fork(
     except Later:
         raise
     except SmartForkError as error:
-        failed = replace(answer, error=error.message, hint=error.hint)
-        passed_over = None if near else _passed_over(results, request, choice)
-        return replace(failed, next_steps=_calls(passed_over, request, choice)) if passed_over else failed
+        steps = () if near else _calls(results, request, choice)
+        return replace(answer, error=error.message, hint=error.hint, next_steps=steps or answer.next_steps)
     except Exception as error:  # the results must not be lost with the fork
         log.exception("the fork failed")
         return replace(
@@ -97,10 +96,9 @@ def find_and_fork(
             error=f"The fork failed: {error}",
             hint=advice("`smart-fork doctor` checks what forks need.", tool="Run the result's fork_command yourself."),
         )
-    answer = replace(answer, resolved=here[0].by)
-    if unchosen and (better := _passed_over(results, request, choice)):
-        answer = replace(answer, next_steps=_calls(better, request, choice))
-    return replace(answer, forked_session=replace(forked, chosen={"forked_index": index}))
+    steps = _calls(results, request, choice) if unchosen else ()
+    forked = replace(forked, chosen={"forked_index": index})
+    return replace(answer, resolved=here[0].by, next_steps=steps or answer.next_steps, forked_session=forked)
 
 
 def _checked(request: FindRequest, choice: ForkChoice) -> FindRequest:
@@ -278,8 +276,10 @@ def _passed_over(results: Sequence[Hit], request: FindRequest, choice: ForkChoic
     return best if best is not None and best.score >= floor and forked < least_close(best.score) else None
 
 
-def _calls(hit: Hit, request: FindRequest, choice: ForkChoice) -> tuple[str, ...]:
-    """Return the calls that fork a result: handed over to the caller's agent, and started by its own agent."""
+def _calls(results: Sequence[Hit], request: FindRequest, choice: ForkChoice) -> tuple[str, ...]:
+    """Return the calls that fork what was passed over: handed over to the caller's agent, and by its own agent."""
+    if (hit := _passed_over(results, request, choice)) is None:
+        return ()
     asks = calling_agent()
     asks = asks if asks in handed_to() else first()
     given = {name: value for name, value in choice.call.items() if value is not None and name not in _CHOICES}
