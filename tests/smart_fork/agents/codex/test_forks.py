@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from indexer.transcripts import lines
 from indexer.transcripts.base import UNREAD
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.depth import MAX_FORK_DEPTH
@@ -63,6 +64,16 @@ def test_a_fork_of_a_fork_of_a_fork_has_what_was_said_before(home, line):
 
 def test_the_family_has_one_root(home, line):
     assert {line[0]} == {read_codex(codex_path(home, identity)).root_id for identity in line}
+
+
+def test_the_index_reads_all_of_a_parent_also_while_somebody_looks_at_it(home, line, monkeypatch):
+    monkeypatch.setattr(lines, "LOOK_BYTES", 1)
+    monkeypatch.setattr(lines, "LOOK_SECONDS", 0.0)
+    with lines.bounded():
+        read = CodexAdapter().read(codex_path(home, line[-1]), UNREAD)
+
+    assert read.session is not None
+    assert prompts(read.session) == ["one", "fork 2", "fork 3", "fork 4", "not theirs either"]
 
 
 def test_a_fork_s_turns_have_ids_of_their_own(home, line):
