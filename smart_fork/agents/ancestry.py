@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -82,7 +82,10 @@ class Heads(ABC):
 
     def kin(self, files: Iterable[LogFile]) -> Iterator[Kin]:
         """Yield the facts from the beginnings of these logs, without those that cannot be read or tell nothing."""
-        return filter(None, map(partial(_kin_of, self), files))
+        for file in files:
+            with suppress(OSError):
+                if (kin := _kin_of(self, file)) is not None:
+                    yield kin
 
     def read_all(self, family: Iterable[Kin]) -> list[Kin]:
         """Return those with the messages of the logs that still exist."""
@@ -122,9 +125,7 @@ def _kin_of(heads: Heads, file: LogFile) -> Kin | None:
     """Read the beginning of a log; `None` if it tells nothing. A command asks several times, of very many logs."""
     path = file.path
     kin = Kin(file.agent, heads.reader.id_of(path), path, file.mtime_ns)
-    with suppress(OSError):
-        return kin if heads.begins(kin) else None
-    return None
+    return kin if heads.begins(kin) else None
 
 
 def connected(session_id: str, heads: Iterable[Kin], forks: Mapping[str, str]) -> list[Kin]:
