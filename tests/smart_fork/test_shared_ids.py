@@ -58,7 +58,7 @@ def test_one_whose_log_is_gone_may_still_be_meant(two, shop):
 
 
 def test_results_and_pages_know_whose_theirs_is(two, shop):
-    found = {hit.agent_type: hit for hit in public.find("retry colour", project=str(shop), agent="all")}
+    found = {hit.agent_type: hit for hit in public.find("the colour of the button", project=str(shop), agent="all")}
 
     place = {"agent": "codex", "session_id": SHARED}
     assert session.located(place).agent == found["codex"].agent_type == "codex"

@@ -187,7 +187,7 @@ def test_the_beginning_of_a_log_is_read_once_however_often_a_command_asks(world,
     for _ in range(4):
         assert not found(world, asked).below
 
-    assert len(others) + 1 == len(begun) == len(searched)
+    assert (len(others) + 1, len(others)) == (len(begun), len(searched))
 
 
 def test_a_log_that_has_changed_is_read_again(world, shop):
