@@ -119,7 +119,8 @@ def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str]
     strangers = {one.session_id for one in holders} - below - beside - tied
     # Whose parent is gone has records of this one, where this one has them of nobody. After a cut that is not known.
     orphans = {kin.session_id for kin in family if kin.recorded and not (above or tied or known)} & strangers
-    logs = _Logs([kin for kin in family if kin.path.resolve() != path.resolve()], made, agent, agents)
+    others = sorted((kin for kin in family if kin.path.resolve() != path.resolve()), key=lambda kin: str(kin.path))
+    logs = _Logs(others, made, agent, agents)
     certain = [one for one in logs.of({session_id, *orphans}) if one.session_id not in tied]
     unclear = [one for one in logs.of({*tied, *strangers} - orphans) if one not in certain]
     return Descent(
