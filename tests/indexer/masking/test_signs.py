@@ -5,8 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.masking.secrets import _LITERALS, _SIGNS
-from indexer.masking.signs import Literals
+from indexer.masking.secrets import _LITERALS, _SIGNS, Literals
 
 pieces = st.lists(st.sampled_from(sorted(_SIGNS)) | st.binary(max_size=3), max_size=12).map(b"".join)
 
