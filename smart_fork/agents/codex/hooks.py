@@ -8,16 +8,9 @@ from typing import Any
 
 from indexer.unchecked import dict_in
 from smart_fork.agents.agent import Calls, ClientCall
+from smart_fork.agents.codex.daemon import runs_hooks
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.hooks import Hooks
-
-
-def runs_hooks(runner: Sequence[str] | None) -> bool:
-    """Tell if Codex' background server has run a hook, as far as the words of its command are known.
-
-    It runs the hooks of all terminals, with the environment of the first one.
-    """
-    return runner is None or "app-server" in runner
 
 
 class CodexCalls(Calls):
