@@ -74,10 +74,9 @@ def behind(session: Transcript, gone: Collection[str], secrets: Collection[str])
     found = [*look.beside(session.source_path)]
     for one in descent.logs:
         found += look.into(one, is_unclear=one in descent.unclear)
-    found += _archived(look, descent, keys)
-    named = {one.path for one in found}
-    found += [one for one in beside_logs(session, gone, descent.logs) if one.path not in named]
-    return [*found, *look.asides]
+    found += [*_archived(look, descent, keys), *beside_logs(session, gone, descent.logs)]
+    named = {one.path: one for one in reversed(found)}  # each once, as it is named first
+    return [*reversed(named.values()), *look.asides]
 
 
 def says(one: Descendant, planned: Plan) -> bool:

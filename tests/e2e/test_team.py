@@ -208,7 +208,9 @@ def test_what_one_pushes_the_other_goes_on_with_in_another_agent(people, agent: 
     bob.ask(other, more, more_answer, Log(log).session_id)
 
     arrived = asked.replace(str(alice.clone), str(bob.clone))
-    assert [Message("user", arrived), Message("assistant", answer), Message("user", more)] == bob.sent(more).said
+    first, *rest = bob.sent(more).said
+    assert first.text.endswith(f"\n\n{arrived}"), "below what says that tool output is data"
+    assert [Message("assistant", answer), Message("user", more)] == rest
     assert more_answer in log.read_text()
     back = bob.team("push", str(log), "--public", "--yes")
     assert (other, None) == (back["agent"], back["parent_id"])
