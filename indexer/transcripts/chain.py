@@ -20,6 +20,8 @@ class Chain:
         self._bridged = bridged
         self._turns: dict[str, Turn] = {}
         self._mended: dict[str, str | None] = {}
+        #: The first turn after the last gap on the way, where a record was never written; empty without one.
+        self.after_gap = ""
         self._links: dict[str, str | None] = {one: end or None for end, many in (links or {}).items() for one in many}
         for turn in turns:
             self.add(turn)
@@ -117,11 +119,13 @@ class Chain:
         linked = any(self._links.values()) or any(turn.parent_id for turn in self._turns.values())
         alive: set[str] = set()
         current: str | None = self._leaf()
-        earliest = len(names)
+        earliest, nearest = len(names), ""
+        self.after_gap = ""
         while current is not None and current not in alive:
             alive.add(current)
             earliest = min(earliest, order.get(current, earliest))
             turn = self._turns.get(current)
+            nearest = turn.id if turn else nearest
             parent = self._links.get(current) if turn is None else self._mended.get(current, turn.parent_id)
             if parent is not None and (parent in self._turns or parent in self._links):
                 current = parent
@@ -129,6 +133,7 @@ class Chain:
                 break  # the person rewound to before the first message
             else:  # the parent is not in this file, or a link record without one: go on with what stands before
                 current = names[earliest - 1] if earliest > 0 else None
+                self.after_gap = self.after_gap or (nearest if current else "")
         return alive
 
     def _add_parallel(self, alive: set[str]) -> None:

@@ -13,7 +13,7 @@ from indexer.masking import NOTHING, Masked, mask, mask_once
 from indexer.transcripts.base import Agents, Checkpoint, ReadResult
 from indexer.transcripts.doings import Doings
 from indexer.transcripts.lines import Line, changed_at, first_lines, last_records, probe, resume
-from indexer.transcripts.model import AgentName, Inferred, Origin, Session, Turn
+from indexer.transcripts.model import AgentName, Inferred, Origin, Resumed, Session, Turn
 from indexer.transcripts.titles import also_called, title_of
 
 Record = dict[str, Any]
@@ -122,6 +122,11 @@ class Fold(ABC):
         """Tell if the person has stopped the agent in what it did last."""
         return bool(self.facts.get("interrupted"))
 
+    def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
+        """Return which of these turns the agent loads: a compaction's summary is the only system turn with tokens."""
+        start = max((at for at, turn in enumerate(turns) if turn.role == "system" and turn.loaded), default=None)
+        return Resumed() if start is None else Resumed(start, "compaction")
+
     def is_circular(self) -> bool:
         """Tell if records name each other as parents."""
         return False
@@ -203,6 +208,7 @@ class Fold(ABC):
             remote=facts.get("remote") or self.doings.remote,
             commits=tuple(self.doings.commits),
             models=tuple(facts.get("models", ())),
+            resumed=self.resumed(turns),
         ), ""
 
 

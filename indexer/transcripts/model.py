@@ -129,6 +129,17 @@ class BrokenLine:
     reason: str
 
 
+class Resumed(NamedTuple):
+    """What its agent's own program loads when it resumes or forks a session: the turns from `start` on.
+
+    Without a `reason` it loads all of them. After a compaction it loads the summary, the turn at `start`, and what
+    follows. At a gap, a record whose parent was never written, it loads only what follows.
+    """
+
+    start: int = 0
+    reason: Literal["", "compaction", "gap"] = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """One conversation: its active chain of turns, oldest first, and what its records say about it.
@@ -144,6 +155,7 @@ class Session:
     the agent's commands tell. `begun_at` is that commit wherever the log records it, `remote` the repository's URL, and
     `commits` are the last ones that it made, as git shortens their names.
     `unread` counts the bytes at its log's end that a look at a very large one has not read.
+    `resumed` are the turns that the agent's own program loads.
     `models` are those that have answered, in the order in which they first did. `wrote` are those of the `symbols` that
     are in its edits and commands.
     Times are ISO 8601 in UTC with ``Z``, or empty.
@@ -177,6 +189,7 @@ class Session:
     commits: tuple[str, ...] = ()
     models: tuple[Masked, ...] = ()
     unread: int = 0
+    resumed: Resumed = Resumed()
 
     def exchanges(self) -> tuple[Exchange, ...]:
         """The turns grouped by what the person asked; turns before the first prompt form an exchange of their own."""

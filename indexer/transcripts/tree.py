@@ -15,7 +15,7 @@ from indexer.transcripts.chain import Chain
 from indexer.transcripts.fold import Kept, LineFold, Record
 from indexer.transcripts.items import GivenBack, UsedTool
 from indexer.transcripts.lines import Line, first_lines
-from indexer.transcripts.model import Inferred, Role, Turn, turn_of
+from indexer.transcripts.model import Inferred, Resumed, Role, Turn, turn_of
 from indexer.transcripts.state import is_path, pack, utc
 
 #: Different working directories remembered a session.
@@ -149,6 +149,12 @@ class Tree(LineFold):
     def active(self) -> tuple[Turn, ...]:
         """See `Fold.active`."""
         return self.chain.active()
+
+    def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
+        """See `Fold.resumed`. What stands before a gap is shown, but the agent does not find it."""
+        compacted = super().resumed(turns)
+        gap = next((at for at, turn in enumerate(turns) if turn.id == self.chain.after_gap), 0)
+        return Resumed(gap, "gap") if gap > compacted.start else compacted
 
     def family(self, turns: tuple[Turn, ...]) -> str:
         """See `Fold.family`. A beginning that says what is left out is no other session's."""

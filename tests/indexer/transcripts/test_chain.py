@@ -47,6 +47,31 @@ def test_a_link_that_leads_nowhere_goes_on_with_what_stands_before():
     assert "abc" == ids(found)
 
 
+@each(
+    "alive, after_gap, records",
+    [
+        ("abcd", "c", [("b", "a"), ("c", "gone"), ("d", "c")]),
+        ("abcd", "d", [("b", "gone"), ("c", "b"), ("d", "gone too")]),
+        ("abc", "", [("b", "a"), ("c", "b")]),
+        ("a", "", []),
+    ],
+)
+def test_the_last_gap_is_where_a_record_before_was_never_written(alive, after_gap, records):
+    found = chain(turn("a", None), *(turn(one, parent) for one, parent in records))
+
+    assert alive == ids(found)
+    assert after_gap == found.after_gap
+
+
+def test_a_gap_before_a_link_is_one_before_the_turn_that_follows():
+    found = chain(turn("a", None), turn("b", "a"))
+    found.link("x", "gone")
+    found.add(turn("c", "x"))
+
+    assert "abc" == ids(found)
+    assert "c" == found.after_gap
+
+
 def test_the_beginning_is_known_once_what_stands_before_it_has_been_read():
     found = chain(turn("b", "x"), turn("c", "b"))
     assert found.beginning() is None
