@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from indexer.transcripts.model import Turn
+from indexer.unchecked import seconds_in
+
+#: Claude Code 2.1.197 and 2.1.332 bridge a missing record to the newest one that is at most so much older.
+CLOSE_SECONDS = 5
 
 
 class Chain:
@@ -15,9 +19,12 @@ class Chain:
     """
 
     def __init__(
-        self, turns: Iterable[Turn] = (), links: Mapping[str, Sequence[str]] | None = None, *, bridged: bool = True
-    ) -> None:
+        self, turns: Iterable[Turn] = (), links: Mapping[str, Sequence[str]] | None = None, *, bridged: bool = True,
+        moments: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         self._bridged = bridged
+        #: The times of links that come from a record which was not there when they were.
+        self.moments: dict[str, str] = dict(moments or {})
         self._turns: dict[str, Turn] = {}
         self._mended: dict[str, str | None] = {}
         #: The first turn after the last gap on the way, where a record was never written; empty without one.
@@ -39,9 +46,11 @@ class Chain:
             ends.setdefault(end or "", []).append(identity)
         return ends
 
-    def link(self, identity: str, parent: str | None) -> None:
+    def link(self, identity: str, parent: str | None, moment: str = "") -> None:
         """A record that is no conversation but stands between two that are. Rows of them lead straight to their end."""
-        self._links.setdefault(identity, self._links.get(parent, parent) if parent is not None else None)
+        end = self._links.get(parent, parent) if parent is not None else None
+        if self._links.setdefault(identity, end) and end not in self._turns:
+            self.moments[identity] = moment
 
     def add(self, turn: Turn) -> None:
         """A turn of the conversation."""
@@ -129,12 +138,35 @@ class Chain:
             parent = self._links.get(current) if turn is None else self._mended.get(current, turn.parent_id)
             if parent is not None and (parent in self._turns or parent in self._links):
                 current = parent
-            elif not self._bridged or (parent is None and turn is not None and turn.prompt and linked):
+                continue
+            before = names[earliest - 1] if earliest > 0 else None
+            if not self._bridged or (
+                parent is None and linked and (turn.prompt if turn else self._leads(before, current))
+            ):
                 break  # the person rewound to before the first message
-            else:  # the parent is not in this file, or a link record without one: go on with what stands before
-                current = names[earliest - 1] if earliest > 0 else None
-                self.after_gap = self.after_gap or (nearest if current else "")
+            # The parent is not in this file, or a link record without one: go on with what stands before.
+            if before and not (parent and self._is_close(before, current)):
+                self.after_gap = self.after_gap or nearest
+            current = before
         return alive
+
+    def _is_close(self, before: str, current: str) -> bool:
+        """Whether an agent that does not find a record's parent goes on with what stands before, as of that moment."""
+        turn = self._turns.get(current)
+        moments = self._turns[before].timestamp, turn.timestamp if turn else self.moments.get(current, "")
+        then, now = (seconds_in(moment) for moment in moments)
+        return then is not None and now is not None and 0 <= now - then <= CLOSE_SECONDS
+
+    def _leads(self, identity: str | None, beginning: str) -> bool:
+        """Whether a turn goes back to that link, which has nothing before it."""
+        seen: set[str] = set()
+        while identity in self._turns and identity not in seen:
+            seen.add(identity)
+            parent = self._turns[identity].parent_id
+            if parent == beginning:
+                return True
+            identity = self._parent(self._turns[identity])
+        return False
 
     def _add_parallel(self, alive: set[str]) -> None:
         """Parallel calls branch the tree within the conversation: blocks of one message, results of live calls."""

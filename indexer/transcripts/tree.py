@@ -48,7 +48,8 @@ class Tree(LineFold):
 
     def begin(self, turns: list[Turn]) -> None:
         """See `Fold.begin`."""
-        self.chain = Chain(turns, self.facts.pop("links", None), bridged=self.bridged)
+        links, moments = self.facts.pop("links", None), self.facts.pop("moments", None)
+        self.chain = Chain(turns, links, bridged=self.bridged, moments=moments)
 
     @abstractmethod
     def turn(self, record: Record, identity: str, line: Line) -> Turn | None:
@@ -76,7 +77,8 @@ class Tree(LineFold):
 
     def pack(self) -> bytes:
         """See `LineFold.pack`."""
-        return pack(self.facts, {"links": self.chain.links} | self.doings.kept(), list(self.chain.turns))
+        links = {"links": self.chain.links, "moments": self.chain.moments}
+        return pack(self.facts, links | self.doings.kept(), list(self.chain.turns))
 
     def feed(self, line: Line) -> None:
         """See `LineFold.feed`."""
@@ -91,7 +93,7 @@ class Tree(LineFold):
         identity = intern(identity)
         turn = self.turn(record, identity, line)
         if turn is None:
-            self.chain.link(identity, parent_of(record))
+            self.chain.link(identity, parent_of(record), self._moment)
         else:
             if next(iter(self.chain.turns), None) is None:
                 self._note_beginning(record, turn, line)

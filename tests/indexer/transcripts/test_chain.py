@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,6 +72,26 @@ def test_a_gap_before_a_link_is_one_before_the_turn_that_follows():
 
     assert "abc" == ids(found)
     assert "c" == found.after_gap
+
+
+@each("then, now, gap", [("00:00:01", "00:00:06", ""), ("00:00:00", "00:00:06", "c"), ("00:00:07", "00:00:06", "c")])
+def test_a_missing_record_of_the_last_five_seconds_is_no_gap(then, now, gap):
+    found = chain(turn("a", None), replace(turn("b", "a"), timestamp=f"2026-11-28T{then}Z"))
+    found.link("x", "gone", f"2026-11-28T{now}Z")
+    found.add(replace(turn("c", "x"), timestamp="2026-11-28T09:00:00Z"))
+
+    assert "abc" == ids(found)
+    assert gap == found.after_gap
+
+
+def test_what_follows_the_first_record_again_has_nothing_of_what_followed_it_before():
+    found = chain()
+    found.link("x", None)
+    for one in (turn("a", "x"), turn("b", "a"), turn("c", "x", prompt=True), turn("d", "c")):
+        found.add(one)
+
+    assert "cd" == ids(found)
+    assert "" == found.after_gap
 
 
 def test_the_beginning_is_known_once_what_stands_before_it_has_been_read():
