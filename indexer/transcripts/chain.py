@@ -20,7 +20,7 @@ class Chain:
 
     def __init__(
         self, turns: Iterable[Turn] = (), links: Mapping[str, Sequence[str]] | None = None, *, bridged: bool = True,
-        moments: Mapping[str, str] | None = None,
+        moments: Mapping[str, str] | None = None, leaf: str = "",
     ) -> None:  # fmt: skip
         self._bridged = bridged
         #: The times of links that come from a record which was not there when they were.
@@ -32,6 +32,8 @@ class Chain:
         self._links: dict[str, str | None] = {one: end or None for end, many in (links or {}).items() for one in many}
         for turn in turns:
             self.add(turn)
+        #: The record that a person went back to, with nothing after it yet; empty without one.
+        self.leaf = leaf
 
     @property
     def turns(self) -> Iterable[Turn]:
@@ -48,12 +50,14 @@ class Chain:
 
     def link(self, identity: str, parent: str | None, moment: str = "") -> None:
         """A record that is no conversation but stands between two that are. Rows of them lead straight to their end."""
+        self.leaf = ""
         end = self._links.get(parent, parent) if parent is not None else None
         if self._links.setdefault(identity, end) and end not in self._turns:
             self.moments[identity] = moment
 
     def add(self, turn: Turn) -> None:
         """A turn of the conversation."""
+        self.leaf = ""
         self._turns.setdefault(turn.id, turn)
 
     def active(self) -> tuple[Turn, ...]:
@@ -113,6 +117,8 @@ class Chain:
 
     def _leaf(self) -> str:
         """The last turn of the file; where it was written after its answer, that answer."""
+        if (back := self._links.get(self.leaf, self.leaf)) in self._turns:
+            return str(back)
         leaf = next(reversed(self._turns))
         seen: set[str] = set()
         answers = {parent: name for name, turn in self._turns.items() if (parent := self._parent(turn))}

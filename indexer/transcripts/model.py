@@ -133,11 +133,13 @@ class Resumed(NamedTuple):
     """What its agent's own program loads when it resumes or forks a session: the turns from `start` on.
 
     Without a `reason` it loads all of them. After a compaction it loads the summary, the turn at `start`, and what
-    follows. At a gap, a record whose parent was never written, it loads only what follows.
+    follows, and of the turns before it those that the compaction `kept` as they are. At a gap, where a record was never
+    written, it loads only what follows.
     """
 
     start: int = 0
     reason: Literal["", "compaction", "gap"] = ""
+    kept: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,8 @@ class Tree(LineFold):
 
     def begin(self, turns: list[Turn]) -> None:
         """See `Fold.begin`."""
-        links, moments = self.facts.pop("links", None), self.facts.pop("moments", None)
-        self.chain = Chain(turns, links, bridged=self.bridged, moments=moments)
+        links, moments, leaf = (self.facts.pop(name, None) for name in ("links", "moments", "leaf"))
+        self.chain = Chain(turns, links, bridged=self.bridged, moments=moments, leaf=leaf or "")
 
     @abstractmethod
     def turn(self, record: Record, identity: str, line: Line) -> Turn | None:
@@ -77,8 +77,8 @@ class Tree(LineFold):
 
     def pack(self) -> bytes:
         """See `LineFold.pack`."""
-        links = {"links": self.chain.links, "moments": self.chain.moments}
-        return pack(self.facts, links | self.doings.kept(), list(self.chain.turns))
+        chain = {"links": self.chain.links, "moments": self.chain.moments, "leaf": self.chain.leaf}
+        return pack(self.facts, chain | self.doings.kept(), list(self.chain.turns))
 
     def feed(self, line: Line) -> None:
         """See `LineFold.feed`."""

@@ -9,11 +9,11 @@ from typing import Literal
 from indexer.transcripts.boilerplate import INTERRUPTED, strip_boilerplate, strip_recall
 from indexer.transcripts.fold import Record
 from indexer.transcripts.lines import Line, open_regular
-from indexer.transcripts.model import Origin, Role, Session, Turn, estimate_tokens
+from indexer.transcripts.model import Origin, Resumed, Role, Session, Turn, estimate_tokens
 from indexer.transcripts.state import count
 from indexer.transcripts.titles import masked_name, with_name
 from indexer.transcripts.tree import ID_CHARACTERS, Tree
-from indexer.unchecked import dict_in, dicts_in, json_in, text_in
+from indexer.unchecked import dict_in, dicts_in, json_in, list_in, text_in
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.codec import ClaudeCodec
 from smart_fork.agents.claude.log import slug, unslugged
@@ -64,6 +64,8 @@ class ClaudeTree(Tree):
         elif kind == "summary" and isinstance(record.get("summary"), str):
             # Old versions put summaries of *other* sessions at the head of a file: the leaf tells whose it is.
             facts.setdefault("summaries", {})[str(record.get("leafUuid"))] = masked_name(record["summary"])
+        elif kind == "last-prompt" and record.get("explicit") is True:  # the person went back, and has said nothing yet
+            self.chain.leaf = text_in(record.get("leafUuid"))
 
     def _is_own(self, record: Record) -> bool:
         """Whether a title is this session's: a copy has those of the session that it was copied from as well."""
@@ -91,6 +93,8 @@ class ClaudeTree(Tree):
                 return self.make(record, identity, line, "user", text, prompt=bool(text))
         if kind == "system" and record.get("subtype") == "compact_boundary":
             self.note_compaction()
+            preserved = dict_in(dict_in(record.get("compactMetadata")).get("preservedMessages"))
+            self.facts["preserved"] = [one for one in list_in(preserved.get("uuids")) if isinstance(one, str)]
         return None
 
     def _cached_for(self, message: Record) -> int:
@@ -118,6 +122,13 @@ class ClaudeTree(Tree):
             self.facts[by] = True
         role: Role = "tool" if results and not text else "user"
         return self.make(record, identity, line, role, text, results=results, prompt=prompt)
+
+    def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
+        """See `Fold.resumed`. Since 2.1.3xx a compaction keeps the last messages beside its summary."""
+        found, preserved = super().resumed(turns), self.facts.get("preserved") or ()
+        if found.reason != "compaction" or not preserved:
+            return found
+        return found._replace(kept=tuple(at for at, turn in enumerate(turns[: found.start]) if turn.id in preserved))
 
     def folder(self) -> str:
         """See `Tree.folder`."""
