@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from indexer.masking import knowing, mask, mask_cut, shorten
+from indexer.masking import mask, mask_cut, shorten
 from indexer.masking.masked import MARK
 from indexer.masking.secrets import known_from, spans_of
 from indexer.transcripts.actions import status_and_body
@@ -110,21 +110,23 @@ def read(
 
 
 class _Masking:
-    """Masks the texts of a conversation. What is secret in one of them is secret in all."""
+    """Masks the texts of a conversation. What is secret in one of them is secret in all, and of the same kind."""
 
     def __init__(self, texts: Iterable[str], more: Iterable[str]) -> None:
-        found, self._clean = set(more), set[str]()
+        found, self._clean = dict.fromkeys(more, "secret"), set[str]()
         for text in texts:
-            found.update(known_from(text, spans := spans_of(text)))
+            spans = spans_of(text)
+            kinds = {text[one.start : one.end]: one.kind for one in sorted(spans, reverse=True)}
+            found |= {secret: kinds[secret] for secret in known_from(text, spans)}
             self._clean.update([] if spans else [text])
-        self._known = sorted(found, key=len, reverse=True)
+        self._known = sorted(found.items(), key=lambda one: len(one[0]), reverse=True)
 
     def __call__(self, text: str) -> str:
         """Mask a text."""
-        if text in self._clean and not any(secret in text for secret in self._known):
-            return text
-        with knowing(self._known):
-            return mask(text)
+        masked = text
+        for secret, kind in self._known:
+            masked = masked.replace(secret, f"{MARK}{kind}]")
+        return text if masked == text and text in self._clean else mask(masked)
 
 
 def _records(session: Session, end: int | None) -> Iterator[Record]:

@@ -22,6 +22,7 @@ from indexer.files import replace_file
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import files_of, forms_of
+from smart_fork.agents.forms import Identity
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import Transcript
 from smart_fork.errors import Conflict, ForkRefused, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError
@@ -236,9 +237,10 @@ def _lost(one: Written, edits: Edits, before: Sequence[Line], after: Sequence[Li
     """What a log loses, with what it has lost otherwise: somebody may have cut it here."""
     stays = {one.time(digest) for digest in one.digests if digest not in edits}
     gone = {one.time(old) for old, new in edits.items() if new is None}
-    anew = {one.time(old): new for old, new in edits.items() if new is not None}
-    anew.pop("", None)
-    return Lost.of(before, after, keys, gone - stays - {""}, anew)
+    forms, here = forms_of(one.agent), Identity(place_of(one.root), {})
+    timed = [(time, new) for old, new in edits.items() if new is not None and (time := one.time(old))]
+    anew = [(time, orjson.dumps(forms.incoming(decode(new), here))) for time, new in timed]
+    return Lost.of(before, after, keys, gone - stays - {""}, anew=anew, known=one.times.values())
 
 
 def _follow(one: Written, way: _Way, changed: list[Path], put_off: dict[Path, str], edits: Edits) -> None:

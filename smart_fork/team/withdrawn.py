@@ -5,6 +5,8 @@ What was handed over of a session on this machine is known by its times: they ar
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,37 +42,51 @@ Line = tuple[str, bytes]
 Planner = Callable[[Transcript, Collection[str]], tuple[Plan, dict[int, bytes]]]
 #: The shortest beginning of a text that is taken for a name made of it.
 _NAME = 8
+_MASK, _MASKED = re.compile(r"\[REDACTED:[a-z0-9-]{1,40}\]"), "[REDACTED]"
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
     """What a session loses: the times at which nothing stays, all its times, words, and keys of records.
 
-    Some records only change: `anew` has the text of what takes their place, by their times.
+    Some records only change: `masked` has the lines with a mask of what takes their place, by their times. `known` are
+    the times of all records of the session.
     """
 
     only: frozenset[str]
     times: frozenset[str]
     words: frozenset[str]
     keys: frozenset[str]
-    anew: Mapping[str, str]
+    masked: Mapping[str, Sequence[str]]
+    known: frozenset[str]
 
     @classmethod
     def of(
         cls, before: Sequence[Line], after: Sequence[Line], keys: Iterable[str], only: Collection[str],
-        anew: Mapping[str, bytes],
+        *, anew: Iterable[Line], known: Iterable[str],
     ) -> Lost:  # fmt: skip
-        """What goes between these lines, and `only` what was said at these times; what takes the place of others."""
+        """What goes between these lines, and `only` what was said at these times; `anew` takes the place of others.
+
+        `known` are times of records of the session, whether they go or not.
+        """
         was, now = ({utc(time) for time, _ in lines} - {""} for lines in (before, after))
         words = said_in(line for _, line in before) - said_in(line for _, line in after)
-        only = ({*only} | was) - now - anew.keys()
-        new = {time: max(map(_plain, _texts(record)), key=len, default="") for time, record in anew.items()}
-        return cls(frozenset(only), frozenset(was | only), frozenset(words), frozenset(keys), new)
+        masks: dict[str, list[str]] = {}
+        for time, record in anew:
+            masks.setdefault(time, []).extend(_with_masks(record))
+        only = ({*only} | was) - now - masks.keys()
+        return cls(
+            frozenset(only), frozenset(was | only), frozenset(words), frozenset(keys), masks, frozenset(known) | was
+        )
 
     def planned(self, session: Transcript, more: Collection[str]) -> tuple[Plan, dict[int, bytes]]:
         """Plan to take it out of a session that was told of it. What was said there since stays."""
         times = _first_times(session)
-        changed = {one for one, time in times.items() if time in self.anew}
+        there = sorted(self.known.intersection(times.values()))
+        places = (bisect_right(there, time) for time in self.masked)  # what came back is told below its call
+        said = {there[place - 1] for place in places if place}
+        told = [turn for turn in session.own if self.masked and times.get(turn.id) in self.known]
+        changed = {turn.id for turn in told if times[turn.id] in said or telling([turn.raw], self.words)}
         edits = masked(session, (), changed).edits if changed else {}
         turns = enumerate(session.turns)
         gone = {turn.id for at, turn in turns if self._has(turn, times.get(turn.id, ""), edits.get(at))}
@@ -78,9 +94,11 @@ class Lost:
         return made, dict(made.edits)
 
     def _has(self, turn: TranscriptTurn, time: str, masked_line: bytes | None) -> bool:
-        if time in self.anew and masked_line is None:
-            return turn.role != "system" and self.anew[time] not in _plain(_text([turn.raw]))
-        return time in self.only or (time in self.times and bool(telling([masked_line or turn.raw], self.words)))
+        line = masked_line or turn.raw
+        is_unsure = time in self.masked and turn.role != "system" and not (masked_line and self.words)
+        if is_unsure and not _has_all(line, self.masked[time]):
+            return True
+        return time in self.only or (time in self.times and bool(telling([line], self.words)))
 
     def forget_snapshots(self, session_id: str) -> None:
         """Delete the snapshots of a session that have it."""
@@ -113,7 +131,7 @@ def cut(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path
     session = load_with_tool(agent, path)
     planned, edits = (plan(session, ()), {}) if remove else planned_of(session, ())
     words |= _gone(planned, edits)
-    if named := _named_after(planned, words):
+    if named := _named_after(planned, edits, words):
         planned, edits = planned_of(session, named)
     edits |= _unnamed(planned, words)
     beside = renamed_beside(planned, words)
@@ -155,15 +173,16 @@ def renamed_beside(planned: Plan, words: Collection[str]) -> dict[Path, bytes]:
     return changed_beside(planned, {*propagation.keys_of(planned.removed), *marks})
 
 
-def _named_after(planned: Plan, words: Collection[str]) -> set[str]:
+def _named_after(planned: Plan, edits: Mapping[int, bytes], words: Collection[str]) -> set[str]:
     """Lines that are no message, such as titles, and have these words or call it what somebody said in what goes."""
     said = [" ".join(text.split()) for turn in planned.removed for text in _texts(turn.raw)]
     found = set()
-    for turn in planned.survivors:
-        if is_name(turn) and "needed" not in turn.meta:
-            names = [" ".join(text.split()).strip("….") for text in _texts(turn.raw)] if not turn.key else ()
+    for at, turn in enumerate(planned.session.turns):
+        if turn.id not in planned.gone and is_name(turn) and "needed" not in turn.meta:
+            line = edits.get(at, turn.raw)
+            names = [" ".join(text.split()).strip("….") for text in _texts(line)] if not turn.key else ()
             quotes = any(len(name) >= _NAME and one.startswith(name) for name in names for one in said)
-            if quotes or telling([turn.raw], words):
+            if quotes or telling([line], words):
                 found.add(turn.id)
     return found
 
@@ -190,7 +209,26 @@ def _gone(planned: Plan, edits: Mapping[int, bytes]) -> set[str]:
 
 
 def _plain(text: str) -> str:
-    return " ".join(text.split())
+    """A text with single blanks and masks without kinds: a secret may be of one kind here, and of another there."""
+    return " ".join(_MASK.sub(_MASKED, text).split())
+
+
+def _with_masks(record: bytes) -> list[str]:
+    """The lines with a mask in the texts of a record; its longest text where none has one."""
+    found = (inner for text in _texts(record) for inner in (_texts(text.encode()) or [text]))
+    masks = [plain for text in found for line in text.splitlines() if _MASKED in (plain := _plain(line))]
+    return masks or sorted(filter(None, map(_plain, _texts(record))), key=len)[-1:]
+
+
+def _has_all(line: bytes, wanted: Iterable[str]) -> bool:
+    """Whether a line of a log says all these, each in a place of its own: then what they hide is hidden in it."""
+    said = _plain(_text([line]))
+    for one in sorted(wanted, key=len, reverse=True):
+        before, found, after = said.partition(one)
+        if not found:
+            return False
+        said = f"{before} {after}"
+    return True
 
 
 def record_in(line: bytes) -> Record | None:

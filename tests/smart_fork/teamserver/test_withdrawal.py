@@ -230,9 +230,6 @@ def test_a_copy_that_is_a_file_follows(request, alice):
         assert [] == pulled.owing()
 
 
-@pytest.mark.xfail(
-    reason="a prompt that its owner masks later goes from a hand-over that had it masked already", strict=True
-)
 @pytest.mark.thorough
 @pytest.mark.parametrize(("agent", "other"), [("claude", "codex"), ("codex", "claude")])
 def test_a_copy_for_another_agent_follows_and_keeps_what_was_said_in_it_since(alice, bob, agent, other):

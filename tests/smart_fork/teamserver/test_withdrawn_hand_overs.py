@@ -10,8 +10,18 @@ from smart_fork.agents import READERS
 from tests.cases import first
 from tests.smart_fork.forks import HELP
 from tests.smart_fork.teamserver.test_two_people import go_on, said, session_of
-from tests.smart_fork.teamserver.test_withdrawal import LEFT, OWN, OWN_ANSWER, SAID, SECRET, having, writing
-from tests.smart_fork.world import add_program
+from tests.smart_fork.teamserver.test_withdrawal import (
+    LEFT,
+    OWN,
+    OWN_ANSWER,
+    REDACTED,
+    SAID,
+    SECRET,
+    TOKEN,
+    having,
+    writing,
+)
+from tests.smart_fork.world import Did, add_program
 
 AS = ("qwen", "gemini", "copilot")
 
@@ -28,11 +38,11 @@ def pushed(alice, bob, request) -> tuple[str, str, Path]:
     return agent, shared, fork
 
 
-def handed_over(machine, agent: str, log: Path, to: str) -> Path:
+def handed_over(machine, agent: str, log: Path, to: str, *more: str) -> Path:
     """A session handed over to another agent on a machine: the log."""
     with machine.here():
         session_id = READERS[agent].id_of(log)
-    return Path(machine.do("branch", session_id, "--as", to, "--json").json["path"])
+    return Path(machine.do("branch", session_id, "--as", to, *more, "--json").json["path"])
 
 
 @pytest.mark.parametrize("pushed", ["claude", pytest.param("codex", marks=pytest.mark.thorough)], indirect=True)
@@ -108,3 +118,76 @@ def test_what_was_named_after_it_loses_the_name(alice, bob, team, pushed):
 
     assert [] == having(bob)
     assert all([*LEFT, OWN, OWN_ANSWER] == said(to, log) for to, log in zip(AS, logs, strict=True))
+
+
+#: Where a token is said that its owner masks later: what is said there, and what a hand-over has of it then.
+MASKED_LATER = {
+    "prompt": ([f"> use token={TOKEN} in REPOSITORY/up.py", "Done."], f"use token={REDACTED} in /"),
+    "answer": (["> and the docs", f'I use\n\ntoken={TOKEN} for\nthe "docs".'], f"token={REDACTED} for\nthe "),
+    "call": (["> log in", Did("exec_command", {"cmd": f"login --token={TOKEN}"}, "hello"), "Done."], f"={REDACTED}"),
+    "output": (
+        ["> look", Did("exec_command", {"cmd": "cat it"}, f"see token={TOKEN} there"), "Done."],
+        f"={REDACTED} ",
+    ),
+}
+
+
+AGENTS = (("claude", "codex"), ("codex", "claude"), ("claude", "qwen"))
+
+
+def with_token(alice, agent: str, where: str) -> str:
+    """A session that she pushes with a token that she allows, and no longer does."""
+    allowed = alice.home / ".smart-fork/config.toml"
+    allowed.write_text(f'[team]\nallow = ["{TOKEN}"]\n')
+    steps = ["> add retry", "It retries.", *MASKED_LATER[where][0], "> and more", "There is more."]
+    with alice.here():
+        steps = [one.replace("REPOSITORY", str(alice.repository)) if isinstance(one, str) else one for one in steps]
+        hers = alice.world.worked(agent, alice.repository, *steps)
+    shared = alice.team("push", hers, "--public", "--yes")["session_id"]
+    allowed.unlink()
+    return shared
+
+
+def told_of(bob, agent: str, shared: str, how: str, to: str) -> Path:
+    """A hand-over of a shared session to another agent, by the team or of his fork of it: the log."""
+    add_program(bob.home / "bin", "qwen", HELP["qwen"])
+    if how == "by the team":
+        return Path(bob.team("fork", shared, "--platform", to)["files"][0])
+    fork = Path(bob.team("fork", shared)["files"][0])
+    return handed_over(bob, agent, fork, to, *(["--unmasked"] if how == "unmasked" else []))
+
+
+@first(
+    ("how", "where", "agents"),
+    [
+        (how, where, agents)
+        for agents in AGENTS
+        for where in MASKED_LATER
+        for how in ("by the team", "masked", "unmasked")
+    ],
+    number=3,
+)
+def test_a_hand_over_keeps_each_message_whose_secret_its_owner_masks_later(alice, bob, how, where, agents):
+    agent, to = agents
+    shared = with_token(alice, agent, where)
+    log = told_of(bob, agent, shared, how, to)
+    before = [text.replace(TOKEN, REDACTED) for text in said(to, log)]
+    alice.team("excise", "cut", "--secrets", shared, "--yes")
+    bob.team("sync")
+
+    assert [] == having(bob, TOKEN)
+    assert before == said(to, log)
+    assert any(MASKED_LATER[where][1] in text for text in before)
+
+
+@first(("where", "word"), [("prompt", "kiwi"), ("prompt", TOKEN), ("answer", "kiwi"), ("output", TOKEN)], number=2)
+def test_a_hand_over_loses_what_was_not_known_to_be_secret_when_it_was_made(alice, bob, where, word):
+    shared = with_token(alice, "codex", where)
+    log = told_of(bob, "codex", shared, "by the team", "claude")
+    log.write_text(log.read_text().replace(REDACTED, word))
+    bob.do("index", "run", "--no-vectors")
+    alice.team("excise", "cut", "--secrets", shared, "--yes")
+    bob.team("sync")
+
+    assert [] == having(bob, word)
+    assert "There is more." == said("claude", log)[-1]
