@@ -322,7 +322,7 @@ def cut(
         OSError: nothing was written.
     """
     from smart_fork.excise.request import Request
-    from smart_fork.removal.cuts import cut as cut_out
+    from smart_fork.removal.sessions import cut as cut_out
 
     wanted = Request(session_id, turns, tuple(ids), secrets=secrets, force=force, dry_run=dry_run)
     return cut_out(wanted)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from sys import intern
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from indexer.masking import NOTHING, Masked, mask
 from indexer.transcripts.actions import (
@@ -20,13 +22,232 @@ from indexer.transcripts.actions import (
     writes,
 )  # fmt: skip
 from indexer.transcripts.authored import key_in_use
-from indexer.transcripts.commands import command_of
-from indexer.transcripts.deeds import Deeds, commits_made, pushed_to
+from indexer.transcripts.commands import command_of, simple_commands, unquoted
 from indexer.transcripts.error_lines import hashed, telling
 from indexer.transcripts.items import GivenBack, UsedTool
 from indexer.transcripts.model import Proof, ToolCall, ToolResult
 from indexer.transcripts.ours import is_ours, runs_ours
 from indexer.transcripts.symbols import Symbols
+
+
+class Deed(NamedTuple):
+    """What a command line sets out to do. `hidden` is whether something behind it decides the line's exit status."""
+
+    commits: bool
+    tests: bool
+    hidden: bool
+
+
+#: In lower case, a line without any of these sets out to do neither.
+_NAMED = re.compile(
+    r"\bcommit\b|test|specs?\b|check|verify|tox|nox|nose|jest|mocha|\bava\b|jasmine|karma|cucumber|behave|unit|pest"
+    r"|ginkgo|bats|prove|busted|\bnpm t\b"
+)
+#: Each of these ways has one of these words, and most lines have none: looked for one by one, they take less time.
+_NAMES = (
+    "commit", "test", "spec", "check", "verify", "tox", "nox", "nose", "jest", "mocha", "ava", "jasmine", "karma",
+    "cucumber", "behave", "unit", "pest", "ginkgo", "bats", "prove", "busted", "npm t",
+)  # fmt: skip
+#: A shell that is given what to run between quotation marks.
+_SCRIPT = re.compile(r"\b(?:ba|z|da)?sh\s+-\w*c\b")
+#: Programs that only run tests.
+_TESTERS = {
+    "pytest", "py.test", "tox", "nox", "nosetests", "nose2", "unittest", "jest", "vitest", "mocha", "ava", "jasmine",
+    "karma", "rspec", "cucumber", "behave", "phpunit", "pest", "ctest", "gotestsum", "ginkgo", "bats", "prove",
+    "busted", "nextest",
+}  # fmt: skip
+#: Programs of which some subcommands, targets or scripts run tests, and which of their subcommands never do.
+_BUILDERS = {
+    "go", "cargo", "npm", "yarn", "pnpm", "bun", "deno", "composer", "make", "gmake", "just", "task", "rake", "rails",
+    "bundle", "mix", "dotnet", "swift", "bazel", "bazelisk", "flutter", "dart", "xcodebuild", "zig", "gradle",
+    "gradlew", "mvn", "mvnw", "turbo", "nx", "lerna", "ant", "sbt", "lein", "stack", "cabal", "dune", "meson", "hatch",
+    "ng", "playwright", "cypress", "ninja", "invoke", "inv", "cmake", "mise", "pixi", "npm-run-all", "run-s",
+}  # fmt: skip
+_NOT_TESTING = {
+    "add", "build", "build-for-testing", "clean", "create", "doc", "fmt", "get", "i", "info", "init", "install", "link",
+    "list", "ls", "new", "publish", "remove", "rm", "uninstall", "update", "upgrade", "vet", "view", "why",
+}  # fmt: skip
+_CHECKERS = {"make", "gmake", "gradle", "gradlew", "mvn", "mvnw"}
+_INTERPRETERS = re.compile(r"python[\d.]*|node|bash|sh|zsh|ruby|perl|php|tsx|ts-node|bun|deno")
+_CONTAINERS = {"docker", "podman", "docker-compose", "kubectl"}
+#: A name whose part is "test": ``test:unit``, ``e2e-tests``, ``run_tests.sh``, ``testDebug``.
+_TEST = re.compile(r"(?:.*[^a-zA-Z])?(?:[tT]ests?(?:[^a-z].*)?|[sS]pecs?(?:[^a-z].*)?)")
+#: Asked so, nothing is run.
+_ONLY_LOOKS = {"--help", "-h", "--version", "--collect-only", "--co", "--listTests", "--no-run", "--dry-run"}
+_GIT_VALUES = {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"}
+#: What comes behind a command and decides the exit status of the line. Of a pipe it is the last, if not told otherwise.
+_PARTS = re.compile(r"&&|\|\||[|;&\n]")
+
+#: How git says that it has committed, and that there was nothing to commit.
+_COMMITTED = re.compile(r"^\[([^\]\n]{1,300}) ([0-9a-f]{7,64})\] ", re.MULTILINE)
+_FIRST_COMMIT = "(root-commit)"
+#: How it names the remote that it pushes to, before what it did with each branch.
+_PUSHED = re.compile(r"^To (\S{1,500})\n [ *+=!-] ", re.MULTILINE)
+_NOTHING_TO_COMMIT = re.compile(r"nothing (?:added )?to commit|no changes added to commit")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+#: How test programs sum up. Of what failed every summary speaks, and those of what passed count only without one.
+_BAD = re.compile(
+    r"(?<![\d.])[1-9]\d* (?:tests? )?(?:failed|failing|fail|failures?)\b|\bFail(?:ed|ures): *[1-9]|\bErrors: *[1-9]"
+    r"|^(?:--- FAIL|FAIL\b|FAILED\b|FAILURES!|not ok\b)|\btest result: FAILED|\bBUILD FAIL|\bfail [1-9]\d*$"
+    r"|^=+ .*\b[1-9]\d* errors?\b.* in [\d.]+",
+    re.MULTILINE,
+)
+_GOOD = re.compile(
+    r"(?<![\d.])[1-9]\d* (?:tests? )?(?:passed|passing|pass)\b|^(?:ok\b|OK\b|PASS\b|Passed!)|\btest result: ok"
+    r"|(?<![\d.])[1-9]\d* (?:tests|examples|runs)\b.*\b0 failures|\bBUILD SUCCESS|\ball tests passed|\bfail 0$",
+    re.MULTILINE,
+)
+#: A summary stands at the end of an output.
+_SUMMARY_CHARACTERS = 20_000
+
+
+class Deeds:
+    """The deeds of one log whose answers have not been read yet, by the id of their call.
+
+    `not_run` is how the agent begins the answer of a call that was not carried out.
+    """
+
+    def __init__(self, kept: Mapping[str, Sequence[bool]] | None = None, *, not_run: tuple[str, ...] = ()) -> None:
+        self._not_run = not_run
+        self._open = {call: Deed(*deed) for call, deed in (kept or {}).items()}
+
+    def kept(self) -> dict[str, list[bool]]:
+        """What can be gone on with, as JSON values."""
+        return {call: list(deed) for call, deed in self._open.items()}
+
+    def begin(self, call: str, line: str) -> None:
+        """`call` runs this command line."""
+        if deed := deed_of(line):
+            self._open[call] = deed
+
+    def rename(self, call: str, new: str) -> None:
+        """The answer of `call` will come as that of `new`."""
+        if deed := self._open.pop(call, None):
+            self._open[new] = deed
+
+    def end(self, call: str, output: str, *, said: bool | None = None) -> Proof:
+        """What the answer of `call` proves; `said` is whether the agent says that it succeeded."""
+        deed = self._open.pop(call, None)
+        if deed is None:
+            return Proof.NOTHING
+        return proof_of(deed, output, done=succeeded(output, said=said, not_run=self._not_run))
+
+    def __contains__(self, call: str) -> bool:
+        return call in self._open
+
+
+def deed_of(line: str) -> Deed | None:
+    """What a shell's command line sets out to do, if that is to commit or to test."""
+    return _known_deed(line) if len(line) <= _KNOWN_CHARACTERS else _deed_of(line)
+
+
+def _deed_of(line: str) -> Deed | None:
+    if not _is_named(line.lower()) or "*** Begin Patch" in line:
+        return None
+    bare = unquoted(line).strip()
+    run = line if _SCRIPT.search(bare) else bare  # files that are written by it are long, and nothing of them is run
+    if not _is_named(run):
+        return None
+    commands = list(simple_commands(run))
+    commits, tests = any(map(_commits, commands)), any(map(_tests, commands))
+    return Deed(commits, tests, _is_hidden(bare)) if commits or tests else None
+
+
+def _is_named(line: str) -> bool:
+    return any(map(line.__contains__, _NAMES)) and _NAMED.search(line) is not None
+
+
+#: The same commands are run again and again; long ones are not worth to be kept.
+_KNOWN_CHARACTERS = 512
+_known_deed = lru_cache(maxsize=1024)(_deed_of)
+
+
+def proof_of(deed: Deed, output: str, *, done: bool | None) -> Proof:
+    """What the answer of such a command proves. `done` is whether it succeeded, `None` where that is not known."""
+    output = _COLOURS.sub("", output)
+    sure = done and not deed.hidden
+    if deed.commits and (_COMMITTED.search(output) or (sure and not _NOTHING_TO_COMMIT.search(output))):
+        return Proof.COMMITTED
+    if deed.tests and (shown := Proof.TESTS_PASSED if sure else _summed_up(output[-_SUMMARY_CHARACTERS:])):
+        return shown
+    failed = done is False and not _NOTHING_TO_COMMIT.search(output)
+    return Proof.FAILED if failed else Proof.NOTHING
+
+
+def commits_made(output: str) -> list[str]:
+    """The names of the commits that git has made, shortened. First commits are left out: templates share them."""
+    found = _COMMITTED.finditer(_COLOURS.sub("", output))
+    return [one[2] for one in found if not one[1].endswith(_FIRST_COMMIT)]
+
+
+def pushed_to(output: str) -> str:
+    """The URL of the remote that git has pushed to; empty if it has not pushed."""
+    found = _PUSHED.search(_COLOURS.sub("", output)) if "To " in output else None
+    return found[1] if found else ""
+
+
+def _summed_up(output: str) -> Proof:
+    if _BAD.search(output):
+        return Proof.FAILED
+    return Proof.TESTS_PASSED if _GOOD.search(output) else Proof.NOTHING
+
+
+def _commits(words: Sequence[str]) -> bool:
+    if words[0] != "git" or _ONLY_LOOKS.intersection(words):
+        return False
+    rest = iter(words[1:])
+    for word in rest:
+        if word in _GIT_VALUES:
+            next(rest, None)
+        elif not word.startswith("-"):
+            return word == "commit"
+    return False
+
+
+def _tests(words: Sequence[str]) -> bool:
+    program, named = words[0], [word for word in words[1:] if not word.startswith("-")]
+    if _ONLY_LOOKS.intersection(words):
+        return False
+    if program in _TESTERS:
+        return True
+    if program in _CONTAINERS:
+        return bool(_TESTERS.intersection(words))
+    if program.startswith("python") and "-m" in words:
+        return not _TESTERS.isdisjoint(words[words.index("-m") + 1 : words.index("-m") + 2])
+    if program in _BUILDERS and _runs_tests(program, named):
+        return True
+    if _INTERPRETERS.fullmatch(program):
+        script, *arguments = [word for word in named if word != "run"] or [""]
+        return "--test" in words or _is_test(script) or (script.endswith("manage.py") and arguments[:1] == ["test"])
+    return program not in _BUILDERS and _is_test(program) and (program != "test" or len(words) == 1)
+
+
+def _runs_tests(program: str, named: Sequence[str]) -> bool:
+    if named and named[0] in _NOT_TESTING:
+        return False
+    wanted = named[:1] if program in ("go", "cargo", "swift", "dotnet") else named
+    if not _TESTERS.isdisjoint(wanted) or (program in _CHECKERS and not {"check", "verify"}.isdisjoint(wanted)):
+        return True
+    return (program == "npm" and named[:1] == ["t"]) or any(_is_test(word) for word in wanted if "/" not in word)
+
+
+def _is_test(word: str) -> bool:
+    return _TEST.fullmatch(word.rpartition("/")[2]) is not None
+
+
+def _is_hidden(bare: str) -> bool:
+    """Whether the exit status of a line may be that of something behind its commits and tests."""
+    parts = _PARTS.split(bare)
+    first = next((number for number, part in enumerate(parts) if _is_deed(part)), None)
+    if first is None:  # it is run by something else
+        return True
+    decides = {"&&", "|"} if "pipefail" in bare else {"&&"}
+    return not decides.issuperset(_PARTS.findall(bare)[first:])
+
+
+def _is_deed(part: str) -> bool:
+    return any(_commits(words) or _tests(words) for words in simple_commands(part))
+
 
 #: So many of a session's last commits are enough to recognize its repository by.
 _MOST_COMMITS = 16

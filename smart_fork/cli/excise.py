@@ -98,7 +98,7 @@ def cut(  # noqa: PLR0917 - typer's way
 ) -> None:
     """Cut turns or secrets. A snapshot allows a rollback."""
     from smart_fork.excise.request import Request
-    from smart_fork.removal.cuts import cut as cut_out
+    from smart_fork.removal.sessions import cut as cut_out
 
     if (ids or secrets) and turns is not None and session is None and reference is None and not _means_turns(turns):
         turns, session = None, turns  # with --id or --secrets the only word is the session
@@ -130,7 +130,7 @@ def verify(
 ) -> None:
     """Check that nothing of a cut is left, else exit 1."""
     from smart_fork.excise.erasure import erase_again
-    from smart_fork.removal.cuts import check
+    from smart_fork.removal.sessions import check
 
     if erase:
         with working("erasing"):

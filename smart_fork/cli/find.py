@@ -132,7 +132,7 @@ def find(  # noqa: PLR0917 - typer's way
 def _print_exchanges(request: FindRequest) -> None:
     from smart_fork.caller import caller_session
     from smart_fork.retrieval.background import engine
-    from smart_fork.retrieval.within import within
+    from smart_fork.retrieval.exchanges import within
     from smart_fork.terminal.words import short
 
     with progress_bar() as progress:
@@ -163,8 +163,8 @@ def recall(
     project: ProjectOption = None,
 ) -> None:
     """Find the one session that probably knows, as at a first prompt, or what this session said before."""
+    from smart_fork.retrieval.exchanges import SELF
     from smart_fork.retrieval.recall import LEAST
-    from smart_fork.retrieval.within import SELF
 
     if here:
         find(intent, session=SELF, project=project)

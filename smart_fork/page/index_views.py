@@ -27,8 +27,7 @@ from smart_fork.excise.undo import Cut, last_cut, rollback
 from smart_fork.page.desk import Asked, Desk
 from smart_fork.page.renderer import PageValues, Shown
 from smart_fork.removal import sessions as session_removal
-from smart_fork.removal.cuts import cut
-from smart_fork.removal.sessions import Removal
+from smart_fork.removal.sessions import Removal, cut
 from smart_fork.retrieval.elsewhere import is_known
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.index_answers import IndexStatus

@@ -231,7 +231,7 @@ class Searching:
 
             return fix(replace(asked, agent_type=ALL), replace(engine, elsewhere=None))
         if asked.session:
-            from smart_fork.retrieval.within import within
+            from smart_fork.retrieval.exchanges import within
 
             return within(replace(asked, agent_type=ALL), replace(engine, elsewhere=None))
         answer = find_and_fork(asked, engine, choice, caller_session_id=caller.session_id)

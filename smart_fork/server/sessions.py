@@ -271,7 +271,7 @@ def excise_session(
     """
     from smart_fork import sessions
     from smart_fork.excise.request import Request
-    from smart_fork.removal.cuts import cut
+    from smart_fork.removal.sessions import cut
 
     reference = session_id or path
     if not reference or (session_id and path):

@@ -17,7 +17,7 @@ import orjson
 from indexer.masking.masked import MARK
 from indexer.masking.parts import hidden_in_parts, key_lines, lines_at, together
 from indexer.masking.secrets import hidden, spans_of
-from indexer.masking.spans import SHAPE, Span
+from indexer.masking.spans import SHAPE, Span, positions_of
 from smart_fork.agents.codec import Record
 from smart_fork.agents.forms import Forms
 from smart_fork.cuts.ties import is_tie
@@ -111,7 +111,7 @@ class Secrets:
                 own = [one.span() for one in pattern.finditer(text) if one.end() > one.start()]
                 spans += [Span(a, SHAPE, b, OWN) for a, b in own if not any(c < b and a < d for c, d in masks)]
         if spans and self._allowed:
-            allowed = [(at, at + len(one)) for one in self._allowed for at in _places(text, one)]
+            allowed = [(at, at + len(one)) for one in self._allowed for at in positions_of(text, one)]
             spans = [one for one in spans if not any(a <= one.start and one.end <= b for a, b in allowed)]
         return spans
 
@@ -264,10 +264,3 @@ def _texts(value: Any, depth: int = 0) -> Iterator[str]:
     elif depth < _DEPTH and isinstance(value, list):
         for part in value:
             yield from _texts(part, depth + 1)
-
-
-def _places(text: str, part: str) -> Iterator[int]:
-    at = text.find(part)
-    while at >= 0:
-        yield at
-        at = text.find(part, at + 1)

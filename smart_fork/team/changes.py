@@ -33,15 +33,14 @@ from smart_fork.excise.remnants import ours_with
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode
-from smart_fork.team import client, login, pulled, uncut, unfinished
+from smart_fork.team import client, login, pulled, unfinished, withdrawn
 from smart_fork.team.client import Client
 from smart_fork.team.materialise import download, local, place_of, read_log
 from smart_fork.team.project import Project
 from smart_fork.team.project import opened as project_opened
 from smart_fork.team.pulled import Edits, Written
 from smart_fork.team.tracking import Alias, ProjectFolder, Tracked, Tracking
-from smart_fork.team.uncut import Keys
-from smart_fork.team.withdrawn import Line, Lost, Planner, cut, is_name, record_in
+from smart_fork.team.withdrawn import Keys, Line, Lost, Planner, cut, is_name, is_uncut, record_in
 
 log = logging.getLogger(__name__)
 
@@ -200,8 +199,8 @@ class _Way:
 
 def _ways(one: Written, keys: Keys, edits: Edits, *, is_crossed: bool) -> Iterator[_Way]:
     """Yield the ways, each when the one before is gone."""
-    if keys and uncut.is_uncut(one.agent):
-        yield _Way(_lost(one, edits, *uncut.lines(one, keys)), partial(uncut.rewrite, one, keys))
+    if keys and is_uncut(one.agent):
+        yield _Way(_lost(one, edits, *withdrawn.lines(one, keys)), partial(withdrawn.rewrite, one, keys))
     elif keys:
         session, planner = load_with_tool(one.agent, one.path), _of_records(one, keys)
         planned, new = planner(session, ())
@@ -219,8 +218,8 @@ def _ways(one: Written, keys: Keys, edits: Edits, *, is_crossed: bool) -> Iterat
 def _way_of_lost_log(one: Written, keys: Keys, edits: Edits) -> _Way:
     """How it is taken out of what came of a log that is gone."""
     lost = _lost(one, edits, _kept_lines(one, keys), (), (key.removeprefix("id:") for key in keys))
-    if uncut.is_uncut(one.agent):
-        return _Way(lost, partial(uncut.rewrite, one, keys))
+    if is_uncut(one.agent):
+        return _Way(lost, partial(withdrawn.rewrite, one, keys))
     return _Way(lost, partial(cut, one.agent, _of_records(one, keys), lost.words))
 
 
@@ -259,7 +258,7 @@ def _follow(one: Written, way: _Way, changed: list[Path], put_off: dict[Path, st
                 before = files_of(other.agent).stamp(other.path)
                 cut(other.agent, way.lost.planned, way.lost.words, other.path)
                 changed += [other.path] if files_of(other.agent).stamp(other.path) != before else []
-            elif uncut.is_uncut(one.agent) or propagation.load_copy(whole, other.path):
+            elif is_uncut(one.agent) or propagation.load_copy(whole, other.path):
                 way.cut(other.path)
         except (SmartForkError, OSError) as error:
             behind[other.path] = str(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from indexer.transcripts.deeds import _NAMED, _NAMES, Deed, Deeds, deed_of
+from indexer.transcripts.doings import _NAMED, _NAMES, Deed, Deeds, deed_of
 from indexer.transcripts.model import Proof
 from tests.cases import each
 

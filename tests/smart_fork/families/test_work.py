@@ -114,7 +114,7 @@ def test_the_background_of_a_session_counts_where_it_is_open_elsewhere(any_sessi
     with pytest.raises(ForkRefused, match="background tasks"):
         branch(SESSION)
     age(path, 3600)
-    monkeypatch.setattr("smart_fork.families.work.process_in", lambda *_: str(os.getpid()))
+    monkeypatch.setattr("smart_fork.families.branch.process_in", lambda *_: str(os.getpid()))
     with pytest.raises(ForkRefused, match="background tasks"):
         branch(SESSION)
 

@@ -9,7 +9,7 @@ import pytest
 
 from indexer.markdown import export_path
 from indexer.transcripts.ours import TOOLS
-from smart_fork.server.prompts import fork, recall
+from smart_fork.server import fork, recall
 from tests.cases import first
 from tests.smart_fork.tool_server import create_server
 from tests.smart_fork.world import Did, World

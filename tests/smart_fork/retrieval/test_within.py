@@ -7,9 +7,9 @@ import json
 import pytest
 
 from smart_fork.errors import NotFound, Usage
+from smart_fork.retrieval.exchanges import within
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
-from smart_fork.retrieval.within import within
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
 SAID = (
