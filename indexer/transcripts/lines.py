@@ -124,6 +124,11 @@ def bounded(share: float = 1.0, clock: Callable[[], float] = time.thread_time) -
         _bound.reset(token)
 
 
+def bound_of_look() -> Bound | None:
+    """Return the time limit of the look at a session that is under way, if one is."""
+    return _bound.get()
+
+
 def is_over(seconds: float) -> bool:
     """Tell if a look has taken so long."""
     return (bound := _bound.get()) is not None and bound.is_over(seconds)

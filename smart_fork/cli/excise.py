@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from indexer.transcripts.lines import bounded
 from smart_fork.agents.facets import AUTO, cuttable, cutter, first_cut, title_of
 from smart_fork.cli.agents import among, option
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import NOT_ERASED, out, plain, printed_as_json, say, wants_json
-from smart_fork.cli.progress import progress_bar, working
+from smart_fork.cli.progress import ProgressBar, progress_bar, working
 from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
+    from indexer.changes import Progress
     from smart_fork.cuts.answer import Excised, Soundness
     from smart_fork.excise.plan import Plan
 
@@ -62,7 +64,8 @@ def list_turns(  # noqa: PLR0917 - typer's way
             for name, count in found:
                 out.print(plain(f"{name}  {count} bubbles"))
         return
-    loaded = numbered(load_with_tool(tool, path, composer))
+    with bounded():
+        loaded = numbered(load_with_tool(tool, path, composer))
     if printed_as_json(listed(loaded)):
         return
     say(f"{loaded.tool} {loaded.session_id} · {len(loaded.turns)} turns, about {loaded.tokens} tokens")
@@ -72,6 +75,8 @@ def list_turns(  # noqa: PLR0917 - typer's way
         if everything or (number is not None and (turn.role != "system" or number not in spoken)):
             mark, name = "^" if turn.inherited else " ", turn.id if number is None else str(number)
             out.print(plain(f"{name:>5}{mark} {turn.role:<9} {turn.token_est:>7}  {turn.preview}"))
+    if loaded.left_out:
+        say(loaded.left_out)
 
 
 @app.command("cut")
@@ -110,8 +115,8 @@ def cut(  # noqa: PLR0917 - typer's way
         reference or session, turns or "", tuple(ids or ()), secrets=secrets, force=force, dry_run=dry_run,
         relink=not verbatim, follow=not alone, tool=tool, composer=composer,
     )  # fmt: skip
-    with progress_bar() as progress:  # drawn after the question
-        outcome = cut_out(wanted, agree=lambda planned: yes or _agreed(planned), progress=progress)
+    with progress_bar() as progress:
+        outcome = cut_out(wanted, agree=lambda planned: yes or _agreed(planned, progress), progress=progress)
     if not printed_as_json(outcome):
         _print_cut(outcome, summarised=not yes and not dry_run)
     if dry_run and outcome.warnings and not force:
@@ -244,7 +249,8 @@ def suggest(
     """Suggest what to cut, with reasons and savings."""
     from smart_fork.excise.suggestions import suggest as propose
 
-    found = propose(reference or session, tool)
+    with working("reading the session"):
+        found = propose(reference or session, tool)
     if printed_as_json(found):
         return
     for one in found.suggestions:
@@ -289,13 +295,15 @@ def _means_turns(text: str) -> bool:
     return digits and not is_session(text)
 
 
-def _agreed(planned: Plan) -> bool:
+def _agreed(planned: Plan, progress: Progress | None) -> bool:
     """Whether the person says yes; nobody to ask is no."""
     if wants_json() or not sys.stdin:
         say("not asked: -y commits")
         return False
     from smart_fork.excise.request import report
 
+    if isinstance(progress, ProgressBar):  # it would be drawn over the question
+        progress.close()
     _summarise(report(planned, dry_run=False))
     sys.stderr.write("Commit? [y/N] ")
     sys.stderr.flush()

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from smart_fork.cli.output import err, say, wants_json
@@ -41,14 +42,8 @@ class ProgressBar:
                 return Text(stage.ended(task.fields["ended"]) if task.fields["ended"] else stage.share(clock()))
 
         self._clock = clock
-        self._bars = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=BAR_WIDTH),
-            Share(),
-            console=err.console,
-            transient=True,
-        )
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=BAR_WIDTH), Share())
+        self._new = partial(Progress, *columns, console=err.console, transient=True)
         self._tasks: dict[str, Any] = {}
 
     def __call__(self, stage: str, done: int, total: int) -> None:
@@ -59,15 +54,17 @@ class ProgressBar:
         known.done, known.total = done, total
         if stage not in self._tasks:
             if not self._tasks:
+                self._bars = self._new()
                 self._bars.start()
             self._tasks[stage] = self._bars.add_task(named(stage), total=None, stage=stage, ended=None)
         counted = total if total > 1 or done >= total else None
         self._bars.update(self._tasks[stage], completed=done, total=counted, ended=now if done >= total else None)
 
     def close(self) -> None:
-        """Take the bars away."""
+        """Take the bars away, until there is more to do."""
         if self._tasks:
             self._bars.stop()
+            self._tasks.clear()
 
 
 class ProgressLines:

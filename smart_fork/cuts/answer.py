@@ -193,3 +193,4 @@ class NumberedTurns(Value):
     path: str
     tokens: int
     turns: tuple[NumberedTurn, ...]
+    left_out: str = rare("")

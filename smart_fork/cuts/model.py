@@ -111,6 +111,7 @@ class Transcript:
     leave blanks behind.
 
     `numbers` are the message numbers of its turns, if known. Several lines can have one number, and some have none.
+    `left_out` says how much of a large log was not read to list its turns.
     """
 
     tool: Tool
@@ -122,6 +123,7 @@ class Transcript:
     padded: bool = False
     base: str = ""
     numbers: tuple[int | None, ...] = ()
+    left_out: str = ""
 
     @property
     def own(self) -> tuple[TranscriptTurn, ...]:

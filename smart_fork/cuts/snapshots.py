@@ -183,6 +183,12 @@ def content(snapshot: Snapshot) -> Iterator[bytes]:
             yield piece
 
 
+def lines(snapshot: Snapshot) -> Iterator[bytes]:
+    """Yield the snapshot's lines: a session may be larger than the memory."""
+    with gzip.open(snapshot.path, "rb") as file:
+        yield from (line.removesuffix(b"\n") for line in file)
+
+
 def note(
     session: Transcript, command: str, snapshot: Snapshot | None, target: Path, now: datetime, *,
     size_after: int, change: str = "", **more: list[str] | str,

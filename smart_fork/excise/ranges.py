@@ -10,6 +10,7 @@ from smart_fork.agents.facets import cutter
 from smart_fork.cuts.answer import NumberedTurn, NumberedTurns
 from smart_fork.cuts.model import Transcript, told_again
 from smart_fork.errors import Usage
+from smart_fork.sessions import left_out
 from smart_fork.text.advice import advice
 from smart_fork.text.snippets import quoted
 
@@ -30,25 +31,22 @@ def listed(session: Transcript) -> NumberedTurns:
         )
         for number, turn in zip(session.numbers, session.turns, strict=True)
     )
-    return NumberedTurns(session.session_id, session.tool, str(session.source_path), session.tokens, turns)
+    path = str(session.source_path)
+    return NumberedTurns(session.session_id, session.tool, path, session.tokens, turns, session.left_out)
 
 
 def numbered(session: Transcript) -> Transcript:
     """The session with the number of each of its turns; where nobody could be shown it, they are counted from 0."""
-    places = _places(session)
-    if places is None:
+    known = session.tool in READERS.names
+    read = READERS[session.tool].read(session.source_path).session if known else None
+    if read is None:
         return replace(session, numbers=tuple(range(len(session.turns))))
+    places = {turn.id: number for number, turn in enumerate(read.turns)}
     found = [
         next((places[name] for name in (turn.id, *turn.aliases) if name in places), None) for turn in session.turns
     ]
-    return replace(session, numbers=tuple(cutter(session.tool).numbered(session.turns, found)))
-
-
-def _places(session: Transcript) -> dict[str, int] | None:
-    if session.tool not in READERS.names:
-        return None
-    read = READERS[session.tool].read(session.source_path).session
-    return {turn.id: number for number, turn in enumerate(read.turns)} if read else None
+    numbers = tuple(cutter(session.tool).numbered(session.turns, found))
+    return replace(session, numbers=numbers, left_out=left_out(read))
 
 
 #: Of a turn's number; Python reads no number of thousands.

@@ -231,9 +231,9 @@ def behind(session: Transcript, gone: Collection[str], secrets: Collection[str])
 def says(one: Descendant, planned: Plan) -> bool:
     """Whether a log says something that a cut is about to take out of its session."""
     turns, edits = planned.session.turns, planned.edits
-    changed = [turn.raw for at, turn in enumerate(turns) if turn.id in planned.gone or at in edits]
-    stays = [edits.get(at, turn.raw) for at, turn in enumerate(turns) if turn.id not in planned.gone]
-    wanted = said_in(changed)
+    wanted = said_in(raws(turn for at, turn in enumerate(turns) if turn.id in planned.gone or at in edits))
+    every = zip(enumerate(turns), raws(turns), strict=True)
+    stays = (edits.get(at, raw) for (at, turn), raw in every if turn.id not in planned.gone)
     return bool(telling(_lines(one), wanted - still_said(stays, wanted)))
 
 

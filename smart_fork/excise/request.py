@@ -55,11 +55,11 @@ class Request:
     command: str = "cut"
 
 
-def _steps(progress: Progress | None, total: int) -> Iterator[None]:
+def _steps(progress: Progress | None, total: int, stage: str = "cutting and erasing") -> Iterator[None]:
     """Tell how many steps of a cut are done: each log that is cut, then indexing, erasing and searching."""
     for done in range(total + 1):
         if progress:
-            progress("cutting and erasing", done, total)
+            progress(stage, done, total)
         yield
 
 
@@ -79,8 +79,14 @@ def cut(
     path = located(request.reference, request.tool)
     if not request.dry_run:
         marks.keep()
-    session = numbered(load_for_cut(request.tool, path, request.composer))
+    steps = _steps(progress, 3, "reading the session")
+    next(steps)
+    loaded = load_for_cut(request.tool, path, request.composer)
+    next(steps)
+    session = numbered(loaded)
+    next(steps)
     planned = _planned(session, request)
+    next(steps)
     outcome = report(planned, dry_run=request.dry_run)
     if request.dry_run:
         return outcome

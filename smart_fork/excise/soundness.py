@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import NamedTuple
 
 from smart_fork.agents import READERS
@@ -117,22 +116,20 @@ def gone_of(session: Transcript) -> Gone:
 
     A word that is within a longer one that stays tells nothing.
     """
-    staying = set(raws(session.turns))
-    lines = cut_lines(session, staying)
+    lines = cut_lines(session)
     if not lines:
         return Gone(set(), set(), set(), set())
     words, runs, solid = words_of(lines), runs_of(lines), solid_texts_of(lines)
     in_bytes = searched(words)
-    left = within(staying, words | in_bytes)
-    return Gone(lines, words - left, (runs | solid) - still_said(staying, runs, solid), set(in_bytes - left))
+    left = within(raws(session.turns), words | in_bytes)
+    still = still_said(raws(session.turns), runs, solid)
+    return Gone(lines, words - left, (runs | solid) - still, set(in_bytes - left))
 
 
-def cut_lines(session: Transcript, staying: Collection[bytes] = ()) -> set[bytes]:
-    """The lines of all cuts so far, as the snapshots have them. `staying` are those that the session has."""
-    lines, staying = set[bytes](), staying or set(raws(session.turns))
-    known = {one.id: one for one in snapshots.snapshots(session.session_id)}
-    for snapshot in filter(None, (known.get(entry.snapshot) for entry in snapshots.cuts(written_path(session)))):
-        whole = b"".join(snapshots.content(snapshot))
-        pieces = (piece for line in whole.split(b"\n") for piece in cutter(session.tool).pieces(line))
-        lines.update(piece for piece in pieces if piece.strip() and piece not in staying)
-    return lines
+def cut_lines(session: Transcript) -> set[bytes]:
+    """The lines of all cuts so far, as the snapshots have them, without those that the session has."""
+    made = {entry.snapshot for entry in snapshots.cuts(written_path(session))}
+    kept = [one for one in snapshots.snapshots(session.session_id) if one.id in made]
+    staying = set(map(hash, raws(session.turns))) if kept else set()  # all lines may exceed the memory
+    pieces = (piece for one in kept for line in snapshots.lines(one) for piece in cutter(session.tool).pieces(line))
+    return {piece for piece in pieces if piece.strip() and hash(piece) not in staying}

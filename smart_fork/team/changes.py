@@ -227,7 +227,7 @@ def _kept_lines(one: Written, keys: Keys) -> list[Line]:
     """These records as snapshots have them: they may have been cut out here."""
     forms, place = forms_of(one.agent), place_of(one.root)
     kept = snapshots.snapshots(READERS[one.agent].id_of(one.path))
-    lines = (line for snapshot in kept for line in b"".join(snapshots.content(snapshot)).split(b"\n"))
+    lines = (line for snapshot in kept for line in snapshots.lines(snapshot))
     records = ((line, record) for line in lines if (record := record_in(line)) is not None)
     return [(pulled.time_of(one), line) for line, one in records if pulled.key_of(forms.outgoing(one, place)) in keys]
 

@@ -111,9 +111,8 @@ class Lost:
     def forget_snapshots(self, session_id: str) -> None:
         """Delete the snapshots of a session that have it."""
         for kept in snapshots.snapshots(session_id):
-            lines = b"".join(snapshots.content(kept)).split(b"\n")
-            records = filter(None, map(record_in, lines))
-            if telling(lines, self.words) or not self.only.isdisjoint(map(time_of, records)):
+            records = filter(None, map(record_in, snapshots.lines(kept)))
+            if telling(snapshots.lines(kept), self.words) or not self.only.isdisjoint(map(time_of, records)):
                 kept.path.unlink(missing_ok=True)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from indexer.transcripts import lines
@@ -15,6 +17,7 @@ from smart_fork.forking.launch import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.page.export import exported
 from tests.cases import mostly_first
+from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import World
 
 PROMPTS = 60
@@ -36,6 +39,24 @@ def test_what_is_asked_for_is_shown_and_what_was_not_read_is_said(long):
     assert "prompt 1" in [one.text for one in read.messages]
     assert "of this log were read" in read.left_out
     assert "smart-fork index run" in read.left_out
+
+
+def test_the_turns_of_what_is_read_are_listed_and_what_was_not_read_is_said(run, long):  # noqa: F811
+    listed = json.loads(run("excise", "list", long, "--json").out)
+    in_words = run("excise", "list", long)
+
+    previews = [turn["preview"] for turn in listed["turns"] if turn["number"] is not None]
+    assert "prompt 1" in previews
+    assert f"prompt {PROMPTS - 1}" not in previews
+    assert "of this log were read" in listed["left_out"]
+    assert "of this log were read" in " ".join(in_words.err.split())
+
+
+def test_a_cut_of_the_last_turns_reads_all_of_a_long_log(run, world, long):  # noqa: F811
+    last = PROMPTS * 2 - 2
+    planned = json.loads(run("excise", "cut", str(last), long, "--dry-run", "--json", "--force").out)
+
+    assert planned["numbers"][0] == last
 
 
 def test_a_message_behind_what_is_read_is_not_there_and_the_error_says_why(long):

@@ -168,3 +168,16 @@ def test_what_is_no_terminal_or_a_dumb_one_gets_lines(screen, monkeypatch, term)
     with progress_bar() as told:
         assert isinstance(told, ProgressLines)
     assert "" == screen.getvalue()
+
+
+def test_bars_that_made_room_for_a_question_are_drawn_again_behind_it(screen):
+    bar = ProgressBar()
+    bar("reading", 3, 3)
+    bar.close()
+    screen.write("Commit? ")
+    bar("erasing", 1, 5)
+
+    (again,) = frame(bar)
+    bar.close()
+
+    assert "erasing" in again

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 import uuid
 from collections import Counter
 from pathlib import Path
@@ -17,7 +18,9 @@ from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.codex.cut import CodexCutter
 from smart_fork.cuts import lines as lines_of_cuts
 from smart_fork.excise import Request, check, cut, rollback, strings, traces
+from smart_fork.excise.loader import load_for_cut
 from smart_fork.excise.request import cut as cut_out
+from smart_fork.excise.soundness import gone_of
 from tests.cases import each
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.excise.test_propagation import indexed
@@ -148,7 +151,27 @@ def test_a_cut_tells_how_many_of_its_steps_are_done(shop):
 
     cut_out(Request(claude_log(shop, 3), "2", force=True), progress=lambda *one: told.append(one))
 
-    assert told == [("cutting and erasing", done, 5) for done in range(6)]  # two logs, and what is done behind them
+    assert told == [
+        *(("reading the session", done, 3) for done in range(4)),
+        *(("cutting and erasing", done, 5) for done in range(6)),  # two logs, and what is done behind them
+    ]
+
+
+def test_what_was_cut_is_known_without_the_session_and_its_snapshot_in_memory(shop):
+    session_id = str(uuid.uuid4())
+    long = [said(f"{session_id}-{n}", f"{session_id}-{n - 1}", "user", f"prompt {n} " * 1_000) for n in range(600)]
+    path = folder_of(shop) / f"{session_id}.jsonl"
+    write_log(path, [said(f"{session_id}--1", None, "user", "tambor"), *long])
+    cut(Request(session_id, "0", force=True, follow=False))
+    session = load_for_cut("claude", path)
+
+    tracemalloc.start()
+    gone = gone_of(session)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert "tambor" in gone.words
+    assert most < path.stat().st_size / 2
 
 
 def test_a_preview_of_a_long_text_masks_its_beginning_alone(monkeypatch):
