@@ -198,6 +198,8 @@ def why(
         out.row(plain(when), plain(who, "bold cyan"), plain(one.asked or ""))
     if told.more:
         say(f"{told.more} more: --limit {min(500, len(told.changes) + told.more)}")
+    if told.unread_notice:
+        say(told.unread_notice)
 
 
 def fix(
@@ -235,6 +237,8 @@ def fix(
             say(f"{told.met} session{'s' if told.met > 1 else ''} met this error, and none ended it.")
         else:
             say("No session met this error." if told.lines else "No line of this is one error's own.")
+        if told.unread_notice:
+            say(told.unread_notice)
     if not told.fixes:
         raise typer.Exit(3)
 

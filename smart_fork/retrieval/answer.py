@@ -220,6 +220,7 @@ class Causes(Value):
     count: int
     changes: tuple[Cause, ...]
     more: int = rare(0)
+    unread_notice: str = rare("")
 
 
 @value
@@ -250,6 +251,7 @@ class Fixes(Value):
     lines: int
     met: int
     fixes: tuple[Fix, ...]
+    unread_notice: str = rare("")
 
 
 @value

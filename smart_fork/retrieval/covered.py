@@ -34,14 +34,13 @@ def doubt(shares: Covered) -> float:
     return MOST_DOUBT * (1 - (shares.first_passages + shares.all_passages) / 2)
 
 
-def unread_notice(new: int, sessions: int) -> str:
-    """Say that logs were never read, and what follows; empty if all were."""
+def unread_notice(new: int, sessions: int, *, scored: bool = True) -> str:
+    """Say that logs were never read, and what follows, also for scores if there are any; empty if all were read."""
     if not new:
         return ""
-    return (
-        f"{new:,} of {new + sessions:,} logs here are not read yet, so no chance is known: the session you mean may be "
-        "among them. Scores are lower until they are read."
-    )
+    unknown, lower = (", so no chance is known", " Scores are lower until they are read.") if scored else ("", "")
+    unread = f"{new:,} of {new + sessions:,} logs here are not read yet{unknown}"
+    return f"{unread}: the session you mean may be among them.{lower}"
 
 
 def early_notice(shares: Covered) -> str:

@@ -17,6 +17,7 @@ from smart_fork.notes import noted_if_known
 from smart_fork.retrieval.answer import Fix, Fixes
 from smart_fork.retrieval.before_edit import Edit, Origin, sentence
 from smart_fork.retrieval.by_code import beginning_of
+from smart_fork.retrieval.covered import unread_notice
 from smart_fork.retrieval.evidence import admitted
 from smart_fork.retrieval.finder import caller_of
 from smart_fork.retrieval.found import Query
@@ -85,14 +86,15 @@ def fix(request: FindRequest, engine: Engine) -> Fixes:
         raise Usage("there is no error on standard input", "Pipe the output of the failed command into it.")
     limit = int(request.limit or DEFAULT_LIMIT)
     with opened() as store:
-        refresh(store, CheckedRequest(request, "", (), agents, project, limit), engine)
+        state = refresh(store, CheckedRequest(request, "", (), agents, project, limit), engine)
         caller, hidden = caller_of(store, request.caller_session_id)
         scope = store.scope(project, agents, automated=True)
         found = endings(str(request.error), store, Query("", scope, limit, caller=caller, hidden=hidden))
         shown = found.ended[:limit]
         known = noted_if_known((one.row.agent, one.row.session_id) for one in shown)
         fixes = tuple(_fix(store, one, known.get((one.row.agent, one.row.session_id))) for one in shown)
-    return Fixes(UNTRUSTED, len(fixes), found.lines, found.met, fixes)
+        unread = unread_notice(state.new, store.counts(scope).sessions, scored=False)
+    return Fixes(UNTRUSTED, len(fixes), found.lines, found.met, fixes, unread)
 
 
 def end_of(call: Edit) -> Origin | None:

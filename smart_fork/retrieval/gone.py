@@ -69,10 +69,11 @@ def _of_unknown(agent: AgentName, project: Project | None) -> Iterator[KeptPromp
             known |= {session for of, session, _ in store.sources() if of == agent}
             known |= {row.session_id for row in store.without_log() if row.agent == agent}
     known |= {session for of, session in forgotten() if of == agent}
-    known |= {reader.id_of(file.path) for file in reader.discover()}
 
     @cache
     def is_here(directory: str) -> bool:
         return permission.permits(directory) and (project is None or in_project(directory, project))
 
-    yield from (one for one in kept(known) if is_here(one.directory))
+    prompts = list(kept(known))
+    there = {reader.id_of(file.path) for file in reader.discover()} if prompts else ()  # of very many logs
+    yield from (one for one in prompts if one.session_id not in there and is_here(one.directory))

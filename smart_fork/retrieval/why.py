@@ -16,6 +16,7 @@ from smart_fork.authorship.sessions import Writer, sessions_of, writers_of
 from smart_fork.repository.git import opened as repository_at
 from smart_fork.retrieval.answer import Cause, Causes
 from smart_fork.retrieval.by_code import ASKED_CHARACTERS, beginning_of
+from smart_fork.retrieval.covered import unread_notice
 from smart_fork.retrieval.evidence import admitted
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened
@@ -46,13 +47,14 @@ def why(where: str, engine: Engine, project_path: str | None = None, limit: int 
     else:
         made, older = file_history(there, name_of(there, folder, where), limit)
     with opened() as store:
-        refresh(store, CheckedRequest(request, "", (), agents, project, 1), engine)
+        state = refresh(store, CheckedRequest(request, "", (), agents, project, 1), engine)
         scope = store.scope(project, agents, automated=True)
         found = zip(made, writers_of(made, store, scope, there), strict=True)
         by_commit = [[*several] for _, several in groupby(found, key=lambda one: one[0].commit)]
         causes = [_cause(store, scope, several) for several in by_commit if any(line.asked for line, _ in several)]
+        unread = unread_notice(state.new, store.counts(scope).sessions, scored=False)
     more = older + max(0, len(causes) - limit)
-    return Causes(where, UNTRUSTED, min(len(causes), limit), tuple(causes[:limit]), more)
+    return Causes(where, UNTRUSTED, min(len(causes), limit), tuple(causes[:limit]), more, unread)
 
 
 def _cause(store: Store, scope: Scope, made: list[tuple[Line, Writer | None]]) -> Cause:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from indexer.freshness import complete
@@ -13,6 +15,8 @@ from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server.steps import after_search
+from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.smart_fork.world import git
 
 ASKED = "Add retry with exponential backoff to the uploader"
 OTHERS = 19
@@ -57,6 +61,21 @@ def test_a_project_with_nothing_unread_has_its_chances_whatever_others_have(worl
 
     assert (4, "") == (answer.index.unread_logs, answer.unread_notice)
     assert answer.results[0].score > 0.3
+
+
+def test_who_asks_why_or_for_a_fix_learns_what_is_unread(world, partly, run, monkeypatch):  # noqa: F811
+    (partly / "upload.py").write_text("retry()\n")
+    git(partly, "add", "upload.py")
+    git(partly, "-c", "user.name=Ann", "-c", "user.email=ann@example.org", "commit", "-m", "Retry")
+    monkeypatch.setattr("sys.stdin", io.StringIO("error: axisMaker is gone"))
+    monkeypatch.setattr(
+        "smart_fork.retrieval.background.engine", lambda *_: Engine(world.model, read_seconds=-1, embed_seconds=0)
+    )
+
+    why, fix = run("why", "upload.py:1"), run("fix")
+
+    for said in (why.err, fix.err):
+        assert f"of {OTHERS + 1} logs here are not read yet: the session you mean may be among them." in said
 
 
 def test_people_see_no_chance_and_what_to_do(world, partly, capsys):
