@@ -7,7 +7,7 @@ needed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
@@ -96,7 +96,9 @@ def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str]
         found.forks.setdefault(child, session_id)
     family = relatives(asked, "", found)
     related = {str(kin.path) for kin in family}
-    for one in _holders(agent, keys, path, related, related):
+    apart = (file for file in OWN[agent].discover() if keys and file.location not in related)
+    holders = [*_holders(agent, keys, path, apart, is_kin=False)]
+    for one in holders:
         if one.session_id not in {kin.session_id for kin in family}:
             family += relatives(Session(agent, one.session_id, one.path, ()), "", found)
     family += _noted_kin({session_id, *(kin.session_id for kin in family)}, notes, found)
@@ -115,7 +117,11 @@ def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str]
     below -= tied
     beside = reached({session_id, *above}, made) - below - reached(tied, made)
     placed = {str(kin.path) for kin in family if kin.session_id in {*below, *tied}}
-    holders = list(_holders(agent, keys, path, related, placed))
+    near = (
+        OWN[agent].log_at(str(kin.path)) for kin in family if kin.agent == agent and str(kin.path) in related - placed
+    )
+    holders += _holders(agent, keys, path, filter(None, near), is_kin=True)
+    holders = [one for one in holders if str(one.path) not in placed]
     strangers = {one.session_id for one in holders} - below - beside - tied
     # Whose parent is gone has records of this one, where this one has them of nobody. After a cut that is not known.
     orphans = {kin.session_id for kin in family if kin.recorded and not (above or tied or known)} & strangers
@@ -239,17 +245,14 @@ def _inverted(links: Links) -> defaultdict[str, set[str]]:
 
 
 def _holders(
-    agent: AgentName, keys: Collection[str], own: Path, related: Collection[str], placed: Collection[str]
+    agent: AgentName, keys: Collection[str], own: Path, files: Iterable[LogFile], *, is_kin: bool
 ) -> Iterator[Descendant]:
-    """The other logs with one of these records, but those `placed`, which need no look: what stands between may be
-    gone, or nothing may say whose a log is.
+    """The other ones of these logs with one of these records: what stands between may be gone, or nothing may say whose
+    a log is.
     """
-    cutter = find_cutter(agent)
-    if cutter is None or not keys:
-        return
-    wanted, not_asked = frozenset(keys), {str(own), *placed}
-    for file in OWN[agent].discover():
-        if file.location in not_asked or not _holds(cutter, file, wanted, is_kin=file.location in related):
+    cutter, wanted = find_cutter(agent), frozenset(keys)
+    for file in files if cutter and keys else ():
+        if file.location == str(own) or not _holds(cutter, file, wanted, is_kin=is_kin):
             continue
         if file.path.resolve() != own.resolve():
             yield Descendant(agent, READERS[agent].id_of(file.path), file.path)
