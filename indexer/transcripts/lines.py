@@ -108,7 +108,8 @@ class Bound:
         return stop is not None and offset >= stop
 
 
-_bound: ContextVar[Bound | None] = ContextVar("bound", default=None)
+#: The time limit of the look at a session that is under way, if one is.
+current_bound: ContextVar[Bound | None] = ContextVar("bound", default=None)
 
 
 @contextmanager
@@ -117,21 +118,16 @@ def bounded(share: float = 1.0, clock: Callable[[], float] = time.thread_time) -
 
     A command that does more with the turns than show them takes a `share` of that time.
     """
-    token = _bound.set(_bound.get() or Bound(clock, share))
+    token = current_bound.set(current_bound.get() or Bound(clock, share))
     try:
         yield
     finally:
-        _bound.reset(token)
-
-
-def bound_of_look() -> Bound | None:
-    """Return the time limit of the look at a session that is under way, if one is."""
-    return _bound.get()
+        current_bound.reset(token)
 
 
 def is_over(seconds: float) -> bool:
     """Tell if a look has taken so long."""
-    return (bound := _bound.get()) is not None and bound.is_over(seconds)
+    return (bound := current_bound.get()) is not None and bound.is_over(seconds)
 
 
 class LineReader:
@@ -153,7 +149,7 @@ class LineReader:
         self.broken: list[BrokenLine] = []
         self.bytes_read = 0
         self.left = 0
-        self.bound = _bound.get()
+        self.bound = current_bound.get()
 
     @property
     def worth_resuming(self) -> bool:

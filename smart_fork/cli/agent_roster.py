@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from smart_fork.agent_roster import AgentAtAGlance, roster
 from smart_fork.agents.verbs import ABILITIES
 from smart_fork.cli.output import out, plain, printed_as_json
@@ -18,8 +16,8 @@ def agents() -> None:
     for one in found.agents:
         out.print(plain(f"{one.title:<14}", "bold"), plain(_standing(one)), sep="")
         out.print(plain(f"{'':<14}{_abilities(one)}"))
-        for said in _reasons(one) if one.installed else ():
-            out.print(plain(f"{'':<14}{said}", "dim"))
+        for name, why in one.why_not.items() if one.installed else ():
+            out.print(plain(f"{'':<14}no {ABILITIES[name].words}: {why}", "dim"))
         if one.unknown_records:
             share = f"{one.unknown_records:,} of {one.records:,} records in its logs"
             out.print(plain(f"{'':<14}{share} are of a type that smart-fork does not know"))
@@ -41,8 +39,3 @@ def _abilities(one: AgentAtAGlance) -> str:
 
     able = [ability.words for name, ability in ABILITIES.items() if one.can[name]]
     return "; ".join(able) or "nothing yet"
-
-
-def _reasons(one: AgentAtAGlance) -> Iterator[str]:
-
-    return (f"no {ABILITIES[name].words}: {why}" for name, why in one.why_not.items())

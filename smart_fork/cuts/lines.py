@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from indexer.masking import NOTHING, Masked, mask, shorten
-from indexer.transcripts.lines import GLANCE_GAP_BYTES, bound_of_look, decode_line, open_regular
+from indexer.transcripts.lines import GLANCE_GAP_BYTES, current_bound, decode_line, open_regular
 from smart_fork.cuts.model import Place, Stamp, Tool, Transcript, TranscriptTurn
 from smart_fork.errors import NotFound
 
@@ -78,7 +78,7 @@ class RawLine(NamedTuple):
 
 def raw_lines(file: IO[bytes], path: Path) -> Iterator[RawLine]:
     """Yield the lines of an open file, without blank ones. A list of turns has a time limit, a cut needs all lines."""
-    end, bound = 0, bound_of_look() if _ALL_PREVIEWED.get() else None
+    end, bound = 0, current_bound.get() if _ALL_PREVIEWED.get() else None
     for number, raw in enumerate(file, start=1):
         if bound and bound.stops(path, end):
             return

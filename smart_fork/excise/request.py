@@ -79,13 +79,11 @@ def cut(
     path = located(request.reference, request.tool)
     if not request.dry_run:
         marks.keep()
-    steps = _steps(progress, 3, "reading the session")
+    steps = _steps(progress, 2, "reading the session")
     next(steps)
     loaded = load_for_cut(request.tool, path, request.composer)
     next(steps)
-    session = numbered(loaded)
-    next(steps)
-    planned = _planned(session, request)
+    planned = _planned(session := numbered(loaded), request)
     next(steps)
     outcome = report(planned, dry_run=request.dry_run)
     if request.dry_run:

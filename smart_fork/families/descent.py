@@ -96,7 +96,7 @@ def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str]
         found.forks.setdefault(child, session_id)
     family = relatives(asked, "", found)
     related = {str(kin.path) for kin in family}
-    apart = (file for file in OWN[agent].discover() if keys and file.location not in related)
+    apart = (file for file in OWN[agent].discover() if file.location not in related)
     holders = [*_holders(agent, keys, path, apart, is_kin=False)]
     for one in holders:
         if one.session_id not in {kin.session_id for kin in family}:
@@ -117,9 +117,7 @@ def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str]
     below -= tied
     beside = reached({session_id, *above}, made) - below - reached(tied, made)
     placed = {str(kin.path) for kin in family if kin.session_id in {*below, *tied}}
-    near = (
-        OWN[agent].log_at(str(kin.path)) for kin in family if kin.agent == agent and str(kin.path) in related - placed
-    )
+    near = map(OWN[agent].log_at, sorted(related - placed))
     holders += _holders(agent, keys, path, filter(None, near), is_kin=True)
     holders = [one for one in holders if str(one.path) not in placed]
     strangers = {one.session_id for one in holders} - below - beside - tied

@@ -14,7 +14,7 @@ import pytest
 
 from indexer.masking import shorten
 from indexer.transcripts import lines
-from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.claude.log import ClaudeAdapter, folder_of
 from smart_fork.agents.codex.cut import CodexCutter
 from smart_fork.cuts import lines as lines_of_cuts
 from smart_fork.excise import Request, check, cut, rollback, strings, traces
@@ -152,7 +152,7 @@ def test_a_cut_tells_how_many_of_its_steps_are_done(shop):
     cut_out(Request(claude_log(shop, 3), "2", force=True), progress=lambda *one: told.append(one))
 
     assert told == [
-        *(("reading the session", done, 3) for done in range(4)),
+        *(("reading the session", done, 2) for done in range(3)),
         *(("cutting and erasing", done, 5) for done in range(6)),  # two logs, and what is done behind them
     ]
 
@@ -172,6 +172,17 @@ def test_what_was_cut_is_known_without_the_session_and_its_snapshot_in_memory(sh
 
     assert "tambor" in gone.words
     assert most < path.stat().st_size / 2
+
+
+def test_a_cut_lists_all_logs_of_its_agent_a_few_times(shop, monkeypatch):
+    listed: list[None] = []
+    discover = ClaudeAdapter.discover
+    monkeypatch.setattr(ClaudeAdapter, "discover", lambda self: [listed.append(None), discover(self)][1])
+
+    cut(Request(claude_log(shop, 3), "2", force=True))
+
+    # To find the session, before and after the cut its family and the other logs with its records, and what is beside them.
+    assert len(listed) == 5
 
 
 def test_a_preview_of_a_long_text_masks_its_beginning_alone(monkeypatch):
