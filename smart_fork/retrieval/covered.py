@@ -38,9 +38,13 @@ def unread_notice(new: int, sessions: int, *, scored: bool = True) -> str:
     """Say that logs were never read, and what follows, also for scores if there are any; empty if all were read."""
     if not new:
         return ""
-    unknown, lower = (", so no chance is known", " Scores are lower until they are read.") if scored else ("", "")
-    unread = f"{new:,} of {new + sessions:,} logs here are not read yet{unknown}"
-    return f"{unread}: the session you mean may be among them.{lower}"
+    unread, among = (
+        f"{new:,} of {new + sessions:,} logs here are not read yet",
+        "the session you mean may be among them.",
+    )
+    if not scored:
+        return f"{unread}: {among}"
+    return f"{unread}, so no chance is known: {among} Scores are lower until they are read."
 
 
 def early_notice(shares: Covered) -> str:
