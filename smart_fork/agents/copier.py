@@ -27,7 +27,8 @@ from smart_fork.system.processes import Machine
 @dataclass(frozen=True, slots=True)
 class LiveRecord:
     """A record that the agent remembers: its turn's number, and the characters of it that the model is sent. `short`
-    are the characters with its results shortened, if fewer. `sums_up` marks a compaction's summary.
+    are the characters with its results shortened, if fewer. `sums_up` marks a compaction's summary, `is_link` what the
+    agent's program wrote before it: that holds only after all that comes before.
     """
 
     number: int
@@ -35,6 +36,7 @@ class LiveRecord:
     characters: int = 0
     sums_up: bool = False
     short: int | None = None
+    is_link: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,9 +235,17 @@ class Distilled(Copy):
         """Yield the kept records, with lines for the dropped ones."""
         yield from self.first()
         waiting = sorted(self._excerpt.told.items())
+        unbroken = True  # so far the copy is how the session begins, as its agent remembers it
         for place, one in enumerate(self._live):
             summary = one.sums_up and place == self._newest
-            if not summary and (one.sums_up or one.number not in self._excerpt.kept):
+            forgotten = self._newest is not None and place < self._newest
+            kept = summary or (not one.sums_up and one.number in self._excerpt.kept)
+            short = one.number in self._excerpt.shortened and one.short not in (None, one.characters)
+            if one.is_link:
+                kept = unbroken and not forgotten and one.number <= self._excerpt.end
+            else:
+                unbroken = unbroken and kept != forgotten and not short
+            if not kept:
                 continue
             while waiting and waiting[0][0] <= one.number and not summary:
                 yield from self.line(waiting.pop(0)[1], one.entry)

@@ -28,50 +28,50 @@ def is_no_aside(record: Record) -> bool:
 
 
 def placed(
-    source: Path, order: Sequence[str], has_place: Callable[[Record], bool] = is_no_aside, beside: Beside | None = None
+    source: Path,
+    order: Sequence[str],
+    has_place: Callable[[Record], bool] = is_no_aside,
+    beside: Beside | None = None,
+    is_link: Callable[[Record], bool] | None = None,
 ) -> Iterator[tuple[str, Entry]]:
     """Yield the records of these ids in their order, each with its id. Records made by `beside` keep their places.
 
-    Raises:
-        ForkRefused: The log was rewritten meanwhile.
-    """
-    return in_order(order, _kept(source, set(order), has_place, beside), source)
-
-
-def _kept(
-    source: Path, missing: set[str], has_place: Callable[[Record], bool], beside: Beside | None
-) -> Iterator[tuple[str, Entry]]:
-    """Yield the wanted records in file order, with the ids of those that have a place. The first of an id counts."""
-    for line in LineReader(source):
-        record, identity = line.record, line.record.get("uuid")
-        if isinstance(identity, str) and identity in missing and has_place(record):
-            missing.discard(identity)
-            yield identity, (line.source, record)
-        elif beside and (other := beside((line.source, record))):
-            yield "", other
-
-
-def in_order(wanted: Sequence[str], records: Iterable[tuple[str, Entry]], source: Path) -> Iterator[tuple[str, Entry]]:
-    """Yield records with ids in the order of `wanted`. Records without an id keep their place.
-
-    Agents sometimes write a record before its parent.
+    The links between a record and the one before it come first, with its id. Agents sometimes write a record before
+    its parent.
 
     Raises:
         ForkRefused: A record is missing: the log was rewritten meanwhile.
     """
-    early: dict[str, Entry] = {}
-    order = iter(wanted)
-    following = next(order, None)
-    for identity, entry in records:
-        if not identity:
-            yield identity, entry
-            continue
-        early[identity] = entry
-        while following is not None and following in early:
-            yield following, early.pop(following)
-            following = next(order, None)
-    if following is not None:
+    missing, following = set(order), iter(order)
+    early, above = dict[str, Entry](), dict[str, tuple[object, Entry | None]]()
+    expected = next(following, "")
+    for line in LineReader(source):
+        entry, record, identity = (line.source, line.record), line.record, line.record.get("uuid")
+        if isinstance(identity, str) and identity in missing and has_place(record):  # the first of an id counts
+            missing.discard(identity)
+            early[identity] = entry
+            while found := early.pop(expected, None):
+                yield from ((expected, link) for link in _links(found[1], above))
+                yield expected, found
+                expected = next(following, "")
+        elif beside and (other := beside(entry)):
+            yield "", other
+        elif is_link and isinstance(identity, str) and (is_link(record) or not has_place(record)):
+            if "logicalParentUuid" in record:  # a compaction, after which nothing leads to what was before
+                above.clear()
+            above.setdefault(identity, (record.get("parentUuid"), entry if is_link(record) else None))
+    if expected:
         raise ForkRefused(f"The log changed during reading: {source}", "Try again.")
+
+
+def _links(record: Record, above: dict[str, tuple[object, Entry | None]]) -> list[Entry]:
+    """Take the links that lead to a record out of `above`, the first one first."""
+    found: list[Entry] = []
+    while taken := above.pop(str(record.get("parentUuid")), None):
+        parent, entry = taken
+        found += [entry] if entry else []
+        record = {"parentUuid": parent}
+    return found[::-1]
 
 
 class TreeCopy(Copy):
@@ -91,7 +91,7 @@ class TreeCopy(Copy):
         """See `Copy.__iter__`."""
         for identity, (spelled, record) in self._records:
             if self._chained and identity:
-                record["parentUuid"], self.parent = self.parent, identity
+                record["parentUuid"], self.parent = self.parent, record["uuid"]
             if identity or not self._chained:
                 self.own(record)
                 self.copied += 1
@@ -99,10 +99,11 @@ class TreeCopy(Copy):
         yield from self.titled()
 
     def whole(self, turns: Sequence[Turn], is_sent: Callable[[Record], bool]) -> TreeCopy:
-        """Copy the records of these turns that the model is sent."""
-        order = [turn.id for turn in turns[compacted_at(turns) :]]
-        records = placed(self._source.source_path, order, self.has_place, self.beside(turns))
-        self._records = ((one, entry) for one, entry in records if not one or is_sent(entry[1]))
+        """Copy the records of these turns that make what the model is sent."""
+        records = placed(self._source.source_path, self.order(turns), self.has_place, self.beside(turns), self.is_link)
+        self._records = (
+            (one, entry) for one, entry in records if not one or is_sent(entry[1]) or self.is_link(entry[1])
+        )
         return self
 
     def after(self, other: TreeCopy) -> None:
@@ -113,6 +114,15 @@ class TreeCopy(Copy):
     def has_place(record: Record) -> bool:
         """Return whether a record belongs to the conversation itself, not to a sub-agent."""
         return is_no_aside(record)
+
+    def order(self, turns: Sequence[Turn]) -> list[str]:
+        """Return the ids of those of these turns that the agent remembers, as it sends them."""
+        return [turn.id for turn in turns[compacted_at(turns) :]]
+
+    @staticmethod
+    def is_link(record: Record) -> bool:
+        """Return whether a record between two messages makes what the model is sent."""
+        return False
 
     def beside(self, turns: Sequence[Turn]) -> Beside | None:
         """Return the function that makes the copied form of records without a place, for these turns."""
@@ -207,7 +217,11 @@ class TreeCopier(Copier):
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """See `Copier.live`."""
         places = {turn.id: number for number, turn in enumerate(session.turns)}
-        for identity, (spelled, record) in placed(session.source_path, list(places), self.lines.has_place):
+        records = placed(session.source_path, list(places), self.lines.has_place, is_link=self.lines.is_link)
+        for identity, (spelled, record) in records:
+            if record["uuid"] != identity:
+                yield LiveRecord(places[identity], (spelled, record), is_link=True)
+                continue
             said = self.as_said(record)
             if self.is_sent(said):
                 sums_up, short = self.sums_up(said), self.size(self.short(said))

@@ -15,7 +15,7 @@ import orjson
 from indexer.paths import private_dir
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session, Turn
-from indexer.unchecked import dict_in, dicts_in
+from indexer.unchecked import dict_in, dicts_in, list_in
 from smart_fork.agents.claude.codec import ClaudeCodec
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import folder_of
@@ -36,45 +36,26 @@ def of_conversation(session: Session, turns: Sequence[Turn]) -> Iterator[Record]
     Raises:
         ForkRefused: the log was rewritten meanwhile.
     """
-    order = _with_boundaries(session.source_path, turns) if session.compactions else [turn.id for turn in turns]
-    records = (record for _, (_, record) in placed(session.source_path, order, is_said))
-    return (record for record in records if record.get("type") != "attachment")
+    order = [turn.id for turn in turns]
+    records = (record for _, (_, record) in placed(session.source_path, order, is_said, is_link=is_between))
+    return (record for record in records if is_boundary(record) or not is_between(record))
 
 
 def is_boundary(record: Record) -> bool:
     """Whether a compaction was there."""
-    return record.get("type") == "system" and record.get("subtype") == _BOUNDARY
+    return is_between(record) and record.get("subtype") == _BOUNDARY
+
+
+def is_between(record: Record) -> bool:
+    """Whether a record of the conversation itself is no message: what the program told its model, or noted."""
+    return record.get("type") in ("attachment", "system") and record.get("isSidechain") is not True
 
 
 def is_said(record: Record) -> bool:
-    """Whether a record is of the conversation itself: a message, what was typed meanwhile, or a boundary."""
+    """Whether a record is of the conversation itself: a message, or what was typed meanwhile."""
     kind = record.get("type")
     said = kind == "attachment" or (kind in ("user", "assistant") and isinstance(record.get("message"), dict))
-    return (said or is_boundary(record)) and record.get("isSidechain") is not True
-
-
-def _with_boundaries(source: Path, turns: Sequence[Turn]) -> list[str]:
-    """The ids of the turns, each after that of the boundary which it, past what is no conversation, comes from."""
-    above: dict[str, object] = {}
-    boundaries: set[object] = set()
-    for line in LineReader(source):
-        record, identity = line.record, line.record.get("uuid")
-        if isinstance(identity, str) and record.get("type") not in ("user", "assistant"):
-            above.setdefault(identity, record.get("parentUuid"))
-            if is_boundary(record) and record.get("isSidechain") is not True:
-                boundaries.add(identity)
-    order: list[str] = []
-    for turn in turns:
-        current, seen = turn.parent_id, set[str]()
-        while current in above and current not in boundaries and current not in seen:
-            seen.add(current)
-            parent = above[current]
-            current = parent if isinstance(parent, str) else None
-        if current is not None and current in boundaries:
-            boundaries.discard(current)
-            order.append(current)
-        order.append(turn.id)
-    return order
+    return said and record.get("isSidechain") is not True
 
 
 def copy_backups(names: Iterable[str], old: str, new: str, created: list[Path]) -> list[str]:
@@ -111,13 +92,19 @@ def _is_plain(name: str) -> bool:
 _OF_EACH = frozenset({"cwd", "version", "gitBranch", "userType", "isSidechain", "timestamp", "entrypoint", "slug"})
 
 
+#: How a boundary names the messages that its compaction has kept: all of them, and the ends of each row.
+_PRESERVED = ("preservedMessages", "preservedSegment")
+#: The records with which the program's own ``/branch`` carries over how a session asks its model.
+_OF_SESSION = frozenset({"atis-latch", "tools-used", "memory-mode", "repl-mode", "history-suppression"})
+
+
 class ClaudeLines(TreeCopy):
     """Records of Claude Code in a copy. `backups` are the names of the file versions that they refer to.
 
     What an answer says was in the context then is replaced by what is there now: the agent compacts by it.
     """
 
-    has_place = staticmethod(is_said)
+    has_place, is_link = staticmethod(is_said), staticmethod(is_between)
 
     def __init__(self, *of: Any, **how: Any) -> None:
         super().__init__(*of, **how)
@@ -147,13 +134,32 @@ class ClaudeLines(TreeCopy):
             record["sessionId"] = self._new.id
         if isinstance(record.get("uuid"), str):
             record["forkedFrom"] = {"sessionId": self._source.session_id, "messageUuid": record["uuid"]}
+        if record.get("subtype") == "model_refusal_fallback":  # a fork asks the session's own model again
+            record["neutralizedByFork"] = True
+        if self._chained:  # all that these lead to stands in the line
+            record.pop("logicalParentUuid", None)
+            for name in _PRESERVED if is_boundary(record) else ():
+                dict_in(record.get("compactMetadata")).pop(name, None)
         if self._new.cwd is not None and "cwd" in record:
             record["cwd"] = str(self._new.cwd)
         self.backups.update(backups(record))
         return record
 
+    def order(self, turns: Sequence[Turn]) -> list[str]:
+        """See `TreeCopy.order`. Messages that a compaction has kept, from before it, come after its summary."""
+        order, known = super().order(turns), {turn.id for turn in turns}
+        boundary = turns[-len(order)].parent_id
+        for line in LineReader(self._source.source_path) if len(order) < len(turns) else ():
+            if is_boundary(line.record) and line.record.get("uuid") == boundary:
+                kept = dict_in(dict_in(line.record.get("compactMetadata")).get(_PRESERVED[0]))
+                if kept.get("anchorUuid") == order[0]:
+                    order[1:1] = [one for one in list_in(kept.get("uuids")) if _in(one, known.difference(order))]
+        return order
+
     def beside(self, turns: Sequence[Turn]) -> Beside:
-        """See `TreeCopy.beside`: versions of files before a message, and what was shown instead of its results."""
+        """See `TreeCopy.beside`: versions of files before a message, what was shown instead of its results, and
+        what holds for the whole session.
+        """
         messages = {turn.id for turn in turns[compacted_at(turns) :]}
         calls = {call.id for turn in turns for call in turn.tool_calls}
 
@@ -162,6 +168,8 @@ class ClaudeLines(TreeCopy):
             if kind == "file-history-snapshot" and _in(record.get("messageId"), messages):
                 self.backups.update(backups(record))
                 return entry
+            if kind in _OF_SESSION:
+                return entry[0], record | {"sessionId": self._new.id}
             own = replacements(record, calls, self._new.id) if kind == "content-replacement" else None
             return (entry[0], own) if own else None
 
@@ -182,12 +190,11 @@ class ClaudeLines(TreeCopy):
         if number not in self._counted:
             self._counted.add(number)
             self.loaded += own
-        usage = record["message"].get("usage")
-        if isinstance(usage, dict):
-            none = {name: 0 for name in ("cache_creation_input_tokens", "cache_read_input_tokens") if name in usage}
-            counted = {"input_tokens": max(0, self.loaded - own), "output_tokens": own, **none}
-            record["message"]["usage"] = {name: counted.get(name, 0) for name in usage if name in counted}
-        record.pop("logicalParentUuid", None)
+        usage: Record = dict_in(dict_in(record.get("message")).get("usage"))
+        if usage:
+            counted = {"input_tokens": max(0, self.loaded - own), "output_tokens": own}
+            none = ("cache_creation_input_tokens", "cache_read_input_tokens")
+            record["message"]["usage"] = {name: counted.get(name, 0) for name in usage if name in (*counted, *none)}
         return record
 
     def left(self, entry: Entry) -> Entry:
@@ -212,7 +219,10 @@ class ClaudeLines(TreeCopy):
 class ClaudeCopier(TreeCopier):
     """Copies of sessions of Claude Code.
 
-    Not inherited is what a compaction has forgotten, sub-agents, attachments, and records about the session itself.
+    Not inherited is what a compaction has forgotten, sub-agents, and records about the session itself. All that makes
+    a request is, so that it begins like the last one of the session: Claude Code sends its model, system prompt
+    included, what the records between the messages say. Across a gap, where a record's parent is missing, a copy
+    carries what is before it; the program's own ``--resume`` and ``--fork-session`` load only what follows.
     """
 
     name = "claude"

@@ -47,14 +47,15 @@ def session_of(agent, path: Path):
 
 
 def test_claude_copies_what_was_said_up_to_the_message(claude_session, repo):
-    """B-001, B-002, B-003, B-004, B-007, B-050, B-060, B-066: no attachment, sub-agent or abandoned turn; thinking is kept."""
+    """B-001, B-002, B-003, B-004, B-007, B-050, B-060, B-066: no sub-agent or abandoned turn; thinking is kept, and so is
+    what the program told its model between two messages."""
     source = {r["uuid"]: r for r in records(claude_session) if "uuid" in r}
 
     branch = write("claude", claude_session, "a4", repo)
 
     copy = records(branch.path)
-    assert ["u1", "a1", "a2", "a3", "r1", "a4"] == [r["uuid"] for r in copy]
-    assert [None, "u1", "a1", "a2", "a3", "r1"] == [r["parentUuid"] for r in copy]
+    assert ["u1", "x1", "a1", "a2", "a3", "r1", "a4"] == [r["uuid"] for r in copy]
+    assert [None, "u1", "x1", "a1", "a2", "a3", "r1"] == [r["parentUuid"] for r in copy]
     for record in copy:
         expected = source[record["uuid"]] | {
             "sessionId": NEW,
@@ -62,7 +63,7 @@ def test_claude_copies_what_was_said_up_to_the_message(claude_session, repo):
             "forkedFrom": {"sessionId": SESSION, "messageUuid": record["uuid"]},
         }
         assert expected == record
-    assert (NEW, SESSION, 6, "a4", False) == (
+    assert (NEW, SESSION, 7, "a4", False) == (
         branch.session_id, branch.source_session_id, branch.copied, branch.at, branch.moved,
     )  # fmt: skip
 
@@ -83,7 +84,7 @@ def test_claude_finds_the_copy_from_the_target_and_it_says_where_it_works(claude
     """B-010, B-071."""
     branch = write("claude", claude_session, "a5", tmp_path)
 
-    assert {str(tmp_path)} == {r["cwd"] for r in records(branch.path)}
+    assert {str(tmp_path)} == {r["cwd"] for r in records(branch.path) if "cwd" in r}
     session = session_of("claude", branch.path)
     assert (NEW, SESSION, str(tmp_path)) == (session.session_id, session.parent_id, session.cwd)
     assert [t.text for t in session_of("claude", claude_session).turns] == [t.text for t in session.turns]
@@ -100,7 +101,63 @@ def test_claude_takes_over_what_compaction_left(claude_session, repo):
     ]  # fmt: skip
     write_log(claude_session, grown)
 
-    assert ["sum", "u3", "a6"] == [r["uuid"] for r in records(write("claude", claude_session, "a6", repo).path)]
+    copy = records(write("claude", claude_session, "a6", repo).path)
+
+    assert ["b", "sum", "u3", "a6"] == [r["uuid"] for r in copy]
+    assert [None, "b", "sum", "u3"] == [r["parentUuid"] for r in copy]
+    assert "logicalParentUuid" not in copy[0]
+
+
+def test_messages_that_a_compaction_of_claude_has_kept_come_after_its_summary(claude_session, repo):
+    """With all that leads to the next message, and nothing of what led to them."""
+    kept = {"anchorUuid": "sum", "uuids": ["a5"], "allUuids": ["a5"]}
+    hook = {"attachment": {"type": "hook_success"}}
+    grown = [
+        *records(claude_session)[:-1],
+        said("h1", "u2", "attachment", "") | hook,
+        said("a5", "h1", "assistant", text("Docs are there")),
+        {"type": "system", "subtype": "compact_boundary", "uuid": "b", "parentUuid": None, "logicalParentUuid": "a5",
+         "compactMetadata": {"trigger": "manual", "preservedMessages": kept, "preservedSegment": {"headUuid": "a5"}}},
+        said("sum", "b", "user", "This session is being continued", isCompactSummary=True),
+        said("h2", "sum", "attachment", "") | hook,
+        said("u3", "h2", "user", "next"),
+        said("a6", "u3", "assistant", text("Done")),
+    ]  # fmt: skip
+    write_log(claude_session, grown)
+
+    copy = records(write("claude", claude_session, "a6", repo).path)
+
+    assert ["b", "sum", "a5", "h2", "u3", "a6"] == [r["uuid"] for r in copy]
+    assert [None, "b", "sum", "a5", "h2", "u3"] == [r["parentUuid"] for r in copy]
+    assert {"trigger": "manual"} == copy[0]["compactMetadata"]
+
+
+def test_a_copy_of_claude_has_what_the_program_told_its_model_between_the_messages(claude_session, repo):
+    """Notes of its progress are no part of a request, and a record that a gap parts from the rest is copied, too."""
+    told = {"attachment": {"type": "environment"}}
+    grown = [
+        *records(claude_session)[:2],
+        said("e1", "u1", "attachment", "") | told,
+        said("p1", "e1", "progress", ""),
+        said("y1", "p1", "system", "") | {"subtype": "local_command"},
+        said("a1", "y1", "assistant", text("Done")),
+        said("e2", "a1", "attachment", "") | told,
+        said("y2", "gone", "system", "") | {"subtype": "model_refusal_fallback"},
+        said("u2", "y2", "user", "and the docs"),
+        said("a2", "u2", "assistant", text("Docs are there")),
+        said("e3", "a2", "attachment", "") | told,
+        {"type": "atis-latch", "atis": "x", "sessionId": SESSION},
+        {"type": "cost-state", "sessionId": SESSION},
+    ]
+    write_log(claude_session, grown)
+
+    copy = records(write("claude", claude_session, "a2", repo).path)
+
+    latch, chain = [r for r in copy if "uuid" not in r], [r for r in copy if "uuid" in r]
+    assert ["u1", "e1", "y1", "a1", "y2", "u2", "a2"] == [r["uuid"] for r in chain]
+    assert [None, "u1", "e1", "y1", "a1", "y2", "u2"] == [r["parentUuid"] for r in chain]
+    assert [True] == [r["neutralizedByFork"] for r in chain if r.get("subtype") == "model_refusal_fallback"]
+    assert [{"type": "atis-latch", "atis": "x", "sessionId": NEW}] == latch
 
 
 def test_claude_keeps_both_answers_to_parallel_calls(home, repo):
@@ -217,6 +274,9 @@ def conversations(draw: st.DrawFn) -> list[dict]:
             )
             leaf = log[-1]["uuid"]
         if draw(st.booleans()):
+            log.append(said(f"l{number}", leaf, "attachment", "") | {"attachment": {"type": "skill_listing"}})
+            leaf = log[-1]["uuid"]
+        if draw(st.booleans()):
             log.append(said(f"s{number}", leaf, "assistant", text("sub-agent"), isSidechain=True))
         if draw(st.booleans()):
             log.append(said(f"a{number}", leaf, "assistant", text(f"answer {number}")))
@@ -254,9 +314,11 @@ def test_whatever_the_log_the_copy_is_what_the_agent_remembers_as_one_line(home,
         copy = records(branch.path)
         end = next(i for i, turn in enumerate(session.turns) if turn.id == branch.at)
         first = {record["uuid"]: record for record in reversed(log) if record.get("isSidechain") is not True}
-        expected = [t.id for t in session.turns[: end + 1] if first[t.id]["type"] != "attachment"]
-        assert expected == [record["uuid"] for record in copy]
-        assert [None, *expected[:-1]] == [record["parentUuid"] for record in copy]
+        expected = [turn.id for turn in session.turns[: end + 1]]
+        line = [record["uuid"] for record in copy]
+        assert expected == [one for one in line if not one.startswith("l")]
+        assert len(line) == len(set(line))
+        assert [None, *line[:-1]] == [record["parentUuid"] for record in copy]
         for record in copy:
             ours = {"sessionId": NEW, "parentUuid": record["parentUuid"], "cwd": str(repo)}
             ours["forkedFrom"] = {"sessionId": SESSION, "messageUuid": record["uuid"]}
@@ -431,8 +493,7 @@ def test_a_word_said_before_a_call_is_answered_is_not_the_last_one(home, repo):
         branch_point(session_of("claude", path), "a2")
 
 
-def test_claude_gets_no_attachments(claude_session, repo):
-    """What was typed while the agent worked is one."""
+def test_claude_gets_what_was_typed_while_it_worked(claude_session, repo):
     queued = {"type": "queued_command", "prompt": "and hurry"}
     grown = [
         *records(claude_session),
@@ -442,7 +503,7 @@ def test_claude_gets_no_attachments(claude_session, repo):
     path = write_log(claude_session, grown)
     assert "and hurry" in [turn.text for turn in session_of("claude", path).turns]
 
-    assert {"user", "assistant"} == {record["type"] for record in records(write("claude", path, "a6", repo).path)}
+    assert queued in [record.get("attachment") for record in records(write("claude", path, "a6", repo).path)]
 
 
 def test_a_call_that_was_interrupted_does_not_block_what_came_after(claude_session):
