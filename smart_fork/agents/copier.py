@@ -54,11 +54,6 @@ class Excerpt:
     shortened: frozenset[int] = frozenset()
 
 
-def newest_summary(live: Iterable[LiveRecord], end: int) -> int | None:
-    """Return the position of the newest compaction's summary up to turn `end`."""
-    return max((place for place, one in enumerate(live) if one.sums_up and one.number <= end), default=None)
-
-
 #: A record, with its bytes in the log.
 Entry = tuple[bytes, Record]
 
@@ -223,7 +218,8 @@ class Distilled(Copy):
     def __init__(self, copier: Copier, source: Session, excerpt: Excerpt, new: NewSession) -> None:
         super().__init__(source, new)
         self._copier, self._excerpt = copier, excerpt
-        self._live, self._newest = copier.live(source), newest_summary(copier.live(source), excerpt.end)
+        sums = (place for place, one in enumerate(copier.live(source)) if one.sums_up and one.number <= excerpt.end)
+        self._newest = max(sums, default=-1)
 
     def __iter__(self) -> Iterator[bytes]:
         """See `Copy.__iter__`."""
@@ -236,9 +232,8 @@ class Distilled(Copy):
         yield from self.first()
         waiting = sorted(self._excerpt.told.items())
         unbroken = True  # so far the copy is how the session begins, as its agent remembers it
-        for place, one in enumerate(self._live):
-            summary = one.sums_up and place == self._newest
-            forgotten = self._newest is not None and place < self._newest
+        for place, one in enumerate(self._copier.live(self._source)):
+            summary, forgotten = place == self._newest, place < self._newest
             kept = summary or (not one.sums_up and one.number in self._excerpt.kept)
             short = one.number in self._excerpt.shortened and one.short not in (None, one.characters)
             if one.is_link:
@@ -257,7 +252,7 @@ class Distilled(Copy):
                 entry = one.entry
             made = self.summary(one.entry) if summary else self.record(one.number, entry)
             for line in made:
-                self.copied += 1
+                self.copied += not one.is_link
                 yield line
 
     def after(self, other: Distilled) -> None:
@@ -341,13 +336,10 @@ def stage_transcript(source: Path, session_id: str, folder: Path) -> Staged:
         return Staged(target)
     private_dir(folder)
     created: list[Path] = []
-    try:
+    with _undone_on_failure(created):
         copy_folder(source.with_suffix(""), target.with_suffix(""), created)
         if copy_file(source, target):
             created.append(target)
-    except BaseException:
-        Staged(target, tuple(created)).undo()
-        raise
     return Staged(target, tuple(created))
 
 
@@ -371,23 +363,16 @@ def copy_file(source: Path, target: Path) -> bool:
     return True
 
 
-def second_name(log: Path, target: Path) -> bool:
-    """Give the log a second name `target`, as a hard link if possible, else as a copy. Return `False` if it exists.
+def second_name(log: Path, target: Path) -> None:
+    """Give the log a second name `target`, as a hard link if possible, else as a copy.
 
     Raises:
         ForkRefused: Another file exists there.
     """
     try:
         target.hardlink_to(log)
-    except FileExistsError:
-        if not target.samefile(log):
-            raise ForkRefused(
-                f"Another version of this session is already there: {target}", "Fork it instead."
-            ) from None
-        return False
     except OSError:
-        return copy_file(log, target)
-    return True
+        copy_file(log, target)
 
 
 def copy_folder(source: Path, target: Path, created: list[Path]) -> None:

@@ -6,7 +6,7 @@ An agent tells which records its model is sent, and how a record becomes one of 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -94,7 +94,7 @@ class TreeCopy(Copy):
                 record["parentUuid"], self.parent = self.parent, record["uuid"]
             if identity or not self._chained:
                 self.own(record)
-                self.copied += 1
+                self.copied += not identity or identity == record["uuid"]
             yield respelled(spelled, record)
         yield from self.titled()
 
@@ -120,7 +120,7 @@ class TreeCopy(Copy):
         return [turn.id for turn in turns[compacted_at(turns) :]]
 
     @staticmethod
-    def is_link(record: Record) -> bool:
+    def is_link(record: Record) -> bool:  # noqa: ARG004 - an agent's own looks at it
         """Return whether a record between two messages makes what the model is sent."""
         return False
 
@@ -148,11 +148,6 @@ class TreeCopy(Copy):
     def added(self, text: str, near: Record) -> Record:
         """Return a record of our own with that text, beside another record."""
 
-    def shown_instead(self, kept: Collection[int]) -> Iterable[bytes]:
-        """Yield the lines that the model was shown instead of these turns' results."""
-        return ()
-
-
 class TreeDistilled(Distilled):
     """The turns of a session that an excerpt keeps, as one chain of parents."""
 
@@ -165,9 +160,13 @@ class TreeDistilled(Distilled):
         if isinstance(other, TreeDistilled):
             self.lines.after(other.lines)
 
-    def first(self) -> Iterable[bytes]:
-        """See `Distilled.first`."""
-        return self.lines.shown_instead(self._excerpt.kept - self._excerpt.shortened)
+    def first(self) -> Iterator[bytes]:
+        """See `Distilled.first`: what has no place in the chain, of turns whose results are kept in full."""
+        whole = sorted(self._excerpt.kept - self._excerpt.shortened)
+        made = self.lines.beside([self._source.turns[number] for number in whole])
+        for line in LineReader(self._source.source_path) if made else ():
+            if made and (entry := made((line.source, line.record))):
+                yield respelled(*entry)
 
     def last(self) -> Iterable[bytes]:
         """See `Distilled.last`."""

@@ -24,7 +24,6 @@ from smart_fork.agents.copied_texts import aside, characters, shortened
 from smart_fork.agents.copier import Entry, NewSession, compacted_at, copy_file, copy_folder
 from smart_fork.agents.forms import Becomes, Forms, Image, Utterance, all_texts
 from smart_fork.agents.tree_copy import Beside, TreeCopier, TreeCopy, placed
-from smart_fork.text.json_edits import respelled
 
 #: The record that stands where a compaction was.
 _BOUNDARY = "compact_boundary"
@@ -174,15 +173,6 @@ class ClaudeLines(TreeCopy):
             return (entry[0], own) if own else None
 
         return made
-
-    def shown_instead(self, kept: Collection[int]) -> Iterator[bytes]:
-        """See `TreeCopy.shown_instead`."""
-        calls = {result.tool_use_id for number in kept for result in self._source.turns[number].tool_results}
-        for line in LineReader(self._source.source_path) if calls else ():
-            if line.record.get("type") == "content-replacement" and (
-                own := replacements(line.record, calls, self._new.id)
-            ):
-                yield respelled(line.source, own)
 
     def recounted(self, number: int, record: Record, tokens: Sequence[int]) -> Record:
         """See `TreeCopy.recounted`."""
