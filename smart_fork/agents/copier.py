@@ -244,7 +244,7 @@ class Distilled(Copy):
                 continue
             while waiting and waiting[0][0] <= one.number and not summary:
                 yield from self.line(waiting.pop(0)[1], one.entry)
-                self.copied += 1
+                self.copied, unbroken = self.copied + 1, False
             spelled, record = one.entry
             if one.number in self._excerpt.shortened:
                 entry = (b"" if is_long(spelled) else spelled, self._copier.short(record))

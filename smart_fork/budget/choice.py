@@ -196,7 +196,7 @@ class Chooser:
             choice = self._with_last(choice, self._addition(place, self.needs.done(place)), most, gone)
         for place in self._answers:
             choice = self._with_runs(choice, place, min(bound, int(share * whole)), gone, looked=not least)
-        return choice
+        return choice if least else self._with_beginning(choice, most, gone)
 
     @cached_property
     def titles(self) -> list[Masked]:
@@ -240,6 +240,14 @@ class Chooser:
             return choice
         more = self._with(choice, replace(added, turns=turns, full=full))
         return more if self._own(more) <= bound and self.tokens(more) <= bound else choice
+
+    def _with_beginning(self, choice: Choice, bound: int, gone: frozenset[int]) -> Choice:
+        """The choice with as much of the session's beginning as fits: a cache that has it reads it for little."""
+        for place, unit in enumerate(self.units):
+            choice = self._added(choice, Addition(place, unit.whole, OPENING, unit.whole), bound, gone)
+            if not (unit.whole <= choice.kept and unit.whole <= choice.full):
+                break
+        return choice
 
     def _with_last(self, choice: Choice, added: Addition, bound: int, gone: frozenset[int]) -> Choice:
         """The choice with the last edits of an exchange that fit."""

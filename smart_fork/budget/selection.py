@@ -33,7 +33,9 @@ class Selection(Value):
     """What a fork within a budget has. `tokens` is what it loads beside its agent's own instructions and tools,
     `whole_tokens` what all of the session would.
 
-    `smallest` says that nothing smaller can be kept, though it is above the budget; `whole` that all of it is forked.
+    `new_from` is the first message that is dropped or shortened: before it a fork by the session's own agent sends what
+    the session has sent, which may come from the cache. `smallest` says that nothing smaller can be kept, though it is
+    above the budget; `whole` that all of it is forked.
     """
 
     session_id: str
@@ -44,5 +46,6 @@ class Selection(Value):
     left_out: int
     smallest: bool = rare(default=False)
     whole: bool = rare(default=False)
+    new_from: int | None = rare()
     notes: tuple[str, ...] = rare(())
     exchanges: tuple[SelectedExchange, ...]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from indexer.transcripts.model import Session
-from smart_fork.agents.copier import Excerpt
+from smart_fork.agents.copier import Excerpt, compacted_at
 from smart_fork.budget.choice import Choice, Chooser, Gains
 from smart_fork.budget.costs import Costs, costs
 from smart_fork.budget.selection import Kept, SelectedExchange, Selection
@@ -78,13 +78,20 @@ def within(chooser: Chooser, wanted: Wanted) -> Selected:
         notes.append(f"{what} it takes about {tokens:,} tokens, more than the budget")
     rows = _rows(chooser, choice)
     out = sum(row.kept == "nothing" for row in rows)
+    taken = tuple(counted.of(turn, full=turn in choice.full) for turn in range(len(counted.turns)))
     told = Selection(
         **known, tokens=tokens, kept=len(rows) - out, left_out=out, smallest=too_much, notes=tuple(notes),
-        exchanges=rows,
+        new_from=_new_from(chooser.session, end, choice.kept, taken, counted.turns), exchanges=rows,
     )  # fmt: skip
-    taken = tuple(counted.of(turn, full=turn in choice.full) for turn in range(len(counted.turns)))
     shortened = choice.kept - choice.full
     return Selected(told, Excerpt(choice.kept, end, chooser.told(choice.kept), taken, shortened), chooser)
+
+
+def _new_from(session: Session, end: int, kept: frozenset[int], taken: Sequence[int], whole: Sequence[int]) -> int:
+    """The first message that is not sent as the agent has sent it: the first of all, where that was compacted."""
+    if compacted_at(session.turns[: end + 1]):
+        return 0
+    return next((turn for turn in range(end + 1) if turn not in kept or taken[turn] < whole[turn]), end + 1)
 
 
 def gains_of(evidence: ExchangeEvidence | None) -> Gains:

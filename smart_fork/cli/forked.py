@@ -21,7 +21,7 @@ def print_forked(forked: Forked, *, dry_run: bool) -> None:
     say_notes(forked.warnings)
     if forked.selection is not None:
         for one in (forked.selection, *forked.merged):
-            print_selection(one, in_full=dry_run)
+            print_selection(one, in_full=dry_run, alone=not (forked.merged or forked.handed))
     if forked.handed is not None:
         from smart_fork.forking.handover import notes
 
@@ -47,11 +47,15 @@ def print_forked(forked: Forked, *, dry_run: bool) -> None:
         out.line(f"  its output: {forked.log}")
 
 
-def print_selection(selection: Selection, *, in_full: bool) -> None:
-    """What a fork within a budget has: in figures, and where nothing is started yet, exchange by exchange."""
+def print_selection(selection: Selection, *, in_full: bool, alone: bool = True) -> None:
+    """What a fork within a budget has: in figures, and where nothing is started yet, exchange by exchange.
+
+    Where it is `alone`, and its own agent's, it begins as the session does.
+    """
     parts = f"{selection.kept} of {selection.kept + selection.left_out} exchanges"
     share = f"about {selection.tokens:,} of {selection.whole_tokens:,} tokens"
-    say(f"note: Conversation of {short(selection.session_id)}: {parts}, {share}")
+    begins = f", new from message {selection.new_from} on" if alone and selection.new_from is not None else ""
+    say(f"note: Conversation of {short(selection.session_id)}: {parts}, {share}{begins}")
     for one in selection.exchanges if in_full else ():
         mark = {"whole": "+", "shortened": "≈", "part": "~", "words": "~", "nothing": " "}[one.kept]
         tokens = f"{one.kept_tokens:,} of {one.tokens:,}" if one.kept_tokens else f"{one.tokens:,}"

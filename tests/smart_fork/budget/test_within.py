@@ -162,7 +162,7 @@ def results_of(session) -> list[str]:
 
 
 def test_a_long_result_is_cut_to_its_ends_and_says_so_before_a_call_is_left_out(long_session, repo):
-    found = distil(long_session, Wanted(3_000), speaking(1))
+    found = distil(long_session, Wanted(2_000), speaking(1))
 
     back, cut = written(long_session, found.excerpt, repo)
 
@@ -175,6 +175,50 @@ def test_a_long_result_is_cut_to_its_ends_and_says_so_before_a_call_is_left_out(
         assert f"[… {len(LONG) - 400:,} characters dropped from this copy …]" in result
     assert [] == dangling(cut.turns)
     assert set() == unanswered(cut.turns)
+
+
+def test_what_a_budget_leaves_goes_to_the_beginning_which_is_sent_as_before(long_session, repo):
+    """It says from which message on the fork is new: up to there its log has what the session's has."""
+    whole = distil(long_session, Wanted(MATCH), speaking(5)).selection.whole_tokens
+
+    found = distil(long_session, Wanted(int(0.7 * whole)), speaking(5))
+
+    new = found.selection.new_from
+    back, _ = written(long_session, found.excerpt, repo)
+    assert ["whole", "whole", "nothing"] == [kept(found.selection)[number] for number in (1, 2, 4)]
+    beginning = [(turn.role, turn.text) for turn in long_session.turns[:new]]
+    assert beginning == [(turn.role, turn.text) for turn in back.turns[:new]]
+    assert new == next(one.message for one in found.selection.exchanges if one.kept != "whole")
+    assert results_of(back)[:2] == [LONG, LONG]
+
+
+def test_a_beginning_that_is_shortened_or_was_compacted_is_new_from_there_on(long_session):
+    shortened_first = distil(long_session, Wanted(MATCH), speaking(1)).selection
+
+    assert (shortened_first.kept, shortened_first.new_from) == (3, 2)
+    assert distil(long_session, Wanted(10**6)).selection.new_from is None
+
+
+def test_what_the_program_told_its_model_is_in_a_budget_s_copy_up_to_the_first_gap(home, repo):
+    records = claude_records(repo)
+    for after in ("r0", "r8"):  # behind the first prompt, and behind the third
+        told = said(f"told{after}", after, "attachment", "") | {"attachment": {"type": "environment"}}
+        for record in records:
+            record["parentUuid"] = told["uuid"] if record["parentUuid"] == after else record["parentUuid"]
+        records.insert(next(i for i, one in enumerate(records) if one["uuid"] == after) + 1, told)
+    path = write_log(folder_of(repo) / f"{SESSION}.jsonl", records)
+    session = READERS["claude"].read(path).session
+
+    found = distil(session, Wanted(10**6, drop=frozenset({2})))
+
+    back, _ = written(session, found.excerpt, repo)
+    lines = [json.loads(line) for line in Path(back.source_path).read_text().splitlines()]
+    chain = [line["uuid"] for line in lines if "uuid" in line]
+    assert chain[:5] == ["r0", "toldr0", "r1", "r2", "r3"]
+    assert chain[6] == "r10"
+    assert "toldr8" not in chain
+    assert [None, *chain[:-1]] == [line["parentUuid"] for line in lines if "uuid" in line]
+    assert found.selection.new_from == 4
 
 
 def test_results_of_any_form_are_shortened(home):
