@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from indexer.masking.rules import expanded
 from indexer.masking.spans import HIDDEN, PHRASE, Span, lines_at, monotone
 from indexer.masking.values import is_alone, is_hard, placeholder
 from indexer.patterns import late
 
 #: A line has one of these in small letters below which a secret may stand,
-_NAMED = (b"pass", b"auth", b"pw", b"secret", b"token", b"key")
+_NAMED = (b"pass", b"auth", b"pw", b"secret", b"token", b"key", b"login")
 #: or one of those, by a whole word of it.
 _BY_WORD = {
     b"op": b"op read",
@@ -33,43 +34,18 @@ _ALONE = late(
 )
 #: A name and a password, each in its line, and nothing else: what programs read from files of such names.
 _TWO_LINES = late(r"\r?\n[\w.@+-]{2,64}\r?\n([^\s]{6,64})[ \t]*(?=\r?\n(?:[$#%>]|\s*\n|```)|\s*\Z)")
-_AUTH_FILE = late(r"(?i)\b(?:cat|type|less|more|head|bat)\b[^\n|]*(?:auth|pass|cred|login|secret)[\w.-]*$")
-_NAMES_ONE = (
-    r"(?:pass(?:w(?:or)?ds?|wort|phrase|code)?|pwd|secrets?|tokens?|credentials?|(?:[a-z]{2,20}[ _./-]?)key|"
-    r"kennwort|contrase\w{1,2}a|senha|wachtwoord)"
+_AUTH_FILE = late(
+    r"(?i)(?:\b(?:cat|type|less|more|head|bat)\b[^\n|]*|^[\s#;]{0,8}(?:file:? )?[\w./~-]{0,80}/[\w.-]{0,40})"
+    r"(?:auth|pass|cred|login|secret)[\w.-]*:?$"
 )
 #: Commands that print a secret and nothing else.
-_GETS = late(
-    r"(?i)\b(?:op (?:read|item get)|wg gen(?:key|psk)|openssl rand|pwgen|apg|makepasswd|outputs? -raw|config:get|"
-    r"find-(?:generic|internet)-password|/dev/u?random|pass (?:show |generate )?[\w/.@-]{2,}$|(?:go|l)pass show|"
-    r"(?:rb?|b)w get|"
-    r"secret-tool lookup|get-secret-value|secrets? (?:versions )?(?:access|show|get|reveal|view|print)|"
-    r"get-login-password|"
-    r"vault kv get -field|print-(?:access|identity)-token|get-access-token|auth token|initial-password|"
-    r"reset-password|gen[._]secret|rails secret|key:generate)\b"
-)
+_GETS = late(expanded("{gets}"))
 #: Commands that print what they are told to: then that is called a secret.
-_PRINTS = late(
-    r"(?i)\b(?:cat|bat|less|more|head|tail|type|gc|get-content|echo|printf|printenv|env|print|jq|yq|awk|sed|cut|"
-    r"base64|gpg|age|sops|"
-    rf"read|get|show|view|access|export|reveal|decrypt|generate|create|rotate|issue|mint|lookup|fetch|value|new|"
-    rf"gen)\b[^\n]*?{_NAMES_ONE}|"
-    rf"(?<![a-z]){_NAMES_ONE}[^\n]*(?:<<-? ?[\"']?\w+[\"']?$|\b(?:show|get|view|read|reveal|create|print|generate|"
-    rf"gen|new)\b)"
-)
+_PRINTS = late(expanded("{prints}"))
 #: What is called a secret and stands above it, with or without a colon.
-_IS_CALLED = late(
-    rf"(?i)(?:^[\W\d]{{0,12}}(?:[\w'/.-]{{1,20}} ){{0,3}}|[^\n]*?\b){_NAMES_ONE}(?: \([^()\n]{{1,60}}\)|"
-    rf" [^\n:=]{{0,60}})?[*`]{{0,2}}[:?][*`]{{0,2}}$|"
-    rf"^[^\n]{{0,12}}[>$#] [^\n]*[.\w-]{_NAMES_ONE}[\"')\]]{{0,3}}$|"
-    rf"^[\W\d]{{0,12}}(?:[\w'/.-]{{1,20}} ){{0,3}}(?:[a-z]+_)*{_NAMES_ONE}$"
-)
+_IS_CALLED = late(expanded("{is_called}"))
 #: What is said of a secret and is none.
-_ABOUT = late(
-    r"(?i)public|\.pub\b|fingerprint|sha\d|digest|hash|checksum|md5|\bids?\b|_id\b|version|\bnames?\b|cache|"
-    r"primary|rev-parse|"
-    r"refs/|length|count|\bls\b|\bfind\b|\bwc\b|grep -[a-z]*[lc]|--stat|tokeniz|\btest"
-)
+_ABOUT = late(expanded("{about_answers}"))
 
 
 def asks_for_one(line: str) -> bool:

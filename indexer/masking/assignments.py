@@ -69,44 +69,7 @@ _HEADER = late(r"[A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+){0,4}-(?i:key)")
 _ABOUT = late(expanded("{about_a_secret}"))
 #: How a name may begin.
 _HEAD = string.ascii_letters + string.digits + "_.-"
-_ENDS_NAME = r"(?P<suffix>[A-Za-z0-9_-]{0,32}+)(?:\.(?:base64|b64)|\[\d{0,4}\])?(?P<close>\\{0,3}[\"'`]\]?|\*\*|\])?"
-#: An object with the value in it.
-_OBJECT = (
-    r"[ \t]{0,4}+[:=]?[ \t]{0,4}+\{[^{}]{0,200}?(?<!\w)\\{0,3}[\"']?(?:value|default|default_?[vV]alue|result)"
-    r"\\{0,3}[\"']?[ \t]{0,8}+[:=][ \t]{0,4}+(?=\\{0,3}[\"'])"
-)
-#: What is taken where nothing is assigned.
-_ELSE = (
-    r"[\])}]{0,3}+[ \t]{0,4}+(?:\|\|=?|\?\?=?|\?:|or)[ \t]{0,4}+(?=\\{0,3}[\"'`])|"
-    r"\)[ \t]{0,2}=[ \t]{0,2}(?=[\"'])|\){0,2}\.(?:unwrap_or|or_?else|get_?or_?else|or|ifempty)\((?=\\{0,3}[\"'])|"
-    r"\){0,2}\.unwrap_or_else\(\|_?\|[ ]?(?=\\{0,3}[\"'])|\)(?:[ ]?\{)?[ ]{0,2}(?=[\"'])"
-)
-#: What makes bytes, or a secret, of a string.
-_MAKES = (
-    r"(?:\w{1,24}\((?:(?:[^()\n\"']{0,60},[ ]?)?(?:default|default_value|value)[ ]?=[ ]?|[^()\n\"']{1,60},[ ]?)|"
-    r"[^\n;]{1,80}?[ ](?:\|\||\?\?|\?:|or)[ ](?=\\{0,3}[\"'])|\s{0,8}string\(\d{1,4}\)[ ]|"
-    r"[\"']?\$\((?:echo|printf)[ ](?:-n[ ]|[\"']%s[\"'][ ])?|\$(?=')|"
-    r"\[\]byte\(|[Bb]ytes\(|Buffer\.from\(|(?:new )?[A-Za-z:]{0,16}(?:[Ss]tring|Secret\w{0,12})(?:::(?:from|new))?\(|@|"
-    r"\([ \t]{0,4})(?=[bfru]?\\{0,3}[\"'`])|qq?[({\[]"
-)
-_SEPARATOR = late(
-    _ENDS_NAME + r"(?P<sep>[ \t]{0,4}+(?::[ \t]{0,4}+[A-Za-z_&*][\w.\[\]|&'<>]{0,40}+(?:[ ][\w&]{1,12})?\??[ \t]{0,4}+"
-    r"=(?!=))[ \t]{0,4}+"
-    rf"(?:{_MAKES})?|"
-    rf"{_ELSE}|{_OBJECT}|"
-    r":[ \t]{0,4}+\n(?:[ \t]{2,40}+[^\n]{0,80}\n){0,3}?[ \t]{2,40}+(?:[Dd]efault|[vV]alue)[ \t]{0,4}:[ \t]{1,4}|"
-    r"[ ]As[ ]String[ ]=[ ]|"
-    r":[ \t]{0,4}+[|>][-+]?[ \t]{0,4}+\n?[ \t]{1,40}+|"  # the text in the next line
-    r"\s{0,8}+\{\s{0,8}get;[^{}=]{0,40}\}\s{0,4}=\s{0,4}|=\\{0,3}[\"'`][ ]?[+.][ ]?(?=\\{0,3}[\"'`])|"
-    rf"[ \t]{{0,24}}+(?::=|=>|<-|-?->|[?+]=|={{1,3}}|!={{1,2}}|:[=-]?|::)(?:\*\*)?[ \t]{{0,24}}+(?:{_MAKES})?|"
-    rf"[ \t]{{1,4}}@(?=\")|"
-    r"(?>(?:\s|\\{1,3}[nrt]){0,40}),?(?>(?:\s|\\{1,3}[nrt]){0,40})\\{0,3}[\"']?[vV]alue\\{0,3}[\"']?\s{0,4}+[:=]\s{0,4}+|"
-    r",[ \t]{0,24}+(?:default(?:_?[vV]alue)?\s{0,2}[=:]\s{0,2})?(?=\\{0,3}[\"'])|\((?=\\{0,3}[\"'])|"
-    r"[ \t]{0,24}\|[ \t]{0,2}(?:default|d)\([ ]?(?=\\{0,3}[\"'])|[ \t]{0,24}\|[ \t]{1,4}|[ \t]{1,24}+|"
-    # an element, its attribute or the one behind it
-    r"(?:>(?:\s{0,8}<(?i:value)>)?|</\w{1,20}>\s{0,40}+<\w{1,20}>)\s{0,40}+)"
-    r"(?:[bfruNE]?(?P<quote>\"\\{1,3}\"|\"{3}|'{3}|\\{0,3}[\"'`]))?"
-)
+_SEPARATOR = late(expanded("{separator}"))
 #: Words that make a password: with a digit or a sign, or as programs for mail give them.
 _WORDED = late(r"[a-z]{4}(?: [a-z]{4}){3}|(?=[^\n]*(?:[0-9]| [#&+*@] ))\S{2,20}(?: \S{1,20}){1,5}")
 #: What a value becomes.
@@ -118,6 +81,8 @@ _INSIDE = {
     "'": late(rf"(?>(?:[^'\\\s{HIDDEN}]|\\[^\snrt]){{1,4096}})"),
     "`": late(rf"[^`\s{HIDDEN}]{{1,4096}}+"),
 }
+#: How a value goes on in the next line: at the edge of a box, or indented.
+_GOES_ON = late(expanded("{goes_on}"))
 #: Before a name: what sets variables with a blank, or calls something with a name and a value.
 _SETS = late(
     r"(?:(?:^|[\n;&|]|\\[nrt])[ \t]{0,8}(?:ENV|ARG|setenv|SetEnv|SETX|setx|set(?: -\w{1,4}){1,2}|fastcgi_param|"
@@ -132,12 +97,7 @@ _TOLD_TO_SET = late(
 _FEW_WORDS = late(r"^\W{0,8}(?:[\w'-]{2,16} ){1,2}$")
 #: How a cell of a table is over.
 _CELL_ENDS = late(r"[`*\"']{0,2}[ \t]{0,40}\|")
-_CALLS = late(
-    r"(?i)(?:define|call|set\w{0,24}|put\w{0,12}|add\w{0,16}|headers?|append|insert|property|with\w{0,12}|config|"
-    r"(?:get)?env(?:ironment)?|"
-    r"get\w{0,24}|fetch|values|option\w{0,8}|setting\w{0,4}|build\w{0,12}Field|default\w{0,8})"
-    r"(?:[ ]?\((?:[\"']\w{1,8}[\"'],)?\s{0,8}|\s{1,3}\"String\",\s{0,3})\\{0,3}[\"'`]$"
-)
+_CALLS = late(expanded("{calls}"))
 _PAIRS = late(r"(?i)(?:name|key|id|property)\\{0,3}[\"']?\s{0,4}[:=]\s{0,4}\\{0,3}[\"']?$")
 _PROPERTY = late(r"[a-z][\w.-]{3,80}")
 #: From where a program takes a password.
@@ -145,11 +105,7 @@ _SOURCE = late(r"(?:pass|env|file|fd|stdin)(?::|$)")
 _STATEMENT = late(r"[A-Z_]+|(?:key|store)Password")
 _CODE_ENDS = late(r"[,;|(){}\[\]]")
 _CODE = late(r"[\w)][(\[]\w{0,40}[)\]]|[,;]$|^[(\[{]")
-_ACCOUNT = late(
-    r"(?im:^)[ \t]{0,8}(?:account|type|user(?:name)?|host|endpoint|bucket|client_?id|server|region|"
-    r"access_key_id)[ ]?=|(?im:^)[ \t]{0,8}(?:wi-?fi|ssid|network|wlan)[^\n]{0,40}[:=]|"
-    r"(?im:^|[{,])\s{0,8}[\"'](?:account|user(?:_?name)?|client_?id|login|email)[\"']\s{0,4}:"
-)
+_ACCOUNT = late(expanded("{account}"))
 _WORD_BEFORE = late(r"[A-Za-z]{2,20} $")
 _COMMENT = late(r"[ \t]{1,40}(?:#|//)[ \t]")
 #: Where a line is, as searches print it before each.
@@ -274,6 +230,8 @@ def _assigned(text: str, stem: int, match: re.Match[str], value: re.Match[str], 
     ):  # a section and a name in it
         name_start -= 1 + _length_of_head(text[max(0, stem - 48) : stem - 1])
     name, suffix = text[name_start : match.end("suffix")], match["suffix"]
+    if name.startswith("--") and match["sep"].strip() == ":":  # a variable of a style sheet
+        return
     if text.rfind("arn:", max(0, name_start - 60), name_start) > text.rfind(" ", 0, name_start):
         return
     called = f"{_word_before(text, name_start)}{name}"
@@ -291,6 +249,9 @@ def _assigned(text: str, stem: int, match: re.Match[str], value: re.Match[str], 
     amazon = "aws" in name.lower() or "accesskey" in name.lower().replace("_", "")
     if not _TELLS_APART.search(name) and is_secret(words, kind, how, amazon=amazon):
         yield Span(value.start(), NAME, value.start() + len(words), kind)
+        rest = _GOES_ON.match(text, value.start() + len(words))
+        if rest and is_thrown_together(rest[1]):
+            yield Span(rest.start(1), NAME, rest.end(1), kind)
 
 
 def _length_of_head(earlier: str) -> int:

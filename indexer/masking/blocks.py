@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
+from indexer.masking.rules import expanded
 from indexer.masking.spans import PHRASE, Span, monotone, positions_of
-from indexer.masking.values import is_mixed, is_strong, is_thrown_together, is_told, looks_random, placeholder
+from indexer.masking.values import is_mixed, is_strong, is_thrown_together, is_told, is_uuid, looks_random, placeholder
 from indexer.masking.view import View
 from indexer.patterns import late
 
@@ -34,32 +35,30 @@ _ENTRY = late(
 )
 _JSON_DATA = late(r"\"(?:stringD|d)ata\"\s{0,8}:\s{0,8}\{([^{}]{1,20000})\}")
 _JSON_ENTRY = late(r":\s{0,8}\"([^\"\n]{4,})\"")
-_NAMED = late(
-    r"(?i)(?:[a-z]+[ _-]){0,2}(?:pass(?:wor[dt]|wd|phrase|code)?|pwd|secret|token|(?:api|access|"
-    r"private)[ _-]?key|contrase\w{1,2}a|"
-    r"kennwort|senha|mot de passe|wachtwoord)(?: ?\(\w{1,20}\))?"
-)
+_NAMED = late(expanded("{heading}"))
 _LONG_WORD = late(r"[A-Za-z0-9+/_-]{30,}={0,2}")
 _HEADING = late(r"(?i)pass|pwd|secret|token|key|contrase|kennwort|senha|mot de|wachtwoord")
 _RULE = late(r"[|+]?[ \t]{0,8}:?-{2,}[-:|+ \t]*")
 #: Cells that only blanks part.
 _CELL = late(r"\S+(?: \S+)*")
-_CODES_BEGIN = late(
-    r"(?i)(?:recovery|backup|scratch)[ _-]?codes?|wiederherstellungs(?:codes?|schl\w{1,2}ssel)|"
-    r"codes? de (?:r\w{1,2}cup\w{1,2}ration|secours)|\w{0,3}digos? de recupera\w{2,4}|codici di (?:recupero|backup)"
-)
+_CODES_BEGIN = late(expanded("{codes_begin}"))
 _CODES_BEGIN_WITH = (
     *("recovery", "backup", "wiederherstellung", "scratch"),
     *("codes de", "code de", "digos de", "digo de", "codici di"),
 )
-_BEHIND = late(r"[\"']?\s?[:=]\s?\[?[\"']?")
+_BEHIND = late(r"[\"']?\s?[:=]\s?\[?[\"']?|[ ](?:(?:is|was|ist|est|es)[ ])?(?=\d{8}\b|[0-9a-z]{4,8}-[0-9a-z]{4,8}\b)")
 _CODE = late(r"(?<![\w./:#-])(?:[A-Za-z0-9]{4,10}(?:-[A-Za-z0-9]{4,10}){0,7}|\d{6,10}|\d{4} \d{4})(?![\w/(:]|\.\w|-)")
-_VALUE_OF = late(r"\"[vV]alue\\{0,3}\"\s{0,4}:\s{0,4}\\{0,3}\"([^\"\s\\]{8,512})\\{0,3}\"")
+_VALUE_OF = late(expanded(r"alue(?<=[vV]alue)(?<![\w-][vV]alue){before_value}([^\"'\s\\]{8,4096})\\{0,3}[\"']"))
+_HAS_VALUE = late(expanded("value{before_value}").encode())
 #: What an object has beside a value that is secret.
 _TELLS_BESIDE = late(
     r"\"keyName\\{0,3}\"|/secrets/|\"httpOnly\\{0,3}\"|SecureString|\"(?:sensitive|secret|"
     r"secure)\\{0,3}\"\s{0,4}:\s{0,4}true|"
     r"\"type\\{0,3}\"\s{0,4}:\s{0,4}\\{0,3}\"(?:secret|password)"
+)
+#: Cookies and headers that let somebody in, beside their values.
+_SESSION = late(
+    r"(?i)(?<![a-z])(?:name|key)\\{0,3}[\"']?\s{0,4}:\s{0,4}\\{0,3}[\"'][\w.-]{0,40}(?:sess|sid\b|auth|jwt|remember|ticket)"
 )
 _NEIGHBORS = (
     b"keyname",
@@ -70,6 +69,12 @@ _NEIGHBORS = (
     b'"secure',
     b'"secret',
     b'"password"',
+    b"sess",
+    b"auth",
+    b"sid",
+    b"jwt",
+    b"remember",
+    b"ticket",
 )
 _COOKIE = late(
     r"(?m:^)(?:#HttpOnly_)?\S{1,200}\t(?:TRUE|FALSE)\t\S{1,200}\t(?:TRUE|"
@@ -110,7 +115,7 @@ def _finders(
         yield _tables
     if password and b"insert" in signs:
         yield _rows
-    if b"value" in signs and any(sign in lower for sign in _NEIGHBORS):
+    if b"value" in signs and _HAS_VALUE.search(lower) and any(sign in lower for sign in _NEIGHBORS):
         yield _neighbors
     if not _TELL_OF_CODES.isdisjoint(signs):
         yield _codes
@@ -151,7 +156,12 @@ def _kubernetes(text: str) -> Iterator[Span]:
 def _tables(text: str) -> Iterator[Span]:
     """Cells below a heading that says so: in Markdown, parted by commas or tabs, or one below the other."""
     separator, columns, position = "", list[_Column](), 0
-    for line in text.splitlines(keepends=True):
+    while position < len(text):
+        if not columns:  # all lines before the next heading say nothing
+            if (found := _HEADING.search(text, position)) is None:
+                return
+            position = max(position, text.rfind("\n", position, found.start()) + 1)
+        line = text[position : text.find("\n", position) + 1 or len(text)]
         if separator and separator in line.strip() and not _RULE.fullmatch(line.strip()):
             yield from _cells(line, position, separator, columns)
         elif not _RULE.fullmatch(line.strip()) or not columns:
@@ -266,9 +276,12 @@ def is_code(value: str) -> bool:
 def _neighbors(text: str) -> Iterator[Span]:
     """A value that only what stands beside it in the same object tells of."""
     for value in _VALUE_OF.finditer(text):
-        before = text[max(0, value.start() - 400) : value.start()].rpartition("{")[2]
+        before = text[max(0, value.start() - 402) : value.start()].rpartition("{")[2]
         beside = before + value[0] + text[value.end() : value.end() + 400].partition("}")[0]
-        if _TELLS_BESIDE.search(beside) and (looks_random(value[1], lenient=True) or is_strong(value[1])):
+        random = looks_random(value[1], lenient=True)
+        if (random and not is_uuid(value[1]) and _SESSION.search(beside)) or (
+            (random or is_strong(value[1])) and _TELLS_BESIDE.search(beside)
+        ):
             yield _span(value, 1, "secret")
 
 

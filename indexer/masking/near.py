@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from indexer.masking.encoded import long_words
-from indexer.masking.nouns import ENGLISH, STEM_WORDS, Noun
+from indexer.masking.nouns import ENGLISH, PASSWORD_WORDS, STEM_WORDS, Noun
 from indexer.masking.rules import expanded
 from indexer.masking.spans import HIDDEN, NEAR, Span, begun, ended, monotone
 from indexer.masking.values import (
@@ -14,6 +14,7 @@ from indexer.masking.values import (
     is_strange,
     is_thrown,
     is_thrown_together,
+    is_told,
     is_uuid,
     placeholder,
 )
@@ -21,15 +22,18 @@ from indexer.patterns import late
 
 #: What tells of a secret, by how it begins.
 NEAR_WORDS = tuple(b"shared login log pat wifi wi wlan ssid connect sequelize share".split())
+_STEMS = "|".join(word.decode() for word in STEM_WORDS)
 _SIGNS = frozenset((b"pass", b"pw", b"secret", b"token", b"key", b"auth", *NEAR_WORDS, *STEM_WORDS))
 _KEY_OWNERS = (
     "api|global|license|admin|access|secret|private|auth|signing|encryption|account|isakmp|decryption|validation|master"
 )
 _TELLS = late(
-    r"(?i)(?:pass(?:w(?:or)?ds?|wort|phrases?|code)?|(?:(?<![a-z0-9+/])|(?<=root)|(?<=bind))pwd?|"
+    r"(?i)(?:(?P<password>pass(?:w(?:or)?d(?:s|nya|u|em)?|worts?|phrases?|code|(?<=mot de pass)e|(?<=palavra-pass)e)|"
+    rf"(?<![a-z])(?:{'|'.join(word.decode() for word in PASSWORD_WORDS)})[a-z]{{0,3}})|"
+    r"pass|(?:(?<![a-z0-9+/])|(?<=root)|(?<=bind))pwd?|"
     r"secrets?|tokens?|(?<![a-z0-9])(?:auth|pat|log ?in|wi-?fi|wlan|ssid|connect(?=\()|sequelize(?=\()|"
     r"share(?:d-key)?)|"
-    rf"(?<![a-z])(?:{'|'.join(word.decode() for word in STEM_WORDS)})|"
+    rf"(?<![a-z])(?:{_STEMS})|"
     rf"(?:{'|'.join(f'(?<={owner})|(?<={owner}[ _-])' for owner in _KEY_OWNERS.split('|'))})keys?)(?![A-Za-z0-9+/])"
 )
 #: So far behind it, in so many pieces.
@@ -52,6 +56,10 @@ _SAID = late(
     r"[ \t\"'`*(]{0,6}\Z"
 )
 _NEAR = 60
+#: What is said around a password that is told, and a question for one with all that stands before its answer.
+_NO_WORD, _SAID_BEFORE, _SAID_BEHIND = (late(expanded(f"{{{it}}}")) for it in ("no_word", "said_before", "said_behind"))
+_TOWARDS, _CHANGED, _MACHINE = (late(expanded(f"{{{it}}}")) for it in ("towards", "changed", "machine"))
+_ASKED, _NOTHING, _OVER = (late(expanded(f"{{{it}}}")) for it in ("asked", "nothing_between", "over"))
 _BARE_TOKEN = late(r"(?i)(?:^|[^\w]|[^a-z][ _-])tokens?\Z")
 _ONLY_SAID = late(r"(?:[ _]?[iI][dD])?[\"'`]?[ \t]{0,24}(?:[:=]|is|->|=>|\u2192)?[ \t]{0,4}[\"'`]?")
 _LINES_ABOVE, _ONLY_KEY = 3, late(r"^[^\n ]{40,}$")
@@ -60,26 +68,14 @@ _ID_OF_KEY = late(r"(?i)keys?[ _-]?id")
 _COMMENT, _HEAD = late(r"[\"'`);, ]{0,6}[ ](?:#|//|--)"), late(r"[:({\[=]$")
 _LONGEST_KEY, _SUM = 600, 40  # a sum of git is no key
 #: What says in a line that a key is in it, and what says that something else is.
-_KEEPS = late(
-    r"(?i)pass(?:w|_|-|\b|phrase|code)|pwd|secret|token(?!i)|keys?(?![a-z])|(?<![a-z])auth(?!or)|bearer|credential|"
-    r"signing|hmac|jwt|cipher|crypt(?!ed)|webhook|api|_session(?:_[a-z0-9]{1,40})?(?=[\"']?\s?[=:])|"
-    rf"(?<![a-z])(?:{'|'.join(word.decode() for word in STEM_WORDS)})(?![a-z])"
-)
-_KEEPS_NUMBER = late(
-    r"(?i)passw|pwd|secret|bearer|credential|signing|hmac|jwt|cipher|webhook|(?:[a-z]_|\w )token|"
-    r"(?:api|access|auth|private|encryption|master|license|app|account|integration|write|admin)[ _-]?key(?!s)"
-)
+_KEEPS = late(expanded("{keeps}") + rf"|(?<![a-z])(?:{_STEMS})(?![a-z])")
+_KEEPS_NUMBER = late(expanded("{keeps_number}"))
 _INTRODUCES, _COLOUR = late(r"[:=?({\[]"), late(r"\d{1,3}m")
 _OTHER = late(expanded("{other_things}"))
 #: What makes something else of a piece: a call, a name, an address.
 _BEHIND, _BEFORE = frozenset("(=["), frozenset("$@/\\&")
 #: What is said of a secret in a line and is none.
-_ABOUT = late(
-    r"(?i)public|\bpub\b|fingerprint|sha-?\d|digest|checksum|integrity|\bhash\b|md5|identifier|version|cache|"
-    r"commit|rev-parse|refs/|"
-    r"\bsha\b|ENC\[|certificate|arn:|(?:page|next|continuation|cancel\w*|request|sync|lease)[ _-]?token|"
-    r"(?:idempot\w+|session|dedup\w*)[ _-]?key"
-)
+_ABOUT = late(expanded("{about_no_secret}"))
 
 
 def strange_in(text: str, lower: bytes, signs: Collection[bytes], places: Mapping[bytes, list[int]]) -> Iterator[Span]:
@@ -88,7 +84,9 @@ def strange_in(text: str, lower: bytes, signs: Collection[bytes], places: Mappin
         done = 0
         for place in places.get(sign, ()):
             if place >= done and (found := _TELLS.match(text, place)) and not _ID_OF_KEY.match(text, place):
-                for span in _pieces(text, lower, found.end(), told=sign in STEM_WORDS and sign not in ENGLISH):
+                told = (sign in STEM_WORDS and sign not in ENGLISH) or found[0].endswith(("nya", "passe"))
+                password = found["password"] is not None and (told or _NO_WORD.match(text, found.end()) is not None)
+                for span in _behind(text, lower, found.end(), told=told, password=password):
                     done = span.end
                     yield span
                 yield from _told_before(text, place)
@@ -105,11 +103,18 @@ def _told_before(text: str, position: int) -> Iterator[Span]:
 
 def strange_behind(text: str, lower: bytes, noun: Noun) -> Iterator[Span]:
     """The same behind a word of which `lower` has nothing."""
-    return _pieces(text, lower, noun.end, told=True)
+    return _behind(text, lower, noun.end, told=True, password=noun.kind == "password")
 
 
-def _pieces(text: str, lower: bytes, position: int, *, told: bool = False) -> Iterator[Span]:
-    """Strange words in the line behind a position."""
+def _behind(text: str, lower: bytes, position: int, *, told: bool, password: bool) -> Iterator[Span]:
+    """Yield the secrets in the line behind a position, and the answer to a question for a password."""
+    yield from _pieces(text, lower, position, told=told, password=password)
+    if password and (asked := _ASKED.match(text, position)):
+        yield from _pieces(text, lower, asked.end(), told=False, password=True)
+
+
+def _pieces(text: str, lower: bytes, position: int, *, told: bool, password: bool) -> Iterator[Span]:
+    """Yield strange words in the line behind a position, and what is told there as a password."""
     stop = position + _REACH
     line = lower.find(b"\n", position, stop + _LONGEST)
     for number, piece in enumerate(_PIECE.finditer(text, position, line if line >= 0 else stop + _LONGEST)):
@@ -123,6 +128,11 @@ def _pieces(text: str, lower: bytes, position: int, *, told: bool = False) -> It
                 is_strange(last := value.rpartition(":")[2])
                 or (told and is_made_up(value))
                 or _is_told(text, position, piece.start(), last)
+                or (
+                    password
+                    and is_told(value)
+                    and _is_said(text, position, piece.start(), piece.start() + len(value), told=told)
+                )
             )
             and "//" not in value
             and not placeholder(value)
@@ -137,15 +147,28 @@ def _pieces(text: str, lower: bytes, position: int, *, told: bool = False) -> It
 def _is_told(text: str, position: int, start: int, value: str) -> bool:
     """Whether it is said that this is the secret, which is all small or all large letters, and no sum of a file."""
     if is_uuid(value):
-        return _ONLY_SAID.fullmatch(text, position, start) is not None and not _BARE_TOKEN.search(text[:position][-24:])
+        before = text[max(0, position - 24) : position]
+        return _ONLY_SAID.fullmatch(text, position, start) is not None and not _BARE_TOKEN.search(before)
     return is_thrown(value) and start - position < _NEAR and _SAID.search(text, position, start) is not None
+
+
+def _is_said(text: str, position: int, start: int, end: int, *, told: bool) -> bool:
+    """Return whether the words around a value say that it is the password of which the text speaks at a position."""
+    if _MACHINE.search(text, start, end):
+        return False
+    if _SAID_BEFORE.search(text, position, start) or _SAID_BEHIND.match(text, end):
+        return True
+    if _NOTHING.fullmatch(text, position, start):
+        asked = not text[position - 1].isalnum() and _OVER.match(text, end) is not None
+        return told or asked or text[start - 1] + text[end : end + 1] == "()"
+    return bool(_TOWARDS.search(text, position, start) and _CHANGED.search(_line(text, position)))
 
 
 def keys_in(text: str, plain: bytes, starts: Sequence[int]) -> Iterator[Span]:
     """Long words that are thrown together, in a line that tells of a secret, or below one; `starts` are in them."""
     for begin, end in long_words(plain, starts):
         value = text[begin:end].rstrip("=")
-        number = is_number(value)
+        number = all(map(is_number, value.split("-")))
         if text[begin - 1 : begin] == "[" and _COLOUR.match(value):  # the other reading has it
             continue
         if len(value) > _LONGEST_KEY or not (number or is_thrown_together(value)):

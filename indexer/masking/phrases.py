@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
+from indexer.masking.nouns import speaks_abroad
 from indexer.masking.phrase import Phrase, found_at, found_in, phrases_of
 from indexer.masking.spans import SHAPE, Span, lines_at, monotone
 from indexer.masking.vendors import VENDORS
@@ -68,13 +69,14 @@ def phrases_in(text: str, lower: bytes, signs: Iterable[bytes], places: Mapping[
     `places` are those of the anchors that it has.
     """
     for phrase in dict.fromkeys(phrase for sign in signs for phrase in _BY_SIGN.get(sign, ())):
-        if there := [place for anchor in phrase.anchors for place in places.get(anchor, ())]:
+        if not places.keys().isdisjoint(phrase.anchors):
+            there = [place for anchor in phrase.anchors for place in places.get(anchor, ())]
             yield from found_in(phrase, text, lower, there)
 
 
 def phrases_abroad(text: str, plain: bytes) -> Iterator[Span]:
     """Yield passwords that are told in words beyond ASCII."""
-    for phrase in _ABROAD:
+    for phrase in _ABROAD if speaks_abroad(text) else ():
         for word in (anchor.decode() for anchor in phrase.anchors):
             if word in text:
                 yield from found_at(phrase, text, lines_at(plain, (match.start() for match in re.finditer(word, text))))

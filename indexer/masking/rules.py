@@ -61,3 +61,6 @@ def expanded(pattern: str) -> str:
     while (longer := _NAME.sub(lambda name: _NAMED[name[1]], pattern)) != pattern:
         pattern = longer
     return pattern
+
+
+rules_in("values")

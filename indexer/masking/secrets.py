@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from ahocorasick_rs import BytesAhoCorasick, Implementation
-
 from indexer.masking.answers import ANSWER_LITERALS, ANSWER_WORDS, answers_in
 from indexer.masking.assignments import STEMS, assigned_to, assignments_in
 from indexer.masking.blocks import BLOCK_WORDS, blocks_in
@@ -18,7 +16,7 @@ from indexer.masking.near import NEAR_WORDS, keys_in, strange_behind, strange_in
 from indexer.masking.nouns import STEM_WORDS, nouns_in
 from indexer.masking.phrases import PHRASE_ANCHORS, PHRASE_SIGNS, PHRASE_WORDS, hashes_in, phrases_abroad, phrases_in
 from indexer.masking.spans import HIDDEN, SHAPE, Span
-from indexer.masking.tokens import has_controls, is_begun, long_runs, runs_of, tokens_in
+from indexer.masking.tokens import Literals, has_controls, is_begun, long_runs, runs_of, tokens_in
 from indexer.masking.values import is_hard, is_key_pair
 from indexer.masking.view import View, as_seen, joined, other_readings
 from indexer.patterns import late
@@ -30,21 +28,6 @@ _LETTERS = bytes(byte if chr(byte).isascii() and chr(byte).isalnum() else 32 for
 def words_of(lower: bytes) -> list[bytes]:
     """The words of a text."""
     return lower.translate(_LETTERS).split()
-
-
-class Literals:
-    """Literals in lower case, each of which may begin or end in another."""
-
-    def __init__(self, literals: Iterable[bytes]) -> None:
-        self._literals = tuple(dict.fromkeys(literals))
-        self._search = BytesAhoCorasick(self._literals, implementation=Implementation.DFA)
-
-    def places_in(self, lower: bytes) -> Mapping[bytes, list[int]]:
-        """Where those begin that are in `lower`, in ascending order."""
-        places: dict[bytes, list[int]] = {}
-        for number, start, _ in self._search.find_matches_as_indexes(lower, overlapping=True):
-            places.setdefault(self._literals[number], []).append(start)
-        return places
 
 
 _MASK = late(r"\[REDACTED:[a-z0-9-]{1,40}\]")

@@ -10,13 +10,31 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+
+from ahocorasick_rs import BytesAhoCorasick, Implementation
 
 from indexer.masking.rules import Rule, compiled, literals, rules_in
 from indexer.masking.spans import NEAR, SHAPE, Span, changes, lines_at, monotone
 from indexer.masking.values import is_number, is_tangled, is_thrown_together
 from indexer.masking.vendors import VENDORS, Vendor
+
+
+class Literals:
+    """Literals in lower case, each of which may begin or end in another."""
+
+    def __init__(self, literals: Iterable[bytes]) -> None:
+        self._literals = tuple(dict.fromkeys(literals))
+        self._search = BytesAhoCorasick(self._literals, implementation=Implementation.DFA)
+
+    def places_in(self, lower: bytes) -> Mapping[bytes, list[int]]:
+        """Where those begin that are in `lower`, in ascending order."""
+        places: dict[bytes, list[int]] = {}
+        for number, start, _ in self._search.find_matches_as_indexes(lower, overlapping=True):
+            places.setdefault(self._literals[number], []).append(start)
+        return places
+
 
 _TOKEN_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 #: Every known token has a run of this many characters.
@@ -65,7 +83,8 @@ _OPTION = r"(?:^|\s)-[tkpasuTKPAS](?:[ =]|(?=[\"']))[\"']?$"
 _RANDOM_KINDS = ("aws-access-key", "webhook")
 #: Rules by a literal; the others are tried where a long run, or what is joined to it, begins.
 _SHAPES = rules_in("shapes")
-_ANCHORS = [(literal.encode(), rule) for rule in _SHAPES for literal in literals(rule, "near")]
+_BY_ANCHOR = {literal.encode(): number for number, rule in enumerate(_SHAPES) for literal in literals(rule, "near")}
+_ANCHORS = Literals(_BY_ANCHOR)
 _AT_A_RUN = [(rule["rule"], rule["find"]) for rule in _SHAPES if "near" not in rule]
 
 
@@ -89,9 +108,8 @@ def tokens_in(text: str, plain: bytes, runs: bytes, starts: Sequence[int]) -> It
                 yield span
     lines = lines_at(plain, starts)
     candidates = b"\n".join([plain[start:end] for start, end in lines])
-    for anchor, rule in _ANCHORS:
-        if anchor in candidates:
-            yield from _matches(rule, text, lines)
+    for number in dict.fromkeys(map(_BY_ANCHOR.__getitem__, _ANCHORS.places_in(candidates))):
+        yield from _matches(_SHAPES[number], text, lines)
 
 
 def long_runs(plain: bytes, runs: bytes) -> Iterator[int]:

@@ -7,7 +7,7 @@ import binascii
 import re
 from typing import Literal
 
-from indexer.masking.rules import expanded, rules_in
+from indexer.masking.rules import expanded
 from indexer.masking.spans import changes
 from indexer.patterns import late
 
@@ -16,7 +16,6 @@ from indexer.patterns import late
 #: ``code``: in the midst of something, more often a variable than a value.
 Form = Literal["literal", "string", "entry", "line", "code"]
 
-rules_in("values")
 _STANDS_FOR = late(expanded("{stands_for}"))
 _UUID = late(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 #: Keys of one-time passwords.
@@ -41,7 +40,7 @@ _CLASS = late(r"[\[\\]|\(\?")
 _NO_PASSWORD = late(expanded("{no_password}"))
 _LOWER_WORDS = late(expanded("{lower_words}"))
 _TWO_WORDS = late(expanded("{words_and_number}"))
-_COINED = late(expanded("{coined}"))
+_COINED, _TITLED = late(expanded("{coined}")), late(expanded("{titled}"))
 #: Signs between other things, and what has them that is no password.
 _SIGNS_OF_PASSWORDS = late(r"[!#$%^&*+=?~@;:,.<>(){}\[\]|_-](?=[A-Za-z0-9])")
 _FORMAT_OR_PATH = late(expanded("{format_or_path}"))
@@ -162,7 +161,7 @@ def is_name(text: str) -> bool:
 
 def is_coined(text: str) -> bool:
     """Several words that make a password."""
-    return _COINED.fullmatch(text) is not None and is_worded(text)
+    return _TITLED.fullmatch(text) is not None or (_COINED.fullmatch(text) is not None and is_worded(text))
 
 
 def is_mixed(text: str) -> bool:

@@ -109,6 +109,23 @@ ADVERSARIAL = [
         "login('a', ",
         "$ cat password\n",
     ),
+    *(
+        "password? ",
+        "password?\n",
+        "heslo je ",
+        "Kennwort auf ge\u00e4ndert Tulipan_42 ",
+        "jwt.sign({",
+        "mnemonic amber ",
+        "{name: 'session', value: '",
+    ),
+    *(
+        "key[] = {0x1a, ",
+        'key = "\\x1a',
+        "x / y user ",
+        "getBytes(new a.bytes(",
+        "token = a1B2c3D4e5F6G7 |\n  a1B2c3D4 |",
+        "password is Aa-Bb-",
+    ),
     *("softlayer key ", "discord MMMMMMMMMMMMMMMMMMMMMMMMMM.", "glpat-", "SG.", "AKC"),
 ]
 

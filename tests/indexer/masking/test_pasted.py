@@ -72,6 +72,16 @@ PASTED = [
     ("vault login -no-print - <<< {}", made_up(20)),
     ('docker login -u anna --password-stdin <<< "{}"', "hunter2x"),
     (f"> so it begins\n> {{}}\n> {KEY_END.format('RSA ')}", LINE),
+    ("The password was changed from the default to {} after the audit.", "Tuesday-Secret-Pancake"),
+    ("> What password did you set?\nI set it to {}", "hunter29moon"),
+    ("Wie lautet das Passwort?\n\nEs ist {}.", "Moor_im_Nebel_40"),
+    ("J'ai remis le mot de passe de l'admin à {} ce matin", "Galette_du_29"),
+    ("heslo pro uživatele spravce je {}", "Knedlik_41"),
+    ("सर्वर का पासवर्ड {} है", "Lassi@Pune22"),
+    ("{{ name: '__Host-session', value: '{}' }}", made_up(64, URL64)),
+    ("OANDA bearer for the bot: {}", f"{made_up(32, HEX)}-{made_up(32, HEX)}"),
+    ("jwt.sign({{ id: user.id }}, '{}', {{ expiresIn: '7d' }})", made_up(32)),
+    ("  ┃ aws_secret_access_key = {} ┃", f"k7Q2m9X4aB3dE+5fG/7hJ9k ┃\n  ┃ {made_up(18)}   "),
 ]
 
 LEFT_ALONE = [
@@ -113,6 +123,12 @@ LEFT_ALONE = [
     "keyPassword rootProject.ext.pw2",
     "session_state=anonymous_visitor_of_the_start_page_2",
     "1→ -----BEGIN PUBLIC KEY-----",
+    ":root { --key-color: #1f2d3d; --token-bg: rgba(0,0,0,.4); --pass: #34d399; }",
+    "what is the password? see Room_42 of the handbook",
+    "password" + "?" * 5000,
+    "I changed the password check on web-prod-01",
+    "{ name: 'session', value: 'Sessions-of-the-user' }",
+    "jwt.sign({ id: 1 }, config.get('jwt.secret2'), { algorithm: 'HS256' })",
 ]
 
 

@@ -33,6 +33,7 @@ ASSIGNMENTS = {
         ("password: '", "&xK9mQ2!z", "'"),
         ("mysql -u root -p", "hunter2x", " shop"),
         ("mysqldump --all -p'", "hunter 2x", "' > all.sql"),
+        ("login with anna and ", "x7#Kq2!p", " there"),
         ("sshpass -p ", "hunter2x", " ssh anna@host"),
         ("redis-cli -h cache -a ", "hunter2x", " ping"),
         ("docker login -u anna -p ", "hunter2x", " ghcr.io"),
@@ -128,7 +129,6 @@ ASSIGNMENTS = {
     "secret": [
         ("JWT_SECRET=", "supersecretvalueforsigning", "\n"),
         ('client_secret: "', made_up(32), '"'),
-        ("login with anna and ", "x7#Kq2!p", " there"),
     ],
     "password-in-url": [
         ("postgres://anna:", "s3cr3t!", "@db.internal:5432/app"),

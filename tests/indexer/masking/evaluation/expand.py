@@ -92,6 +92,35 @@ def _human(_: str, chance: random.Random) -> str:
     )
 
 
+def _said(_: str, chance: random.Random) -> str:
+    """A password of words as people tell it: joined in many ways, some with a word in it that names of fields have."""
+    one, other, third = (word.capitalize() for word in chance.sample(WORDS, 3))
+    number, small = chance.randint(10, 99), chance.choice(("du", "of", "les"))
+    return chance.choice(
+        (
+            *(
+                f"{one}{other}_{number}",
+                f"{one}{other}_{small}_{number}",
+                f"{one}-Secret-{third}",
+                f"{one}-{other}-{third}",
+            ),
+            *(
+                f"{one}{number}62m",
+                f"{one.lower()}{number}{other.lower()}",
+                f"{one}@{other}{number}",
+                f"{one}.{other}.{number}",
+            ),
+            *(
+                f"Secret-{one}-{number}k",
+                f"{one.lower()}-{other.lower()}-{number}",
+                f"{number}34-{one.lower()}-{other.lower()}",
+            ),
+            *(f"{one}-for-{other}", f"Passw0rd-{one}", f"{one}${other}", f"{one.lower()}.{other.lower()}.{number}87"),
+            *(f"{number}56{one}!", f"correct{one.lower()}{number}{other.lower()}", f"{one}+{other.lower()}+{number}"),
+        )
+    )
+
+
 def _base64(length: str, chance: random.Random) -> str:
     return base64.b64encode(chance.randbytes(int(length))).decode()
 
@@ -120,6 +149,7 @@ def _wif(_: str, chance: random.Random) -> str:
 
 COMPOSED: dict[str, Callable[[str, random.Random], str]] = {
     "human": _human,
+    "said": _said,
     "b64p": _base64,
     "uuid": _uuid,
     "jwt": _claims,
@@ -128,6 +158,8 @@ COMPOSED: dict[str, Callable[[str, random.Random], str]] = {
     "groups": lambda count, chance: " ".join(
         "".join(chance.choices("bcdfghjklmnpqrstvwxz", k=4)) for _ in range(int(count))
     ),
+    "bytes": lambda count, chance: ", ".join(f"0x{byte:02x}" for byte in chance.randbytes(int(count))),
+    "escaped": lambda count, chance: "".join(f"\\x{byte:02x}" for byte in chance.randbytes(int(count))),
     "phrase": lambda count, chance: " ".join(chance.sample(WORDS, int(count))),
     "b64of": lambda text, chance: base64.b64encode((text % _human("", chance)).encode()).decode(),
 }
