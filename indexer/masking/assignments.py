@@ -82,7 +82,6 @@ _INSIDE = {
     "`": late(rf"[^`\s{HIDDEN}]{{1,4096}}+"),
 }
 #: How a value goes on in the next line: at the edge of a box, or indented.
-_GOES_ON = late(expanded("{goes_on}"))
 #: Before a name: what sets variables with a blank, or calls something with a name and a value.
 _SETS = late(
     r"(?:(?:^|[\n;&|]|\\[nrt])[ \t]{0,8}(?:ENV|ARG|setenv|SetEnv|SETX|setx|set(?: -\w{1,4}){1,2}|fastcgi_param|"
@@ -249,9 +248,6 @@ def _assigned(text: str, stem: int, match: re.Match[str], value: re.Match[str], 
     amazon = "aws" in name.lower() or "accesskey" in name.lower().replace("_", "")
     if not _TELLS_APART.search(name) and is_secret(words, kind, how, amazon=amazon):
         yield Span(value.start(), NAME, value.start() + len(words), kind)
-        rest = _GOES_ON.match(text, value.start() + len(words))
-        if rest and is_thrown_together(rest[1]):
-            yield Span(rest.start(1), NAME, rest.end(1), kind)
 
 
 def _length_of_head(earlier: str) -> int:

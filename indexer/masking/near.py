@@ -29,12 +29,12 @@ _KEY_OWNERS = (
 )
 _TELLS = late(
     r"(?i)(?:(?P<password>pass(?:w(?:or)?d(?:s|nya|u|em)?|worts?|phrases?|code|(?<=mot de pass)e|(?<=palavra-pass)e)|"
-    rf"(?<![a-z])(?:{'|'.join(word.decode() for word in PASSWORD_WORDS)})[a-z]{{0,3}})|"
+    rf"(?<![a-z0-9+/])pw|(?<![a-z])(?:{'|'.join(word.decode() for word in PASSWORD_WORDS)})[a-z]{{0,3}})|"
     r"pass|(?:(?<![a-z0-9+/])|(?<=root)|(?<=bind))pwd?|"
     r"secrets?|tokens?|(?<![a-z0-9])(?:auth|pat|log ?in|wi-?fi|wlan|ssid|connect(?=\()|sequelize(?=\()|"
     r"share(?:d-key)?)|"
     rf"(?<![a-z])(?:{_STEMS})|"
-    rf"(?:{'|'.join(f'(?<={owner})|(?<={owner}[ _-])' for owner in _KEY_OWNERS.split('|'))})keys?)(?![A-Za-z0-9+/])"
+    rf"(?:{'|'.join(f'(?<={owner})|(?<={owner}[ _-])' for owner in _KEY_OWNERS.split('|'))})keys?)(?![A-Za-z0-9+/]|\.[a-z]{1,4}\b)"
 )
 #: So far behind it, in so many pieces.
 _REACH, _PIECES, _LONGEST = 80, 8, 128

@@ -38,6 +38,7 @@ _CHECKS: Mapping[str, Callable[[str], bool]] = {
     "hard": lambda value: is_hard(value) or is_coined(value),
     "mixed": is_mixed,
     "opaque": is_opaque,
+    "decoded": lambda value: is_base64_pair(value, told=True),
     "pair": is_base64_pair,
     "random": lambda value: looks_random(value, lenient=True) or is_tangled(value),
     "strong": lambda value: is_strong(value) or is_coined(value),

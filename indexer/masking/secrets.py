@@ -15,9 +15,10 @@ from indexer.masking.masked import MARK
 from indexer.masking.near import NEAR_WORDS, keys_in, strange_behind, strange_in
 from indexer.masking.nouns import STEM_WORDS, nouns_in
 from indexer.masking.phrases import PHRASE_ANCHORS, PHRASE_SIGNS, PHRASE_WORDS, hashes_in, phrases_abroad, phrases_in
+from indexer.masking.rules import expanded
 from indexer.masking.spans import HIDDEN, SHAPE, Span
 from indexer.masking.tokens import Literals, has_controls, is_begun, long_runs, runs_of, tokens_in
-from indexer.masking.values import is_hard, is_key_pair
+from indexer.masking.values import goes_on, is_hard, is_key_pair
 from indexer.masking.view import View, as_seen, joined, other_readings
 from indexer.patterns import late
 
@@ -30,6 +31,7 @@ def words_of(lower: bytes) -> list[bytes]:
     return lower.translate(_LETTERS).split()
 
 
+_GOES_ON = late(expanded("{goes_on}"))
 _MASK = late(r"\[REDACTED:[a-z0-9-]{1,40}\]")
 #: A text that speaks of secrets has one of these, also where it is escaped.
 _TELLING = frozenset((b"pass", b"secret", b"token", b"key", b"auth", b"bearer", b"://", b":\\/", b"u001b"))
@@ -81,6 +83,7 @@ def spans_of(text: str, depth: int = 0) -> list[Span]:
     text = _MASK.sub(lambda mask: HIDDEN * len(mask[0]), text) if MARK in text else text  # what is hidden already
     read = _looked_at(text)
     spans = _read(read, depth)
+    spans += _going_on(text, spans)
     tabs = any(read.plain[at - 1] == _TAB for at in read.tokens if at)
     spans += blocks_in(text, read.lower, read.signs, read.places, tabs=tabs)
     if read.tokens and (reading := joined(text, read.plain, read.tokens, is_begun)):
@@ -100,6 +103,14 @@ def spans_of(text: str, depth: int = 0) -> list[Span]:
     ):
         spans += _read_as(reading, _read(_looked_at(reading.text), depth))
     return spans
+
+
+def _going_on(text: str, spans: Iterable[Span]) -> Iterator[Span]:
+    """Yield what secrets that a line end parts go on with."""
+    for span in spans:
+        rest = _GOES_ON.match(text, span.end)
+        if rest and goes_on(text[span.start : span.end], rest[1]):
+            yield Span(rest.start(1), span.source, rest.end(1), span.kind)
 
 
 class _Text(NamedTuple):

@@ -262,6 +262,11 @@ def is_thrown_together(text: str) -> bool:
     )
 
 
+def goes_on(secret: str, rest: str) -> bool:
+    """Whether this is the rest of a secret that a line end parts."""
+    return is_thrown_together(rest) or (is_mixed(rest) and _HEX.fullmatch(secret + rest) is not None)
+
+
 def is_dense(text: str) -> bool:
     """A password that a program has made: letters of both kinds with signs or digits among them."""
     kinds = (any(c.isupper() for c in text), any(c.islower() for c in text), any(c.isdigit() for c in text))
@@ -331,11 +336,13 @@ def looks_random(value: str, *, lenient: bool = False) -> bool:
     return lenient and count >= 2 and (mixed or any(c in _SIGNS for c in value)) and not _NAME.fullmatch(value)
 
 
-def is_base64_pair(value: str) -> bool:
-    """Whether this is a name and a password, as HTTP and Docker write them."""
+def is_base64_pair(value: str, *, told: bool = False) -> bool:
+    """Whether this is a name and a password, as HTTP and Docker write them; a password that is `told` needs no name."""
     try:
         said = base64.b64decode(value + "=" * (-len(value) % 4), validate=True).decode()
     except (binascii.Error, ValueError):
         return False
     name, colon, password = said.partition(":")
-    return bool(colon) and len(password) >= 1 and said.isprintable() and bool(name or password)
+    if told and (not said.isprintable() or not is_told(password if colon else said)):
+        return False
+    return told or (bool(colon) and len(password) >= 1 and said.isprintable() and bool(name or password))
