@@ -34,7 +34,8 @@ _TELLS = late(
     r"secrets?|tokens?|(?<![a-z0-9])(?:auth|pat|log ?in|wi-?fi|wlan|ssid|connect(?=\()|sequelize(?=\()|"
     r"share(?:d-key)?)|"
     rf"(?<![a-z])(?:{_STEMS})|"
-    rf"(?:{'|'.join(f'(?<={owner})|(?<={owner}[ _-])' for owner in _KEY_OWNERS.split('|'))})keys?)(?![A-Za-z0-9+/]|\.[a-z]{1,4}\b)"
+    rf"(?:{'|'.join(f'(?<={owner})|(?<={owner}[ _-])' for owner in _KEY_OWNERS.split('|'))})keys?)"
+    r"(?![A-Za-z0-9+/]|\.[a-z]{1,4}\b)"
 )
 #: So far behind it, in so many pieces.
 _REACH, _PIECES, _LONGEST = 80, 8, 128
