@@ -61,6 +61,7 @@ _NEAR = 60
 _NO_WORD, _SAID_BEFORE, _SAID_BEHIND = (late(expanded(f"{{{it}}}")) for it in ("no_word", "said_before", "said_behind"))
 _TOWARDS, _CHANGED, _MACHINE = (late(expanded(f"{{{it}}}")) for it in ("towards", "changed", "machine"))
 _ASKED, _NOTHING, _OVER = (late(expanded(f"{{{it}}}")) for it in ("asked", "nothing_between", "over"))
+_PLACE = late(r"(?i)[ ](?:dans|in|im|em|nel\w{0,2}|sur|su|w|v|ve|\u0432|bei|aus|from)[ ]\Z")
 _BARE_TOKEN = late(r"(?i)(?:^|[^\w]|[^a-z][ _-])tokens?\Z")
 _ONLY_SAID = late(r"(?:[ _]?[iI][dD])?[\"'`]?[ \t]{0,24}(?:[:=]|is|->|=>|\u2192)?[ \t]{0,4}[\"'`]?")
 _LINES_ABOVE, _ONLY_KEY = 3, late(r"^[^\n ]{40,}$")
@@ -127,7 +128,7 @@ def _pieces(text: str, lower: bytes, position: int, *, told: bool, password: boo
             and text[piece.start() - 1] not in _BEFORE
             and (
                 is_strange(last := value.rpartition(":")[2])
-                or (told and is_made_up(value))
+                or (told and is_made_up(value) and not _PLACE.search(text, position, piece.start()))
                 or _is_told(text, position, piece.start(), last)
                 or (
                     password

@@ -20,7 +20,7 @@ _CALLED = {
 #: The same with characters beyond ASCII, of which small and large ones are alike: patterns of values.rules.
 _CALLED_ABROAD = {kind: expanded(f"{{abroad_{kind.replace('-', '_')}}}") for kind in _CALLED}
 #: Of these some mean something else in English as well.
-ENGLISH = frozenset(b"cred creds credential credentials salt seed pepper bearer psk".split())
+ENGLISH = frozenset(b"cred creds credential credentials salt seed pepper bearer".split())
 STEM_WORDS = {word.encode(): kind for kind, words in _CALLED.items() for word in words.split()}
 PASSWORD_WORDS = [word for word, kind in STEM_WORDS.items() if kind == "password" and word not in ENGLISH]
 _ABROAD = late("(?i)" + "|".join(f"(?P<{kind.replace('-', '_')}>{words})" for kind, words in _CALLED_ABROAD.items()))

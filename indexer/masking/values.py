@@ -48,6 +48,7 @@ _FORMAT_OR_PATH = late(expanded("{format_or_path}"))
 _SIGNED = late(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])\S+[#$%^*~@+!?]\S*[A-Za-z]\Z")
 _SEVERAL_WORDS = late(expanded("{several_words}"))
 _FUNCTION_WORDS = late(expanded("{function_words}"))
+_STRUCTURED = late(r"[\s\"'{}<>]")
 _KINDS = late(r"[a-z](?=[A-Z0-9])|[A-Z](?=[a-z0-9])|[0-9](?=[A-Za-z])")
 _CASES, _CAPITALS = late(r"[a-z](?=[A-Z])|[A-Z](?=[a-z])"), late(r"[A-Z]{2,}")
 _SIGNS = frozenset("!#$%^&*+=?~@/|-")
@@ -343,6 +344,6 @@ def is_base64_pair(value: str, *, told: bool = False) -> bool:
     except (binascii.Error, ValueError):
         return False
     name, colon, password = said.partition(":")
-    if told and (not said.isprintable() or not is_told(password if colon else said)):
+    if told and (_STRUCTURED.search(said) or not said.isprintable() or not is_told(password if colon else said)):
         return False
     return told or (bool(colon) and len(password) >= 1 and said.isprintable() and bool(name or password))
