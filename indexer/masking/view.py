@@ -72,7 +72,8 @@ _LAST_WORD = late(rb"(?<![A-Za-z0-9_.-])[A-Za-z0-9][A-Za-z0-9_./-]{3,399}\Z")
 _DIGIT, _JOINED_BEFORE = late(rb"[0-9]"), late(rb"(?:[A-Za-z0-9_-]+[.~])*\Z")
 #: No word, no name: what a token may end with.
 _THROWN = late(rb"(?=[^.\s]{8})(?:[A-Za-z_.-]*[0-9]+[A-Za-z]){2}[A-Za-z0-9+/=_.-]*+(?=[\r\n]|\Z)")
-_RUN = late(rb"[A-Za-z0-9+/_-]+")
+#: No token has a longer part: a file in base64 is no token, and would be read again from each of its signs on.
+_RUN = late(rb"[A-Za-z0-9+/_-]{1,4000}+")
 _MAY_GO_ON = frozenset((b"\\", b"=", b'"', b"'", b"%", b"\r", b"\n", b" ", b"?", b"|"))
 #: With one of these a line end begins that stands right behind what goes on.
 _SIGNS_OF_A_REST = frozenset((b"\\", b"=", b" ", b"?", b"|"))
