@@ -21,7 +21,7 @@ def all_of(files: list[Path], seed: int) -> list[Sample]:
 
 
 #: By seed, how many of the samples keep a secret: whoever finds more of them writes a smaller number.
-MISSED = {1: 9, 2: 9, 3: 7}
+MISSED = {1: 16, 2: 20, 3: 12}
 
 
 @pytest.mark.thorough  # of the first seed, tests/golden/masking says the same
@@ -30,7 +30,7 @@ def test_no_secret_is_left_that_was_masked_before(seed):
     found = all_of(SECRETS, seed)
     missed = [sample for sample in found if any(secret in mask(sample.text) for secret in sample.secrets)]
 
-    assert len(found) >= 2000
+    assert len(found) >= 2500
     assert MISSED[seed] == len(missed), [sample.text for sample in missed]
 
 
@@ -39,7 +39,7 @@ def test_what_only_looks_like_a_secret_is_not_masked(seed):
     found = all_of(LOOKALIKES, seed)
     masked = [(sample.text, mask(sample.text)) for sample in found if mask(sample.text) != sample.text]
 
-    assert len(found) >= 800
+    assert len(found) >= 1100
     assert masked == []
 
 

@@ -92,6 +92,21 @@ def _human(_: str, chance: random.Random) -> str:
     )
 
 
+def _plain(_: str, chance: random.Random) -> str:
+    """A password of a word or two with a number, as people tell it in passing."""
+    one, other = (word.capitalize() for word in chance.sample(WORDS, 2))
+    number = chance.randint(10, 99)
+    return chance.choice(
+        (
+            f"{one}_{number}",
+            f"{one}{number}",
+            f"{one}!{number}",
+            f"{one}-{other}{number % 10}",
+            f"{one}.{other}{number}",
+        )
+    )
+
+
 def _said(_: str, chance: random.Random) -> str:
     """A password of words as people tell it: joined in many ways, some with a word in it that names of fields have."""
     one, other, third = (word.capitalize() for word in chance.sample(WORDS, 3))
@@ -149,6 +164,7 @@ def _wif(_: str, chance: random.Random) -> str:
 
 COMPOSED: dict[str, Callable[[str, random.Random], str]] = {
     "human": _human,
+    "plain": _plain,
     "said": _said,
     "b64p": _base64,
     "uuid": _uuid,
