@@ -37,7 +37,7 @@ _JSON_DATA = late(r"\"(?:stringD|d)ata\"\s{0,8}:\s{0,8}\{([^{}]{1,20000})\}")
 _JSON_ENTRY = late(r":\s{0,8}\"([^\"\n]{4,})\"")
 _NAMED = late(expanded("{heading}"))
 _LONG_WORD = late(r"[A-Za-z0-9+/_-]{30,}={0,2}")
-_HEADING = late(r"(?i)pass|pwd|secret|token|key|contrase|kennwort|senha|mot de|wachtwoord")
+_HEADING = late(rb"pass|pwd|secret|token|key|contrase|kennwort|senha|mot de|wachtwoord")
 _RULE = late(r"[|+]?[ \t]{0,8}:?-{2,}[-:|+ \t]*")
 #: Cells that only blanks part.
 _CELL = late(r"\S+(?: \S+)*")
@@ -156,17 +156,18 @@ def _kubernetes(text: str) -> Iterator[Span]:
 def _tables(text: str) -> Iterator[Span]:
     """Cells below a heading that says so: in Markdown, parted by commas or tabs, or one below the other."""
     separator, columns, position = "", list[_Column](), 0
+    lower = text.encode("ascii", "replace").lower()  # in which searching is much faster than with large letters
     while position < len(text):
         if not columns:  # all lines before the next heading say nothing
-            if (found := _HEADING.search(text, position)) is None:
+            if (found := _HEADING.search(lower, position)) is None:
                 return
-            position = max(position, text.rfind("\n", position, found.start()) + 1)
+            position = max(position, lower.rfind(b"\n", position, found.start()) + 1)
         line = text[position : text.find("\n", position) + 1 or len(text)]
         if separator and separator in line.strip() and not _RULE.fullmatch(line.strip()):
             yield from _cells(line, position, separator, columns)
         elif not _RULE.fullmatch(line.strip()) or not columns:
             separator, columns = "", []
-        if not columns and not any(c in line for c in "(){}=:") and _HEADING.search(line):
+        if not columns and not any(c in line for c in "(){}=:") and _HEADING.search(lower, position, position + len(line)):
             separator = _mark(line)
             parted = _parted(line, separator)
             columns = [column for column in parted if _is_heading(column.text)] if len(parted) > 1 else []

@@ -126,6 +126,17 @@ ADVERSARIAL = [
         "token = a1B2c3D4e5F6G7 |\n  a1B2c3D4 |",
         "password is Aa-Bb-",
     ),
+    *(
+        "k7Q2m9X4aB3dk7Q2m9X4aB3d/",
+        "what's the pw\nme: ",
+        "pw ",
+        "use amber2 as password ",
+        "echo YWRt | base64 ",
+        "code for the door ",
+        "einloggen mit a und ",
+        "\u043f\u0430\u0440\u043e\u043b\u044c \u043e\u0442 ",
+        "secret = a1B2c3D4e5 |\n|     | ",
+    ),
     *("softlayer key ", "discord MMMMMMMMMMMMMMMMMMMMMMMMMM.", "glpat-", "SG.", "AKC"),
 ]
 
