@@ -50,6 +50,8 @@ _SEVERAL_WORDS = late(expanded("{several_words}"))
 _FUNCTION_WORDS = late(expanded("{function_words}"))
 _STRUCTURED = late(r"[\s\"'{}<>]")
 _KINDS = late(r"[a-z](?=[A-Z0-9])|[A-Z](?=[a-z0-9])|[0-9](?=[A-Za-z])")
+#: What capitals part a name into.
+_PIECES, _VOWEL = late(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])"), late(r"(?i)[aeiouy]")
 _CASES, _CAPITALS = late(r"[a-z](?=[A-Z])|[A-Z](?=[a-z])"), late(r"[A-Z]{2,}")
 _SIGNS = frozenset("!#$%^&*+=?~@/|-")
 _STRONG_SIGNS = frozenset("!#$%^&*+?~@")
@@ -120,6 +122,8 @@ def _is_password(text: str, form: Form) -> bool:
     if form in ("string", "entry"):
         if form == "string" and text.isalpha():
             return len(text) >= 6 and not is_name(text)
+        if is_scrambled(text):
+            return True
         if (_SEVERAL_WORDS.fullmatch(text) and not is_name(text)) or is_coined(text):
             return True
         return (any(c.isdigit() for c in text) or signs or is_tangled(text)) and (
@@ -173,6 +177,12 @@ def is_mixed(text: str) -> bool:
 def is_tangled(text: str) -> bool:
     """Large and small letters in no order, as no name has them."""
     return len(text) >= 12 and 3 * len(_CASES.findall(text)) >= len(text) and len(_CAPITALS.findall(text)) >= 2
+
+
+def is_scrambled(text: str) -> bool:
+    """Large and small letters that part no words: at least three pieces are too short for one, or without a vowel."""
+    pieces = _PIECES.findall(text) if len(text) >= 12 and text.isalpha() else []
+    return sum(len(one) < 3 or not _VOWEL.search(one) for one in pieces) >= 3
 
 
 def is_strong(text: str) -> bool:
