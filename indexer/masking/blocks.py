@@ -108,12 +108,11 @@ def blocks_in(
 def _finders(
     lower: bytes, signs: Collection[bytes], places: Mapping[bytes, list[int]]
 ) -> Iterator[Callable[[str], Iterator[Span]]]:
-    secret, password = b"secret" in signs, b"pass" in signs
-    if secret and b"kind" in signs:
+    if b"secret" in signs and b"kind" in signs:
         yield _kubernetes
     if any(_heads(lower, place, place + len(sign)) for sign in _HEADINGS for place in places.get(sign, ())):
         yield _tables
-    if password and b"insert" in signs:
+    if b"insert" in signs and b"values" in lower:
         yield _rows
     if b"value" in signs and _HAS_VALUE.search(lower) and any(sign in lower for sign in _NEIGHBORS):
         yield _neighbors
@@ -162,16 +161,17 @@ def _tables(text: str) -> Iterator[Span]:
             if (found := _HEADING.search(lower, position)) is None:
                 return
             position = max(position, lower.rfind(b"\n", position, found.start()) + 1)
-        line = text[position : text.find("\n", position) + 1 or len(text)]
+        end = text.find("\n", position) + 1 or len(text)
+        line = text[position:end]
         if separator and separator in line.strip() and not _RULE.fullmatch(line.strip()):
             yield from _cells(line, position, separator, columns)
         elif not _RULE.fullmatch(line.strip()) or not columns:
             separator, columns = "", []
-        if not columns and not any(c in line for c in "(){}=:") and _HEADING.search(lower, position, position + len(line)):
+        if not columns and not any(c in line for c in "(){}=:") and _HEADING.search(lower, position, end):
             separator = _mark(line)
             parted = _parted(line, separator)
             columns = [column for column in parted if _is_heading(column.text)] if len(parted) > 1 else []
-        position += len(line)
+        position = end
 
 
 def _is_heading(cell: str) -> bool:

@@ -50,7 +50,7 @@ _HAS_ESCAPED = late(rb"\\(?:[\\ux/\"]|[01][0-7]{2})")
 _HAS_LIST = late(rb"[\"'],\s{0,12}\\{0,3}[\"']-")
 #: Between two strings that are made one.
 _SUM, _HAS_SUM = late(r"[\"'] ?[+.] ?[\"'](?=[\w.!-])"), late(rb"[\"'] ?[+.] ?[\"'][\w.!-]")
-_HAS_ENTITY, _HAS_PERCENT = late(rb"&(?:quot;|#|amp;)"), late(rb"%(?:3[DdAa]|22|0[aA]|[2-7][0-9a-fA-F]%)")
+_HAS_ENTITY, _HAS_PERCENT = late(rb"&(?:quot;|#|amp;|lt;/)"), late(rb"%(?:3[DdAa]|22|0[aA]|[2-7][0-9a-fA-F]%)")
 _LINE_ENDS = {"n": "\n", "r": "\r", "t": "\t"}
 
 
