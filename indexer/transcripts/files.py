@@ -15,14 +15,14 @@ _LARGEST = (1 << 63) - 1
 
 
 def regular_files(
-    folder: Path | str, agent: AgentName, suffix: str = ".jsonl", depth: int = 0, prefix: str = ""
+    folder: Path | str, agent: AgentName, suffix: str = ".jsonl", depth: int = 0, prefix: str = "", *, part: str = ""
 ) -> list[LogFile]:
-    """Regular files named `prefix`…`suffix` in `folder` and `depth` levels below, by name.
+    """Regular files named `prefix`…`suffix` with this `part` in `folder` and `depth` levels below, by name.
 
     Unreadable folders, links to folders and names that are not UTF-8 are passed over.
     """
     found: list[LogFile] = []
-    _list(str(folder), agent, (prefix, suffix), depth, found)
+    _list(str(folder), agent, (prefix, suffix, part), depth, found)
     return found
 
 
@@ -34,7 +34,7 @@ def regular_file(
         *above, name = location.removeprefix(f"{folder}/").split("/")
         if f"{folder}/{'/'.join([*above, name])}" == location and len(above) <= depth:
             try:
-                is_there = _is_log(name, location, (prefix, suffix)) and _are_folders(str(folder), above)
+                is_there = _is_log(name, location, (prefix, suffix, "")) and _are_folders(str(folder), above)
                 return _seen(agent, location, os.stat(location)) if is_there else None  # noqa: PTH116 - text is kept
             except (OSError, ValueError):
                 return None
@@ -100,20 +100,21 @@ def _are_folders(path: str, below: Iterable[str]) -> bool:
     return True
 
 
-def _list(folder: str, agent: AgentName, ends: tuple[str, str], depth: int, found: list[LogFile]) -> None:
+def _list(folder: str, agent: AgentName, named: tuple[str, str, str], depth: int, found: list[LogFile]) -> None:
     for entry in _entries(folder):
         try:
             if entry.is_dir(follow_symlinks=False):
                 if depth > 0:
-                    _list(entry.path, agent, ends, depth - 1, found)
-            elif _is_log(entry.name, entry.path, ends) and (file := _seen(agent, entry.path, entry.stat())):
+                    _list(entry.path, agent, named, depth - 1, found)
+            elif _is_log(entry.name, entry.path, named) and (file := _seen(agent, entry.path, entry.stat())):
                 found.append(file)
         except OSError:
             continue
 
 
-def _is_log(name: str, path: str, ends: tuple[str, str]) -> bool:
-    return name.startswith(ends[0]) and name.endswith(ends[1]) and _is_text(path)
+def _is_log(name: str, path: str, named: tuple[str, str, str]) -> bool:
+    prefix, suffix, part = named
+    return name.startswith(prefix) and name.endswith(suffix) and part in name and _is_text(path)
 
 
 def _seen(agent: AgentName, path: str, info: os.stat_result) -> LogFile | None:

@@ -181,8 +181,12 @@ class Cutter(Files, ABC):
             ForkRefused: it cannot be deleted now.
         """
 
-    def heirs(self, session_ids: Collection[str], first: int = 0) -> list[Path]:
-        """Return all forks that read records from these sessions' files, from record `first` on, and their forks."""
+    def others(self, path: Path) -> list[Path]:
+        """Return the session's other files that hold records which a program or a person has taken back."""
+        return []
+
+    def heirs(self, paths: Collection[Path], first: int = 0) -> list[Path]:
+        """Return all logs that read records from these files, from record `first` on, and those that read from them."""
         return []
 
     def without_header(self, session: Transcript) -> list[CutWarning]:

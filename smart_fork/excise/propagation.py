@@ -59,12 +59,17 @@ def descent_of(session: Transcript, keys: Collection[str] = ()) -> Descent:
     known = {one.path.resolve() for one in found.below}
     copied = [
         path
-        for path in map(Path, sorted(staged_paths(session.session_id)))
+        for path in (*map(Path, sorted(staged_paths(session.session_id))), *_others(session))
         if path.is_file() and path.resolve() not in {own, *known}
     ]
     below = (*found.below, *(Descendant(agent, session.session_id, path) for path in copied))
     below, unclear, beside = (tuple(filter(_is_permitted, some)) for some in (below, found.unclear, found.beside))
     return Descent(below, unclear, beside, found.above, found.lost)
+
+
+def _others(session: Transcript) -> list[Path]:
+    own = find_cutter(session.tool)
+    return own.others(session.source_path) if own else []
 
 
 def _is_permitted(one: Descendant) -> bool:
@@ -91,9 +96,9 @@ def matching(session: Transcript, keys: Collection[str]) -> set[str]:
     }
 
 
-def heirs(tool: Tool, session_ids: Collection[str], first: int = 0) -> list[Path]:
-    """The forks that read from the files of these sessions, record `first` or later ones, and theirs."""
-    return agent.heirs(session_ids, first) if (agent := find_cutter(tool)) else []
+def heirs(tool: Tool, paths: Collection[Path], first: int = 0) -> list[Path]:
+    """The logs that read from these files, record `first` or later ones, and theirs."""
+    return agent.heirs(paths, first) if (agent := find_cutter(tool)) else []
 
 
 def load_copy(session: Transcript, path: Path) -> Transcript | None:
@@ -109,8 +114,9 @@ def refresh(tool: Tool, paths: Iterable[Path]) -> Refreshed:
     """Have the index read these logs of one agent again from their first byte, and the forks that read from them: then
     no export, chunk or vector has what was cut.
     """
-    wanted = list(paths)
-    wanted += heirs(tool, {READERS[tool].id_of(path) for path in wanted} if tool in READERS.names else ())
+    changed = list(paths)
+    logs = (log for path in changed for log in _logs_of(tool, path))
+    wanted = list(dict.fromkeys((*logs, *heirs(tool, changed))))
     for path in wanted:
         _keep_again(tool, path)
         _export_again(tool, path)
@@ -148,6 +154,12 @@ def held(agent: AgentName, session_id: str) -> list[Path]:
     """The export and the kept copy of a session, as far as there are any."""
     kept, export = kept_logs.find(agent, session_id), export_path(agent, session_id)
     return [*([kept.folder] if kept else []), *([export] if export.exists() else [])]
+
+
+def _logs_of(tool: Tool, path: Path) -> list[Path]:
+    """The logs that a change of this file has changed: not itself where what it has was taken back."""
+    found = READERS[tool].logs_of(str(path)) if tool in READERS.names else ()
+    return [one.path for one in found] or [path]
 
 
 def _export_again(tool: Tool, path: Path) -> None:

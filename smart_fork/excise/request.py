@@ -16,7 +16,7 @@ from smart_fork.agents import READERS
 from smart_fork.agents.facets import cutter, title_of
 from smart_fork.cuts import marks, snapshots
 from smart_fork.cuts.answer import Excised, NotFollowed
-from smart_fork.cuts.model import CutWarning, Transcript
+from smart_fork.cuts.model import CutWarning, Place, Transcript
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.excise import erasure, propagation
 from smart_fork.excise.following import beside_of, change_of, follow, write
@@ -217,16 +217,18 @@ def _planned(session: Transcript, request: Request) -> Plan:
     if not request.secrets:
         planned = plan(session, ids, relink=request.relink)
         first = min((int(turn.id) for turn in planned.removed if turn.id.isdigit()), default=0)
-        reads_on = propagation.heirs(session.tool, {session.session_id}, first) if session.padded else []
-        return replace(planned, problems=(*planned.problems, *_shared(reads_on if planned.changes else [])))
+        files = {turn.kept.path for turn in planned.removed if isinstance(turn.kept, Place)} if session.padded else ()
+        reads_on = propagation.heirs(session.tool, files, first)
+        ids_of = (READERS[session.tool].id_of(path) for path in reads_on)
+        heirs = [one for one in ids_of if one != session.session_id]
+        return replace(planned, problems=(*planned.problems, *_shared(heirs)))
     return masked(session, (), ids if named else None, relink=request.relink)
 
 
-def _shared(heirs: Sequence[Path]) -> list[str]:
+def _shared(heirs: Sequence[str]) -> list[str]:
     if not heirs:
         return []
-    names = ", ".join(path.stem[-36:] for path in heirs)
-    return [f"{len(heirs)} forks read these turns from this file and lose them as well: {names}"]
+    return [f"{len(heirs)} forks read these turns from this file and lose them as well: {', '.join(heirs)}"]
 
 
 def _refuse_inherited(planned: Plan) -> None:

@@ -17,9 +17,12 @@ from smart_fork.agents.codec import Codec, Record, in_paragraphs, texts_of
 
 
 class ForkBase(NamedTuple):
-    """A session, and the number of its first record that the fork has no more; empty and `None` where a log is odd."""
+    """A rollout, and the number of its first record that the fork has no more; empty and `None` where a log is odd.
 
-    session_id: str
+    The id is its session's, or the rollout's own after a rewind.
+    """
+
+    rollout_id: str
     end: int | None
 
 

@@ -13,8 +13,9 @@ from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from indexer.unchecked import dicts_in, list_in
 from smart_fork.agents.codec import Record, texts_of
-from smart_fork.agents.codex.codec import OUTPUTS, base_of
-from smart_fork.agents.codex.cut import CodexCutter, CodexLoader, log_of
+from smart_fork.agents.codex.codec import OUTPUTS, ordinal_of
+from smart_fork.agents.codex.cut import CodexCutter, CodexLoader
+from smart_fork.agents.codex.history import whole
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.copied_texts import aside, characters, shortened
 from smart_fork.agents.copier import Copier, Copy, Distilled, Entry, LiveRecord, NewSession
@@ -241,26 +242,20 @@ def kept(path: Path, last: str | None) -> Iterator[Entry]:
             return
 
 
-def through_parents(path: Path, end: int | None = None, seen: tuple[Path, ...] = ()) -> Iterator[tuple[str, Entry]]:
-    """The records of a rollout after those of its parents, with the ids that the reader gives their turns.
+def through_parents(path: Path) -> Iterator[tuple[str, Entry]]:
+    """The records of a session from all rollouts of its history, with the ids that the reader gives their turns.
 
     Raises:
-        NotFound: a parent is gone.
+        NotFound: a rollout of its history is gone.
     """
-    first = True
-    for line in LineReader(path):
-        entry = enveloped(line.source, line.record)
-        if entry is None:
-            continue
-        record = entry[1]
-        number = record.get("ordinal", line.number)
-        if end is not None and isinstance(number, int) and number >= end:
-            return
-        base = base_of(record["payload"]) if first and record["type"] == "session_meta" else None
-        if base:
-            yield from through_parents(log_of(base, seen), base.end, (*seen, path))
-        first = False
-        yield str(number), entry
+    for part in whole(path):
+        for line in LineReader(part.path):
+            if (entry := enveloped(line.source, line.record)) is None:
+                continue
+            number = ordinal_of(line)
+            if part.end is not None and number >= part.end:
+                break
+            yield str(number), entry
 
 
 def _begins_a_turn(kind: str, payload: Record) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import orjson
 
@@ -22,8 +23,9 @@ from indexer.transcripts.state import count
 from indexer.unchecked import dict_in, text_in
 from smart_fork.agents.codec import texts_of
 from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, ForkBase, base_of, payload_of
+from smart_fork.agents.codex.history import Part, first_header, whole
 from smart_fork.agents.codex.home import codex_home
-from smart_fork.agents.codex.log import CodexAdapter, id_in, is_id
+from smart_fork.agents.codex.log import CodexAdapter, id_in, is_id, rollout_in
 from smart_fork.agents.cut_turns import turn_of
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.cuts import edits, titles
@@ -31,8 +33,7 @@ from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.edits import Edits
 from smart_fork.cuts.lines import RawLine, first_record, head, opened, raw_lines, with_sources
 from smart_fork.cuts.marks import mark
-from smart_fork.cuts.model import CutWarning, Transcript, TranscriptTurn, told_again
-from smart_fork.errors import NotFound
+from smart_fork.cuts.model import CutWarning, Stamp, Transcript, TranscriptTurn, told_again
 
 CODEC = CodexCodec()
 #: Records that stay when what they repeat goes, without that.
@@ -66,13 +67,14 @@ class CodexLoader:
             NotFound: it, or the session that it was forked from, is not there.
             OSError: it cannot be read.
         """
-        file, stamp = opened(path)
+        opened(path)[0].close()
         reading = _Reading()
-        with file:
-            base = reading.read(file, path, None, ())
+        stamps = [reading.read(part, path) for part in whole(path)]
         turns = with_sources(reading.turns, reading.heads, reading.copies)
         session_id = id_in(path) or reading.first_id or path.stem
-        return Transcript("codex", path, session_id, turns, stamp=stamp, padded=reading.numbered, base=base)
+        return Transcript(
+            "codex", path, session_id, turns, stamp=stamps[-1], padded=reading.numbered, base=reading.base
+        )
 
 
 class _Reading:
@@ -82,33 +84,27 @@ class _Reading:
         self.turns: list[TranscriptTurn] = []
         self.heads: dict[str, str] = {}
         self.copies: dict[str, str] = {}
-        self.first_id = ""
+        self.first_id = self.base = ""
         self.numbered = False
         self._thoughts: list[int] = []
 
-    def read(self, file: IO[bytes], path: Path, end: int | None, below: tuple[Path, ...]) -> str:
-        """Collect what stands before record `end`; gives the id of the session that it is a fork of."""
-        base = ""
-        for before, line in enumerate(raw_lines(file, path)):
-            record = line.objects[0] if line.objects else {}
-            number = record.get("ordinal")
-            if end is not None and (number if isinstance(number, int) else line.number) >= end:
-                break
-            if not before:
-                base = self._inherit(record, path, below)
-            if not below:
-                self.first_id = self.first_id or str(payload_of(record)[1].get("id") or "")
-                self.numbered = self.numbered or isinstance(number, int)
-            self._add(line, record, below=bool(below), header=not before)
-        return base
-
-    def _inherit(self, record: dict[str, Any], path: Path, below: tuple[Path, ...]) -> str:
-        if base := base_of(payload_of(record)[1]):
-            above = log_of(base, below)
-            file, _ = opened(above)
-            with file:
-                self.read(file, above, base.end or 0, (*below, path))
-        return base.session_id if base else ""
+    def read(self, part: Part, own: Path) -> Stamp:
+        """Collect what a session has of a rollout."""
+        file, stamp = opened(part.path)
+        below = part.path != own
+        with file:
+            for before, line in enumerate(raw_lines(file, part.path)):
+                record = line.objects[0] if line.objects else {}
+                number = record.get("ordinal")
+                if part.end is not None and (number if isinstance(number, int) else line.number) >= part.end:
+                    break
+                if not below:
+                    self.first_id = self.first_id or str(payload_of(record)[1].get("id") or "")
+                    self.numbered = self.numbered or isinstance(number, int)
+                elif id_in(part.path) != id_in(own):
+                    self.base = id_in(part.path)
+                self._add(line, record, below=below, header=not before)
+        return stamp
 
     def _add(self, line: RawLine, record: dict[str, Any], *, below: bool, header: bool) -> None:
         kind, payload = payload_of(record)
@@ -126,18 +122,6 @@ class _Reading:
             self.heads[turn.id] = head(strip_boilerplate(texts_of(payload.get("content"))))
         elif copy := _repeated(kind, payload):
             self.copies[turn.id] = head(strip_boilerplate(copy))
-
-
-def log_of(base: ForkBase, below: Sequence[Path]) -> Path:
-    """The log that another one goes on from; `below` are those that go on from that one.
-
-    Raises:
-        NotFound: it is gone, or is one of them.
-    """
-    above = next(iter(CodexAdapter().locate(base.session_id)), None)
-    if above is None or above in below or len(below) >= MAX_FORK_DEPTH:
-        raise NotFound(f"The log of its parent session is gone: {base.session_id}")
-    return above
 
 
 def rewritten(record: dict[str, Any], gone: frozenset[str]) -> bool:
@@ -260,18 +244,24 @@ class CodexCutter(Cutter):
         headers = [record.get("payload", record) for record in first if record.get("type") in ("session_meta", None)]
         return len(headers) > 1 or any(isinstance(one, dict) and "forked_from_id" in one for one in headers)
 
-    def heirs(self, session_ids: Collection[str], first: int = 0) -> list[Path]:
+    def others(self, path: Path) -> list[Path]:
+        """See `Cutter.others`: rollouts from before a rewind of the thread, with what it has taken back."""
+        of_session = CodexAdapter().rollouts(id_in(path)) if id_in(path) else ()
+        return [file.path for file in of_session if rollout_in(file.path) != rollout_in(path)]
+
+    def heirs(self, paths: Collection[Path], first: int = 0) -> list[Path]:
         bases: dict[str, list[tuple[Path, int]]] = {}
-        for file in CodexAdapter().discover():
+        for file in CodexAdapter().rollouts():
             if base := _base_in(file):
-                bases.setdefault(base.session_id, []).append((file.path, count(base.end)))
+                bases.setdefault(base.rollout_id, []).append((file.path, count(base.end)))
         found: list[Path] = []
-        waiting = list(session_ids)
+        waiting = list(paths)
         for _ in range(MAX_FORK_DEPTH):
-            below = [path for one in waiting for path, end in bases.get(one, ()) if end > first and path not in found]
-            found += below
-            waiting = [CodexAdapter().id_of(path) for path in below]
-        return found
+            named = {rollout_in(path) for path in waiting}
+            waiting = [path for one in named for path, end in bases.get(one, ()) if end > first and path not in found]
+            found += waiting
+        logs = {file.path for file in CodexAdapter().discover()} if found else ()
+        return [path for path in found if path in logs]
 
     def without_header(self, session: Transcript) -> list[CutWarning]:
         own = session.own
@@ -311,6 +301,7 @@ def _without(session: Transcript, gone: Collection[str], heads: frozenset[str]) 
 
 @lru_cache(maxsize=1 << 17)
 def _base_in(file: LogFile) -> ForkBase | None:
-    """Return the base of a fork that reads from its parent's log. A cut asks several times, for all logs."""
-    payload = first_record(file.path).get("payload")
-    return base_of(payload) if isinstance(payload, dict) else None
+    """Return what a rollout goes on from. A cut asks several times, for all logs."""
+    with suppress(OSError):
+        return base_of(first_header(file.path))
+    return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import chain, islice
@@ -20,7 +20,7 @@ from indexer.transcripts.directories import Directories
 from indexer.transcripts.doings import Doings
 from indexer.transcripts.items import GivenBack, UsedTool
 from indexer.transcripts.lines import Line, LineReader, changed_at, decode_line, first_lines, open_regular
-from indexer.transcripts.model import Inferred, Origin, Proof, Role, Session, Turn, turn_of
+from indexer.transcripts.model import Inferred, Origin, Proof, Resumed, Role, Session, Turn, turn_of
 from indexer.transcripts.ours import is_ours
 from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
@@ -30,7 +30,7 @@ from indexer.unchecked import dict_in, json_in
 from smart_fork.agents import READERS
 from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, base_of, ordinal_of, payload_of, text_of
 from smart_fork.agents.codex.home import codex_home
-from smart_fork.agents.codex.log import CodexAdapter, id_in, is_moved
+from smart_fork.agents.codex.log import CodexAdapter, id_in, is_moved, rollout_in
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.agents.subagents import SubAgents
 
@@ -74,8 +74,8 @@ _ITEMS = frozenset({
 #: A fork of an old version carries its parent's header second.
 _HEADER_LINES = 2
 
-#: Where the logs of a session are, the newest first.
-Locate = Callable[[str], Sequence[Path]]
+#: Finds a rollout by its id.
+Locate = Callable[[str], Path | None]
 
 
 def read(path: Path, checkpoint: Checkpoint | None, locate: Locate, *, keep_raw: bool) -> ReadResult:
@@ -94,7 +94,7 @@ def read_subagent(path: Path) -> Session | None:
     Raises:
         OSError: it cannot be read.
     """
-    found = _Fold(path, None, keep_raw=True, locate=lambda _: ()).take(LineReader(path))
+    found = _Fold(path, None, keep_raw=True, locate=lambda _: None).take(LineReader(path))
     found.facts["source"] = ""  # as a sub-agent's it would be no session
     return found.session()[0]
 
@@ -162,35 +162,48 @@ class _Fold(fold.LineFold):
 
     def inherit(self, below: tuple[str, ...], *, turns: bool) -> None:
         """Give a fork what it has from its parent, through any number of levels: its family's root id, whether a person
-        started it, and the `turns` that it shares.
+        started it, and the `turns` that it shares. What follows a rewind has the same from the rollout before it.
 
-        A parent that is not there may come back: it is looked for at the next reading again.
+        A rollout that is not there may come back: it is looked for at the next reading again.
         """
         facts = self.facts
-        parent = facts.get("parent")
-        if parent is None or "root" in facts or facts["source"] == "subagent":
+        named = facts.get("base") or facts.get("parent")
+        if named is None or "root" in facts or facts["source"] == "subagent":
             return
-        below = (*below, self.own_id())
-        if parent in below or len(below) > MAX_FORK_DEPTH:
+        below = (*below, rollout_in(self.path) or self.own_id())
+        if named in below or len(below) > MAX_FORK_DEPTH:
             return
-        end = facts.get("base_end") if turns else None
-        above = self._above(next(iter(self._locate(parent)), None), end)
+        end = facts.get("base_end")
+        path = self._locate(named)
+        rewound = path is not None and id_in(path) == self.own_id()
+        above = self._above(path, end if turns or rewound else None, whole=turns)
         if above is None:
             return
-        above.inherit(below, turns=end is not None)
+        above.inherit(below, turns=turns and end is not None)
+        if rewound:
+            self._continue(above)
+        elif facts["parent"] == named:
+            facts["parent"] = above.own_id()
         facts["root"] = above.family()
         facts["by_hand"] = above.origin() == "person"
-        if end is not None:
+        if end is not None and (turns or rewound):
             self._share([turn for turn in above.all_turns() if int(turn.id) < end], above)
 
-    def _above(self, path: Path | None, end: int | None) -> _Fold | None:
-        """Return what a parent was up to record `end`, where its fork left it; without it, what its first lines say."""
+    def _continue(self, above: _Fold) -> None:
+        """Take what the rollout before a rewind says of the session."""
+        for name in ("parent", "name", "names"):
+            if name in above.facts:
+                self.facts.setdefault(name, above.facts[name])
+        self.note_moment(above.facts.get("started", ""), done=False)
+
+    def _above(self, path: Path | None, end: int | None, *, whole: bool) -> _Fold | None:
+        """Return what a rollout was up to record `end`, or what its `whole` is not needed for: its first lines."""
         if path is None:
             return None
         above = _Fold(path, None, keep_raw=self.keep_raw, locate=self._locate)
         above.masks = self.masks
-        lines = LineReader(path)
-        if self.masks:
+        lines = LineReader(path) if whole else first_lines(path)
+        if self.masks and isinstance(lines, LineReader):
             lines.bound = None  # see `fold.read`
         try:
             for line in lines:
@@ -210,7 +223,8 @@ class _Fold(fold.LineFold):
         return str(self.facts.get("root") or self.facts.get("parent") or self.own_id())
 
     def _share(self, turns: list[Turn], above: _Fold) -> None:
-        roll_back(turns, self.facts.pop("rolled_back", 0))
+        self.facts["compacted"] = [*above.facts.get("compacted", ()), *self.facts.get("compacted", ())]
+        self._roll_back(turns, self.facts.pop("rolled_back", 0))
         self.inherited = turns
         self.facts["models"] = [*dict.fromkeys((*above.facts.get("models", ()), *self.facts.get("models", ())))]
         mine, theirs = self.doings, above.doings
@@ -239,6 +253,7 @@ class _Fold(fold.LineFold):
             self.note_model(payload.get("model"))
         elif kind == "compacted":
             self.note_compaction()
+            self.facts["compacted"] = [*self.facts.get("compacted", ()), ordinal_of(line)]
         elif kind == "response_item":
             self._item(payload, identity, moment, raw)
         elif kind == "event_msg":
@@ -271,8 +286,10 @@ class _Fold(fold.LineFold):
                 facts["remote"] = mask(git["repository_url"])
         if isinstance(meta.get("forked_from_id"), str):
             facts["parent"] = meta["forked_from_id"]
-        if (base := base_of(meta)) and base.session_id:
-            facts["parent"], facts["base_end"] = base.session_id, count(base.end)
+        if (base := base_of(meta)) and base.rollout_id:
+            facts["base"], facts["base_end"] = base.rollout_id, count(base.end)
+            if rollout_in(self.path) == self.own_id():
+                facts.setdefault("parent", base.rollout_id)
 
     def _cwd(self, cwd: object, inferred_from: Inferred = "") -> None:
         facts = self.facts
@@ -321,11 +338,20 @@ class _Fold(fold.LineFold):
         elif kind == "token_count":
             self._tokens(event.get("info"))
         elif kind == "thread_rolled_back":
-            missing = roll_back(self.turns, count(event.get("num_turns")))
+            missing = self._roll_back(self.turns, count(event.get("num_turns")))
             if self.inherited:
-                roll_back(self.inherited, missing)
+                self._roll_back(self.inherited, missing)
             elif missing:
                 self.facts["rolled_back"] = self.facts.get("rolled_back", 0) + missing
+
+    def _roll_back(self, turns: list[Turn], prompts: int) -> int:
+        """See `roll_back`. Compactions after what is forgotten are forgotten as well."""
+        before = list(turns)
+        missing = roll_back(turns, prompts)
+        if forgotten := before[len(turns) :]:
+            first = int(forgotten[0].id)
+            self.facts["compacted"] = [one for one in self.facts.get("compacted", ()) if one < first]
+        return missing
 
     def note_title(self, record: fold.Record) -> None:
         """See `LineFold.note_title`."""
@@ -360,6 +386,20 @@ class _Fold(fold.LineFold):
     def active(self) -> tuple[Turn, ...]:
         """See `Fold.active`."""
         return told_once(self.all_turns())
+
+    def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
+        """See `Fold.resumed`. Codex loads what a compaction has left, and what follows. It has left the prompts of
+        before, word for word, and a summary: neither counts, for no answer is among them, and neither is a turn of its
+        own. Without a rollout that its history goes on from, Codex loads nothing of a session.
+        """
+        if "base" in self.facts and "root" not in self.facts:
+            return Resumed(len(turns), "gap")
+        compacted = self.facts.get("compacted")
+        if not compacted:
+            return Resumed()
+        return Resumed(
+            next((at for at, turn in enumerate(turns) if int(turn.id) > compacted[-1]), len(turns)), "compaction"
+        )
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
         """See `Fold.own_name`. Codex makes names of its own from the first prompt."""

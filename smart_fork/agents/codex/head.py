@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
+from math import inf
 from pathlib import Path
 
-from indexer.transcripts.lines import LineReader, first_lines
+from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
-from indexer.unchecked import dict_in, dicts_in, seconds_in
+from indexer.unchecked import dict_in, dicts_in, seconds_in, text_in
 from smart_fork.agents.ancestry import Heads, Kin
 from smart_fork.agents.births import Birth, Births
+from smart_fork.agents.codec import Record
 from smart_fork.agents.codex.codec import base_of, payload_of
-from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.codex.history import Part, first_header, history
+from smart_fork.agents.codex.log import CodexAdapter, id_in, rollout_in
 
 
 class CodexHeads(Heads):
@@ -24,26 +27,28 @@ class CodexHeads(Heads):
     goes_on = True
 
     def base(self, path: Path) -> str:
-        base = next((base_of(payload_of(line.record)[1]) for line in first_lines(path)), None)
-        return base.session_id if base else ""
+        header = first_header(path)
+        base = base_of(header)
+        return text_in(header.get("forked_from_id")) or base.rollout_id if base else ""
 
     def begins(self, kin: Kin) -> bool:
         """See `Heads.begins`. A log without a header is one of the family as well."""
         records = (payload_of(line.record) for line in islice(LineReader(kin.path), 2))
         metas = [payload if kind == "session_meta" else None for kind, payload in records]
         if first := metas[0] if metas else None:
-            kin.begun = utc(first.get("timestamp"))
-            base = base_of(first)
-            second = metas[1].get("id") if metas[1:] and metas[1] else None
-            if base and base.session_id:
-                kin.recorded, kin.base = base
-            elif recorded := first.get("forked_from_id") or second:  # old forks have their parent's header second
-                kin.recorded = recorded if isinstance(recorded, str) and recorded != kin.session_id else ""
+            kin.begun = utc(_born(kin.path, first).get("timestamp"))
+            base, second = base_of(first), metas[1].get("id") if metas[1:] and metas[1] else None
+            recorded = first.get("forked_from_id") or second  # old forks have their parent's header second
+            if base and not recorded and rollout_in(kin.path) == kin.session_id:
+                recorded = base.rollout_id
+            kin.base = base and base.end
+            kin.recorded = recorded if isinstance(recorded, str) and recorded != kin.session_id else ""
         return True
 
     def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
         if kin.base is not None:
-            return sum(1 for turn in above.turns if int(turn.id) < kin.base)
+            end = _common(history(kin.path)[0], history(parent.path)[0])
+            return sum(1 for turn in above.turns if int(turn.id) < end)
         read = fork()
         said = [turn.text for _, turn in read.messages] if read else []  # copies may have times of their own
         end = 0
@@ -54,6 +59,24 @@ class CodexHeads(Heads):
         return end
 
 
+def _common(one: Sequence[Part], other: Sequence[Part]) -> float:
+    """The number of the first record in which two histories differ."""
+    end = 0.0
+    for part, its in zip(one, other, strict=False):
+        if rollout_in(part.path) != rollout_in(its.path):
+            break
+        end = min(inf if last is None else last for last in (part.end, its.end))
+        if part.end != its.end:
+            break
+    return end
+
+
+def _born(log: Path, header: Record) -> Record:
+    """The header of the rollout with which a thread began; `header` is that of `log`."""
+    began = CodexAdapter().rollout(id_in(log)) if rollout_in(log) != id_in(log) else None
+    return first_header(began) if began else header
+
+
 class CodexBirths(Births):
     """How sessions of Codex began."""
 
@@ -62,7 +85,7 @@ class CodexBirths(Births):
         with contextlib.suppress(OSError):
             meta = next((line.record.get("payload") for line in LineReader(log)), None)
             if isinstance(meta, dict):
-                parent, born = meta.get("forked_from_id"), seconds_in(str(meta.get("timestamp")))
+                parent, born = meta.get("forked_from_id"), seconds_in(str(_born(log, meta).get("timestamp")))
                 if isinstance(meta.get("id"), str) and isinstance(meta.get("cwd"), str) and born is not None:
                     return Birth(meta["id"], parent if isinstance(parent, str) else None, meta["cwd"], born)
         return None

@@ -1,4 +1,8 @@
-"""Codex: ``<home>/sessions/YYYY/MM/DD/rollout-<local time>-<id>.jsonl``, one envelope a line (old: bare items).
+"""Codex: ``<home>/sessions/YYYY/MM/DD/rollout-<local time>-<thread>.jsonl``, one envelope a line (old: bare items).
+
+A rewind (``thread/revert``, Esc Esc in the terminal) begins another rollout of the same thread, which is named
+``rollout-<local time>-<thread>_<rollout>.jsonl`` and goes on from a record of an earlier one. A session is a thread:
+its log is the rollout that Codex loads, the others are read where that goes on from them.
 
 Where its sessions are is told here; what is needed to read one is imported where one is read.
 """
@@ -6,7 +10,8 @@ Where its sessions are is told here; what is needed to read one is imported wher
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
@@ -15,7 +20,8 @@ from indexer.transcripts.model import Session
 from smart_fork.agents.agent import Storage
 from smart_fork.agents.codex.home import codex_home
 
-_ID = re.compile(r"([0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12})$")
+_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_IDS = re.compile(rf"({_ID.pattern})(?:_({_ID.pattern}))?$")
 _DAY = re.compile(r"rollout-(\d{4})-(\d\d)-(\d\d)T")
 
 
@@ -26,8 +32,14 @@ def is_id(session_id: str) -> bool:
 
 def id_in(path: Path) -> str:
     """The id of the session that the file is named after; empty where it is not."""
-    named = _ID.search(path.stem)
+    named = _IDS.search(path.stem)
     return named[1] if named else ""
+
+
+def rollout_in(path: Path) -> str:
+    """The id of the rollout in the file: the session's own, or another one after a rewind."""
+    named = _IDS.search(path.stem)
+    return named[2] or named[1] if named else ""
 
 
 def day_of(name: str) -> tuple[str, ...]:
@@ -57,21 +69,57 @@ class CodexAdapter(AgentAdapter):
         return tuple((self.home() / name, 3) for name in ("sessions", "archived_sessions"))
 
     def discover(self) -> Iterator[LogFile]:
-        return self._logs(".jsonl")
+        return iter(self._loaded(self.rollouts()))
+
+    def logs_of(self, changed: str) -> Iterable[LogFile]:
+        found = self.log_at(changed)
+        session_id = id_in(Path(changed)) if found else ""
+        return self._loaded(self._of_session(session_id)) if session_id else filter(None, (found,))
+
+    def has_lost(self, location: str) -> bool:
+        """See `AgentAdapter.has_lost`. What a rewind has replaced is no log any more."""
+        loaded = self.locate(id_in(Path(location))) if self.log_at(location) else ()
+        return bool(loaded) and Path(location) not in loaded
 
     def log_at(self, location: str) -> LogFile | None:
         return regular_file(location, self.name, self.folders(), prefix="rollout-")
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
-        if not is_id(session_id):
-            return ()
-        found = sorted(self._logs(f"-{session_id}.jsonl"), key=lambda file: file.mtime_ns, reverse=True)
-        return tuple(file.path for file in found)
+        found = self._loaded(self._of_session(session_id)) if is_id(session_id) else ()
+        return tuple(file.path for file in sorted(found, key=lambda file: file.mtime_ns, reverse=True))
+
+    def rollouts(self, part: str = "") -> list[LogFile]:
+        """All files of rollouts with this part in their names, also of those that a rewind has replaced."""
+        return [
+            file
+            for folder, depth in self.folders()
+            for file in regular_files(folder, self.name, depth=depth, prefix="rollout-", part=part)
+        ]
+
+    def rollout(self, rollout_id: str) -> Path | None:
+        """The newest file of one rollout, by the id that a `ForkBase` names."""
+        files = self.rollouts(rollout_id) if is_id(rollout_id) else ()
+        found = (file for file in files if rollout_in(file.path) == rollout_id)
+        newest = max(found, key=lambda file: file.mtime_ns, default=None)
+        return newest and newest.path
+
+    def _of_session(self, session_id: str) -> list[LogFile]:
+        return [file for file in self.rollouts(session_id) if id_in(file.path) == session_id]
+
+    def _loaded(self, files: list[LogFile]) -> list[LogFile]:
+        """Those rollouts that Codex loads: of a thread with several the one in its database, else the newest."""
+        rewound = {id_in(file.path) for file in files if "_" in file.location.rpartition("/")[2]}
+        if not rewound:
+            return files
+        named = [(file, file.path.name, id_in(file.path)) for file in files]
+        there = sorted((session_id, name) for _, name, session_id in named if session_id in rewound)
+        loaded = dict(there) | dict(set(_recorded(self.home(), rewound)).intersection(there))
+        return [file for file, name, session_id in named if name == loaded.get(session_id, name)]
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
         from smart_fork.agents.codex import fold
 
-        return fold.read(path, checkpoint, self.locate, keep_raw=keep_raw)
+        return fold.read(path, checkpoint, self.rollout, keep_raw=keep_raw)
 
     def is_copy(self, path: Path) -> bool:
         return is_moved(path)
@@ -82,14 +130,24 @@ class CodexAdapter(AgentAdapter):
     def glance(self, path: Path) -> Session | None:
         from smart_fork.agents.codex import fold
 
-        return fold.glance(path, self.locate)
+        return fold.glance(path, self.rollout)
 
     def place_of(self, directory: str) -> str:
         return ""
 
-    def _logs(self, suffix: str) -> Iterator[LogFile]:
-        for folder, depth in self.folders():
-            yield from regular_files(folder, self.name, suffix, depth, prefix="rollout-")
+
+def _recorded(home: Path, session_ids: Collection[str]) -> list[tuple[str, str]]:
+    """The names of the rollouts that Codex' database says it loads for these threads, each after its thread."""
+    import apsw
+
+    from smart_fork.agents.foreign_database import read_only
+
+    query = f"SELECT id, rollout_path FROM threads WHERE id IN ({', '.join('?' * len(session_ids))})"  # noqa: S608
+    for path in sorted(home.glob("state_*.sqlite"), reverse=True):
+        with suppress(OSError, apsw.Error, UnicodeDecodeError), read_only(path, locked=True) as db:
+            rows = db.execute(query, tuple(session_ids)).fetchall()
+            return [(str(one), PurePosixPath(str(where)).name) for one, where in rows]
+    return []
 
 
 class CodexStorage(Storage):
