@@ -141,11 +141,9 @@ def _is_of(file: LogFile, stamp: tuple[int, ...]) -> bool:
 
 
 def _copied(file: LogFile, reader: AgentAdapter, folder: Path, before: Compressed | None) -> Compressed:
-    if not file.within:
-        return up_to_date(file.path, folder, before)
     with reader.as_file(file.path) as path:
         made = up_to_date(path, folder, before)
-    return replace(made, mtime_ns=file.mtime_ns, inode=file.inode)
+    return made if path == file.path else replace(made, mtime_ns=file.mtime_ns, inode=file.inode)
 
 
 def find(agent: AgentName, session_id: str) -> KeptLog | None:

@@ -56,7 +56,8 @@ class TranscriptTurn:
     `aliases` are the ids of further records on the same line. `links` are the ids that it names, its parent first. A
     line of bookkeeping that only repeats another has that one's key in `repeats`, and is removed with it. `says` are
     the keys by which other lines can repeat this one. `key` is the same in every copy of the record. An `inherited`
-    turn is in the file of a session that this one was forked from. A turn `within` another line has no line of its own:
+    turn is in the file of a session that this one was forked from, or `apart` in an earlier file of its own session. A
+    turn `within` another line has no line of its own:
     an edit of that line removes it.
     """
 
@@ -77,12 +78,18 @@ class TranscriptTurn:
     key: str = ""
     prompt: bool = False
     inherited: bool = False
+    apart: bool = False
     within: bool = False
 
     @property
     def is_line(self) -> bool:
         """Whether it is a line of the session's own file."""
         return not (self.inherited or self.within)
+
+    @property
+    def is_parents(self) -> bool:
+        """Whether it belongs to a session that this one was forked from."""
+        return self.inherited and not self.apart
 
     @property
     def raw(self) -> bytes:

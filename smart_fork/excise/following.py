@@ -173,7 +173,8 @@ def _noted(session: Transcript, path: Path, change: Change, size: int) -> Follow
 def _masked(planned: Plan) -> list[str]:
     """The keys of the lines that stay without their secrets; of those without one their ids."""
     turns = planned.session.turns
-    return [turns[at].key or turns[at].id for at in sorted(planned.edits)] if planned.masked else []
+    own = [turns[at].key or turns[at].id for at in sorted(planned.edits)] if planned.masked else []
+    return [*own, *sorted(planned.apart)]
 
 
 def _is_as_before(session: Transcript, made: snapshots.Noted) -> bool:

@@ -105,7 +105,8 @@ class Refused(SmartForkError):
 class Plan:
     """A cut. `seeds` were named, `dependents` go with them, `repeated` are lines that only say again what goes.
 
-    `relinked` are the turns that name another parent than before; `edits` all lines that are rewritten, by position.
+    `relinked` are the turns that name another parent than before; `edits` all lines that are rewritten, by position;
+    `apart` are the keys of lines in the session's other files that are rewritten.
     """
 
     session: Transcript
@@ -117,6 +118,7 @@ class Plan:
     edits: Mapping[int, bytes] = field(default_factory=dict)
     relinked: tuple[str, ...] = ()
     masked: Mapping[str, int] = field(default_factory=dict)
+    apart: frozenset[str] = frozenset()
 
     @property
     def dependents(self) -> frozenset[str]:
@@ -142,7 +144,7 @@ class Plan:
     @property
     def changes(self) -> bool:
         """Whether anything is written at all."""
-        return bool(self.gone or self.edits)
+        return bool(self.gone or self.edits or self.apart)
 
     @property
     def tokens_after(self) -> int:
@@ -199,9 +201,9 @@ def _problems(session: Transcript, gone: Collection[str]) -> list[str]:
         for turn in session.own
         if turn.id in gone and "needed" in turn.meta
     ]
-    own = [turn for turn in _told(session) if not turn.inherited]
+    own = [turn for turn in _told(session) if not turn.is_parents]
     left = [turn for turn in own if turn.id not in gone]
-    inherits = len(session.own) < len(session.turns)
+    inherits = any(turn.is_parents for turn in session.turns)
     if not any(turn.role in ("user", "assistant") for turn in left):
         found.append("that would cut everything")
     elif not inherits and not any(turn.prompt for turn in left) and any(turn.prompt for turn in own):

@@ -59,7 +59,7 @@ def descent_of(session: Transcript, keys: Collection[str] = ()) -> Descent:
     known = {one.path.resolve() for one in found.below}
     copied = [
         path
-        for path in (*map(Path, sorted(staged_paths(session.session_id))), *_others(session))
+        for path in (*map(Path, sorted(staged_paths(session.session_id))), *others(session))
         if path.is_file() and path.resolve() not in {own, *known}
     ]
     below = (*found.below, *(Descendant(agent, session.session_id, path) for path in copied))
@@ -67,7 +67,8 @@ def descent_of(session: Transcript, keys: Collection[str] = ()) -> Descent:
     return Descent(below, unclear, beside, found.above, found.lost)
 
 
-def _others(session: Transcript) -> list[Path]:
+def others(session: Transcript) -> list[Path]:
+    """The session's other files, which hold what was taken back."""
     own = find_cutter(session.tool)
     return own.others(session.source_path) if own else []
 

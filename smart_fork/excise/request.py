@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -176,7 +177,7 @@ def _remains(planned: Plan, descent: Descent, others: Iterable[Descendant]) -> l
     if any(turn.tool_calls for turn in planned.removed) or planned.masked:
         found += map(str, cutter(session.tool).stores(session.session_id))
     changed = [*planned.edits, *(at for at, turn in enumerate(session.turns) if turn.id in planned.gone)]
-    after = session.turns[min(changed) :]
+    after = session.turns[min(changed, default=0) :]
     compacted = [turn.id for turn in after if turn.meta.get("compacts") and turn.id not in planned.gone]
     found += [f"turn {one}, a summary of the turns before it" for one in compacted]
     found += [
@@ -222,7 +223,14 @@ def _planned(session: Transcript, request: Request) -> Plan:
         ids_of = (READERS[session.tool].id_of(path) for path in reads_on)
         heirs = [one for one in ids_of if one != session.session_id]
         return replace(planned, problems=(*planned.problems, *_shared(heirs)))
-    return masked(session, (), ids if named else None, relink=request.relink)
+    planned = masked(session, (), ids if named else None, relink=request.relink)
+    keys = propagation.keys_of(turn for turn in session.turns if turn.id in ids)
+    kinds, apart = Counter(planned.masked), set[str]()
+    for other in filter(None, (propagation.load_copy(session, path) for path in propagation.others(session))):
+        there = masked(other, (), propagation.matching(other, keys) if named else None)
+        kinds.update(there.masked)
+        apart |= {other.turns[position].key or other.turns[position].id for position in there.edits}
+    return replace(planned, masked=dict(kinds), apart=frozenset(apart))
 
 
 def _shared(heirs: Sequence[str]) -> list[str]:
@@ -232,7 +240,7 @@ def _shared(heirs: Sequence[str]) -> list[str]:
 
 
 def _refuse_inherited(planned: Plan) -> None:
-    inherited = [turn.id for turn in planned.removed if turn.inherited]
+    inherited = [turn.id for turn in planned.removed if turn.is_parents]
     if inherited:
         raise ForkRefused(
             f"{len(inherited)} of these turns belong to its parent session: {planned.session.base}",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from smart_fork.agents import READERS
@@ -12,7 +14,7 @@ from smart_fork.cuts.model import CutWarning, Transcript, raws
 from smart_fork.excise.line_words import runs_of, secrets_of, solid_texts_of, still_said, within, words_of
 from smart_fork.excise.loader import load_for_cut, located
 from smart_fork.excise.plan import dangling, unanswered
-from smart_fork.excise.propagation import descent_of
+from smart_fork.excise.propagation import descent_of, others
 from smart_fork.excise.remnants import behind, ours
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.traces import agent_of, searched, traces
@@ -60,14 +62,14 @@ def remaining(session: Transcript, gone: Gone) -> list[CopyBehind]:
 
 def still_kept(session: Transcript) -> tuple[list[str], int]:
     """The snapshots that have what was cut, and of how many cuts there is none any more."""
-    cuts = [one.snapshot for one in snapshots.cuts(written_path(session)) if one.snapshot]
+    cuts = [one.snapshot for one in cuts_of(session) if one.snapshot]
     there = [one.id for one in snapshots.snapshots(session.session_id)]
     return there if cuts else [], len(set(cuts) - set(there))
 
 
 def orphaned(session: Transcript) -> list[CutWarning]:
     """The calls that have no result since a cut has taken it. Agents themselves leave calls without one as well."""
-    cut = {call for entry in snapshots.cuts(written_path(session)) for call in entry.orphaned}
+    cut = {call for entry in cuts_of(session) for call in entry.orphaned}
     left = cut & unanswered(session.turns)
     return sorted(
         CutWarning(turn.id, f"calls {call.id}, but their result was cut")
@@ -116,20 +118,40 @@ def gone_of(session: Transcript) -> Gone:
 
     A word that is within a longer one that stays tells nothing.
     """
-    lines = cut_lines(session)
+    found = [_gone_of(session, path) for path in (None, *others(session))]
+    return Gone(*(set().union(*some) for some in zip(*found, strict=True)))
+
+
+def _gone_of(session: Transcript, path: Path | None) -> Gone:
+    lines = cut_lines(session, path)
     if not lines:
         return Gone(set(), set(), set(), set())
     words, runs, solid = words_of(lines), runs_of(lines), solid_texts_of(lines)
     in_bytes = searched(words)
-    left = within(raws(session.turns), words | in_bytes)
-    still = still_said(raws(session.turns), runs, solid)
+    left = within(_staying(session, path), words | in_bytes)
+    still = still_said(_staying(session, path), runs, solid)
     return Gone(lines, words - left, (runs | solid) - still, set(in_bytes - left))
 
 
-def cut_lines(session: Transcript) -> set[bytes]:
-    """The lines of all cuts so far, as the snapshots have them, without those that the session has."""
-    made = {entry.snapshot for entry in snapshots.cuts(written_path(session))}
+def cuts_of(session: Transcript) -> list[snapshots.Noted]:
+    """The cuts that stand in any file of a session."""
+    return [one for path in (written_path(session), *others(session)) for one in snapshots.cuts(path)]
+
+
+def cut_lines(session: Transcript, path: Path | None = None) -> set[bytes]:
+    """The lines of all cuts so far of a session's log, or of its other file at `path`, as the snapshots have them,
+    without those that it has.
+    """
+    made = {entry.snapshot for entry in snapshots.cuts(path or written_path(session))}
     kept = [one for one in snapshots.snapshots(session.session_id) if one.id in made]
-    staying = set(map(hash, raws(session.turns))) if kept else set()  # all lines may exceed the memory
+    staying = set(map(hash, _staying(session, path))) if kept else set()  # all lines may exceed the memory
     pieces = (piece for one in kept for line in snapshots.lines(one) for piece in cutter(session.tool).pieces(line))
     return {piece for piece in pieces if piece.strip() and hash(piece) not in staying}
+
+
+def _staying(session: Transcript, path: Path | None) -> Iterator[bytes]:
+    """The lines of a session; with those of a `path` that were taken back, which may stay there."""
+    yield from raws(session.turns)
+    if path is not None:
+        with path.open("rb") as file:
+            yield from (line.rstrip(b"\n") for line in file)

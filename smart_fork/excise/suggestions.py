@@ -51,7 +51,7 @@ def _reverted(session: Transcript) -> Iterator[Suggestion]:
     """From the first edit after a prompt to what took it back."""
     began: int | None = None
     for position, turn in enumerate(session.turns):
-        if turn.inherited:
+        if turn.is_parents:
             continue
         if turn.prompt:
             began = None
@@ -68,7 +68,7 @@ def _repeated_outputs(session: Transcript) -> Iterator[Suggestion]:
     """All but the last of the same long output."""
     last: dict[bytes, TranscriptTurn] = {}
     for turn in session.turns:
-        if turn.inherited or not turn.tool_results or turn.token_est < REPEATED_TOKENS:
+        if turn.is_parents or not turn.tool_results or turn.token_est < REPEATED_TOKENS:
             continue
         digest = hashlib.blake2b("\0".join(_outputs(turn)).encode("utf-8", "replace"), digest_size=16).digest()
         if (before := last.get(digest)) is not None:
@@ -80,7 +80,7 @@ def _unused_outputs(session: Transcript) -> Iterator[Suggestion]:
     """Long outputs none of whose names anybody mentions afterwards."""
     mentioned: set[str] = set()
     for turn in reversed(session.turns):
-        if turn.inherited:
+        if turn.is_parents:
             break
         if turn.tool_results:
             names = set(_NAME.findall("\n".join(_outputs(turn)))[: _NAMES * 8])

@@ -15,7 +15,7 @@ from indexer.unchecked import dicts_in, list_in
 from smart_fork.agents.codec import Record, texts_of
 from smart_fork.agents.codex.codec import OUTPUTS, ordinal_of
 from smart_fork.agents.codex.cut import CodexCutter, CodexLoader
-from smart_fork.agents.codex.history import whole
+from smart_fork.agents.codex.history import lines_of, whole
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.copied_texts import aside, characters, shortened
 from smart_fork.agents.copier import Copier, Copy, Distilled, Entry, LiveRecord, NewSession
@@ -248,14 +248,9 @@ def through_parents(path: Path) -> Iterator[tuple[str, Entry]]:
     Raises:
         NotFound: a rollout of its history is gone.
     """
-    for part in whole(path):
-        for line in LineReader(part.path):
-            if (entry := enveloped(line.source, line.record)) is None:
-                continue
-            number = ordinal_of(line)
-            if part.end is not None and number >= part.end:
-                break
-            yield str(number), entry
+    for line in lines_of(whole(path)):
+        if (entry := enveloped(line.source, line.record)) is not None:
+            yield str(ordinal_of(line)), entry
 
 
 def _begins_a_turn(kind: str, payload: Record) -> bool:

@@ -92,6 +92,7 @@ class _Reading:
         """Collect what a session has of a rollout."""
         file, stamp = opened(part.path)
         below = part.path != own
+        apart = below and id_in(part.path) == id_in(own)
         with file:
             for before, line in enumerate(raw_lines(file, part.path)):
                 record = line.objects[0] if line.objects else {}
@@ -101,14 +102,13 @@ class _Reading:
                 if not below:
                     self.first_id = self.first_id or str(payload_of(record)[1].get("id") or "")
                     self.numbered = self.numbered or isinstance(number, int)
-                elif id_in(part.path) != id_in(own):
+                elif not apart:
                     self.base = id_in(part.path)
-                self._add(line, record, below=below, header=not before)
+                self._add(_turn(line, record, inherited=below, apart=apart), record, header=not before)
         return stamp
 
-    def _add(self, line: RawLine, record: dict[str, Any], *, below: bool, header: bool) -> None:
+    def _add(self, turn: TranscriptTurn, record: dict[str, Any], *, header: bool) -> None:
         kind, payload = payload_of(record)
-        turn = _turn(line, record, kind, payload, inherited=below)
         if header and kind == "session_meta":
             turn = replace(turn, meta=_HEADER)
         self.turns.append(turn)
@@ -141,9 +141,8 @@ def rewritten(record: dict[str, Any], gone: frozenset[str]) -> bool:
     return len(kept) < len(history)
 
 
-def _turn(
-    line: RawLine, record: dict[str, Any], kind: str, payload: dict[str, Any], *, inherited: bool
-) -> TranscriptTurn:
+def _turn(line: RawLine, record: dict[str, Any], *, inherited: bool, apart: bool) -> TranscriptTurn:
+    kind, payload = payload_of(record)
     number = record.get("ordinal")
     turn_id = str(number if isinstance(number, int) else line.number) if record else f"line-{line.number}"
     item = str(payload.get("type")) if kind == "response_item" else ""
@@ -163,6 +162,7 @@ def _turn(
         repeats=_keys_repeated(payload) if kind == "event_msg" else (),
         key=mark(orjson.dumps(payload)) if item else "",
         inherited=inherited,
+        apart=apart,
     )
 
 

@@ -184,7 +184,7 @@ class _Fold(fold.LineFold):
             self._continue(above)
         elif facts["parent"] == named:
             facts["parent"] = above.own_id()
-        facts["root"] = above.family()
+        facts["root"], facts["torn"] = above.family(), above.is_torn()
         facts["by_hand"] = above.origin() == "person"
         if end is not None and (turns or rewound):
             self._share([turn for turn in above.all_turns() if int(turn.id) < end], above)
@@ -387,12 +387,16 @@ class _Fold(fold.LineFold):
         """See `Fold.active`."""
         return told_once(self.all_turns())
 
+    def is_torn(self) -> bool:
+        """Return whether a rollout that its history goes on from is missing."""
+        return "base" in self.facts and bool(self.facts.get("torn", "root" not in self.facts))
+
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
         """See `Fold.resumed`. Codex loads what a compaction has left, and what follows. It has left the prompts of
         before, word for word, and a summary: neither counts, for no answer is among them, and neither is a turn of its
         own. Without a rollout that its history goes on from, Codex loads nothing of a session.
         """
-        if "base" in self.facts and "root" not in self.facts:
+        if self.is_torn():
             return Resumed(len(turns), "gap")
         compacted = self.facts.get("compacted")
         if not compacted:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from indexer.transcripts.lines import first_lines
+import orjson
+
+from indexer.transcripts.lines import Line, LineReader, first_lines
 from indexer.unchecked import text_in
 from smart_fork.agents.codec import Record
-from smart_fork.agents.codex.codec import base_of, payload_of
+from smart_fork.agents.codex.codec import base_of, ordinal_of, payload_of
 from smart_fork.agents.codex.log import CodexAdapter, id_in, rollout_in
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.errors import NotFound
@@ -44,6 +50,41 @@ def history(path: Path) -> tuple[list[Part], str]:
             return parts, base.rollout_id
         parts.insert(0, Part(above, min(base.end or 0, base.end or 0 if below is None else below)))
     return parts, ""
+
+
+def lines_of(parts: Iterable[Part]) -> Iterator[Line]:
+    """The lines that a session has of these rollouts.
+
+    Raises:
+        OSError: one of them cannot be read.
+    """
+    for part in parts:
+        for line in LineReader(part.path):
+            if part.end is not None and ordinal_of(line) >= part.end:
+                break
+            yield line
+
+
+@contextmanager
+def as_one(path: Path) -> Iterator[Path]:
+    """All records of a session as a rollout that goes on from no other, in a file that is gone afterwards.
+
+    Raises:
+        OSError: a rollout of its history is gone, or cannot be read.
+    """
+    parts, missing = history(path)
+    if missing:
+        raise FileNotFoundError(f"a rollout that {path} goes on from is gone")
+    with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
+        made = Path(folder, path.name)
+        with made.open("xb") as file:
+            for header in islice(LineReader(path), 1):
+                about = {name: value for name, value in payload_of(header.record)[1].items() if name != "history_base"}
+                file.write(orjson.dumps(header.record | {"ordinal": 0, "payload": about}) + b"\n")
+            for line in lines_of(parts):
+                if payload_of(line.record)[0] != "session_meta":
+                    file.write(line.source.strip() + b"\n")
+        yield made
 
 
 def whole(path: Path) -> list[Part]:

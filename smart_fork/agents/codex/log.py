@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path, PurePosixPath
 
 from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
@@ -115,6 +115,12 @@ class CodexAdapter(AgentAdapter):
         there = sorted((session_id, name) for _, name, session_id in named if session_id in rewound)
         loaded = dict(there) | dict(set(_recorded(self.home(), rewound)).intersection(there))
         return [file for file, name, session_id in named if name == loaded.get(session_id, name)]
+
+    def as_file(self, path: Path) -> AbstractContextManager[Path]:
+        """See `AgentAdapter.as_file`. What follows a rewind needs the rollouts before it."""
+        from smart_fork.agents.codex.history import as_one
+
+        return nullcontext(path) if rollout_in(path) == id_in(path) else as_one(path)
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
         from smart_fork.agents.codex import fold
