@@ -71,6 +71,8 @@ _ITEMS = frozenset({
     *CALLS, *OUTPUTS, "message", "reasoning", "web_search_call", "image_generation_call", "ghost_snapshot",
     "compaction", "compaction_summary",
 })  # fmt: skip
+#: What Codex needs of a header to load a session.
+_NEEDED = frozenset({"cwd", "originator", "cli_version"})
 #: A fork of an old version carries its parent's header second.
 _HEADER_LINES = 2
 
@@ -182,10 +184,12 @@ class _Fold(fold.LineFold):
         above.inherit(below, turns=turns and end is not None)
         if rewound:
             self._continue(above)
-        elif facts["parent"] == named:
+        elif facts.get("parent") in (None, named):
             facts["parent"] = above.own_id()
-        facts["root"], facts["torn"] = above.family(), above.is_torn()
+        facts["root"] = above.family()
         facts["by_hand"] = above.origin() == "person"
+        if end is not None:
+            facts["joined"] = above.is_loaded()
         if end is not None and (turns or rewound):
             self._share([turn for turn in above.all_turns() if int(turn.id) < end], above)
 
@@ -266,7 +270,7 @@ class _Fold(fold.LineFold):
             if isinstance(meta.get("id"), str) and meta["id"] != facts["id"]:
                 facts.setdefault("parent", meta["id"])
             return
-        facts["id"] = str(meta.get("id") or "")
+        facts["id"], facts["headed"] = str(meta.get("id") or ""), meta.keys() >= _NEEDED
         facts["version"] = mask(str(meta.get("cli_version") or ""))
         facts["originator"] = str(meta.get("originator") or "")
         source = meta.get("source")
@@ -387,16 +391,16 @@ class _Fold(fold.LineFold):
         """See `Fold.active`."""
         return told_once(self.all_turns())
 
-    def is_torn(self) -> bool:
-        """Return whether a rollout that its history goes on from is missing."""
-        return "base" in self.facts and bool(self.facts.get("torn", "root" not in self.facts))
+    def is_loaded(self) -> bool:
+        """Return whether Codex loads it: not with a header of 2025, nor where a rollout before it is missing."""
+        return bool(self.facts.get("headed") and self.facts.get("joined", "base" not in self.facts))
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
         """See `Fold.resumed`. Codex loads what a compaction has left, and what follows. It has left the prompts of
         before, word for word, and a summary: neither counts, for no answer is among them, and neither is a turn of its
-        own. Without a rollout that its history goes on from, Codex loads nothing of a session.
+        own. A session that Codex does not load begins after its last turn.
         """
-        if self.is_torn():
+        if not self.is_loaded():
             return Resumed(len(turns), "gap")
         compacted = self.facts.get("compacted")
         if not compacted:
