@@ -22,8 +22,9 @@ class Codex(Agent):
     session_variables = ("CODEX_THREAD_ID",)
     clients = ("codex",)
     facets = usual(
-        "prompts", caller="hooks:CodexCalls", forms="forms:CodexForms", screen="smart_fork.agents.questions:Screen"
-    )
+        "prompts", caller="hooks:CodexCalls", forms="forms:CodexForms", subagents="subagents:CodexSubAgents",
+        screen="smart_fork.agents.questions:Screen",
+    )  # fmt: skip
 
     def model_window(self) -> int:
         """See `Agent.model_window`."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
+from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from indexer.masking import Masked, mask
+from indexer.masking import Masked, mask, mask_once
 from indexer.objects import NAME
 from indexer.transcripts import fold
 from indexer.transcripts.actions import describe_raw, still_running
@@ -26,13 +28,12 @@ from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
 from indexer.transcripts.titles import masked_name, with_name
 from indexer.transcripts.twice import EVENT, ITEM, roll_back, told_once
-from indexer.unchecked import dict_in, json_in
+from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents import READERS
 from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, base_of, ordinal_of, payload_of, text_of
 from smart_fork.agents.codex.home import codex_home
-from smart_fork.agents.codex.log import CodexAdapter, id_in, is_moved, rollout_in
+from smart_fork.agents.codex.log import id_in, is_moved, rollout_in
 from smart_fork.agents.depth import MAX_FORK_DEPTH
-from smart_fork.agents.subagents import SubAgents
 
 FILE = "session_index.jsonl"
 #: Of a longer file the end is read: where the newest names are.
@@ -90,7 +91,7 @@ def glance(path: Path, locate: Locate) -> Session | None:
     return fold.glance(partial(_Fold, locate=locate), path)
 
 
-def read_subagent(path: Path) -> Session | None:
+def subagent_in(path: Path) -> Session | None:
     """Return the conversation of a sub-agent, whose turns have their records; `None` without one.
 
     Raises:
@@ -257,7 +258,8 @@ class _Fold(fold.LineFold):
             self.note_model(payload.get("model"))
         elif kind == "compacted":
             self.note_compaction()
-            self.facts["compacted"] = [*self.facts.get("compacted", ()), ordinal_of(line)]
+            compacted = ordinal_of(line), self._messages_in(payload)
+            self.facts["compacted"] = [*self.facts.get("compacted", ()), compacted]
         elif kind == "response_item":
             self._item(payload, identity, moment, raw)
         elif kind == "event_msg":
@@ -354,7 +356,7 @@ class _Fold(fold.LineFold):
         missing = roll_back(turns, prompts)
         if forgotten := before[len(turns) :]:
             first = int(forgotten[0].id)
-            self.facts["compacted"] = [one for one in self.facts.get("compacted", ()) if one < first]
+            self.facts["compacted"] = [one for one in self.facts.get("compacted", ()) if one[0] < first]
         return missing
 
     def note_title(self, record: fold.Record) -> None:
@@ -396,18 +398,27 @@ class _Fold(fold.LineFold):
         return bool(self.facts.get("headed") and self.facts.get("joined", "base" not in self.facts))
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
-        """See `Fold.resumed`. Codex loads what a compaction has left, and what follows. It has left the prompts of
-        before, word for word, and a summary: neither counts, for no answer is among them, and neither is a turn of its
-        own. A session that Codex does not load begins after its last turn.
+        """See `Fold.resumed`. A compaction keeps the last prompts as they are, in some versions final answers as well.
+        Its summary is no turn. A session that Codex does not load begins after its last turn.
         """
         if not self.is_loaded():
             return Resumed(len(turns), "gap")
-        compacted = self.facts.get("compacted")
-        if not compacted:
+        if not (compacted := self.facts.get("compacted")):
             return Resumed()
-        return Resumed(
-            next((at for at, turn in enumerate(turns) if int(turn.id) > compacted[-1]), len(turns)), "compaction"
-        )
+        last, messages = compacted[-1]
+        start = next((at for at, turn in enumerate(turns) if int(turn.id) > last), len(turns))
+        left, kept = Counter(messages), list[int]()
+        for at in reversed(range(start)):
+            if turns[at].text and left[told := _digest(turns[at].role, turns[at].text)]:
+                left[told] -= 1
+                kept.append(at)
+        return Resumed(start, "compaction", tuple(reversed(kept)))
+
+    def _messages_in(self, compacted: dict[str, Any]) -> list[str]:
+        """Return the digests of the messages that a compaction has kept."""
+        items = dicts_in(compacted.get("replacement_history"))
+        said = ((str(one.get("role")), _said(one)) for one in items if one.get("type") == "message")
+        return [_digest(role, mask_once(text) if self.masks else text) for role, text in said if text]
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
         """See `Fold.own_name`. Codex makes names of its own from the first prompt."""
@@ -440,63 +451,17 @@ class _Fold(fold.LineFold):
         return "automated" if automated and not facts.get("name") and not facts.get("by_hand") else "person"
 
 
+def _digest(role: str, text: str) -> str:
+    return blake2b(f"{role} {text}".encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def _said(message: dict[str, Any]) -> str:
+    """What the person or the model says in it."""
+    text = text_of(message.get("content"))
+    return strip_boilerplate(text) if message.get("role") == "user" else strip_recall(text)
+
+
 def _typed(item: dict[str, Any]) -> bool:
     """Newer versions say of each part of a message what it is; injected context is not the person's."""
     kinds = dict_in(item.get("internal_chat_message_metadata_passthrough")).get("content_item_kinds")
     return not isinstance(kinds, list) or any(isinstance(kind, str) and kind.startswith("user.") for kind in kinds)
-
-
-#: The tool that sets one to work, and what its answer has in it.
-_TOOL, _NAMES = "spawn_agent", b"agent_id"
-#: Sub-agents that begin others are followed so far.
-_DEEPEST = 8
-
-
-class CodexSubAgents(SubAgents):
-    """See `SubAgents`."""
-
-    def begun(self, session: Session) -> Mapping[str, str]:
-        calls = {call.id for turn in session.turns for call in turn.tool_calls if call.name == _TOOL}
-        answers = [turn.raw for turn in session.turns if calls and turn.tool_results and _NAMES in turn.raw]
-        named = [pair for raw in answers for pair in _named(raw)]
-        logs = _logs() if named else {}
-        return {call: name for call, name in named if call in calls and _is_of(session, name, logs)}
-
-    def read(self, session: Session, name: str) -> Session | None:
-        logs = _logs()
-        return read_subagent(logs[name]) if _is_of(session, name, logs) else None
-
-
-def _logs() -> Mapping[str, Path]:
-    """All sessions that are there."""
-    return {id_in(log.path): log.path for log in CodexAdapter().discover()}
-
-
-def _is_of(session: Session, name: str, logs: Mapping[str, Path]) -> bool:
-    """Whether `session`, what it was forked from, or a sub-agent of them has begun the one of this name."""
-    own = {session.session_id, session.parent_id, session.root_id}
-    for _ in range(_DEEPEST):
-        if (log := logs.get(name)) is None:
-            return False
-        if (name := _parent(log)) in own:
-            return True
-    return False
-
-
-def _parent(log: Path) -> str:
-    """The session that began this one, as its header says; empty where none did."""
-    try:
-        header = next((line.record.get("payload") for line in first_lines(log)), None)
-    except OSError:
-        return ""
-    for key in ("source", "subagent", "thread_spawn", "parent_thread_id"):
-        header = header.get(key) if isinstance(header, dict) else None
-    return header if isinstance(header, str) else ""
-
-
-def _named(raw: bytes) -> Iterator[tuple[str, str]]:
-    """The call that a record answers, with the sub-agent that it names."""
-    record = dict_in(json_in(raw))
-    item = dict_in(record.get("payload", record))
-    if isinstance(name := dict_in(json_in(text_of(item.get("output")))).get("agent_id"), str):
-        yield str(item.get("call_id") or item.get("id") or ""), name

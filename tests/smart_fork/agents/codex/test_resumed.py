@@ -1,0 +1,115 @@
+"""Which turns of a session Codex loads: seen with 0.169.0 and 0.171.0, which were sent to a model on loopback."""
+
+from __future__ import annotations
+
+import pytest
+
+from indexer.transcripts.base import UNREAD
+from smart_fork.agents.codex.log import CodexAdapter
+from tests.indexer.transcripts.records import (
+    codex_log,
+    codex_path,
+    enveloped,
+    event,
+    id_of,
+    message,
+    meta,
+    read_codex,
+    write,
+)  # fmt: skip
+
+ONE, TWO = id_of(1), id_of(2)
+
+
+def said(*words: str) -> list[object]:
+    return [one for word in words for one in (message("user", word), message("assistant", f"did {word}"))]
+
+
+def compacted(*kept: object) -> object:
+    summary = message("user", "Another model began this: …")["payload"]
+    return enveloped("compacted", message="", replacement_history=[*(one["payload"] for one in kept), summary])
+
+
+def back(prompts: int) -> object:
+    return event("thread_rolled_back", num_turns=prompts)
+
+
+A, B = message("user", "a"), message("user", "b")
+#: The records, what is loaded of them, and why not all.
+LOADED = {
+    "no compaction": ([*said("a", "b")], "a, did a, b, did b", ""),
+    "a compaction": ([*said("a", "b"), compacted(A, B), *said("c")], "a, b, c, did c", "compaction"),
+    "with final answers": (
+        [*said("a", "b"), compacted(B, message("assistant", "did b")), *said("c")], "b, did b, c, did c", "compaction",
+    ),
+    "at the end": ([*said("a"), compacted(A)], "a", "compaction"),
+    "a prompt that was said twice": ([*said("a", "a"), compacted(A), *said("c")], "a, c, did c", "compaction"),
+    "the last of two": (
+        [*said("a"), compacted(A), *said("b"), compacted(A, B), *said("c")], "a, b, c, did c", "compaction",
+    ),
+    "what follows was rolled back": (
+        [*said("a", "b"), compacted(A, B), *said("c"), back(1), *said("d")], "a, b, d, did d", "compaction",
+    ),
+    "it was rolled back itself": (
+        [*said("a", "b"), compacted(A, B), *said("c"), back(2), *said("d")], "a, did a, d, did d", "",
+    ),
+    "the second was rolled back": (
+        [*said("a"), compacted(A), *said("b", "c"), compacted(A, B), *said("d"), back(2), *said("e")],
+        "a, b, did b, e, did e", "compaction",
+    ),
+    "in the middle of a turn": (
+        [*said("a"), B, message("assistant", "on it"), compacted(A, B), message("assistant", "did b")],
+        "a, b, did b", "compaction",
+    ),
+}  # fmt: skip
+
+
+def loaded(session) -> str:
+    start, _, kept = session.resumed
+    turns = [*(session.turns[at] for at in kept), *session.turns[start:]]
+    return ", ".join(turn.text for turn in turns if turn.text)
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_what_is_loaded(home, name):
+    records, expected, reason = LOADED[name]
+    path = codex_log(home, ONE, meta(ONE), *records)
+    for session in (read_codex(path), CodexAdapter().read(path, UNREAD).session):
+        assert (expected, reason) == (loaded(session), session.resumed.reason)
+
+
+def test_a_log_that_has_grown_since_it_was_read_is_as_one_that_was_read_once(home):
+    path = codex_log(home, ONE, meta(ONE), *said("a", "b"), compacted(A, B))
+    before = CodexAdapter().read(path, UNREAD)
+    write(path, meta(ONE), *said("a", "b"), compacted(A, B), *said("c"))
+    after = CodexAdapter().read(path, before.checkpoint)
+
+    assert "a, b, c, did c" == loaded(after.session)
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"), [(5, "a, did a, b, did b, x, did x"), (6, "a, b, x, did x"), (8, "a, b, c, did c, x, did x")]
+)
+def test_a_fork_loads_what_its_parent_would_have(home, end, expected):
+    numbered = [*said("a", "b"), compacted(A, B), *said("c")]
+    codex_log(home, ONE, meta(ONE, 0), *(one | {"ordinal": number} for number, one in enumerate(numbered, 1)))
+    base = {"thread_id": ONE, "end_ordinal_exclusive": end, "end_byte_offset": 1}
+    own = [one | {"ordinal": number} for number, one in enumerate(said("x"), end + 1)]
+    codex_log(home, TWO, meta(TWO, end, forked_from_id=ONE, history_base=base), *own)
+
+    assert expected == loaded(read_codex(codex_path(home, TWO)))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        [{"id": ONE, "timestamp": "2025-08-19T10:00:00.000Z", "instructions": None}],
+        [enveloped("session_meta", id=ONE, cwd="/srv/shop")],
+        [],
+    ],
+)
+def test_nothing_is_loaded_without_today_s_header(home, header):
+    session = read_codex(codex_log(home, ONE, *header, *said("a")))
+
+    assert (2, "gap") == session.resumed[:2]
+    assert "" == loaded(session)
