@@ -27,7 +27,7 @@ from indexer.readers import read_ahead
 from indexer.shapes import dataclass
 from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Store, Words
 from indexer.transcripts.authored import noting
-from indexer.transcripts.base import UNREAD, Agents, Checkpoint, LogFile, ReadResult
+from indexer.transcripts.base import TAKEN_BACK, UNREAD, Agents, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import AgentName, BrokenLine, Exchange, Session, Turn
 from indexer.transcripts.ours import calls_us
 from indexer.transcripts.retold import DONE, calls_of, retold
@@ -306,6 +306,8 @@ def _read_log(
         mask_once.know(turn.text, Masked(turn.text))
     if session is None:
         _pass_over(store, reading, report)
+        if result.skipped == TAKEN_BACK and store.forget_session(file.agent, session_id := reader.id_of(file.path)):
+            export_path(file.agent, session_id).unlink(missing_ok=True)
     elif (file.agent, session.session_id) in gone:
         _pass_over(store, Reading(file, versions.VERSION, UNREAD, skipped=FORGOTTEN), report)
     elif save_session(store, agents, reading, session, report):

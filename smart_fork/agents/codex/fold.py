@@ -16,7 +16,7 @@ from indexer.masking import Masked, mask, mask_once
 from indexer.objects import NAME
 from indexer.transcripts import fold
 from indexer.transcripts.actions import describe_raw, still_running
-from indexer.transcripts.base import Checkpoint, ReadResult
+from indexer.transcripts.base import TAKEN_BACK, Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.directories import Directories
 from indexer.transcripts.doings import Doings
@@ -387,7 +387,9 @@ class _Fold(fold.LineFold):
 
     def excluded(self) -> str:
         """See `Fold.excluded`."""
-        return "a sub-agent's" if self.facts.get("source") == "subagent" else ""
+        if self.facts.get("source") == "subagent":
+            return "a sub-agent's"
+        return "" if self.all_turns() or rollout_in(self.path) == id_in(self.path) else TAKEN_BACK
 
     def active(self) -> tuple[Turn, ...]:
         """See `Fold.active`."""

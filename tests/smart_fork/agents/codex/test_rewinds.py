@@ -231,6 +231,19 @@ def test_a_rewind_takes_what_it_takes_back_out_of_the_index(world, shop):
 
 
 @pytest.mark.usefixtures("command_model")
+def test_of_a_thread_that_was_taken_back_as_a_whole_nothing_is_left(world, shop):
+    made = Thread(world.home, shop)
+    made.add("vanished")
+    assert "vanished" in indexed()
+    made.add()
+
+    assert "vanished" not in indexed()
+    assert not export_path("codex", made.id).exists()
+    with pytest.raises(NotFound):
+        sessions.look_into(sessions.locate(made.id))
+
+
+@pytest.mark.usefixtures("command_model")
 def test_a_change_of_an_earlier_rollout_is_one_of_the_session(thread):
     indexed()
     (file,) = CodexAdapter().logs_of(str(thread.rollouts[0][1]))
