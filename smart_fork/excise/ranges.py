@@ -24,7 +24,7 @@ def listed(session: Transcript) -> NumberedTurns:
             role=turn.role,
             timestamp=turn.timestamp,
             tokens=turn.token_est,
-            inherited=turn.inherited,
+            inherited=turn.is_parents,
             calls=tuple(call.id for call in turn.tool_calls),
             results=tuple(result.tool_use_id for result in turn.tool_results),
             preview=turn.preview,

@@ -18,9 +18,12 @@ from smart_fork import sessions
 from smart_fork.agents import READERS
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.copier import NewSession
+from smart_fork.agents.facets import forms_of
 from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut
+from smart_fork.excise.loader import load_for_cut, located
+from smart_fork.excise.ranges import listed, numbered
 from smart_fork.families.lineage import lineage
 from smart_fork.forking.bringing_back import brought_back
 from smart_fork.removal.sessions import forget
@@ -215,6 +218,20 @@ def test_a_branch_has_nothing_that_was_taken_back(thread, shop):
     assert ["one", "two", "three"] == [
         turn.text for turn in READERS["codex"].read(made.path).session.turns if turn.prompt
     ]
+
+
+def test_what_is_shared_of_it_has_nothing_that_was_taken_back(thread):
+    shared = str([*forms_of("codex").records_of(sessions.read(sessions.locate(thread.id)))])
+
+    assert "vanished" not in shared
+    assert [True] * 3 == [word in shared for word in ("one", "two", "three")]
+
+
+def test_all_its_turns_are_listed_as_its_own_for_a_cut(thread):
+    turns = listed(numbered(load_for_cut("codex", located(thread.id)))).turns
+
+    assert [0, 1, 2, 3, 4, 5] == [turn.number for turn in turns if turn.number is not None]
+    assert not [turn for turn in turns if turn.inherited]
 
 
 @pytest.mark.usefixtures("command_model")
