@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
@@ -32,7 +32,7 @@ from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents import READERS
 from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, base_of, ordinal_of, payload_of, text_of
 from smart_fork.agents.codex.home import codex_home
-from smart_fork.agents.codex.log import id_in, is_moved, rollout_in
+from smart_fork.agents.codex.log import CodexAdapter, id_in, is_moved, rollout_in
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 
 FILE = "session_index.jsonl"
@@ -77,18 +77,15 @@ _NEEDED = frozenset({"cwd", "originator", "cli_version"})
 #: A fork of an old version carries its parent's header second.
 _HEADER_LINES = 2
 
-#: Finds a rollout by its id.
-Locate = Callable[[str], Path | None]
 
-
-def read(path: Path, checkpoint: Checkpoint | None, locate: Locate, *, keep_raw: bool) -> ReadResult:
+def read(path: Path, checkpoint: Checkpoint | None, *, keep_raw: bool) -> ReadResult:
     """See `AgentAdapter.read`."""
-    return fold.read(partial(_Fold, locate=locate), path, checkpoint, keep_raw=keep_raw)
+    return fold.read(_Fold, path, checkpoint, keep_raw=keep_raw)
 
 
-def glance(path: Path, locate: Locate) -> Session | None:
+def glance(path: Path) -> Session | None:
     """See `AgentAdapter.glance`."""
-    return fold.glance(partial(_Fold, locate=locate), path)
+    return fold.glance(_Fold, path)
 
 
 def subagent_in(path: Path) -> Session | None:
@@ -97,7 +94,7 @@ def subagent_in(path: Path) -> Session | None:
     Raises:
         OSError: it cannot be read.
     """
-    found = _Fold(path, None, keep_raw=True, locate=lambda _: None).take(LineReader(path))
+    found = _Fold(path, None, keep_raw=True).take(LineReader(path))
     found.facts["source"] = ""  # as a sub-agent's it would be no session
     return found.session()[0]
 
@@ -137,10 +134,6 @@ class _Fold(fold.LineFold):
     empty = "it has no prompt"
     naming = (b'"thread_name_updated"',)
 
-    def __init__(self, path: Path, kept: fold.Kept, *, keep_raw: bool, locate: Locate) -> None:
-        self._locate = locate
-        super().__init__(path, kept, keep_raw=keep_raw)
-
     def is_known(self, record: fold.Record) -> bool:
         """See `Fold.is_known`. An item is known by its own type; the record that begins an old log has none."""
         item = record.get("payload") if record.get("type") == "response_item" else record
@@ -177,7 +170,7 @@ class _Fold(fold.LineFold):
         if named in below or len(below) > MAX_FORK_DEPTH:
             return
         end = facts.get("base_end")
-        path = self._locate(named)
+        path = CodexAdapter().rollout(named)
         rewound = path is not None and id_in(path) == self.own_id()
         above = self._above(path, end if turns or rewound else None, whole=turns)
         if above is None:
@@ -205,7 +198,7 @@ class _Fold(fold.LineFold):
         """Return what a rollout was up to record `end`, or what its `whole` is not needed for: its first lines."""
         if path is None:
             return None
-        above = _Fold(path, None, keep_raw=self.keep_raw, locate=self._locate)
+        above = _Fold(path, None, keep_raw=self.keep_raw)
         above.masks = self.masks
         lines = LineReader(path) if whole else first_lines(path)
         if self.masks and isinstance(lines, LineReader):

@@ -97,8 +97,7 @@ def whole(path: Path) -> list[Part]:
     parts, missing = history(path)
     if not missing:
         return parts
-    first = parts[0].path
-    parent, own = text_in(first_header(first).get("forked_from_id")), id_in(first)
-    if missing == own or (not parent and rollout_in(first) != own):
+    own, parent = id_in(parts[0].path), text_in(first_header(parts[0].path).get("forked_from_id"))
+    if missing == own or (not parent and rollout_in(parts[0].path) != own):
         raise NotFound(f"An earlier log of its own is gone: {own}")
     raise NotFound(f"The log of its parent session is gone: {parent or missing}")

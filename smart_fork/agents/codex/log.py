@@ -125,7 +125,7 @@ class CodexAdapter(AgentAdapter):
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
         from smart_fork.agents.codex import fold
 
-        return fold.read(path, checkpoint, self.rollout, keep_raw=keep_raw)
+        return fold.read(path, checkpoint, keep_raw=keep_raw)
 
     def is_copy(self, path: Path) -> bool:
         return is_moved(path)
@@ -136,7 +136,7 @@ class CodexAdapter(AgentAdapter):
     def glance(self, path: Path) -> Session | None:
         from smart_fork.agents.codex import fold
 
-        return fold.glance(path, self.rollout)
+        return fold.glance(path)
 
     def place_of(self, directory: str) -> str:
         return ""
