@@ -328,12 +328,12 @@ def _as_tracked(tracked: Tracked, session: Session) -> tuple[str | None, Session
 def _log_of(project: Project, name: str, one: Alias) -> Session:
     if one.file is None:
         raise NotFound(f"{name} is not on this machine.", f"smart-fork team pull {name} writes it here.")
-    return read_log(one.file, one.platform, project.place.root)
+    return read_log(one.log or one.file, one.platform, project.place.root)
 
 
 def is_another(alias: Alias, session: Session) -> bool:
     """Whether an alias is that of a parent."""
-    return alias.file != session.source_path
+    return not alias.is_of(session.source_path)
 
 
 def reached(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -> int:

@@ -25,6 +25,7 @@ from indexer.files import replace_file
 from indexer.locks import held
 from indexer.paths import private_dir, state_home
 from indexer.project import resolve
+from smart_fork.agents import READERS
 from smart_fork.errors import Conflict, NotFound, ProgramFailed, SmartForkError, Usage
 from smart_fork.repository import git
 from smart_fork.sharing.remote import check_key, project_key
@@ -94,6 +95,16 @@ class Alias(_Kept):
         """The log of this machine."""
         return Path(self.files[0]) if self.files else None
 
+    @property
+    def log(self) -> Path | None:
+        """The log of this machine; after a rewind that may be another file."""
+        logs = READERS[self.platform].logs_of(str(self.file)) if self.file and self.platform in READERS.names else ()
+        return next((one.path for one in logs), self.file)
+
+    def is_of(self, path: Path) -> bool:
+        """Tell if that is the log of this machine."""
+        return path in (self.file, self.log)
+
     def apart(self) -> Alias:
         """Return the log as a branch of the shared session, which the server makes with its first push."""
         parted = {"session_id": None, "parent_id": self.session_id, "kind": "branch", "visibility": "private"}
@@ -129,8 +140,8 @@ class Tracked(_Kept):
         return meant[0] if len(meant) == 1 else None
 
     def of_log(self, path: Path) -> tuple[str, Alias] | None:
-        """The alias of a log of this machine."""
-        return next(((name, one) for name, one in self.aliases.items() if one.file == path), None)
+        """The alias of a log of this machine, or of one that was the same session's before a rewind."""
+        return next(((name, one) for name, one in self.aliases.items() if one.is_of(path)), None)
 
     def with_alias(self, name: str, one: Alias, *, current: bool = True) -> Tracked:
         """The same with that alias, in place of one of that name."""

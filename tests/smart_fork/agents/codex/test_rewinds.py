@@ -28,6 +28,7 @@ from smart_fork.families.lineage import lineage
 from smart_fork.forking.bringing_back import brought_back
 from smart_fork.removal.sessions import forget
 from smart_fork.retrieval.index_access import opened
+from smart_fork.team.tracking import Alias, Tracked
 from tests.indexer.transcripts.records import message, meta
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import NEW, write_log
@@ -225,6 +226,13 @@ def test_what_is_shared_of_it_has_nothing_that_was_taken_back(thread):
 
     assert "vanished" not in shared
     assert [True] * 3 == [word in shared for word in ("one", "two", "three")]
+
+
+def test_it_is_still_known_as_what_it_was_shared_as(thread):
+    shared = Tracked(aliases={"mine": Alias(platform="codex", files=(str(thread.rollouts[0][1]),))})
+
+    assert "mine" == shared.of_log(thread.rollouts[2][1])[0]
+    assert shared.of_log(thread.rollouts[2][1].with_name("rollout-else.jsonl")) is None
 
 
 def test_all_its_turns_are_listed_as_its_own_for_a_cut(thread):
