@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import islice
-from math import inf
 from pathlib import Path
 
 from indexer.transcripts.lines import LineReader
@@ -16,7 +15,7 @@ from smart_fork.agents.ancestry import Heads, Kin
 from smart_fork.agents.births import Birth, Births
 from smart_fork.agents.codec import Record
 from smart_fork.agents.codex.codec import base_of, payload_of
-from smart_fork.agents.codex.history import Part, first_header, history
+from smart_fork.agents.codex.history import first_header
 from smart_fork.agents.codex.log import CodexAdapter, id_in, rollout_in
 
 
@@ -46,29 +45,13 @@ class CodexHeads(Heads):
         return True
 
     def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
-        if kin.base is not None:
-            end = _common(history(kin.path)[0], history(parent.path)[0])
-            return sum(1 for turn in above.turns if int(turn.id) < end)
-        read = fork()
-        said = [turn.text for _, turn in read.messages] if read else []  # copies may have times of their own
-        end = 0
-        for (i, turn), other in zip(above.messages, said, strict=False):
-            if turn.text != other:
+        read, end = fork(), 0
+        for (i, turn), (_, other) in zip(above.messages, read.messages if read else (), strict=False):
+            same = kin.base is None or (turn.id, turn.timestamp) == (other.id, other.timestamp)  # copies have their own
+            if turn.text != other.text or not same:
                 break
             end = i + 1
         return end
-
-
-def _common(one: Sequence[Part], other: Sequence[Part]) -> float:
-    """The number of the first record in which two histories differ."""
-    end = 0.0
-    for part, its in zip(one, other, strict=False):
-        if rollout_in(part.path) != rollout_in(its.path):
-            break
-        end = min(inf if last is None else last for last in (part.end, its.end))
-        if part.end != its.end:
-            break
-    return end
 
 
 def _born(log: Path, header: Record) -> Record:
