@@ -12,6 +12,8 @@ import pytest
 
 from tests.e2e.agents import Machine
 from tests.e2e.model_server import Message
+from tests.indexer.transcripts.records import codex_log, id_of, meta
+from tests.smart_fork.agents.codex.test_resumed import LOADED, SUMMARY
 
 pytestmark = pytest.mark.e2e
 
@@ -81,6 +83,20 @@ def test_a_rewound_thread_is_one_session_without_what_was_taken_back(machine):
     branch = json.loads(machine.smart_fork("branch", thread, "--json").stdout)["session_id"]
     machine.codex("exec", "fork", branch, "Which ones?")
     assert [*sent[:-1]] == machine.model.wait_for_prompt("Which ones?").said[:-1]
+
+
+@pytest.mark.thorough  # what the program does
+def test_codex_sends_what_is_said_to_be_loaded_after_a_compaction(machine):
+    about = {"cwd": str(machine.project), "timestamp": "2026-07-01T10:00:00.000Z", "model_provider": "mock"}
+    cases = [(records, expected) for records, expected, _ in LOADED.values() if "rolled_back" not in str(records)]
+    for number, (records, expected) in enumerate(cases, 1):
+        codex_log(machine.home, id_of(number), meta(id_of(number), **about), *records)
+        machine.codex("exec", "fork", id_of(number), f"ask {number}")
+        sent = [one.text for one in machine.model.wait_for_prompt(f"ask {number}").said][:-1]
+
+        assert expected.split(", ") == [
+            text for text in sent if text != SUMMARY and not text.startswith("<turn_aborted>")
+        ]
 
 
 def shown(machine: Machine, session_id: str) -> list[Message]:

@@ -19,6 +19,7 @@ from tests.indexer.transcripts.records import (
 )  # fmt: skip
 
 ONE, TWO = id_of(1), id_of(2)
+SUMMARY = "Another model began this: …"
 
 
 def said(*words: str) -> list[object]:
@@ -26,7 +27,7 @@ def said(*words: str) -> list[object]:
 
 
 def compacted(*kept: object) -> object:
-    summary = message("user", "Another model began this: …")["payload"]
+    summary = message("user", SUMMARY)["payload"]
     return enveloped("compacted", message="", replacement_history=[*(one["payload"] for one in kept), summary])
 
 
