@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 
@@ -108,10 +108,10 @@ def keep(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
     folder = folder_of(file.agent, session_id)
     before = _facts(folder)
     if isinstance(before, _LetGo):
-        if before.room == room() and _is_of(file, before.stamp):
+        if before.room == room() and _is_of(file, before.stamp, reader):
             return False
         before = None
-    if before and file.within and _is_of(file, before.log.stamp):
+    if before and is_made(file, reader) and _is_of(file, before.log.stamp, reader):
         return False  # a file of its own is made of it where it has changed
     without = before.without if before else ()
     try:
@@ -135,9 +135,14 @@ def keep(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
     return True
 
 
-def _is_of(file: LogFile, stamp: tuple[int, ...]) -> bool:
-    """Whether a copy with this stamp is one of this log as it is. Within a file it has another size than its copy."""
-    return stamp[1:] == file.stamp[1:] if file.within else stamp == file.stamp
+def is_made(file: LogFile, reader: AgentAdapter) -> bool:
+    """Whether what is kept of a log is made of it: then it has another size, and of other files as well."""
+    return bool(file.within) or not isinstance(reader.as_file(file.path), nullcontext)
+
+
+def _is_of(file: LogFile, stamp: tuple[int, ...], reader: AgentAdapter) -> bool:
+    """Whether a copy with this stamp is one of this log as it is."""
+    return stamp[1:] == file.stamp[1:] if is_made(file, reader) else stamp == file.stamp
 
 
 def _copied(file: LogFile, reader: AgentAdapter, folder: Path, before: Compressed | None) -> Compressed:

@@ -177,7 +177,7 @@ def _keep_again(tool: Tool, path: Path) -> None:
     session_id = READERS[file.agent].id_of(path)
     if kept_logs.find(file.agent, session_id) is None:
         return
-    if file.within:  # it may have been changed within the same moment
+    if kept_logs.is_made(file, READERS[file.agent]):  # another file may be what has changed
         kept_logs.remove(file.agent, session_id)
     try:
         kept_logs.keep(file, session_id, READERS[file.agent])

@@ -300,6 +300,20 @@ def test_the_copy_that_is_kept_is_whole(thread, monkeypatch):
     assert kept_logs.find("codex", thread.id) is not None
 
 
+@pytest.mark.usefixtures("command_model")
+def test_a_copy_that_is_kept_is_not_made_again_but_after_a_cut(thread, monkeypatch):
+    monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")
+    indexed()
+    before = kept_logs.find("codex", thread.id)
+    indexed()
+    assert before == kept_logs.find("codex", thread.id)
+
+    cut(Request(thread.id, ids=[turn_of(thread, "two"), turn_of(thread, "Done: two")]))
+
+    with kept_logs.opened(kept_logs.find("codex", thread.id)) as path:
+        assert "two" not in path.read_text()
+
+
 def turn_of(thread: Thread, words: str) -> str:
     read = sessions.read(sessions.locate(thread.id))
     return next(turn.id for turn in read.turns if turn.text == words)
