@@ -66,8 +66,8 @@ class Checkpoint:
     state: bytes
 
 
-#: Why a log is no session that was one: a person has taken back all of it.
-TAKEN_BACK = "all of it was taken back"
+#: The reason to skip the log of a known session: a person rewound it to its start.
+TAKEN_BACK = "rewound to its start"
 #: The checkpoint of a log that is read from its start.
 UNREAD = Checkpoint(0, 0, "", b"")
 

@@ -74,7 +74,7 @@ def as_one(path: Path) -> Iterator[Path]:
     """
     parts, missing = history(path)
     if missing:
-        raise FileNotFoundError(f"a rollout that {path} goes on from is gone")
+        raise FileNotFoundError(f"An earlier rollout of {path} is missing")
     with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
         made = Path(folder, path.name)
         with made.open("xb") as file:
@@ -99,5 +99,5 @@ def whole(path: Path) -> list[Part]:
         return parts
     own, parent = id_in(parts[0].path), text_in(first_header(parts[0].path).get("forked_from_id"))
     if missing == own or (not parent and rollout_in(parts[0].path) != own):
-        raise NotFound(f"An earlier log of its own is gone: {own}")
+        raise NotFound(f"An earlier log of this session is missing: {own}")
     raise NotFound(f"The log of its parent session is gone: {parent or missing}")
