@@ -176,8 +176,10 @@ class _Fold(fold.LineFold):
         if above is None:
             return
         above.inherit(below, turns=turns and end is not None)
-        if rewound:
-            self._continue(above)
+        if rewound:  # what the rollout before says of the session is true of it
+            for name in above.facts.keys() & {"parent", "name", "names"}:
+                facts.setdefault(name, above.facts[name])
+            self.note_moment(above.facts.get("started", ""), done=False)
         elif facts.get("parent") in (None, named):
             facts["parent"] = above.own_id()
         facts["root"] = above.family()
@@ -186,13 +188,6 @@ class _Fold(fold.LineFold):
             facts["joined"] = above.is_loaded()
         if end is not None and (turns or rewound):
             self._share([turn for turn in above.all_turns() if int(turn.id) < end], above)
-
-    def _continue(self, above: _Fold) -> None:
-        """Take what the rollout before a rewind says of the session."""
-        for name in ("parent", "name", "names"):
-            if name in above.facts:
-                self.facts.setdefault(name, above.facts[name])
-        self.note_moment(above.facts.get("started", ""), done=False)
 
     def _above(self, path: Path | None, end: int | None, *, whole: bool) -> _Fold | None:
         """Return what a rollout was up to record `end`, or what its `whole` is not needed for: its first lines."""
