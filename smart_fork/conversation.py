@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from indexer.masking import NOTHING, Masked
-from indexer.transcripts.model import AgentName
+from indexer.transcripts.model import AgentName, Resumed
 from indexer.values import Value, rare, record, spread, value
 
 
@@ -85,12 +85,35 @@ class Noted(Value):
         return [*flags, *(f"#{one}" for one in self.tags)]
 
 
+@value
+class ResumedPart(Value):
+    """The messages that an agent's own program loads of a session, where these are not all: those from `start` on."""
+
+    start: int
+    reason: str
+    messages: int
+    of: int
+
+    @property
+    def sentence(self) -> str:
+        """What is loaded, and why, for a person."""
+        why = "a record was never written" if self.reason == "gap" else "the session was compacted"
+        return f"loads {self.messages} of {self.of} messages: {why}"
+
+
+def resumed_part(resumed: Resumed, forgotten: int, turns: int) -> ResumedPart | None:
+    """Return what is loaded of so many turns, of which a compaction has `forgotten` some; `None` where that is all."""
+    loaded = turns - (resumed.start if resumed.reason == "gap" else forgotten)
+    return ResumedPart(resumed.start, resumed.reason, loaded, turns) if resumed.reason else None
+
+
 @record
 class Conversation(Value):
     """The answer of ``read_session``. `next_at` is where to read on, when the messages did not all fit.
 
-    `models` are those that have answered, `owner` is whose it is where the team shares it, `resolved` as what it was
-    found. `commits` are told with its first message. `left_out` says what of a very long session was not read.
+    `resumed` is what the agent's own program loads, where that is not all. `models` are those that have answered,
+    `owner` is whose it is where the team shares it, `resolved` as what it was found. `commits` are told with its first
+    message. `left_out` says what of a very long session was not read.
     """
 
     session_id: str
@@ -105,6 +128,7 @@ class Conversation(Value):
     resolved: str = rare("")
     commits: CommitsMade | None = rare()
     noted: Noted | None = rare()
+    resumed: ResumedPart | None = rare()
     messages: tuple[Message, ...]
     left_out: str = rare("")
     read_on: Mapping[str, int | None] = spread(next_at=int | None)

@@ -21,7 +21,7 @@ from smart_fork.agents.facets import title_of
 from smart_fork.agents.logs import logs_of, originals_first, unread
 from smart_fork.agents.references import names_worker, parsed
 from smart_fork.agents.references import reference as reference_to
-from smart_fork.conversation import CommitsMade, Conversation, Exported, Message, Noted
+from smart_fork.conversation import CommitsMade, Conversation, Exported, Message, Noted, resumed_part
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage, joined
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry, WorkerRecord
@@ -237,8 +237,13 @@ def as_markdown(read: Conversation) -> str:
         f"{read.agent_type} {read.session_id} · {where} · {read.last_activity}{whose}",
         *(_noted_in_words(read.noted) if read.noted else ()),
         *(_commits_in_words(read.commits) if read.commits else ()),
+        *(("", f"Its agent alone {read.resumed.sentence}") if read.resumed else ()),
     ]
+    before = 0
     for one in read.messages:
+        if read.resumed and before < read.resumed.start <= one.number:
+            lines += ["", f"> Its agent alone loads what follows, from message {read.resumed.start} on"]
+        before = one.number
         lines += ["", f"## {one.number} · {one.role} · {one.timestamp}", "", _HEADING.sub(r"\\\g<0>", one.text)]
     return "\n".join(lines) + "\n"
 
@@ -307,6 +312,7 @@ def told(
         notice=notice,
         owner=owner,
         resolved=resolved,
+        resumed=resumed_part(session.resumed, session.compacted(), len(session.turns)),
         messages=tuple(chosen),
         left_out=left,
         read_on={} if reading.characters is None else {"next_at": next_at},

@@ -10,7 +10,7 @@ from indexer.outcome import NO_EDITS, Authored, Edits, MetError, Outcome
 from indexer.project import Project
 from indexer.shapes import dataclass
 from indexer.transcripts.base import Checkpoint, LogFile
-from indexer.transcripts.model import AgentName, BrokenLine, Inferred, Session
+from indexer.transcripts.model import AgentName, BrokenLine, Inferred, ResumedReason, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class SeenFile(NamedTuple):
 class SessionRow(NamedTuple):
     """A stored session. `path` is empty when the agent has deleted the log. `also_called` is never shown.
 
-    The last fields are as in `Document` and `Cache`.
+    The last fields are as in `Document`, `Cache` and `Resumed`. Its last compaction has `forgotten` so many turns.
     """
 
     row: int
@@ -110,6 +110,15 @@ class SessionRow(NamedTuple):
     answered: int | None = None
     cache_seconds: int = 0
     cache_used: str = ""
+    resumed: int = 0
+    resumed_reason: ResumedReason = ""
+    forgotten: int = 0
+    instructions: int = 0
+
+    @property
+    def gap(self) -> int:
+        """How many turns stand before its gap."""
+        return self.resumed if self.resumed_reason == "gap" else 0
 
     @property
     def only_asked(self) -> bool:

@@ -13,7 +13,7 @@ from indexer.older_tables import bring_up
 #: How words are cut: stemmed, case and accents folded; ``_`` and ``.`` separate, so parts of identifiers are found.
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 #: Raised with the tables. An index of an older form is brought up to it, and one of a newer form is left alone.
-FORM = 16
+FORM = 17
 #: The vectors of an older one are elsewhere: it is built again.
 _OLDEST = 8
 _TABLES = f"""
@@ -46,6 +46,9 @@ CREATE TABLE sessions(
     also_called TEXT NOT NULL DEFAULT '',    -- other names of it, a name a line
     answered INTEGER,                        -- the last exchange that came to something, where later ones did not
     cache_seconds INTEGER NOT NULL DEFAULT 0, cache_used TEXT NOT NULL DEFAULT '', -- as in `Cache`
+    resumed INTEGER NOT NULL DEFAULT 0, resumed_reason TEXT NOT NULL DEFAULT '', -- as in `Resumed`
+    forgotten INTEGER NOT NULL DEFAULT 0,    -- how many turns its last compaction has forgotten
+    instructions INTEGER NOT NULL DEFAULT 0, -- the tokens of its agent's own instructions and tools
     UNIQUE(agent, session_id)
 );
 CREATE INDEX sessions_family ON sessions(root_id);

@@ -227,7 +227,8 @@ class SqliteStore(StoreReading):
             session.parent_id, session.root_id,
             len(session.turns), sum(turn.prompt for turn in session.turns), session.token_estimate, session.compactions,
             document.until, document.acted, session.inferred_from, session.head, document.outcome,
-            document.answered, *session.cache(), document.export,
+            document.answered, *session.cache(), *session.resumed[:2], session.compacted(), session.instructions,
+            document.export,
         )  # fmt: skip
         settings = ", ".join(f"{name} = ?" for name in _SESSION_COLUMNS)
         self.db.execute(f"UPDATE sessions SET {settings} WHERE id = ?", (*values, row))  # noqa: S608 - constant names

@@ -129,6 +129,9 @@ class BrokenLine:
     reason: str
 
 
+ResumedReason = Literal["", "compaction", "gap"]
+
+
 class Resumed(NamedTuple):
     """What its agent's own program loads when it resumes or forks a session: the turns from `start` on.
 
@@ -138,7 +141,7 @@ class Resumed(NamedTuple):
     """
 
     start: int = 0
-    reason: Literal["", "compaction", "gap"] = ""
+    reason: ResumedReason = ""
     kept: tuple[int, ...] = ()
 
 
@@ -206,13 +209,52 @@ class Session:
 
     @property
     def token_estimate(self) -> int:
-        """About how many tokens resuming it loads (since the last compaction)."""
-        return self.loads()[-1] if self.turns else 0
+        """About how many tokens a fork of all of it loads, since its last compaction; a gap is bridged."""
+        return self.loads()[-1] if self.resumed.start < len(self.turns) else self.instructions
+
+    @property
+    def instructions(self) -> int:
+        """About how many tokens the agent's own instructions and tools take, without which no session begins.
+
+        They are its first count, beyond what had been said by then; 0 where it has counted nothing.
+        """
+        said = 0
+        for turn in self.turns:
+            said += turn.token_est
+            if turn.loaded:
+                return max(0, turn.loaded - said)
+        return 0
 
     def loads(self) -> tuple[int, ...]:
-        """For each turn, about how many tokens going on after it loads: as last recorded, and what came since."""
-        total = 0
-        return tuple(total := turn.loaded or total + turn.token_est for turn in self.turns)
+        """For each turn, about how many tokens a copy up to it loads: as last counted, and what came since.
+
+        An agent that resumes after a gap counts only what follows: a copy has what stands before it as well.
+        """
+        own, (start, reason, _), total, loads = self.instructions, self.resumed, 0, list[int]()
+        before = max((turn.loaded for turn in self.turns[:start]), default=0) if reason == "gap" else 0
+        left_out = before - own if next((t.loaded for t in self.turns[start:] if t.loaded), before) < before else 0
+        for at, turn in enumerate(self.turns):
+            total = own if at == start and reason == "compaction" else total
+            if turn.loaded and turn.role == "system":  # a summary: what is much less has no instructions in it
+                total = turn.loaded + (own if 2 * turn.loaded < own else 0)
+            else:
+                total = turn.loaded + (left_out if at >= start else 0) if turn.loaded else total + turn.token_est
+            loads.append(total)
+        return tuple(loads)
+
+    def compacted(self, end: int | None = None) -> int:
+        """Return how many turns a compaction has forgotten for a fork of all turns, or for a copy up to `end`.
+
+        Copies bridge gaps.
+        """
+        if end is None and self.resumed.kept:
+            return self.resumed.start - len(self.resumed.kept)
+        return max((start for start in self._compactions() if end is None or start <= end), default=0)
+
+    def _compactions(self) -> list[int]:
+        """The turns that what compactions have left begins with: their summaries, the only system turns with tokens."""
+        last = {self.resumed.start} if self.resumed.reason == "compaction" else set()
+        return sorted(last.union(i for i, turn in enumerate(self.turns) if turn.role == "system" and turn.loaded))
 
     def cache(self, end: int | None = None) -> Cache:
         """Return what the log says of the cache of the whole session, or of its turns up to `end`.
@@ -254,8 +296,8 @@ class Session:
         points = []
         waiting: set[str] = set()
         for index, turn in enumerate(self.turns):
-            if turn.prompt:  # what was interrupted and gone on from is not waited for any more
-                waiting.clear()
+            if turn.prompt or (index == self.resumed.start and self.resumed.reason == "gap"):
+                waiting.clear()  # what was interrupted and gone on from, or never written, is not waited for any more
             waiting.update(call.id for call in turn.tool_calls)
             waiting.difference_update(result.tool_use_id for result in turn.tool_results)
             if not waiting and (turn.tool_results or (turn.role == "assistant" and turn.text)):
@@ -263,12 +305,22 @@ class Session:
         return tuple(points)
 
     def ends(self) -> tuple[int | None, ...]:
-        """For each turn, the branch point that ends what it belongs to; `None` where that is the session's own end."""
+        """For each turn, the branch point that ends what it belongs to; `None` where that is the session's own end.
+
+        Before a compaction it is the last pair: a later end has forgotten the turn.
+        """
         last_prompt = max((i for i, turn in enumerate(self.turns) if turn.prompt), default=0)
         points = [point for point in self.branch_points() if point < last_prompt]
-        return tuple(
+        ends = [
             points[i] if (i := bisect_left(points, turn)) < len(points) else None for turn in range(len(self.turns))
-        )
+        ]
+        pairs = self.pairs()
+        for before, start in pairwise((0, *self._compactions())):
+            last = bisect_left(pairs, start) - 1
+            for turn in range(before, pairs[last] + 1 if last >= 0 else before):
+                if (end := ends[turn]) is None or end >= start:
+                    ends[turn] = pairs[last]
+        return tuple(ends)
 
     @property
     def messages(self) -> tuple[tuple[int, Turn], ...]:

@@ -16,7 +16,7 @@ from indexer.files import new_file, remove, staging_of, write_new
 from indexer.paths import private_dir
 from indexer.shapes import dataclass
 from indexer.transcripts.lines import is_long, open_regular
-from indexer.transcripts.model import AgentName, Session, Turn
+from indexer.transcripts.model import AgentName, Session
 from indexer.transcripts.state import utc
 from smart_fork.agents.codec import Record
 from smart_fork.agents.facets import title_of
@@ -126,11 +126,6 @@ def read_again(log: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise NotFound(f"The session's log is gone: {log}") from error
-
-
-def compacted_at(turns: Sequence[Turn]) -> int:
-    """Return the position of the last compaction's summary, the only system turn that loads tokens."""
-    return max((i for i, turn in enumerate(turns) if turn.role == "system" and turn.loaded), default=0)
 
 
 class Copier(ABC):

@@ -14,7 +14,7 @@ from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.tree import rooted
 from smart_fork.agents.codec import MessageCodec, Record
-from smart_fork.agents.copier import Copier, Copy, Distilled, Entry, Excerpt, LiveRecord, NewSession, compacted_at
+from smart_fork.agents.copier import Copier, Copy, Distilled, Entry, Excerpt, LiveRecord, NewSession
 from smart_fork.errors import ForkRefused
 from smart_fork.text.json_edits import respelled
 
@@ -117,7 +117,7 @@ class TreeCopy(Copy):
 
     def order(self, turns: Sequence[Turn]) -> list[str]:
         """Return the ids of those of these turns that the agent remembers, as it sends them."""
-        return [turn.id for turn in turns[compacted_at(turns) :]]
+        return [turn.id for turn in turns[self._source.compacted(len(turns) - 1) :]]
 
     @staticmethod
     def is_link(record: Record) -> bool:  # noqa: ARG004 - an agent's own looks at it
@@ -147,6 +147,7 @@ class TreeCopy(Copy):
     @abstractmethod
     def added(self, text: str, near: Record) -> Record:
         """Return a record of our own with that text, beside another record."""
+
 
 class TreeDistilled(Distilled):
     """The turns of a session that an excerpt keeps, as one chain of parents."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from indexer.transcripts.model import Session
-from smart_fork.agents.copier import Excerpt, compacted_at
+from smart_fork.agents.copier import Excerpt
 from smart_fork.budget.choice import Choice, Chooser, Gains
 from smart_fork.budget.costs import Costs, costs
 from smart_fork.budget.selection import Kept, SelectedExchange, Selection
@@ -62,7 +62,9 @@ def within(chooser: Chooser, wanted: Wanted) -> Selected:
         choice = chooser.all_but(wanted.drop, wanted.keep)
     else:
         choice = chooser.within(most, wanted.keep, wanted.drop)
-    if not wanted.drop and max(most or 0, chooser.tokens(choice)) >= whole:
+    # What its agent forks is not the whole of a session that was compacted.
+    forgotten = chooser.session.compacted(end)
+    if not forgotten and not wanted.drop and max(most or 0, chooser.tokens(choice)) >= whole:
         rows = _rows(chooser, chooser.all_but(()))
         notes.append(f"Nothing is dropped: the whole conversation has about {whole:,} tokens")
         told = Selection(
@@ -89,7 +91,7 @@ def within(chooser: Chooser, wanted: Wanted) -> Selected:
 
 def _new_from(session: Session, end: int, kept: frozenset[int], taken: Sequence[int], whole: Sequence[int]) -> int:
     """The first message that is not sent as the agent has sent it: the first of all, where that was compacted."""
-    if compacted_at(session.turns[: end + 1]):
+    if session.compacted(end):
         return 0
     return next((turn for turn in range(end + 1) if turn not in kept or taken[turn] < whole[turn]), end + 1)
 

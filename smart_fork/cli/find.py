@@ -232,7 +232,9 @@ def fix(
             for action in one.ended_by:
                 out.row(plain(f"{INDENT}ended by: {action}", "magenta"))
         if told.fixes:
-            say(f"smart-fork fork {short(told.fixes[0].session_id)} starts an agent that knows it")
+            best = told.fixes[0]
+            at = f" --at {best.ends_at_message}" if best.ends_at_message is not None else ""
+            say(f"smart-fork fork {short(best.session_id)}{at} starts an agent that knows it")
         elif told.met:
             say(f"{told.met} session{'s' if told.met > 1 else ''} met this error, and none ended it.")
         else:

@@ -65,13 +65,13 @@ def print_selection(selection: Selection, *, in_full: bool, alone: bool = True) 
 
 def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
     """What each way to fork loads, side by side, for a person."""
-    from smart_fork.forking.ways import parts_in_words, use_in_words
+    from smart_fork.forking.ways import parts_in_words, way_in_words
 
     yield from parts_in_words(ways)
-    yield "Tokens that each way to fork loads, with instructions and tools:"
+    yield "Tokens that each way to fork loads in all, with instructions and tools:"
 
     for one in ways:
-        yield f"  {one.option or 'whole session':<22} {one.tokens:>10,} tokens  {use_in_words(one)}"
+        yield f"  {one.option or 'whole session':<22} {one.tokens:>10,} tokens  {way_in_words(one)}"
 
 
 def price_in_words(price: ForkPrice) -> str:

@@ -58,6 +58,8 @@ def _print_next(answer: Found) -> None:
     elif best is not None:
         name = short(best.session_id)
         say(f'Next: {suggested_fork(best, name)} "PROMPT"')
+        if best.fork_note:
+            say(f"      {best.fork_note}")
         say(f"      smart-fork show {name} reads it first")
     elif fitting and not AGENTS[fitting[0].agent_type].has("starter"):
         say(f'Next: {suggested_fork(fitting[0], short(fitting[0].session_id))} "PROMPT"')
@@ -109,7 +111,7 @@ def _print_hit(hit: Hit, *, known: bool) -> None:
 def _about(hit: Hit) -> list[str]:
     """Return what helps to choose: the session, its age, its outcome, its price, its relatives and its owner."""
     from smart_fork.retrieval.cache import cache_in_words
-    from smart_fork.retrieval.results import became_of, inferred, suggested_at, suggested_budget
+    from smart_fork.retrieval.results import became_of, inferred, suggested_at, suggested_budget, within_budget
     from smart_fork.terminal.words import short
 
     family, at_match = hit.lineage.family_size, hit.price.tokens_at_match
@@ -117,7 +119,8 @@ def _about(hit: Hit) -> list[str]:
         *filter(None, (hit.agent_type, short(hit.session_id), hit.last_activity[:10], *became_of(hit))),
         f"{hit.price.tokens:,} tokens{f' ({cached})' if (cached := cache_in_words(hit.price.cached_until)) else ''}",
         *([f"{at_match:,} up to the match"] if suggested_at(hit) is not None and at_match else []),
-        *([f"{budget} within a budget"] if (budget := suggested_budget(hit)) else []),
+        *([f"about {within_budget(hit):,} within a budget of {budget}"] if (budget := suggested_budget(hit)) else []),
+        *([f"alone it {hit.resumed.sentence}"] if hit.resumed and hit.explain else []),
         *([f"{family} in its family"] if family > 1 else []),
         *filter(None, [inferred(hit.project_inferred_from)]),
         *(hit.noted.marks if hit.noted else []),

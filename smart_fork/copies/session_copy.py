@@ -94,7 +94,8 @@ def message_at(session: Session, number: int) -> str:
 def branch_point(session: Session, at: str) -> int:
     """Return the index of the first turn, from message `at` on, after which the session can continue.
 
-    It is always in the exchange of `at`. An exchange that was never finished ends with `at` itself, if possible.
+    It is always in the exchange of `at`, and before a compaction that would make the copy forget it. An exchange that
+    was never finished ends with `at` itself, if possible.
 
     Raises:
         ForkRefused: The agent does not remember `at`, or its exchange was never finished.
@@ -107,9 +108,15 @@ def branch_point(session: Session, at: str) -> int:
         )
     exchange = [one for one in session.exchanges() if one.start <= start][-1]
     end, points = exchange.start + len(exchange.turns), session.branch_points()
-    if (point := next((point for point in points if start <= point < end), None)) is not None:
+    point = next((point for point in points if start <= point < end), None)
+    remembered = session.ends()[start]
+    if remembered is not None and remembered < (end if point is None else point):
+        return remembered
+    if point is not None:
         return point
     if end < len(session.turns) and _waits_for_nothing(exchange.turns[: start - exchange.start + 1]):
+        return start
+    if session.resumed.reason == "gap" and start == len(session.turns) - 1:  # its agent would fork it there as well
         return start
     around = [max((p for p in points if p < start), default=None), next((p for p in points if p >= end), None)]
     hint = " or ".join(str(p) for p in around if p is not None)

@@ -107,7 +107,8 @@ def best_of(
         raise Usage(f"Between 1 and {MOST} sessions can be forked together, not {most}")
     fit = fitting(answer, most, min_score)
     hits = [hit for _, hit in fit.hits]
-    sources = [Source(hit.session_id, hit.match.message_id if at_match else None, hit.agent_type) for hit in hits]
+    ends = [hit.match.message_id if at_match or hit.match.lost else None for hit in hits]
+    sources = [Source(hit.session_id, end, hit.agent_type) for hit, end in zip(hits, ends, strict=True)]
     return sources, fit.left_out
 
 

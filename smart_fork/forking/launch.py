@@ -17,6 +17,7 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.references import names_session
 from smart_fork.agents.selection import named
+from smart_fork.conversation import resumed_part
 from smart_fork.copies.session_copy import Branch, Point, last_point, point_at
 from smart_fork.errors import ForkRefused
 from smart_fork.foreign_sessions import shared_as
@@ -54,8 +55,9 @@ def fork_session(request: ForkRequest) -> Forked:
         check_forkable(session, request.cwd)
         matched = request.through is not None
         point, note = _point_at(session, request.at) if request.through is None else _end_of(session, request.through)
-        if point is None and is_borrowed(found):
-            point = last_point(session)
+        asked, alone = point, ""
+        if point is None:
+            point, alone = end_of_whole(session, borrowed=is_borrowed(found))
         spec = WorkerSpec(
             "fork",
             session.agent if request.as_agent is None else named(request.as_agent),
@@ -76,6 +78,7 @@ def fork_session(request: ForkRequest) -> Forked:
             if not dry_run:
                 budget.settle()
         spec = told(spec, session)
+        notes += [alone] if alone and not (spec.excerpt or spec.handover) else []
         if budget is not None and spec.handover:
             from smart_fork.forking.handover import beyond
 
@@ -97,7 +100,7 @@ def fork_session(request: ForkRequest) -> Forked:
         from smart_fork.forking.ways import ways
 
         return replace(
-            forked, ways=ways(session, point, budget or request.preview, matched=matched, kept=kept, loads=loads)
+            forked, ways=ways(session, asked, budget or request.preview, matched=matched, kept=kept, loads=loads)
         )
 
 
@@ -167,6 +170,20 @@ def _point_at(session: Session, at: int | None) -> tuple[Point | None, str]:
         return None, ""
     point = point_at(session, at)
     return point, point.moved_from(at) if point.index != at else ""
+
+
+def end_of_whole(session: Session, *, borrowed: bool) -> tuple[Point | None, str]:
+    """Return where a fork of all of a session ends that is a copy, as it is of one with a gap; and what to say of that.
+
+    Without a point its agent forks it.
+    """
+    part = resumed_part(session.resumed, session.compacted(), len(session.turns))
+    if part is None or part.reason != "gap":
+        return last_point(session) if borrowed else None, ""
+    alone, end = f"Its agent alone {part.sentence}", len(session.turns) - 1
+    if session.unread:
+        return None, alone
+    return Point(end, session.turns[end].id), f"{alone}. The fork is a copy that has what stands before it"
 
 
 def _end_of(session: Session, message_id: str) -> tuple[Point | None, str]:

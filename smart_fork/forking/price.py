@@ -7,7 +7,6 @@ from contextlib import suppress
 from itertools import accumulate
 
 from indexer.transcripts.model import Session
-from smart_fork.agents.copier import compacted_at
 from smart_fork.budget.costs import costs
 from smart_fork.budget.selection import Selection
 from smart_fork.copies.session_copy import Point
@@ -55,20 +54,7 @@ def beside(session: Session, conversation: int, end: int) -> int:
 
     Both add up to what it loads. After a compaction they do not: then what the agent counted first decides.
     """
-    first, loaded = instructions(session), session.loads()[end]
-    if not first or loaded <= conversation or compacted_at(session.turns[: end + 1]):
+    first, loaded = session.instructions, session.loads()[end]
+    if not first or loaded <= conversation or session.compacted(end):
         return first
     return loaded - conversation
-
-
-def instructions(session: Session) -> int:
-    """About how many tokens the agent's own instructions and tools take, without which no session begins.
-
-    They are what it has counted the first time, beyond what had been said by then; 0 where it has counted nothing.
-    """
-    said = 0
-    for turn in session.turns:
-        said += turn.token_est
-        if turn.loaded:
-            return max(0, turn.loaded - said)
-    return 0

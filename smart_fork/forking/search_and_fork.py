@@ -21,7 +21,7 @@ from smart_fork.agents.references import Resolved
 from smart_fork.agents.references import here as of_this_machine
 from smart_fork.agents.selection import first, handed_to, named
 from smart_fork.budget.wanted import MATCH as LEAST
-from smart_fork.budget.wanted import Wanted
+from smart_fork.budget.wanted import Wanted, amount
 from smart_fork.caller import calling_agent
 from smart_fork.engines.configured import OWN
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
@@ -35,6 +35,7 @@ from smart_fork.retrieval.all_agents import find_in_all
 from smart_fork.retrieval.answer import Answer, Found, Hit
 from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import MAX_LIMIT, FindRequest, check
+from smart_fork.retrieval.results import suggested_at, suggested_budget
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.retrieval.worth import least_close
 from smart_fork.text.advice import advice
@@ -79,11 +80,13 @@ def find_and_fork(
             named_ids = (session_id, *choice.merge)
             here = [stack.enter_context(_here(one, request, engine, keep=not choice.dry_run)) for one in named_ids]
             hit = None if index is None else results[index]
+            notes, choice = _carrying(hit, choice)
             through = _through(hit, here[0].session_id, request, engine) if choice.at == MATCH else None
             ids = [one.session_id for one in here]
             asked = _fork_request(ids, through, request, choice, engine, caller_session_id)
             _telling(engine)("starting the fork", 0, 1)
             forked = _forked(asked)
+            forked = replace(forked, warnings=(*notes, *forked.warnings))
     except Later:
         raise
     except SmartForkError as error:
@@ -131,6 +134,17 @@ def _checked(request: FindRequest, choice: ForkChoice) -> FindRequest:
     if place is not None and place not in PLACES:
         raise Usage(f"run_in must be 'tmux', 'process', or 'iterm2', not {shown(place)}")
     return replace(request, works_in=request.project_path, as_agent=choice.as_agent)
+
+
+def _carrying(hit: Hit | None, choice: ForkChoice) -> tuple[tuple[str, ...], ForkChoice]:
+    """Return the choice with the fork that is suggested where one of the whole session would not know the match.
+
+    And why. What was chosen stays.
+    """
+    if hit is None or not hit.match.lost or choice.at is not None or choice.budget or choice.merge or choice.as_agent:
+        return (), choice
+    budget = suggested_budget(hit)
+    return (hit.fork_note,), replace(choice, at=suggested_at(hit), budget=Wanted(amount(budget)) if budget else None)
 
 
 def _fork_request(  # noqa: PLR0917 - what it is made of

@@ -19,12 +19,12 @@ from smart_fork.agents.facets import starter_of
 from smart_fork.agents.options import KEYS, options_from
 from smart_fork.agents.selection import first, named
 from smart_fork.budget.wanted import wanted_of
-from smart_fork.copies.session_copy import Point, last_point, point_at
+from smart_fork.copies.session_copy import Point, point_at
 from smart_fork.errors import ForkRefused, SmartForkError, Usage
 from smart_fork.forking.bringing_back import forkable, is_borrowed, refuse_borrowed
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.handover import notes
-from smart_fork.forking.launch import check_forkable, told
+from smart_fork.forking.launch import check_forkable, end_of_whole, told
 from smart_fork.forking.report import as_worker
 from smart_fork.forking.resume import check_free, newest_session
 from smart_fork.forking.spec import ForkSource, WorkerSpec, source_of
@@ -232,8 +232,10 @@ class Asked:
     def _point(self) -> Point | None:
         """The last turn that the fork knows: the end of what the given message is part of."""
         at = self.said.get("at")
-        if at is None and self.session and self.is_borrowed:
-            return last_point(self.session)
+        if at is None and self.session and self.kind == "fork":
+            whole, note = end_of_whole(self.session, borrowed=self.is_borrowed)
+            self.notes += [note] if note and self.agent == self.session.agent else []
+            return whole
         if at is None:
             return None
         if self.session is None or self.kind != "fork":

@@ -31,6 +31,7 @@ class Way(Value):
 
     Of all of it, `conversation` are the conversation; the rest is instructions and tools. Its model was last sent these
     at `used_at`; what has another form than before was never sent. `cached` and `cached_until` are as in `ForkPrice`.
+    `carries` says whether it has the exchange that matched, where the whole session has forgotten that.
     """
 
     option: str
@@ -39,6 +40,7 @@ class Way(Value):
     used_at: str = rare("")
     conversation: int = rare(0)
     cached_until: str = rare("")
+    carries: bool | None = rare(None)
 
 
 @value

@@ -35,22 +35,23 @@ def ways(
     """All of it, to the message `at` which it was asked, to the end of what answers, and within budgets.
 
     What answers is told by the intent of `spending`, whose budget is among them, or with `matched` by `at`. What cannot
-    be had is left out. `kept` is what that budget keeps, and `loads` what `loads_of` has counted, where that is known.
+    be had is left out, and so is what costs more than all of it and carries nothing more of what answers. `kept` is
+    what that budget keeps, and `loads` what `loads_of` has counted, where that is known.
     """
     price = partial(_up_to, session, loads=loads_of(session) if loads is None else loads)
     counted = kept.chooser.costs if kept is not None else _counted(session)
     found = [_in_parts(session, price(None, ""), counted)]
+    match = at if matched else None
     if at is not None or matched:
         found.append(price(at, "--at match" if at is None or matched else f"--at {at.index}"))
     try:
         evidence = spending.evidence(session) if spending is not None else None
-        if spending is None or evidence is None:
-            return tuple(found)
-        answers = fits(evidence)
-        if answers and evidence.point is not None and not matched:
-            found.append(price(_end_of(session, evidence.point), "--at match"))
-        if counted is None:
-            return tuple(found)
+        answers = evidence is not None and fits(evidence)
+        if answers and evidence and evidence.point is not None and not matched:
+            match = _end_of(session, evidence.point)
+            found.append(price(match, "--at match"))
+        if spending is None or evidence is None or counted is None:
+            return _offered(session, found, match, at)
         end = at.index if at is not None else last_branch_point(session)
         chooser = kept.chooser if kept else chooser_of(session, counted, end, evidence if answers else None)
         wanted = spending.wanted
@@ -59,10 +60,26 @@ def ways(
             same = budget == wanted.budget
             one = kept if kept is not None and same else within(chooser, wanted if same else Wanted(budget))
             told, option = one.selection, f"--budget {budget}"
-            found.append(price(at, option) if told.whole else Way(option, loaded_within(session, told, end)))
+            way = price(at, option) if told.whole else Way(option, loaded_within(session, told, end))
+            of_it = [row.kept for row in told.exchanges if match and row.message <= match.index]
+            if one is kept or way.tokens <= found[0].tokens or _is_forgotten(session, match):
+                found.append(replace(way, carries=of_it[-1:] not in ([], ["nothing"])))
     except SmartForkError as error:  # such as of an agent of whose sessions nothing is left out
         log.info("not all ways to fork it can be compared: %s", error.message)
-    return tuple(found)
+    return _offered(session, found, match, at)
+
+
+def _is_forgotten(session: Session, match: Point | None) -> bool:
+    return match is not None and match.index < session.compacted()
+
+
+def _offered(session: Session, found: Sequence[Way], match: Point | None, at: Point | None) -> tuple[Way, ...]:
+    """The ways; where the whole session has forgotten what matched, each says whether it carries that."""
+    if match is None or not _is_forgotten(session, match):
+        return tuple(replace(one, carries=None) for one in found)
+    there = at is not None and session.compacted(at.index) <= match.index <= at.index
+    known = {"": False, "--at match": True, f"--at {at.index if at else ''}": there}
+    return tuple(replace(one, carries=known.get(one.option, one.carries)) for one in found)
 
 
 def parts_in_words(ways: Sequence[Way]) -> Iterator[str]:
@@ -74,6 +91,12 @@ def parts_in_words(ways: Sequence[Way]) -> Iterator[str]:
                 f"Whole session: {one.tokens:,} tokens "
                 f"(conversation {one.conversation:,}; instructions and tools {rest:,})"
             )
+
+
+def way_in_words(way: Way) -> str:
+    """The use of what a way loads, and whether it has the exchange that matched where not all ways have it."""
+    carried = {None: "", True: "carries the match", False: "has forgotten the match"}[way.carries]
+    return ", ".join(filter(None, (use_in_words(way), carried)))
 
 
 def use_in_words(way: Way) -> str:

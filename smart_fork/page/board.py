@@ -16,7 +16,6 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import Turn
 from smart_fork.agents.births import own_part
 from smart_fork.errors import RegistryUnavailable, SmartForkError
-from smart_fork.forking.price import instructions
 from smart_fork.forking.world import Instruments
 from smart_fork.page.phrases import time_of
 from smart_fork.places import place_of
@@ -49,7 +48,7 @@ def inherited(worker: WorkerRecord, watch: WorkerWatch) -> Inherited | None:
     if session is None or not start:
         return None
     had = [exchange.turns[: start - exchange.start] for exchange in session.exchanges() if exchange.start < start]
-    tokens = max(0, session.loads()[start - 1] - instructions(session))
+    tokens = max(0, session.loads()[start - 1] - session.instructions)
     return Inherited(tokens, sum(turns[0].prompt for turns in had), sum(map(_worked, had)))
 
 

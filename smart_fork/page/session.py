@@ -20,7 +20,7 @@ from smart_fork import notes, sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.learned import learned
 from smart_fork.agents.references import reference
-from smart_fork.conversation import CommitsMade, Noted
+from smart_fork.conversation import CommitsMade, Noted, ResumedPart, resumed_part
 from smart_fork.cuts.answer import RolledBack
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise.undo import Cut, last_cut
@@ -60,7 +60,8 @@ class SessionPage(PageValues):
 
     One that the team shares is of another `kind`, of an `owner`, and read `within` a project. Below `way` are the
     addresses of its sub-agents, below `outputs` those of what came back from steps, where these can be read. `mark`
-    tells the state that is shown, and `since` what has become of the one that was shown before.
+    tells the state that is shown, and `since` what has become of the one that was shown before. `resumed` is what its
+    agent loads, where that is not all.
     """
 
     one: AddressedSession
@@ -87,6 +88,7 @@ class SessionPage(PageValues):
     since: Since | None = None
     noted: Noted = Noted()
     left_out: str = ""
+    resumed: ResumedPart | None = None
 
 
 def located(place: Mapping[str, str]) -> Located:
@@ -127,7 +129,9 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
         cut=last_cut(session.session_id) if there.path is not None else None,
         command=fork_command(
             session.agent, session.session_id, where_now(session.cwd), of_others=is_others(session.session_id, session)
-        ),
+        )
+        if session.resumed.reason != "gap"
+        else f"smart-fork fork {session.session_id}",
         way=way,
         outputs=way,
         noted=noted,
@@ -146,6 +150,7 @@ def read_of(
     return read, {
         "session": session, "reading": read, "q": asks, "words": words, "at": at, "fork": number(asked.get("fork")),
         "tokens": session.token_estimate, "mark": str(mark_of(session)), "since": before,
+        "resumed": resumed_part(session.resumed, session.compacted(), len(session.turns)),
     }  # fmt: skip
 
 

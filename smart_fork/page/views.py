@@ -30,7 +30,7 @@ from smart_fork.forking.match import fork_at_match
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spending import Spending
 from smart_fork.forking.started import Forked
-from smart_fork.forking.ways import parts_in_words, use_in_words
+from smart_fork.forking.ways import parts_in_words, way_in_words
 from smart_fork.page import statics
 from smart_fork.page.board import BoardView, Inherited, WorkerBoard, asked, inherited
 from smart_fork.page.desk import Asked, Desk, Scopes, ServiceState, folder, given, in_thread, project_in
@@ -91,7 +91,7 @@ class PreviewPage(PageValues):
 
 @dataclass(frozen=True, slots=True)
 class ShownWay:
-    """A way to fork a session in words: what it keeps, the option that asks for it, and whether it is cached."""
+    """A way to fork a session in words: what it keeps, the option that asks for it, and what is said of it beside."""
 
     keeps: str
     option: str
@@ -116,7 +116,7 @@ def previewed(form: Mapping[str, str], engine: Callable[[], Engine]) -> PreviewP
     """
     form = _in_way(form)
     would = _fork(form, engine, dry_run=True)
-    ways = tuple(ShownWay(_keeps(way.option), way.option, way.tokens, use_in_words(way)) for way in would.ways)
+    ways = tuple(ShownWay(_keeps(way.option), way.option, way.tokens, way_in_words(way)) for way in would.ways)
     given = {name: value for name in ASKED if (value := form.get(name, "").strip())}
     moved = {number: where for where in ("keep", "drop") for number in _moved(form, where)}
     parts = " ".join(parts_in_words(would.ways))

@@ -8,14 +8,17 @@ from typing import Any, Literal
 from indexer.last_run import FailedLog
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, spread, value
-from smart_fork.conversation import Noted
+from smart_fork.conversation import Noted, ResumedPart
 
 Mode = Literal["hybrid", "vector", "lexical", "recent", "lines"]
 
 
 @value
 class Match(Value):
-    """Where in the session the answer stands, what a fork there loads, and why: the intent's words, the similarity."""
+    """Where in the session the answer stands, what a fork there loads, and why: the intent's words, the similarity.
+
+    `lost` is the reason why the agent's own fork of the whole session does not know it: "compaction" or "gap".
+    """
 
     turn_index: int | None = None
     message_id: str | None = None
@@ -25,6 +28,7 @@ class Match(Value):
     role: str | None = None
     words: tuple[str, ...] = ()
     similarity: float | None = None
+    lost: str = rare("")
 
 
 @value
@@ -96,12 +100,16 @@ class Changed(Value):
 
 @value
 class Price(Value):
-    """What a fork loads, and until when the session's model has that in its cache, if the log says it."""
+    """What a fork loads, and until when the session's model has that in its cache, if the log says it.
+
+    Of each number, `instructions` are the agent's own instructions and tools, as far as they are known.
+    """
 
     tokens: int
     tokens_at_match: int | None = None
     cached: bool = rare(default=False)
     cached_until: str = rare("")
+    instructions: int = rare(0)
 
 
 @value
@@ -126,7 +134,10 @@ class TeamState(Value):
 
 @record
 class Hit(Value):
-    """One session that was found."""
+    """One session that was found. `resumed` is what its agent's own program loads of it, where that is not all.
+
+    `fork_note` says why `fork_command` forks less than the whole session, where that would not know the match.
+    """
 
     rank: int
     score: float
@@ -154,6 +165,8 @@ class Hit(Value):
     can_fork: bool = True
     warning: str = rare("")
     fork_command: str = ""
+    fork_note: str = rare("")
+    resumed: ResumedPart | None = rare()
     origin: Origin | None = rare()
     also_remote: Origin | None = rare()
     author: str = rare("")

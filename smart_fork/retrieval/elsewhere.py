@@ -7,7 +7,6 @@ score means the same wherever a session is, and a strong one here lowers a weak 
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import field, replace
@@ -18,13 +17,14 @@ from indexer.masking import mask
 from indexer.paths import state_home
 from indexer.settings import TEAM_URL
 from indexer.shapes import dataclass
-from indexer.store.base import Scope, SessionRow
+from indexer.store.base import Placement, Scope, SessionRow
 from smart_fork.agents.references import Resolved
 from smart_fork.retrieval.answer import Hit, Lineage, Match, Origin, Price, TeamState
 from smart_fork.retrieval.found import Candidate, Candidates, Query
 from smart_fork.retrieval.meaning import Meaning
 from smart_fork.retrieval.query import words_of
 from smart_fork.retrieval.ranking import Weighed, share, shared_anew, strongest
+from smart_fork.retrieval.results import match_of, suggested_fork, why_less
 from smart_fork.text.snippets import matched_words, printable, snippet
 
 
@@ -233,7 +233,13 @@ def _shared(hit: Candidate, before: Mapping[str, float], rivals: Mapping[str, fl
 def _hit(one: Distant, chance: float, query: Query, *, snippets: bool) -> Hit:
     place, words = one.passage, tuple(dict.fromkeys(word for text in query.phrasings for word in words_of(text)))
     text = mask(printable(place.text)) if place else mask("")
-    return Hit(
+    match = Match()
+    if place:  # other ids of messages are in the copy that is made here
+        at = Placement(0, 0, 0, place.turn, "", place.role, place.exchange, place.ends, place.tokens)
+        # Where going on after the answer loads more than all of it, the session was compacted between.
+        forgotten = one.turns if one.tokens < place.tokens else 0
+        match = match_of(at, matched_words(text, words), place.similarity, forgotten)
+    hit = Hit(
         rank=0,
         score=round(chance, 4),
         session_id=one.origin.session_id,
@@ -245,25 +251,12 @@ def _hit(one: Distant, chance: float, query: Query, *, snippets: bool) -> Hit:
         last_activity=printable(one.last_activity),
         snippet=snippet(text, words) if snippets else None,
         said_by=place.role if place and snippets and place.role != "action" else None,
-        match=_match(place, matched_words(text, words)) if place else Match(),
+        match=match,
         turns=one.turns,
         token_estimate=one.tokens,
         outcome=one.outcome,
         price=Price(one.tokens, place.tokens if place else None),
         lineage=Lineage(),
-        fork_command=shlex.join(("smart-fork", "fork", one.origin.session_id)),
         origin=one.origin,
     )
-
-
-def _match(place: TheirPassage, words: tuple[str, ...]) -> Match:
-    return Match(
-        turn_index=place.turn,
-        message_id=None,  # of the copy that is made here, its messages have other ids
-        exchange=place.exchange + 1,
-        ends_at_message=place.ends,
-        token_estimate=place.tokens,
-        role=place.role,
-        words=words,
-        similarity=place.similarity,
-    )
+    return replace(hit, fork_command=suggested_fork(hit), fork_note=why_less(hit))

@@ -120,6 +120,16 @@ def parts(
     }
 
 
+def lost(turn: int, ends: int | None, forgotten: int, gap: int = 0) -> str:
+    """Return why the agent's own fork of all of a session does not know a passage: "compaction", "gap", or nothing.
+
+    Its last compaction has `forgotten` so many turns. A passage whose exchange `ends` later is in what was left of it.
+    """
+    if ends is not None and ends < forgotten:
+        return "compaction"
+    return "gap" if turn < gap else ""
+
+
 def _by_words(place: Placement, words: Sequence[Mapping[int, float]]) -> float:
     most = [max(one.values(), default=0.0) or 1.0 for one in words]
     return sum(one.get(place.chunk, 0.0) / top for one, top in zip(words, most, strict=True)) / len(words)

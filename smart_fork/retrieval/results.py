@@ -11,15 +11,15 @@ from itertools import pairwise
 from indexer.markdown import export_path
 from indexer.masking import Masked, mask
 from indexer.outcome import Outcome
-from indexer.store.base import Counts, SessionRow
-from indexer.transcripts.model import AgentName, Cache, Session
+from indexer.store.base import Counts, Placement, SessionRow
+from indexer.transcripts.model import AgentName, Cache, Resumed, Session
 from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.checkpoints import author_of
 from smart_fork.agents.facets import starter_of
 from smart_fork.agents.selection import first
 from smart_fork.agents.verbs import ABILITIES
-from smart_fork.conversation import Noted
+from smart_fork.conversation import Noted, resumed_part
 from smart_fork.notes import noted_if_known
 from smart_fork.repository.drift import Drift
 from smart_fork.retrieval.answer import (
@@ -36,6 +36,7 @@ from smart_fork.retrieval.answer import (
     ToldBy,
 )
 from smart_fork.retrieval.cache import cached_until, is_cached
+from smart_fork.retrieval.fork_point import lost
 from smart_fork.retrieval.found import Candidate, Candidates
 from smart_fork.retrieval.obstacles import Forkable, obstacles
 from smart_fork.retrieval.query import words_of
@@ -62,7 +63,7 @@ ALL_SNIPPETS_CHARACTERS, MIN_SNIPPET_CHARACTERS = 10_000, 120
 #: What a fork at the answer has to save, in tokens and as a share of the session, to be the one that is suggested.
 SAVED_TOKENS, SAVED_SHARE = 10_000, 0.3
 #: A fork that loads more than this is suggested within this budget, which keeps what answers in nearly every session.
-MUCH_TOKENS, BUDGET = 100_000, "30k"
+MUCH_TOKENS, BUDGET, BUDGET_TOKENS = 100_000, "30k", 30_000
 #: Members of a family that are named one by one.
 MAX_NAMED = 10
 
@@ -155,20 +156,31 @@ def fork_command(agent: AgentName, session_id: str, cwd: str, *, of_others: bool
 def suggested_at(hit: Hit) -> int | None:
     """The message at which a fork is so much cheaper that it is worth doing without what came later, if any.
 
-    Of a session that wrote the code that was asked about it is the end of the exchange that did.
+    Of a session that wrote the code that was asked about it is the end of the exchange that did. Of one whose fork
+    would not know the match it is the end of that.
     """
     whole, at, there = hit.token_estimate, hit.match.ends_at_message, hit.match.token_estimate
-    if hit.wrote is not None:
+    if hit.wrote is not None or hit.match.lost:
         return at
     if at is None or there is None:
         return None
-    return at if whole - there > max(SAVED_TOKENS, SAVED_SHARE * whole) else None
+    return at if _saves(there, whole) else None
 
 
 def suggested_budget(hit: Hit) -> str | None:
-    """The budget for a fork that loads very much otherwise, also at its answer."""
+    """The budget for a fork that loads very much otherwise, also at its answer: what ends there is always kept."""
     loads = hit.token_estimate if suggested_at(hit) is None else hit.match.token_estimate or 0
-    return BUDGET if loads > MUCH_TOKENS and ABILITIES["budgeted"].has(AGENTS[hit.agent_type]) else None
+    much = loads > MUCH_TOKENS or (bool(hit.match.lost) and _saves(within_budget(hit), loads))
+    return BUDGET if much and ABILITIES["budgeted"].has(AGENTS[hit.agent_type]) else None
+
+
+def within_budget(hit: Hit) -> int:
+    """About how many tokens a fork within the suggested budget loads, with the agent's instructions and tools."""
+    return BUDGET_TOKENS + hit.price.instructions
+
+
+def _saves(tokens: int, whole: int) -> bool:
+    return whole - tokens > max(SAVED_TOKENS, SAVED_SHARE * whole)
 
 
 def suggested_fork(hit: Hit, name: str = "") -> str:
@@ -177,6 +189,13 @@ def suggested_fork(hit: Hit, name: str = "") -> str:
     said = (("--at", suggested_at(hit)), ("--budget", suggested_budget(hit)), ("--as", other))
     options = [word for option, value in said if value is not None for word in (option, str(value))]
     return shlex.join(("smart-fork", "fork", name or hit.session_id, *options))
+
+
+def why_less(hit: Hit) -> str:
+    """Why a fork of the whole session would not know the match; empty where it would."""
+    if hit.match.lost == "gap" and hit.resumed:
+        return f"Its agent alone {hit.resumed.sentence}"
+    return "The session was compacted after it: a fork of all of it would not know this" if hit.match.lost else ""
 
 
 def passage_place(result: Hit) -> str:
@@ -211,7 +230,7 @@ def _hit(
     rank: int, one: Candidate, quotation: Quotation | None, worth: Worth, warnings: Sequence[str], *, explain: bool,
     of_others: bool,
 ) -> Hit:  # fmt: skip
-    row = one.session
+    row, near = one.session, round(one.near, 4) if one.near is not None else None
     until = cached_until(Cache(row.cache_seconds, row.cache_used))
     hit = Hit(
         rank=rank,
@@ -227,12 +246,12 @@ def _hit(
         last_activity=row.last_activity,
         snippet=quotation.text if quotation else None,
         said_by=quotation.said_by if quotation else None,
-        match=_match(one),
+        match=match_of(one.place, one.words, near, row.forgotten, row.gap),
         turns=row.turns,
         token_estimate=row.tokens,
         outcome=worth.outcome.value,
         drift=_changed(worth.drift),
-        price=Price(row.tokens, one.place.tokens if one.place else None, is_cached(until), until),
+        price=Price(row.tokens, one.place.tokens if one.place else None, is_cached(until), until, row.instructions),
         lineage=_lineage(row, one.family),
         source_path=str(export_path(row.agent, row.session_id)),
         lines=one.lines,
@@ -243,8 +262,10 @@ def _hit(
         explain=_explain(one, one.why) if explain and one.why is not None else None,
         author=(author := author_of(row.path)),
         wrote=one.wrote,
+        resumed=resumed_part(Resumed(row.resumed, row.resumed_reason), row.forgotten, row.turns),
     )
-    if author:
+    hit = replace(hit, fork_note=why_less(hit))
+    if author or row.gap:  # what is forked is a copy of ours
         hit = replace(hit, fork_command=shlex.join(("smart-fork", "fork", row.session_id)))
     if suggested_at(hit) is None and suggested_budget(hit) is None:
         return hit
@@ -260,21 +281,16 @@ def _changed(drift: Drift | None) -> Changed | None:
     return None if drift is None else Changed(drift.files, drift.changed, round(drift.share, 4))
 
 
-def _match(one: Candidate) -> Match:
-    place = one.place
-    near = round(one.near, 4) if one.near is not None else None
+def match_of(
+    place: Placement | None, words: tuple[str, ...], near: float | None, forgotten: int = 0, gap: int = 0
+) -> Match:  # fmt: skip
+    """Where a session matched. Its last compaction has `forgotten` so many turns, and so many stand before a `gap`."""
     if place is None:
-        return Match(words=one.words, similarity=near)
+        return Match(words=words, similarity=near)
     return Match(
-        turn_index=place.turn,
-        message_id=place.message_id,
-        exchange=place.exchange + 1,
-        ends_at_message=place.ends,
-        token_estimate=place.tokens,
-        role=place.role,
-        words=one.words,
-        similarity=near,
-    )
+        place.turn, place.message_id or None, place.exchange + 1, place.ends, place.tokens, place.role, words, near,
+        lost(place.turn, place.ends, forgotten, gap),
+    )  # fmt: skip
 
 
 def _explain(one: Candidate, why: Score) -> Explanation:

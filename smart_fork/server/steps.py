@@ -47,7 +47,7 @@ def after_search(answer: Answer) -> str:
 
 
 def _cheaper(best: Hit) -> str:
-    """How to fork the best one, if that takes much less than all of it."""
+    """How to fork the best one, if that takes much less than all of it, or if all of it would not know the match."""
     from smart_fork.retrieval.results import suggested_at, suggested_budget
 
     at, budget = suggested_at(best), suggested_budget(best)
@@ -55,9 +55,8 @@ def _cheaper(best: Hit) -> str:
         return ""
     there = "" if at is None else f"up to the answer {best.match.token_estimate or 0:,} tokens, "
     given = " and ".join(f"{name}={value}" for name, value in (("at", at), ("budget", budget)) if value is not None)
-    return (
-        f"If you fork it, give {given}: {there}the whole session {best.token_estimate:,}{'' if there else ' tokens'}."
-    )
+    whole = f"the whole session {best.token_estimate:,}{'' if there else ' tokens'}."
+    return f"If you fork it, give {given}: {there}{whole}{f' {best.fork_note}.' if best.fork_note else ''}"
 
 
 def about_workers(workers: Sequence[WorkerState], *, waited: bool = False, done: bool = True) -> str:

@@ -21,6 +21,9 @@ ONE, TWO = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-2222
 SECRET = "kX7mQ2zanzibarW9pL4"
 #: What takes the tables of this form back to an older one.
 BACK = {
+    16: "; ".join(
+        f"ALTER TABLE sessions DROP COLUMN {one}" for one in ("resumed", "resumed_reason", "forgotten", "instructions")
+    ),
     15: "ALTER TABLE files DROP COLUMN masked",
     14: "DROP TABLE errors",
     13: "ALTER TABLE sessions DROP COLUMN cache_seconds; ALTER TABLE sessions DROP COLUMN cache_used",

@@ -21,7 +21,7 @@ from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copied_texts import aside, characters, shortened
-from smart_fork.agents.copier import Entry, NewSession, compacted_at, copy_file, copy_folder
+from smart_fork.agents.copier import Entry, NewSession, copy_file, copy_folder
 from smart_fork.agents.forms import Becomes, Forms, Image, Utterance, all_texts
 from smart_fork.agents.tree_copy import Beside, TreeCopier, TreeCopy, placed
 
@@ -159,7 +159,7 @@ class ClaudeLines(TreeCopy):
         """See `TreeCopy.beside`: versions of files before a message, what was shown instead of its results, and
         what holds for the whole session.
         """
-        messages = {turn.id for turn in turns[compacted_at(turns) :]}
+        messages = {turn.id for turn in turns[self._source.compacted(len(turns) - 1) :]}
         calls = {call.id for turn in turns for call in turn.tool_calls}
 
         def made(entry: Entry) -> Entry | None:

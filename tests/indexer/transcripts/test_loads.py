@@ -57,21 +57,25 @@ def test_a_rewound_branch_counts_for_nothing(home):
     assert session.token_estimate == 30_001
 
 
-def test_after_a_compaction_only_its_summary_is_loaded_and_before_it_everything(home):
+def test_after_a_compaction_instructions_and_its_summary_are_loaded_and_before_it_everything(home):
     summary = user("sum", "b", "s" * 400) | {"isCompactSummary": True}
-    boundary = chained("system", "b", None, subtype="compact_boundary", logicalParentUuid="a1")
+    boundary = chained("system", "b", None, subtype="compact_boundary", logicalParentUuid="a2")
     session = read_claude(
         claude_log(
             home,
             user("u1", None, "one"),
-            answered("a1", "u1", "first", 160_000),
+            answered("a1", "u1", "first", 20_003),
+            user("u2", "a1", "two"),
+            answered("a2", "u2", "second", 160_000),
             boundary,
             summary,
-            user("u2", "sum", "go"),
+            user("u3", "sum", "go"),
         )
     )
 
-    assert session.loads()[1:] == (160_000, 100, 101)
+    assert session.instructions == 20_000
+    assert session.loads()[3:] == (160_000, 20_100, 20_101)
+    assert session.token_estimate == 20_101
 
 
 def test_codex_counts_behind_what_it_said_twice(home):

@@ -25,7 +25,7 @@ def test_a_session_is_cached_as_long_as_its_log_says(run, world, shop):
     assert "900 tokens (still cached for about 23 minutes)" in done.out
     assert "Its log says that the cache lives 1 h; last request: 37 min ago" in done.out
     assert "lives" not in run("find", RETRY).out
-    assert ({"tokens": 900, "tokens_at_match": 900}, None) == told["unsa"]
+    assert ({"tokens": 900, "tokens_at_match": 900, "instructions": 880}, None) == told["unsa"]
     price, why = told["hour"]
     assert price["cached"]
     assert f"{sent + timedelta(hours=1):%FT%T}.000Z" == price["cached_until"]

@@ -145,3 +145,25 @@ def test_no_more_are_shown_than_are_wanted(known):
     _, made, _, _ = merged(there)
 
     assert 3 == len(together((), made, Query(RETRY, None, 3), 3, snippets=False))
+
+
+def test_where_all_of_a_teammates_session_loads_less_than_the_answer_it_was_compacted_and_is_forked_there():
+    place = TheirPassage("User: how", 2, "m", "user", 0, 3, 150_000, 0.9)
+    there = [
+        distant(
+            passage=place,
+            turns=9,
+            tokens=tokens,
+            id=f"0197f2c7-0000-7000-8000-00000000000{number}",
+            family=f"f{number}",
+        )
+        for number, tokens in enumerate((33_000, 160_000))
+    ]
+
+    hits = alone(Told(tuple(there)), RETRY, (), limit=5, min_score=None, snippets=True)
+
+    found = {hit.token_estimate: hit for hit in hits}
+    assert "compaction" == found[33_000].match.lost
+    assert found[33_000].fork_command.endswith("--at 3 --budget 30k")
+    assert "compacted" in found[33_000].fork_note
+    assert "" == found[160_000].match.lost == found[160_000].fork_note

@@ -203,6 +203,14 @@ def test_the_command_says_what_ended_it(world, shop, run, monkeypatch):  # noqa:
     assert "    ended by: run tool install backend\n" in shown.out
 
 
+def test_the_command_forks_after_the_exchange_that_ended_it(world, shop, run, monkeypatch):  # noqa: F811
+    steps = "> test the widget", broke(), bash("tool install backend"), bash("tool test"), "Works.", "> bye", "Bye."
+    session = world.worked("claude", shop, *steps)
+    monkeypatch.setattr("sys.stdin", io.StringIO(PORT.format(7)))
+
+    assert f"smart-fork fork {session[:8]} --at 7 starts an agent that knows it\n" == run("fix").err
+
+
 @pytest.mark.parametrize(
     ("said", "code", "sentence"),
     [

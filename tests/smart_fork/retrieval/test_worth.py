@@ -101,7 +101,7 @@ def test_of_equally_good_sessions_the_cheaper_one_stands_first(world, shop):
     first = found(world, shop)["results"][0]
 
     assert first["session_id"] == cheap
-    assert first["price"] == {"tokens": 10_000, "tokens_at_match": 10_000}
+    assert first["price"] == {"tokens": 10_000, "tokens_at_match": 10_000, "instructions": 9_987}
 
 
 def test_git_is_asked_once_what_is_changed_and_once_what_has_changed_since_and_not_where_no_hit_has_edits(
