@@ -77,6 +77,7 @@ TABLES: Mapping[str, Table] = {
     "index_not_available": _of(answer.Unsearched, unsaid="hint forked_session resolved next"),
     "list and list_sessions": _of(answer.Recents, rare="notice"),
     "sessions": _of(answer.RecentSession),
+    "first_answer": _of(conversation.TokenUse),
     "show and read_session": _of(conversation.Conversation, conversation.Exported),
     "messages": _of(conversation.Message),
     "made commits": _of(conversation.CommitsMade),

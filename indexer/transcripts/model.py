@@ -259,8 +259,11 @@ class Session:
     def cache(self, end: int | None = None) -> Cache:
         """Return what the log says of the cache of the whole session, or of its turns up to `end`.
 
-        A request is sent when the turn before its answer is there: the answer itself may take minutes.
+        A request is sent when the turn before its answer is there: the answer itself may take minutes. Of one with
+        a gap nobody knows whether requests after it began as those of a fork do.
         """
+        if self.resumed.reason == "gap" and (end is None or end >= self.resumed.start):
+            return Cache()
         turns = self.turns if end is None else self.turns[: end + 1]
         last = next((turn for turn in reversed(turns) if turn.loaded), None)
         if last is None or not last.cached_for:

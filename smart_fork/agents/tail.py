@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from indexer.masking import Masked
 from indexer.shapes import dataclass
 from indexer.transcripts.lines import LineReader, decode_line, open_regular
-from indexer.transcripts.model import AgentName
-from indexer.transcripts.state import utc
+from indexer.transcripts.model import AgentName, Session
+from indexer.transcripts.state import count, utc
 from indexer.unchecked import dict_in, json_in
 from smart_fork.agents.facets import tail_of
+from smart_fork.conversation import TokenUse
 from smart_fork.registry.workers import Status
 from smart_fork.text.snippets import quoted
 
@@ -56,6 +58,32 @@ Calls = dict[str, OpenCall]
 Steps = Iterator[tuple[str, str | None]]
 
 
+class Answered(NamedTuple):
+    """What a record says of the tokens of one answer. An answer may be in several records, of the same `key`.
+
+    `of` is the session that the record says it is of; empty where it does not.
+    """
+
+    key: str
+    use: TokenUse
+    of: str = ""
+
+
+Answers = Iterator[Answered]
+
+
+def took(key: object, usage: Mapping[str, Any], names: Sequence[str], *, whole: bool = True, of: str = "") -> Answered:
+    """Return the numbers of a log as `Answered`. What is no number is not known.
+
+    `names` are its words for tokens that were sent, written, read from the cache and written to it. `whole` says that
+    it counts what the cache had among those that were sent.
+    """
+    sent, output, *cached = map(usage.get, names)
+    had, got = (count(one) or (0 if one == 0 and type(one) is int else None) for one in cached)
+    others = max(0, count(sent) - whole * ((had or 0) + (got or 0)))
+    return Answered(str(key), TokenUse(had, got, others, count(output)), of)
+
+
 def records(path: Path) -> Iterator[Mapping[str, Any]]:
     """Yield the records of a log with one record a line.
 
@@ -88,16 +116,28 @@ class Tail:
     """Reads new records of one agent's logs. Each has its time as ``timestamp``.
 
     `records` are all records of a log, `backwards` those at its end, the last one first. `sign` is a record's sign.
-    `steps` are the background tasks that start or end with a record, given the open calls. `written` counts the tokens
-    that the model wrote in records.
+    `steps` are the background tasks that start or end with a record, given the open calls. `answers` are what records
+    say of the tokens of answers. `is_prompt` tells a record that fixes the system prompt of all forks.
     """
 
     name: AgentName
     sign: Callable[[Mapping[str, Any]], RecordSign]
     steps: Callable[[Mapping[str, Any], Calls], Steps]
-    written: Callable[[Iterable[Mapping[str, Any]]], int]
+    answers: Callable[[Iterable[Mapping[str, Any]]], Answers]
     records: Callable[[Path], Iterator[Mapping[str, Any]]] = records
     backwards: Callable[[Path], Iterator[Mapping[str, Any]]] = backwards
+    is_prompt: Callable[[Mapping[str, Any]], bool] = lambda _record: True
+
+    def written(self, records: Iterable[Mapping[str, Any]], log: str = "") -> int:
+        """Return the tokens that the model wrote in these records; of a named `log`, in those of its own session."""
+        written: dict[str, int] = {}
+        for one in self.answers(records):
+            written[one.key] = max(written.get(one.key, 0), one.use.output if one.of in (log or one.of) else 0)
+        return sum(written.values())
+
+    def since(self, log: Path, since: str) -> Iterator[Mapping[str, Any]]:
+        """Yield the records of a log since then. Those that a fork copied are mostly older."""
+        return (one for one in self.records(log) if utc(one.get("timestamp")) >= since)
 
 
 def no_steps(record: Mapping[str, Any], calls: Calls) -> Steps:
@@ -141,14 +181,36 @@ def running_tasks(agent: AgentName, records: Iterable[Mapping[str, Any]], since:
     return tuple(Task(identity, quoted(" ".join((what or identity).split()))) for identity, what in running.items())
 
 
+def keeps_prompt(session: Session) -> bool:
+    """Return whether a fork of a session has its system prompt in another directory, too."""
+    tail = tail_of(session.agent)
+    try:
+        return any(map(tail.is_prompt, tail.records(session.source_path)))
+    except OSError:
+        return False
+
+
 def output_tokens(agent: AgentName, log: Path, since: str) -> int:
-    """Return the tokens of all answers in `log` since the time `since`. Records that a fork copied are older.
+    """Return the tokens that the model wrote in all answers in `log` since the time `since`.
 
     Raises:
         OSError: The log cannot be read.
     """
     tail = tail_of(agent)
-    return tail.written(record for record in tail.records(log) if str(record.get("timestamp") or "") >= since)
+    return tail.written(tail.since(log, since), log.stem)
+
+
+def first_answer(agent: AgentName, log: Path, since: str) -> TokenUse | None:
+    """Return what the first answer since the time `since` took; `None` if there is none, or the log does not tell.
+
+    Raises:
+        OSError: The log cannot be read.
+    """
+    tail = tail_of(agent)
+    answers = (one for one in tail.answers(tail.since(log, since)) if one.of in log.stem and one.use.loaded)
+    first = next(answers, None)
+    same = takewhile(lambda one: one.key == first.key, answers) if first else ()
+    return max((first, *same), key=lambda one: one.use.output).use if first else None
 
 
 #: Some versions of agents do not log why the model stopped. Their last message ends the turn after this time without

@@ -79,4 +79,5 @@ def price_in_words(price: ForkPrice) -> str:
     from smart_fork.retrieval.cache import cache_in_words
 
     of = f" of {price.whole_tokens:,}" if price.tokens < price.whole_tokens else ""
-    return ", ".join(filter(None, (f"It loads about {price.tokens:,}{of} tokens", cache_in_words(price.cached_until))))
+    cached = cache_in_words(price.cached_until, price.cached_tokens)
+    return ", ".join(filter(None, (f"It loads about {price.tokens:,}{of} tokens", cached)))

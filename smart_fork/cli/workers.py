@@ -158,7 +158,9 @@ def _print_worker(number: int, one: WorkerState, *, with_directory: bool) -> Non
 
 def _state(one: WorkerState) -> str:
     doing = one.status if one.state == "running" else one.state
-    return f"{doing} · {one.tokens:,} tokens" if one.tokens else str(doing)
+    tokens = f"{one.tokens:,} tokens" if one.tokens else ""
+    took = f"first answer: {one.first_answer}" if one.first_answer else ""
+    return " · ".join(filter(None, (doing, tokens, took)))
 
 
 def _in_words(one: WorkerState) -> str:

@@ -32,6 +32,7 @@ from smart_fork.forking.started import Forked
 from smart_fork.forking.world import World, world_of
 from smart_fork.retrieval.obstacles import Forkable, obstacles
 from smart_fork.system.processes import Processes
+from smart_fork.whereabouts import where_now
 
 if TYPE_CHECKING:
     from smart_fork.forking.spending import Spending
@@ -86,7 +87,10 @@ def fork_session(request: ForkRequest) -> Forked:
         forked = fork(spec, dry_run=dry_run)
         selection, loads = kept.selection if kept else None, loads_of(session)
         within_it = loaded_within(session, selection, spec.excerpt.end) if selection and spec.excerpt else None
-        price = price_of(session, spec.point, spec.handover.handed.tokens if spec.handover else within_it, loads)
+        elsewhere = forked.cwd != where_now(session.cwd)
+        new_from = selection.new_from if selection and not spec.handover else None
+        within_it = spec.handover.handed.tokens if spec.handover else within_it
+        price = price_of(session, spec.point, within_it, loads, new_from=new_from, elsewhere=elsewhere)
         forked = replace(forked, warnings=(*notes, *forked.warnings), selection=selection, price=price)
         if dry_run:
             shared = shared_as(session.session_id)
@@ -100,7 +104,10 @@ def fork_session(request: ForkRequest) -> Forked:
         from smart_fork.forking.ways import ways
 
         return replace(
-            forked, ways=ways(session, asked, budget or request.preview, matched=matched, kept=kept, loads=loads)
+            forked,
+            ways=ways(
+                session, asked, budget or request.preview, matched=matched, kept=kept, loads=loads, elsewhere=elsewhere
+            ),
         )
 
 

@@ -21,7 +21,7 @@ from indexer.unchecked import seconds_in
 from smart_fork.agents.plan import MAX_PROMPT_BYTES, passable
 from smart_fork.foreign_sessions import is_taken
 from smart_fork.forking.spec import WorkerSpec
-from smart_fork.repository.news import FileNews, News, Then, news
+from smart_fork.repository.news import MOST_COMMITS, FileNews, News, Then, news
 from smart_fork.system.processes import Processes
 from smart_fork.text.snippets import printable
 
@@ -92,6 +92,8 @@ def _told(found: News, *, worktree: bool) -> str:
     head = [f"<{NEWS_TAG}>", _past(found)]
     if found.commit_now != found.commit or found.branch_changed:
         head.append(_present(found, worktree=worktree))
+    if found.behind:
+        head.append(_behind(found, worktree=worktree))
     tail = [_AGAIN, f"</{NEWS_TAG}>"]
     rows = [f"- {_name(one.path)} ({_difference(one)})" for one in found.files]
     behind = "Uncommitted in the original directory, and missing in this worktree:"
@@ -129,6 +131,14 @@ def _present(found: News, *, worktree: bool) -> str:
     commit = f"commit {found.commit_now[:_COMMIT_CHARACTERS]}" if found.commit_now else "no commit"
     branch = f"branch {_name(found.branch_now)}" if found.branch_now else "no branch"
     return f"This worktree was made from {commit}, {branch}." if worktree else f"It is now at {commit}, {branch}."
+
+
+def _behind(found: News, *, worktree: bool) -> str:
+    most = "at least " if found.behind >= MOST_COMMITS else ""
+    commits = f"{most}{found.behind:,} commit{'s' * (found.behind > 1)}"
+    upstream = f" {_name(found.upstream)}" if found.upstream else ""
+    where = "This worktree" if worktree else "The checkout"
+    return f"{where} is {commits} behind its upstream{upstream}, as last fetched."
 
 
 def _difference(one: FileNews) -> str:

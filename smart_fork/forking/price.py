@@ -7,6 +7,8 @@ from contextlib import suppress
 from itertools import accumulate
 
 from indexer.transcripts.model import Session
+from smart_fork.agents.checkpoints import author_of
+from smart_fork.agents.tail import keeps_prompt
 from smart_fork.budget.costs import costs
 from smart_fork.budget.selection import Selection
 from smart_fork.copies.session_copy import Point
@@ -16,19 +18,34 @@ from smart_fork.retrieval.cache import cached_until, is_cached
 
 
 def price_of(
-    session: Session, point: Point | None, within: int | None = None, loads: Sequence[int] | None = None
-) -> ForkPrice:
-    """The price of a fork at `point`, or of one that keeps only so many tokens `within` it in another form.
+    session: Session, point: Point | None, within: int | None = None, loads: Sequence[int] | None = None,
+    *, new_from: int | None = None, elsewhere: bool = False,
+) -> ForkPrice:  # fmt: skip
+    """The price of a fork at `point`, or of one that has so many tokens `within` it in another form.
 
-    What is sent in another form than before is in nobody's cache. `loads` is what `loads_of` has counted, if it has.
+    What is sent in another form than before is in nobody's cache: of what is kept within a budget only what comes
+    before the turn `new_from` is. `loads` is what `loads_of` has counted, if it has. `elsewhere` as in `shared_until`.
     """
     loads = loads_of(session) if loads is None else loads
     whole = loads[-1] if loads else 0
-    if within is not None:
+    if within is None:
+        end = point.index if point is not None else None
+        until = shared_until(session, end, elsewhere=elsewhere)
+        return ForkPrice(whole if end is None else loads[end], whole, is_cached(until), until)
+    until = shared_until(session, new_from - 1, elsewhere=elsewhere) if new_from else ""
+    if not new_from or not is_cached(until):
         return ForkPrice(within, whole)
-    tokens = loads[point.index] if point is not None else whole
-    until = cached_until(session.cache(point.index if point is not None else None))
-    return ForkPrice(tokens, whole, is_cached(until), until)
+    return ForkPrice(within, whole, cached_until=until, cached_tokens=min(within, loads[new_from - 1]))
+
+
+def shared_until(session: Session, end: int | None = None, *, elsewhere: bool = False) -> str:
+    """Return until when the model has in its cache how a session up to turn `end` begins, as a fork there is sent it.
+
+    Empty where the log does not say it, or a fork begins otherwise: of another person's session, across a gap, or
+    `elsewhere`, in another directory than the session's, which most agents' versions name before all that was said.
+    """
+    until = "" if author_of(str(session.source_path)) else cached_until(session.cache(end))
+    return "" if elsewhere and is_cached(until) and not keeps_prompt(session) else until
 
 
 def loads_of(session: Session) -> Sequence[int]:

@@ -16,13 +16,14 @@ class ForkPrice(Value):
     """About how many tokens a fork loads, and how many all of its session would.
 
     `cached` says that its model still has them in its cache, where reading them costs a fraction, and `cached_until`
-    until when; without it the log does not say it.
+    until when; without it the log does not say it. Of a fork within a budget these are the first `cached_tokens`.
     """
 
     tokens: int
     whole_tokens: int
     cached: bool = False
     cached_until: str = rare("")
+    cached_tokens: int = rare(0)
 
 
 @value
@@ -30,7 +31,7 @@ class Way(Value):
     """A way to fork a session: its option (empty for all of it), and about how many tokens that loads.
 
     Of all of it, `conversation` are the conversation; the rest is instructions and tools. Its model was last sent these
-    at `used_at`; what has another form than before was never sent. `cached` and `cached_until` are as in `ForkPrice`.
+    at `used_at`; what has another form than before was never sent. What is cached is told as in `ForkPrice`.
     `carries` says whether it has the exchange that matched, where the whole session has forgotten that.
     """
 
@@ -40,6 +41,7 @@ class Way(Value):
     used_at: str = rare("")
     conversation: int = rare(0)
     cached_until: str = rare("")
+    cached_tokens: int = rare(0)
     carries: bool | None = rare(None)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.errors import SmartForkError
 from smart_fork.forking.floor import fits
 from smart_fork.forking.price import beside, loaded_within, loads_of, price_of
-from smart_fork.forking.started import Way
+from smart_fork.forking.started import ForkPrice, Way
 from smart_fork.retrieval.cache import age_of, ago, cache_in_words
 
 if TYPE_CHECKING:
@@ -30,15 +30,17 @@ USUAL = 30_000
 
 def ways(
     session: Session, at: Point | None, spending: Spending | None, *, matched: bool = False,
-    kept: Selected | None = None, loads: Sequence[int] | None = None,
+    kept: Selected | None = None, loads: Sequence[int] | None = None, elsewhere: bool = False,
 ) -> tuple[Way, ...]:  # fmt: skip
     """All of it, to the message `at` which it was asked, to the end of what answers, and within budgets.
 
     What answers is told by the intent of `spending`, whose budget is among them, or with `matched` by `at`. What cannot
     be had is left out, and so is what costs more than all of it and carries nothing more of what answers. `kept` is
-    what that budget keeps, and `loads` what `loads_of` has counted, where that is known.
+    what that budget keeps, and `loads` what `loads_of` has counted, where that is known. `elsewhere` is
+    as `price_of` has it.
     """
-    price = partial(_up_to, session, loads=loads_of(session) if loads is None else loads)
+    priced = partial(price_of, session, loads=loads_of(session) if loads is None else loads, elsewhere=elsewhere)
+    price = partial(_up_to, session, priced)
     counted = kept.chooser.costs if kept is not None else _counted(session)
     found = [_in_parts(session, price(None, ""), counted)]
     match = at if matched else None
@@ -60,7 +62,8 @@ def ways(
             same = budget == wanted.budget
             one = kept if kept is not None and same else within(chooser, wanted if same else Wanted(budget))
             told, option = one.selection, f"--budget {budget}"
-            way = price(at, option) if told.whole else Way(option, loaded_within(session, told, end))
+            tokens = None if told.whole else loaded_within(session, told, end)
+            way = _way(option, priced(at, tokens, new_from=told.new_from)) if tokens is not None else price(at, option)
             of_it = [row.kept for row in told.exchanges if match and row.message <= match.index]
             if one is kept or way.tokens <= found[0].tokens or _is_forgotten(session, match):
                 found.append(replace(way, carries=of_it[-1:] not in ([], ["nothing"])))
@@ -101,16 +104,22 @@ def way_in_words(way: Way) -> str:
 
 def use_in_words(way: Way) -> str:
     """When what a way loads was used, and whether it is in its model's cache, for a person."""
-    age = age_of(way.used_at)
+    age, cached = age_of(way.used_at), cache_in_words(way.cached_until, way.cached_tokens)
     if age is None:
-        return "last use unknown" if way.used_at else "another form, not cached"
-    return ", ".join(filter(None, (f"used {ago(age)} ago", cache_in_words(way.cached_until))))
+        another = f"another form, {cached}" if cached else "another form, not cached"
+        return "last use unknown" if way.used_at else another
+    return ", ".join(filter(None, (f"used {ago(age)} ago", cached)))
 
 
-def _up_to(session: Session, point: Point | None, option: str, loads: Sequence[int]) -> Way:
-    price = price_of(session, point, loads=loads)
+def _up_to(session: Session, priced: Callable[[Point | None], ForkPrice], point: Point | None, option: str) -> Way:
     used = session.turns[point.index].timestamp if point is not None else session.last_activity
-    return Way(option, price.tokens, price.cached, used, cached_until=price.cached_until)
+    return _way(option, priced(point), used)
+
+
+def _way(option: str, price: ForkPrice, used: str = "") -> Way:
+    return Way(
+        option, price.tokens, price.cached, used, cached_until=price.cached_until, cached_tokens=price.cached_tokens
+    )
 
 
 def _counted(session: Session) -> Costs | None:

@@ -105,13 +105,6 @@ def tokens(count: int | None) -> str:
     return str(count or 0) if (count or 0) < _THOUSAND else f"{(count or 0) / _THOUSAND:.0f}k"
 
 
-def tokens_about(count: int) -> str:
-    """A number of tokens, as exact as it is known: "850", "13.8k", "214k"."""
-    if count < _THOUSAND:
-        return str(count)
-    return f"{count / _THOUSAND:.1f}k" if count < 100 * _THOUSAND else f"{count / _THOUSAND:.0f}k"
-
-
 def link(path: str, **query: Any) -> str:
     """An address on this page; what is empty is left out, a list is given one by one."""
     given = {name: value for name, value in query.items() if value not in (None, "", [])}

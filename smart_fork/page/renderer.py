@@ -24,7 +24,7 @@ from smart_fork.page import phrases, prose, statics, steps
 from smart_fork.retrieval import chances
 from smart_fork.retrieval.cache import cache_in_words
 from smart_fork.retrieval.results import became_of, inferred, outcome_in_words, passage_place, title
-from smart_fork.text.snippets import printable
+from smart_fork.text.snippets import printable, tokens_about
 from smart_fork.workers.comparison import counted, facts
 
 if TYPE_CHECKING:
@@ -260,6 +260,6 @@ _environment.filters |= {
     "soon": phrases.soon,
     "tokens": phrases.tokens,
     "cached": cache_in_words,
-    "tokens_about": phrases.tokens_about,
+    "tokens_about": tokens_about,
     "why": why,
 }

@@ -25,6 +25,7 @@ from smart_fork.cuts.answer import RolledBack
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise.undo import Cut, last_cut
 from smart_fork.forking.others import is_others
+from smart_fork.forking.price import shared_until
 from smart_fork.notes import noted_if_known
 from smart_fork.page.desk import Asked, Desk, Scopes, folder, in_thread
 from smart_fork.page.index_views import undone
@@ -33,7 +34,7 @@ from smart_fork.page.reading import ConversationPage, LeftForks, reading
 from smart_fork.page.renderer import HEADERS, PageValues, Shown, problem, rendered, streamed
 from smart_fork.page.since import Since, check_still, looked_at, mark_in, mark_of, since
 from smart_fork.page.steps import PageStep, Steps
-from smart_fork.retrieval.cache import cache_in_words, cached_until
+from smart_fork.retrieval.cache import cache_in_words
 from smart_fork.retrieval.commits_made import commits_made
 from smart_fork.retrieval.query import plain, words_of
 from smart_fork.retrieval.results import fork_command, title
@@ -124,7 +125,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
         one=one,
         title=title(session.title) or there.session_id,
         left=LeftForks(session, read),
-        cached=cache_in_words(cached_until(session.cache())),
+        cached=cache_in_words(shared_until(session)),
         log_gone=there.path is None,
         cut=last_cut(session.session_id) if there.path is not None else None,
         command=fork_command(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal
@@ -78,7 +79,10 @@ class FileNews:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What differs. Commits and branches are empty where they are not known, `branch_now` also where none is."""
+    """What differs. Commits and branches are empty where they are not known, `branch_now` also where none is.
+
+    `behind` counts the commits that `upstream` had at the last fetch and what is checked out has not.
+    """
 
     until: float
     commit: str
@@ -89,6 +93,8 @@ class News:
     files: tuple[FileNews, ...]
     #: The session's files that are changed in the directory, which a worktree of its own will not have.
     left_behind: tuple[str, ...] = ()
+    behind: int = 0
+    upstream: str = ""
 
     @property
     def branch_changed(self) -> bool:
@@ -98,7 +104,7 @@ class News:
     @property
     def is_any(self) -> bool:
         """Whether there is something to say."""
-        return bool(self.files or self.left_behind or self.branch_changed)
+        return bool(self.files or self.left_behind or self.branch_changed or self.behind)
 
 
 def news(folder: Path, then: Then, processes: Processes, *, committed: bool = False) -> News | None:
@@ -169,6 +175,18 @@ class _Git:
         done = self(*how, "--end-of-options", ref, "--")
         return tuple(dated(done.stdout)) if done.ok else ()
 
+    def behind(self) -> tuple[int, str]:
+        """Return how many commits the upstream has beyond HEAD, `MOST_COMMITS` at most, and its name.
+
+        Nothing is fetched. Where nothing is checked out that has an upstream, or git takes too long, there are none.
+        """
+        with suppress(ProgramFailed):
+            count = self("rev-list", "--count", f"--max-count={MOST_COMMITS}", "HEAD..@{upstream}", "--")
+            if count.ok and count.text != "0":
+                named = self("rev-parse", "--abbrev-ref", "@{upstream}")
+                return int(count.text), os.fsdecode(named.stdout).rstrip("\n") if named.ok else ""
+        return 0, ""
+
     def older_work(self, since: str, ref: str, moment: float, names: Collection[str]) -> frozenset[str]:
         """The files that later commits touch of which one is older than `moment`: it was rebased, merged or amended."""
         how = ("log", "-z", "-m", "--name-only", "--no-renames", "--format=%x00%at %ct", *_PLAINLY)
@@ -216,10 +234,11 @@ class _Look:
         """See `news`."""
         base = self._by_record() or self._by_log() or self._by_branch()
         found = tuple(self._differing(base)) if base is not None else ()
-        behind = tuple(name for name in self.files if name in self.dirty) if self.committed else ()
+        left = tuple(name for name in self.files if name in self.dirty) if self.committed else ()
         branch = base.branch if base is not None and base.branch is not None else self.then.branch
         commit, known = (base.commit, base.known) if base is not None else ("", _BY_THEN)
-        return News(self.then.until, commit, known, branch, self.commit, self.branch, found, behind)
+        upstream = self.git.behind() if self.branch else (0, "")
+        return News(self.then.until, commit, known, branch, self.commit, self.branch, found, left, *upstream)
 
     def _files(self) -> tuple[dict[str, str], frozenset[str]]:
         within = [*_worktree_of_ours(self.git.there, self.then.cwd), *tops(self.git.there)]

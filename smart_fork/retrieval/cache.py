@@ -22,13 +22,16 @@ def is_cached(until: str) -> bool:
     return (_left(until) or 0) > 0
 
 
-def cache_in_words(until: str) -> str:
-    """How long a cache still lives, for a person; empty where the log does not say it."""
+def cache_in_words(until: str, first: int = 0) -> str:
+    """How long a cache still lives, for a person; empty where the log does not say it. With `first` it has so many
+    tokens of a fork.
+    """
     left = _left(until)
     if left is None or left <= 0:
         return "" if left is None else "no longer cached"
     minutes = round(left / 60)
-    return f"still cached for about {minutes} minute{'s' * (minutes > 1)}" if minutes else "still cached for seconds"
+    words = f"still cached for about {minutes} minute{'s' * (minutes > 1)}" if minutes else "still cached for seconds"
+    return f"the first {first:,} {words}" if first else words
 
 
 def age_of(moment: str) -> float | None:

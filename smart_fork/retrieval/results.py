@@ -231,7 +231,8 @@ def _hit(
     of_others: bool,
 ) -> Hit:  # fmt: skip
     row, near = one.session, round(one.near, 4) if one.near is not None else None
-    until = cached_until(Cache(row.cache_seconds, row.cache_used))
+    author = author_of(row.path)
+    until = "" if author else cached_until(Cache(row.cache_seconds, row.cache_used))
     hit = Hit(
         rank=rank,
         score=round(one.score, 4),
@@ -260,7 +261,7 @@ def _hit(
         warning="; ".join(warnings),
         fork_command=fork_command(row.agent, row.session_id, directory, of_others=of_others),
         explain=_explain(one, one.why) if explain and one.why is not None else None,
-        author=(author := author_of(row.path)),
+        author=author,
         wrote=one.wrote,
         resumed=resumed_part(Resumed(row.resumed, row.resumed_reason), row.forgotten, row.turns),
     )

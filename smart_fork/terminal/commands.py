@@ -85,7 +85,7 @@ COMMANDS = {
     "doctor": CommandEntry("doctor.doctor", "Test every part and name the next step for each failure.", _SETUP),
     "mcp": CommandEntry("system.mcp", "Serve MCP on stdin and stdout. Agents start this.", _SETUP),
     "statusline": CommandEntry("glances.statusline", "Print one segment for an agent's status line.", _SETUP),
-    "hook": CommandEntry("hooks.hook", "Take one hook event from stdin. Agents run this.", _SETUP, hidden=True),
+    "hook": CommandEntry("setup.hook", "Take one hook event from stdin. Agents run this.", _SETUP, hidden=True),
     "welcome": CommandEntry(
         "glances.welcome", "Print how many sessions this project has. The plugin's hook runs this.", _SETUP, hidden=True
     ),

@@ -193,3 +193,8 @@ def _found(word: str, tokens: set[str], beginnings: str, text: str) -> float:
         return sum(pair in text for pair in pairs) / len(pairs)
     stem = word[: max(4, len(word) - 2)]
     return _BEGINNING if len(word) > 3 and f" {stem}" in beginnings else 0.0
+
+
+def tokens_about(count: int) -> str:
+    """A number of tokens, as exact as it is known: "850", "13.8k", "214k"."""
+    return str(count) if count < 1000 else f"{count / 1000:.{int(count < 100_000)}f}k"

@@ -18,7 +18,8 @@ from smart_fork.agents.births import find_sessions
 from smart_fork.agents.facets import screen_of
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.questions import MAX_CHARACTERS, Question
-from smart_fork.agents.tail import SETTLED_SECONDS, Activity, activity
+from smart_fork.agents.tail import SETTLED_SECONDS, Activity, activity, first_answer
+from smart_fork.conversation import TokenUse
 from smart_fork.errors import SmartForkError
 from smart_fork.forking.world import Instruments
 from smart_fork.places import place_of
@@ -33,12 +34,16 @@ SEARCH_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a worker is doing. `question` is what it has stopped at, `said` what one that has ended said last."""
+    """What a worker is doing. `question` is what it has stopped at, `said` what one that has ended said last.
+
+    `first_answer` is what its first answer took, as far as its log tells.
+    """
 
     state: State
     status: Status
     last_activity: str
     tokens: int = 0
+    first_answer: TokenUse | None = None
     question: Question | None = None
     said: Masked | None = None
 
@@ -59,14 +64,15 @@ class WorkerWatch:
     def __init__(self, around: Instruments | None = None) -> None:
         self.around = around or Instruments()
         self._logs: dict[str, Path] = {}
-        self._read: dict[Path, tuple[tuple[int, int], Activity]] = {}
+        self._read: dict[tuple[str, Path], tuple[tuple[int, int, int], Activity, TokenUse | None]] = {}
         self._searched: dict[str, float] = {}
 
     def look(self, worker: WorkerRecord, registry: Registry) -> Seen:
         """What `worker` does now. That it has ended is noted, and its session, where only now it can be found."""
         worker = self._with_session(worker, registry)
-        wrote = self._activity(worker)
-        seen = Seen(worker.state, "", wrote.at or worker.status_at or worker.started_at, wrote.tokens)
+        wrote, took = self._activity(worker)
+        at = wrote.at or worker.status_at or worker.started_at
+        seen = Seen(worker.state, "", at, wrote.tokens, took)
         if worker.state in OVER:
             return seen
         said = self._ended(worker)
@@ -123,22 +129,24 @@ class WorkerWatch:
             registry.set_session_id(one.id, session_id)
         return registry.get(worker.id)
 
-    def _activity(self, worker: WorkerRecord) -> Activity:
+    def _activity(self, worker: WorkerRecord) -> tuple[Activity, TokenUse | None]:
+        """What its log says that it does, and that its first answer took."""
         path = self.log_of(worker)
-        if path is None:
-            return Activity()
+        log = READERS[worker.agent].log_at(str(path)) if path else None
+        if path is None or log is None:
+            return Activity(), None
         try:
-            info = path.stat()
-            stamp = (info.st_size, info.st_mtime_ns)
-            known, wrote = self._read.get(path, (None, Activity()))
-            if known != stamp:
+            known, wrote, took = self._read.get((worker.id, path), (None, Activity(), None))
+            if known != log.stamp:
                 wrote = activity(worker.agent, path, worker.started_at)
-                self._read[path] = stamp, wrote
+                if wrote.tokens and (took is None or wrote.status != "working"):  # it was written to its end
+                    took = first_answer(worker.agent, path, worker.started_at)
+                self._read[worker.id, path] = log.stamp, wrote, took
         except OSError:
-            return Activity()
-        if wrote.settling and self.around.clock.now() - info.st_mtime < SETTLED_SECONDS:
-            return replace(wrote, status="working")
-        return wrote
+            return Activity(), None
+        if wrote.settling and self.around.clock.now() - log.mtime_ns / 1e9 < SETTLED_SECONDS:
+            return replace(wrote, status="working"), took
+        return wrote, took
 
     def _ended(self, worker: WorkerRecord) -> Masked | None:
         """What it said last, if it has ended; `None` while it runs."""

@@ -95,6 +95,7 @@ def described(worker: WorkerRecord, seen: Seen) -> WorkerState:
         waiting_for=seen.waiting_for,
         last_activity=seen.last_activity,
         tokens=seen.tokens,
+        first_answer=seen.first_answer,
         started_at=worker.started_at,
         source_session_id=worker.source_session_id or None,
         cwd=worker.cwd,

@@ -8,7 +8,7 @@ from typing import Any, Self
 from indexer.masking import NOTHING, Masked
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
-from smart_fork.conversation import Message, Noted
+from smart_fork.conversation import Message, Noted, TokenUse
 from smart_fork.repository.file_change import FileChange
 
 #: What is known of a window that is not ours.
@@ -19,7 +19,10 @@ _OF_OTHERS = (
 
 @record
 class WorkerState(Value):
-    """A worker and what it does. Of a window that is not ours, only where it is: its `agent_type` is ``?``."""
+    """A worker and what it does. Of a window that is not ours, only where it is: its `agent_type` is ``?``.
+
+    `first_answer` are the tokens of its first answer, as far as its log tells: what a fork has cost.
+    """
 
     worker_id: str | None
     session_id: str | None
@@ -32,6 +35,7 @@ class WorkerState(Value):
     waiting_for: str | None = None
     last_activity: str = ""
     tokens: int = 0
+    first_answer: TokenUse | None = rare()
     started_at: str = ""
     source_session_id: str | None = None
     cwd: str

@@ -38,8 +38,8 @@ def tools(body: Json) -> list[str]:
     return [_usual(tool["function"]["name"]) for tool in body.get("tools") or []]
 
 
-def events(blocks: Iterable[Json], body: Json, number: int) -> Iterator[Json]:
-    """One answer, as what a stream brings. Each block is a text, or a call with its input."""
+def events(blocks: Iterable[Json], body: Json, number: int, cached: int = 0) -> Iterator[Json]:
+    """One answer, as what a stream brings. Each block is a text, or a call with its input; `cached` tokens were read."""
     say: Json = {"role": "assistant", "content": ""}
     calls: list[Json] = []
     offered = [tool["function"]["name"] for tool in body.get("tools") or []]
@@ -54,7 +54,8 @@ def events(blocks: Iterable[Json], body: Json, number: int) -> Iterator[Json]:
     if calls:
         say["tool_calls"] = calls
     head = {"id": f"chat_{number}", "created": number, "model": body.get("model"), "object": "chat.completion.chunk"}
-    usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+    usage: Json = {"prompt_tokens": 100 + cached, "completion_tokens": 20, "total_tokens": 120 + cached}
+    usage |= {"prompt_tokens_details": {"cached_tokens": cached}} if cached else {}
     yield {**head, "choices": [{"index": 0, "delta": say, "finish_reason": None}]}
     yield {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls" if calls else "stop"}]}
     yield {**head, "choices": [], "usage": usage}

@@ -27,11 +27,14 @@ def tools(body: Json) -> list[str]:
     return [one["name"] for tool in body.get("tools") or [] for one in tool.get("functionDeclarations", [])]
 
 
-def answer(blocks: Iterable[Json], body: Json) -> Json:
-    """One answer. Each block is a text, or a call with its input. Who wants JSON gets the least that it takes."""
+def answer(blocks: Iterable[Json], body: Json, cached: int = 0) -> Json:
+    """One answer. Each block is a text, or a call with its input; `cached` tokens were read. Who wants JSON gets the
+    least that it takes.
+    """
     schema = (body.get("generationConfig") or {}).get("responseJsonSchema")
     parts = [{"text": json.dumps(_least(schema))}] if schema else [_part(block) for block in blocks]
-    usage = {"promptTokenCount": 100, "candidatesTokenCount": 20, "totalTokenCount": 120}
+    usage = {"promptTokenCount": 100 + cached, "candidatesTokenCount": 20, "totalTokenCount": 120 + cached}
+    usage |= {"cachedContentTokenCount": cached} if cached else {}
     said = {"index": 0, "content": {"role": "model", "parts": parts}, "finishReason": "STOP"}
     return {"candidates": [said], "usageMetadata": usage, "modelVersion": "mock"}
 

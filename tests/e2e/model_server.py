@@ -42,9 +42,11 @@ WAIT, CONNECTING = "WaitForMcpServers", "is still connecting"
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """The model answers with this text."""
+    """The model answers with this text, and says that it has read and written so many tokens of its cache."""
 
     text: str
+    read: int = 0
+    wrote: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,14 +317,16 @@ class ModelServer:
 
             def _answer(self, request: Request, answer: Answer, number: int) -> None:
                 if request.protocol == "qwen":
-                    events = list(chat.events(_blocks(request, answer, number), request.body, number))
+                    events = list(
+                        chat.events(_blocks(request, answer, number), request.body, number, _cached(answer)[0])
+                    )
                     if request.body.get("stream"):
                         self._send(200, "text/event-stream", chat.stream(events))
                     else:
                         self._send(200, "application/json", json.dumps(chat.whole(events)).encode())
                     return
                 if request.protocol == "gemini":
-                    whole = contents.answer(_blocks(request, answer, number), request.body)
+                    whole = contents.answer(_blocks(request, answer, number), request.body, _cached(answer)[0])
                     streamed = request.path.endswith(contents.ENDS[1])
                     data = contents.stream(whole) if streamed else json.dumps(whole).encode()
                     self._send(200, "text/event-stream" if streamed else "application/json", data)
@@ -377,6 +381,8 @@ def _messages_events(request: Request, answer: Answer, number: int) -> Iterator[
     message: Json = {"id": f"msg_{number:024d}", "type": "message", "role": "assistant", "content": []}
     message |= {"model": request.body.get("model", ""), "stop_reason": None, "stop_sequence": None}
     message["usage"] = {"input_tokens": 100, "output_tokens": 1}
+    if any(cached := _cached(answer)):
+        message["usage"] |= {"cache_read_input_tokens": cached[0], "cache_creation_input_tokens": cached[1]}
     yield {"type": "message_start", "message": message}
     for index, part in enumerate(answer.calls if isinstance(answer, Calls) else (answer,)):
         block, delta = _content_block(request, part, f"toolu_{number:020d}{index:04d}")
@@ -398,6 +404,11 @@ def _content_block(request: Request, part: Say | Call, identity: str) -> tuple[J
         name, arguments = WAIT, {"servers": [part.server]}
     block = {"type": "tool_use", "id": identity, "name": name, "input": {}}
     return block, {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
+
+
+def _cached(answer: Answer) -> tuple[int, int]:
+    """How many tokens of its cache the model has read and written for an answer."""
+    return (answer.read, answer.wrote) if isinstance(answer, Say) else (0, 0)
 
 
 def _blocks(request: Request, answer: Answer, number: int) -> Iterator[Json]:
@@ -435,8 +446,9 @@ def _responses_events(request: Request, answer: Answer, number: int) -> Iterator
             yield {"type": "response.output_text.delta", "delta": part.text, **where}
         yield {"type": "response.output_item.done", "output_index": index, "item": item}
         output.append(item)
-    usage: Json = {"input_tokens": 100, "output_tokens": 20, "total_tokens": 120}
-    usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+    read, _ = _cached(answer)
+    usage: Json = {"input_tokens": 100 + read, "output_tokens": 20, "total_tokens": 120 + read}
+    usage |= {"input_tokens_details": {"cached_tokens": read}, "output_tokens_details": {"reasoning_tokens": 0}}
     yield {
         "type": "response.completed",
         "response": response | {"status": "completed", "output": output, "usage": usage},

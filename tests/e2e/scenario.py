@@ -123,6 +123,23 @@ def heard(machine: Machine, prompt: str) -> Request:
     return machine.model.wait_for(lambda request: request.last_prompt == prompt)
 
 
+def answers_from_the_cache(machine: Machine, prompt: str) -> None:
+    """The model reads most of what it is sent with `prompt` from its cache, and says so."""
+    machine.model.when(prompt, Say(f"Noted: {prompt[:60]}", 142_000, 1_100))
+
+
+def first_answer(machine: Machine, fork: Json) -> Json:
+    """What a worker's first answer took, when that is told."""
+
+    def told() -> Json | None:
+        found: Json | None = json.loads(machine.smart_fork("read", fork["worker_id"], "--json").stdout).get(
+            "first_answer"
+        )
+        return found
+
+    return wait_until(told, "what the first answer took", pause=PROGRAM_SECONDS)
+
+
 def assert_in(log: Log, agent: Protocol, directory: Path, branch: str | None) -> None:
     """The session ran in that directory and on that branch; Codex cannot say it of a session that it only goes on with."""
     if agent == "codex":

@@ -15,7 +15,17 @@ from tests.e2e.cutting import a_cut_session_goes_on
 from tests.e2e.logs import Json
 from tests.e2e.model_server import Call, Message, Request, Say
 from tests.e2e.programs import COPILOT_VERSION, cache_folder
-from tests.e2e.scenario import BEGINNING, CONVERSATION, EXCHANGES, MORE, PROMPT, settled, unlike_any_other
+from tests.e2e.scenario import (
+    BEGINNING,
+    CONVERSATION,
+    EXCHANGES,
+    MORE,
+    PROMPT,
+    answers_from_the_cache,
+    first_answer,
+    settled,
+    unlike_any_other,
+)
 from tests.e2e.terminals import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -109,6 +119,7 @@ def a_worker_that_tells_what_it_does(copilot: Machine, parent: str, prompt: str)
 def a_fork_within_a_budget(copilot: Machine, parent: str) -> Json:
     """Its model is sent what is kept, and a line for the rest."""
     prompt = unlike_any_other("And for the mailer")
+    answers_from_the_cache(copilot, prompt)
 
     fork = ours(copilot, "fork", parent, "--budget", "match", "--drop", "1", "--in", "process", "--", prompt)
 
@@ -116,6 +127,8 @@ def a_fork_within_a_budget(copilot: Machine, parent: str) -> Json:
     assert own == [*CONVERSATION[len(BEGINNING) :], Message("user", prompt)]
     assert "1 exchange dropped here" in line.text
     assert ["nothing", "whole"] == [one["kept"] for one in fork["selection"]["exchanges"]]
+    cached = {"read_from_cache": 142_000, "written_to_cache": 0, "input": 100, "output": 20}
+    assert cached == first_answer(copilot, fork)
     return fork
 
 

@@ -18,9 +18,11 @@ from tests.e2e.scenario import (
     BEGINNING,
     CONVERSATION,
     EXCHANGES,
+    answers_from_the_cache,
     assert_forked,
     assert_in,
     each_agent,
+    first_answer,
     heard,
     run_fork,
     unlike_any_other,
@@ -58,10 +60,13 @@ def test_a_fork_runs_as_a_process_to_the_end_of_its_answer_and_can_be_forked(
     """F-093, F-094, F-095, F-098, F-104: of two levels Codex writes down only what is new."""
     prompt, second = of_each(SLASH, DASH)[agent], unlike_any_other("Second step")
     first = taken_as_words(prompt)
+    answers_from_the_cache(equipped, first)
 
     fork = run_fork(equipped, parent, prompt, "--in", "process")
 
     log = assert_forked(equipped, agent, parent, fork, first)
+    wrote = {"claude": {"written_to_cache": 1_100, "input": 100}, "codex": {"written_to_cache": 0, "input": 100}}[agent]
+    assert {"read_from_cache": 142_000, **wrote, "output": 20} == first_answer(equipped, fork)
     assert_in(log, agent, equipped.project, "main")
     noted = f"Noted: {first[:60]}"
     output = wait_until(lambda: _ended_with(Path(fork["log"]), noted), "the worker's output")

@@ -16,7 +16,17 @@ from tests.e2e.cutting import a_cut_session_goes_on
 from tests.e2e.logs import Json
 from tests.e2e.model_server import Call, Message, Request, Say
 from tests.e2e.programs import cache_folder
-from tests.e2e.scenario import BEGINNING, CONVERSATION, EXCHANGES, MORE, PROMPT, settled, unlike_any_other
+from tests.e2e.scenario import (
+    BEGINNING,
+    CONVERSATION,
+    EXCHANGES,
+    MORE,
+    PROMPT,
+    answers_from_the_cache,
+    first_answer,
+    settled,
+    unlike_any_other,
+)
 from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
 
 pytestmark = pytest.mark.e2e
@@ -134,6 +144,7 @@ def test_a_session_is_found_gone_on_with_and_forked_at_a_message_into_a_worktree
     found = json.loads(gemini.smart_fork("find", PROMPT, "--agent", "gemini", "--json").stdout)
     assert found["results"][0]["session_id"] == PERSONS
     prompt = unlike_any_other("Do it for the downloader")
+    answers_from_the_cache(gemini, prompt)
 
     fork = ours(gemini, "fork", PERSONS, "--at", "2", "--worktree-name", "elsewhere", "--in", "process", "--", prompt)
 
@@ -141,6 +152,7 @@ def test_a_session_is_found_gone_on_with_and_forked_at_a_message_into_a_worktree
     log = written(gemini, fork["new_session_id"], prompt)
     assert (log.parents[1] / ".project_root").read_text() == f"{gemini.project}/.worktrees/elsewhere"
     assert fork["warnings"] == []
+    assert {"read_from_cache": 142_000, "input": 100, "output": 20} == first_answer(gemini, fork)
     (kept,) = (text for name, text in files(gemini).items() if PERSONS in name)
     assert kept.startswith(whole)
 

@@ -28,6 +28,8 @@ from tests.e2e.scenario import (
     EXCHANGES,
     MORE,
     PROMPT,
+    answers_from_the_cache,
+    first_answer,
     heard,
     settled,
     unlike_any_other,
@@ -179,11 +181,14 @@ def test_a_session_begins_without_a_terminal_is_found_and_shown_and_a_fork_knows
     found = json.loads(opencode.smart_fork("find", first, *words).stdout)["results"]
     assert session in [one["session_id"] for one in found]
 
+    answers_from_the_cache(opencode, prompt)
     fork = ours(opencode, "fork", session, "--in", "process", "--", prompt)
 
     assert [*(Message(*one) for one in said), Message("user", prompt)] == heard(opencode, prompt).said
     answered(opencode, fork["new_session_id"], prompt)
     assert [] == fork["warnings"]
+    cached = {"read_from_cache": 142_000, "written_to_cache": 0, "input": 100, "output": 20}
+    assert cached == first_answer(opencode, fork)
     assert before == rows(opencode, session)
 
 

@@ -18,7 +18,17 @@ from tests.e2e.agents import SERVER, Machine, machine_in
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Call, Hold, Message, Request, Say
 from tests.e2e.programs import cache_folder
-from tests.e2e.scenario import ANSWER, BEGINNING, CONVERSATION, EXCHANGES, heard, settled, unlike_any_other
+from tests.e2e.scenario import (
+    ANSWER,
+    BEGINNING,
+    CONVERSATION,
+    EXCHANGES,
+    answers_from_the_cache,
+    first_answer,
+    heard,
+    settled,
+    unlike_any_other,
+)
 from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
 from tests.living import arguments
 
@@ -193,6 +203,7 @@ def test_a_fork_at_an_earlier_message_knows_nothing_of_what_came_later_and_its_h
 def test_a_fork_within_a_budget_into_a_worktree_works_there_and_knows_what_is_kept(qwen: Machine, parent: Log):
     prompt, name = unlike_any_other(SLASH), "qwen-elsewhere"
     kept, where = ("--budget", "match", "--drop", "1"), ("--worktree-name", name, "--in", "process")
+    answers_from_the_cache(qwen, f" {prompt}")
 
     fork = ours(qwen, "fork", parent.session_id, *kept, *where, "--", prompt)
 
@@ -207,6 +218,7 @@ def test_a_fork_within_a_budget_into_a_worktree_works_there_and_knows_what_is_ke
     assert fork["cwd"] == str(worktree)
     assert {record["cwd"] for record in log.records} == {str(worktree)}
     assert log.chain[-1]["gitBranch"] == f"smart-fork/{name}"
+    assert {"read_from_cache": 142_000, "input": 100, "output": 20} == first_answer(qwen, fork)
 
 
 @pytest.mark.thorough  # a rarer place

@@ -97,6 +97,12 @@ class Script(FakeClock):
             self.happens.pop(0)()
 
 
+#: What a log says of an answer's tokens.
+USAGE = {
+    "input_tokens": 4, "cache_read_input_tokens": 142_000, "cache_creation_input_tokens": 1_100, "output_tokens": 20,
+}  # fmt: skip
+
+
 class Stage:
     """One worker with a log of its own, as Claude Code writes it, and everything that is looked at."""
 
@@ -145,8 +151,8 @@ class Stage:
     def asked(self, words: str, time: str = LATER) -> None:
         self._say("user", words, time)
 
-    def said(self, words: str, time: str = LATER, reason: str = "end_turn") -> None:
-        self._say("assistant", [{"type": "text", "text": words}], time, stop_reason=reason)
+    def said(self, words: str, time: str = LATER, reason: str = "end_turn", **more: object) -> None:
+        self._say("assistant", [{"type": "text", "text": words}], time, stop_reason=reason, **more)
 
     def _say(self, kind: str, content: object, time: str, **more: object) -> None:
         (record,) = self.world.claude_records(self.session, self.cwd, "x")

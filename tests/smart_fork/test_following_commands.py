@@ -16,7 +16,7 @@ from smart_fork.system.processes import Processes
 from tests.smart_fork import screens
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
-from tests.smart_fork.terminals import LATER, LATEST, Stage
+from tests.smart_fork.terminals import LATER, LATEST, USAGE, Stage
 from tests.smart_fork.test_docs import assert_documented
 
 
@@ -41,6 +41,20 @@ class TestCommands:
         assert shown == run("active", "-a").out.splitlines()
         assert f"    {stage.cwd}" in run("active", "-A").out.splitlines()
         assert "    UUID: (not known yet)" not in shown
+
+    def test_what_the_first_answer_took_is_said(self, stage, run):  # noqa: F811
+        stage.said("Done", id="one", usage=USAGE)
+
+        said = "idle · 143,124 tokens · first answer: read 142k from the cache, wrote 1.1k"
+
+        assert f"{stage.id} ({stage.session}) {said}" in run("read", stage.id).err.splitlines()
+        assert f" 1. {stage.id} {said} · fork" in run("active").out.splitlines()
+        assert f"{stage.id} ({stage.session}) {said}" in run("wait", stage.id).out.splitlines()
+        assert (
+            workers.read_worker(stage.id).as_json()["first_answer"]["read_from_cache"]
+            == USAGE["cache_read_input_tokens"]
+        )
+        assert workers.list_workers(caller=None, all_projects=True).workers[0].first_answer
 
     def test_active_says_how_a_worker_was_started(self, stage, run):  # noqa: F811
         """B-044: a word that only another version knows reads as a fork."""

@@ -20,7 +20,8 @@ from smart_fork.agents.claude.log import slug, unslugged
 from smart_fork.agents.codec import text_of
 from smart_fork.agents.subagents import LoggedSubAgents
 
-_USAGE = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+#: The tokens of a request: sent, written, read from the cache and written to it.
+USAGE = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 #: How many seconds a cache lives whose tokens a field counts.
 _LIFETIMES = {"ephemeral_5m_input_tokens": 300, "ephemeral_1h_input_tokens": 3600}
 #: Records that name the session, and the field that has the name.
@@ -206,7 +207,7 @@ def _typed_by(record: Record) -> Literal["by_hand", "by_program", ""]:
 
 def loaded_after(message: Record) -> int:
     """What the model had in its context when it had said this."""
-    return sum(map(count, map(usage_of(message).get, _USAGE)))
+    return sum(map(count, map(usage_of(message).get, USAGE)))
 
 
 def usage_of(message: Record) -> Record:

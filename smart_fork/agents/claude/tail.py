@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from indexer.transcripts.state import count
 from indexer.unchecked import dict_in, dicts_in
-from smart_fork.agents.claude.fold import loaded_after
+from smart_fork.agents.claude.fold import USAGE, loaded_after, usage_of
 from smart_fork.agents.codec import texts_of
-from smart_fork.agents.tail import GOING_ON, NO_CALL, Calls, OpenCall, RecordSign, Steps, Tail, notified
+from smart_fork.agents.tail import GOING_ON, NO_CALL, Answers, Calls, OpenCall, RecordSign, Steps, Tail, notified, took
 
 _INTERRUPTED = "[Request interrupted by user"
 #: What Claude Code writes down about commands of its own, which no model sees or answers.
@@ -100,16 +99,18 @@ def _told(task: Mapping[str, Any], name: str) -> Steps:
         yield str(task.get(name)), None
 
 
-def _written(records: Iterable[Mapping[str, Any]]) -> int:
+def _answers(records: Iterable[Mapping[str, Any]]) -> Answers:
     """A message stands in several records; each says what was written up to then."""
-    written: dict[str, int] = {}
     for record in records:
         message = dict_in(record.get("message"))
-        if record.get("type") == "assistant" and isinstance(usage := message.get("usage"), dict):
-            key = str(message.get("id") or record.get("uuid"))
-            written[key] = max(written.get(key, 0), count(usage.get("output_tokens")))
-    return sum(written.values())
+        if record.get("type") == "assistant":
+            yield took(message.get("id") or record.get("uuid"), usage_of(message), USAGE, whole=False)
+
+
+def _is_prompt(record: Mapping[str, Any]) -> bool:
+    """Versions that do not note the prompt name the directory in it, and what git says of that."""
+    return dict_in(record.get("attachment")).get("type") == "prompt_snapshot"
 
 
 #: Logs of Claude Code.
-TAIL = Tail("claude", _sign, _steps, _written)
+TAIL = Tail("claude", _sign, _steps, _answers, is_prompt=_is_prompt)

@@ -9,10 +9,10 @@ from typing import Any
 
 from indexer.transcripts.lines import open_regular
 from indexer.transcripts.state import count
-from indexer.unchecked import dict_in
+from indexer.unchecked import dict_in, text_in
 from smart_fork.agents.codec import texts_of
 from smart_fork.agents.codex.log import CodexAdapter
-from smart_fork.agents.tail import GOING_ON, NO_CALL, Calls, OpenCall, RecordSign, Steps, Tail, object_in
+from smart_fork.agents.tail import GOING_ON, NO_CALL, Answers, Calls, OpenCall, RecordSign, Steps, Tail, object_in, took
 
 #: So much is read of a log's end, of the newest logs that so many.
 _BYTES, _LOGS = 1 << 20, 5
@@ -34,6 +34,7 @@ def said_last() -> int | None:
     return None
 
 
+_USAGE = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_write_input_tokens")
 _RUNNING = re.compile(r"^Process running with session ID (\d+)$", re.MULTILINE)
 _OVER = re.compile(r"^Process exited with code |Unknown (?:process|session)", re.MULTILINE)
 _OUTPUT = "\nOutput:\n"
@@ -106,21 +107,23 @@ def _come_to_rest(states: Mapping[str, Any]) -> Steps:
             yield agent, None
 
 
-def _written(records: Iterable[Mapping[str, Any]]) -> int:
-    """A count may be repeated, which its total tells; the total itself goes on from the parent's."""
-    written = 0
-    before: object = None
-    for record in records:
-        payload = dict_in(record.get("payload"))
+def _answers(records: Iterable[Mapping[str, Any]]) -> Answers:
+    """A count may be repeated, which its total tells; the total itself goes on from the parent's.
+
+    A fork may have a copy of its parent's records, with times of its own: behind the parent's metadata, or noted as of
+    its thread.
+    """
+    thread = ""
+    for number, record in enumerate(records):
+        kind, payload = record.get("type"), dict_in(record.get("payload"))
+        if kind in ("session_meta", "token_usage_record"):
+            thread = text_in(payload.get("id")) or text_in(payload.get("thread_id"))
         info = dict_in(payload.get("info"))
-        if payload.get("type") != "token_count" or not isinstance(last := info.get("last_token_usage"), dict):
-            continue
-        total = info.get("total_token_usage")
-        if total is None or total != before:
-            written += count(last.get("output_tokens"))
-        before = total
-    return written
+        last = info.get("last_token_usage") if payload.get("type") == "token_count" else payload.get("usage")
+        if isinstance(last, dict) and (info or kind == "token_usage_record"):
+            total = info.get("total_token_usage") or payload.get("thread_token_usage")
+            yield took(total or number, last, _USAGE, of=thread)
 
 
 #: Rollouts of Codex.
-TAIL = Tail("codex", _sign, _steps, _written)
+TAIL = Tail("codex", _sign, _steps, _answers)

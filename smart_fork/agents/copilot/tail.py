@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from indexer.transcripts.state import count
-from indexer.unchecked import text_in
+from indexer.unchecked import dict_in, text_in
 from smart_fork.agents.copilot.codec import data_of, is_of_an_agent, requests_in
 from smart_fork.agents.copilot.fold import is_typed, loaded_by
-from smart_fork.agents.tail import RecordSign, Tail, no_steps
+from smart_fork.agents.tail import Answers, RecordSign, Tail, no_steps, took
+
+_USAGE = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
 
 
 def _sign(record: Mapping[str, Any]) -> RecordSign:
@@ -29,10 +30,11 @@ def _sign(record: Mapping[str, Any]) -> RecordSign:
     return RecordSign("idle") if kind in ("abort", "session.shutdown") else RecordSign()
 
 
-def _written(records: Iterable[Mapping[str, Any]]) -> int:
-    usages = (data_of(record).get("usage") for record in records if record.get("type") == "session.usage_record")
-    return sum(count(usage.get("outputTokens")) for usage in usages if isinstance(usage, dict))
+def _answers(records: Iterable[Mapping[str, Any]]) -> Answers:
+    for number, record in enumerate(records):
+        if record.get("type") == "session.usage_record":
+            yield took(number, dict_in(data_of(record).get("usage")), _USAGE)
 
 
 #: Logs of Copilot CLI.
-TAIL = Tail("copilot", _sign, no_steps, _written)
+TAIL = Tail("copilot", _sign, no_steps, _answers)

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from indexer.transcripts.state import count
+from indexer.unchecked import dict_in
 from smart_fork.agents.gemini.codec import answers_in, calls_in, is_context, said_in
 from smart_fork.agents.gemini.fold import CANCELLED, loaded_after
-from smart_fork.agents.tail import RecordSign, Tail, no_steps
+from smart_fork.agents.tail import Answers, RecordSign, Tail, no_steps, took
 
 
 def _sign(record: Mapping[str, Any]) -> RecordSign:
@@ -26,15 +27,14 @@ def _sign(record: Mapping[str, Any]) -> RecordSign:
     return RecordSign("idle") if kind == "info" and text == CANCELLED else RecordSign()
 
 
-def _written(records: Iterable[Mapping[str, Any]]) -> int:
-    """A message stands in several records; the last one counts."""
-    written: dict[str, int] = {}
+def _answers(records: Iterable[Mapping[str, Any]]) -> Answers:
+    """A message stands in several records."""
     for record in records:
-        tokens = record.get("tokens")
-        if record.get("type") == "gemini" and isinstance(tokens, dict):
-            written[str(record.get("id"))] = count(tokens.get("output")) + count(tokens.get("thoughts"))
-    return sum(written.values())
+        if record.get("type") == "gemini":
+            tokens = dict_in(record.get("tokens"))
+            output = count(tokens.get("output")) + count(tokens.get("thoughts"))
+            yield took(record.get("id"), tokens | {"output": output}, ("input", "output", "cached", ""))
 
 
 #: Logs of Gemini CLI.
-TAIL = Tail("gemini", _sign, no_steps, _written)
+TAIL = Tail("gemini", _sign, no_steps, _answers)

@@ -9,7 +9,7 @@ from typing import Any
 from indexer.transcripts.state import count, utc
 from indexer.unchecked import dict_in
 from smart_fork.agents.opencode.fold import ABORTED, conversation, loaded_after, written
-from smart_fork.agents.tail import RecordSign, Tail, no_steps
+from smart_fork.agents.tail import Answers, RecordSign, Tail, no_steps, took
 
 #: After these the same answer goes on: with the results of its calls, or because they were none.
 _GOES_ON = ("tool-calls", "unknown")
@@ -43,11 +43,15 @@ def _sign(record: Mapping[str, Any]) -> RecordSign:
     return RecordSign("idle", tokens, settling=info.get("summary") is True)
 
 
-def _written(records: Iterable[Mapping[str, Any]]) -> int:
-    infos = (dict_in(record.get("info")) for record in records)
-    tokens = (dict_in(info.get("tokens")) for info in infos if info.get("role") == "assistant")
-    return sum(count(one.get("output")) + count(one.get("reasoning")) for one in tokens)
+def _answers(records: Iterable[Mapping[str, Any]]) -> Answers:
+    for number, record in enumerate(records):
+        info = dict_in(record.get("info"))
+        if info.get("role") == "assistant":
+            tokens = dict_in(info.get("tokens"))
+            used = dict_in(tokens.get("cache")) | {"input": tokens.get("input")}
+            used["output"] = count(tokens.get("output")) + count(tokens.get("reasoning"))
+            yield took(number, used, ("input", "output", "read", "write"), whole=False)
 
 
 #: Sessions of OpenCode.
-TAIL = Tail("opencode", _sign, no_steps, _written, _records, _backwards)
+TAIL = Tail("opencode", _sign, no_steps, _answers, _records, _backwards)

@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from indexer.transcripts.state import count
 from indexer.unchecked import dict_in
 from smart_fork.agents.qwen.codec import parts_of, text_of
 from smart_fork.agents.qwen.fold import loaded_after
-from smart_fork.agents.tail import NO_CALL, Calls, OpenCall, RecordSign, Steps, Tail, notified
+from smart_fork.agents.tail import NO_CALL, Answers, Calls, OpenCall, RecordSign, Steps, Tail, notified, took
 
+_USAGE = ("promptTokenCount", "candidatesTokenCount", "cachedContentTokenCount", "")
 #: How a tool says that it goes on in the background.
 _BEGUN = re.compile(r"^(?:task_id|Task ID|Background shell started\. id): ([\w-]{1,100})", re.MULTILINE)
 
@@ -54,10 +54,11 @@ def _begun(answer: Mapping[str, Any], call: OpenCall) -> Steps:
         yield found[1], call.text("description", "command")
 
 
-def _written(records: Iterable[Mapping[str, Any]]) -> int:
-    usages = (record.get("usageMetadata") for record in records if record.get("type") == "assistant")
-    return sum(count(usage.get("candidatesTokenCount")) for usage in usages if isinstance(usage, dict))
+def _answers(records: Iterable[Mapping[str, Any]]) -> Answers:
+    for number, record in enumerate(records):
+        if record.get("type") == "assistant":
+            yield took(number, dict_in(record.get("usageMetadata")), _USAGE)
 
 
 #: Logs of Qwen Code.
-TAIL = Tail("qwen", _sign, _steps, _written)
+TAIL = Tail("qwen", _sign, _steps, _answers)

@@ -61,6 +61,7 @@ def test_the_board_says_how_much_of_a_context_is_from_the_parent(served, world, 
     text = " ".join(served.get("/workers")[1].split())
 
     assert "18k of them from its parent" in text
+    assert "first answer: 31.0k input tokens" in text
     assert "2 exchanges, on which its agent worked 12 min" in text
 
 

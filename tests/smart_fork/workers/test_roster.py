@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from indexer.project import project_of
@@ -9,8 +11,9 @@ from indexer.values import json_of
 from smart_fork.errors import NotFound, Usage
 from smart_fork.registry.workers import Registry
 from smart_fork.workers.comparison import compare
-from smart_fork.workers.roster import MESSAGE_CHARACTERS, READ_CHARACTERS, list_workers, read_worker
-from tests.smart_fork.terminals import LATER, LATEST, PANE, PID, Stage
+from smart_fork.workers.observation import WorkerWatch
+from smart_fork.workers.roster import MESSAGE_CHARACTERS, READ_CHARACTERS, list_workers, read_worker, wait_workers
+from tests.smart_fork.terminals import LATER, LATEST, PANE, PID, STARTED, USAGE, Stage
 
 
 @pytest.fixture
@@ -115,6 +118,33 @@ def test_only_its_own_words_are_read(stage):
         (m["number"], m["role"], m["text"]) for m in read["messages"]
     ]
     assert 0 == read["earlier"]
+
+
+def test_what_its_first_answer_took_is_told_wherever_it_is_shown(stage):
+    stage.asked("go")
+    assert "first_answer" not in read_worker(stage.id, around=stage.around).as_json()
+    stage.said("Done", id="one", usage=USAGE)
+    stage.said("More", LATEST, id="two", usage=USAGE | {"output_tokens": 7})
+
+    (listed,) = json_of(list_workers(project_of(stage.cwd), around=stage.around))
+    waited = wait_workers([stage.id], around=stage.around).workers[0].as_json()
+    read = read_worker(stage.id, around=stage.around).as_json()
+
+    took = {"read_from_cache": 142_000, "written_to_cache": 1_100, "input": 4, "output": 20}
+    assert [took] * 3 == [one["first_answer"] for one in (listed, waited, read)]
+
+
+def test_a_worker_that_goes_on_with_the_session_of_another_has_a_first_answer_of_its_own(stage):
+    stage.said("Done", id="one", usage=USAGE)
+    with Registry() as registry:
+        later = registry.add("claude", source_session_id=stage.session, place="tmux", cwd=stage.cwd, kind="resume", now=STARTED + 3_600)  # fmt: skip
+        registry.set_session_id(later.id, stage.session)
+        registry.set_session_id(stage.id, stage.session)
+        both = [registry.get(stage.id), registry.get(later.id)]
+        watch = WorkerWatch(stage.around)
+        tokens = [watch.look(replace(one, session_id=stage.session), registry).first_answer for one in both]
+
+    assert [True, False] == [one is not None for one in tokens]
 
 
 def test_the_last_exchanges_are_read(stage):
