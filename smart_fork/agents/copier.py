@@ -419,22 +419,15 @@ def _pieces(file: IO[bytes], size: int) -> Iterator[bytes]:
 
 def _regular_files(folder: Path) -> list[Path]:
     """Return all files below `folder`, without following symbolic links."""
-    found = []
-    for root, _folders, names in os.walk(folder, followlinks=False):
-        found += [path for name in sorted(names) if not (path := Path(root, name)).is_symlink() and path.is_file()]
-    return found
+    paths = (Path(root, name) for root, _, names in os.walk(folder, followlinks=False) for name in sorted(names))
+    return [path for path in paths if not path.is_symlink() and path.is_file()]
 
 
 def _same_file(one: Path, other: Path) -> bool:
-    if not other.is_file() or one.stat().st_size != other.stat().st_size:
+    if not other.is_file() or (size := one.stat().st_size) != other.stat().st_size:
         return False
     with open_regular(one) as a, open_regular(other) as b:
-        while True:
-            piece = a.read(_PIECE)
-            if piece != b.read(_PIECE):
-                return False
-            if not piece:
-                return True
+        return all(piece == b.read(len(piece)) for piece in _pieces(a, size))
 
 
 def _same_tree(one: Path, other: Path) -> bool:
