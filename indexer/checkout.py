@@ -91,6 +91,11 @@ def listed_worktrees(common: Path) -> Iterator[Path]:
     yield from filter(None, map(_listed, entries))
 
 
+def worktree_named(common: Path, name: str) -> Path | None:
+    """Where the worktree is now that git keeps under this name; the name stays when the worktree is moved."""
+    return _listed(common / "worktrees" / name)
+
+
 def removed_worktrees(common: Path) -> Iterator[Path]:
     """Those that are no more."""
     return (top for top in listed_worktrees(common) if not os.path.lexists(top))

@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from indexer import state
-from indexer.checkout import Unproven, checkout, settings, top_of
+from indexer.checkout import Unproven, checkout, listed_worktrees, removed_worktrees, settings, top_of, worktree_named
 from indexer.objects import known
 from indexer.shapes import dataclass
 
@@ -227,17 +227,40 @@ def now_at(directory: Path) -> Path | None:
 
 @lru_cache(maxsize=512)
 def _moved_to(old: str, here: str, _path: str, _changed: int) -> str:
-    """Where the repository is now that was in `old`; empty if nobody knows. All sessions of a directory ask for it."""
+    """Where the repository is now that was in `old`; empty if nobody knows. All sessions of a directory ask for it.
+
+    Of a worktree: where it was moved to, or the repository's top.
+    """
     before = noted()
-    return next((new.top for new in _around(here, before) if why_same(before[old], new)), "")
+    one = before[old]
+    own = [worktree_named(Path(one.key), Path(old).name), work_tree(Path(one.key))] if one.key else []
+    top = top_of(Path(here)) if here else None  # then the one that somebody asks in
+    places = dict.fromkeys(str(place) for place in (*own, top, *sorted(before)) if place)
+    now = (seen(Path(place), before.get(place)) for place in places)
+    return next((new.top for new in now if new and why_same(one, new)), "")
 
 
-def _around(here: str, before: Mapping[str, Repository]) -> Iterator[Repository]:
-    """Repositories that are there, as they are now: first the one that somebody asks in."""
-    top = top_of(Path(here)) if here else None
-    for one in dict.fromkeys([*([str(top)] if top else []), *sorted(before)]):
-        if new := seen(Path(one), before.get(one)):
-            yield new
+def work_tree(common: Path) -> Path | None:
+    """The top of the repository that git keeps in `common`; of a bare one the first of its worktrees that is there."""
+    if common.name == ".git":
+        return common.parent
+    return next((one for one in sorted(listed_worktrees(common)) if one.is_dir()), None)
+
+
+def successor(directory: Path) -> Path | None:
+    """Where the work of a resolved directory that is gone goes on: at the top of the repository that it was in."""
+    try:
+        here, tops = [str(Path.cwd())], sorted(noted())
+    except OSError:  # that directory is gone itself, or nothing is noted
+        here, tops = [], []
+    inside = top_of(directory)
+    for top in (inside,) if inside else filter(None, (*map(top_of, map(Path, here)), *map(Path, tops))):
+        with suppress(Unproven, OSError, ValueError):
+            found = checkout(top)
+            if inside or any(directory.is_relative_to(one) for one in removed_worktrees(found.key)):
+                place = work_tree(found.key) or top
+                return place if place == top or checkout(place).key == found.key else top
+    return None
 
 
 def remote_of(common: Path) -> str:

@@ -38,9 +38,9 @@ def json_in(text: bytes | str) -> Any:
 
 
 def json_at(path: Path) -> Any:
-    """Decode the JSON in a file; `None` if it cannot be read, or is not JSON."""
+    """Decode the JSON in a file; `None` if it cannot be read, or is not JSON. A pipe is not waited for."""
     try:
-        return json_in(path.read_bytes())
+        return json_in(path.read_bytes()) if path.is_file() else None
     except OSError:
         return None
 

@@ -7,6 +7,7 @@ project, or the project's repository has the commit.
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -65,8 +66,12 @@ def unplaced(cwd: str) -> str:
 
 
 def where_now(cwd: str) -> str:
-    """Where the work is now that a log says was done in `cwd`: its repository may have moved."""
+    """Where the work goes on that a log says was done in `cwd`: its repository may have moved, or lost it."""
     there = recorded(cwd) if cwd else None
+    if there is not None and not os.path.lexists(there):
+        from indexer.repositories import successor  # a status line has no time for it
+
+        there = successor(there) or there
     return cwd if there is None or there == resolve(cwd) else str(there)
 
 

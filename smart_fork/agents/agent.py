@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from smart_fork.agents.forms import Forms
     from smart_fork.agents.hooks import Hooks
     from smart_fork.agents.login import Login
+    from smart_fork.agents.presence import Presence
     from smart_fork.agents.questions import Screen
     from smart_fork.agents.registration import Registration
-    from smart_fork.agents.starter import Presence, Starter
+    from smart_fork.agents.starter import Starter
     from smart_fork.agents.subagents import SubAgents
     from smart_fork.agents.tail import Tail
     from smart_fork.cuts.cutter import Cutter
@@ -293,8 +294,10 @@ class Storage:
         """Return where a restored log belongs below its own folder. `place` is where it was."""
         return place
 
-    def lasting(self, log: Path, session_id: str) -> Path | None:
-        """Return a second name under which the log remains when its agent resumes it; `None` if it remains anyway."""
+    def resumed(self, log: Path, session_id: str, directory: Path) -> Path | None:
+        """Return a second name under which the log is found from `directory`, and remains when its agent resumes it;
+        `None` if it needs none.
+        """
         return None
 
 

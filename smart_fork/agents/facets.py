@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.login import Login
     from smart_fork.agents.questions import Screen
     from smart_fork.agents.registration import Registration
-    from smart_fork.agents.starter import Presence, Starter
+    from smart_fork.agents.starter import Starter
     from smart_fork.agents.tail import Tail
     from smart_fork.cuts.cutter import Cutter
 
@@ -117,11 +117,6 @@ def login_variables() -> frozenset[str]:
 def hooks_of(agent: str) -> Hooks:
     """Return the agent's hooks. Raise `Usage` if it has none."""
     return _needed(AGENTS[agent].hooks, f"{title_of(agent)} does not report what its sessions do")
-
-
-def presences() -> Iterator[Presence]:
-    """Yield the presence of each agent that has one."""
-    return (agent.presence for agent in AGENTS if agent.presence)
 
 
 def registration_of(agent: str) -> Registration:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
 from dataclasses import field
-from functools import lru_cache
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from indexer.shapes import dataclass
@@ -54,7 +52,7 @@ class ForkRequest:
 
 #: The files that the command needs: none; the transcript in the target's folder; a copy under the new id, written by
 #: the agent's copier; or the log under a second name that remains when the agent resumes the session (see
-#: `Storage.lasting`).
+#: `Storage.resumed`).
 Staging = Literal["nothing", "transcript", "branch", "name"]
 #: How the agent gets the prompt: as an argument, on standard input, or typed when its input line appears.
 Delivery = Literal["argument", "input", "typed"]
@@ -137,35 +135,3 @@ class OptionStarter(Starter):
         if request.headless:
             return ("--output-format", "json", f"--prompt={said}")
         return (f"{self.interactive}={said}",) if said else ()
-
-
-#: Programs that run scripts.
-_INTERPRETERS = {"node", "bun"}
-
-
-@lru_cache(maxsize=1024)  # a list of processes names few, and each agent asks for all of them
-def _program(word: str) -> str:
-    return PurePath(word).stem
-
-
-class Presence:
-    """The processes of one agent: the names of its `programs`, and the words (`forks`) that begin a fork."""
-
-    def __init__(self, programs: Collection[str], forks: Collection[str] = ()) -> None:
-        self.programs, self.forks = frozenset(programs), frozenset(forks)
-
-    def runs(self, words: Sequence[str]) -> bool:
-        """Return whether a process with these words is the agent."""
-        names = [_program(word) for word in words[:2]]
-        if names and names[0] in _INTERPRETERS:
-            names.pop(0)
-        return bool(names) and names[0] in self.programs
-
-    def goes_on_in(self, session_id: str, words: Sequence[str]) -> bool:
-        """Return whether an agent with these words resumes that session."""
-        options = words[: words.index("--")] if "--" in words else words  # behind that is what it was asked
-        return session_id in options and not self.forks & set(options)
-
-    def noted(self, session_id: str) -> Collection[int]:
-        """Return the process ids that the agent itself noted for that session. Some may have ended."""
-        return ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -49,4 +50,5 @@ FIRST = first()
 AnyStartedOption = Annotated[str | None, option("Agent", startable, named, *_NAMES)]
 HandedOption = Annotated[str | None, option("Hand over to another agent", handed_to, named, "--as")]
 UnmaskedOption = Annotated[bool, typer.Option("--unmasked", help=KEYS["unmasked"].help)]
+CwdOption = Annotated[Path | None, typer.Option("--cwd", help="Working directory. Default: the session's own.")]
 GivenOption = Annotated[str | None, option("Agent that knows this id", startable, named, *_NAMES)]

@@ -12,7 +12,7 @@ import typer
 from smart_fork.agents.options import Options
 from smart_fork.budget.wanted import BudgetAsked
 from smart_fork.caller import caller_session
-from smart_fork.cli.agents import HandedOption, UnmaskedOption
+from smart_fork.cli.agents import CwdOption, HandedOption, UnmaskedOption
 from smart_fork.cli.fork import ForkPoint, spending_on
 from smart_fork.cli.options import PlaceChoice, takes_options
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
@@ -51,7 +51,7 @@ def branch(
     ] = None,
     start: Annotated[bool, typer.Option("--start", help="Resume the copy immediately.")] = False,
     place: Annotated[PlaceChoice | None, typer.Option("--in", help="Place to run, with --start.")] = None,
-    cwd: Annotated[Path | None, typer.Option("--cwd", help="Working directory. Default: the session's own.")] = None,
+    cwd: CwdOption = None,
     project: Annotated[
         Path | None, typer.Option("--project", "-p", help="Refuse a session of another project than this directory's.")
     ] = None,

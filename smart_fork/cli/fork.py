@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,7 +15,7 @@ from smart_fork.agents.options import Options, said
 from smart_fork.agents.references import Resolved, here
 from smart_fork.budget.wanted import MATCH, BudgetAsked, Wanted
 from smart_fork.caller import caller_session
-from smart_fork.cli.agents import HandedOption
+from smart_fork.cli.agents import CwdOption, HandedOption
 from smart_fork.cli.command import Command
 from smart_fork.cli.forked import print_forked
 from smart_fork.cli.options import takes_options
@@ -98,7 +97,7 @@ def fork(
     point: ForkPoint,
     as_agent: HandedOption = None,
     options: Options,
-    cwd: Annotated[Path | None, typer.Option("--cwd", help="Working directory. Default: the session's own.")] = None,
+    cwd: CwdOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command and its cost. Start nothing.")] = False,
     budget: BudgetAsked,
     merge: Annotated[

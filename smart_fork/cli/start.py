@@ -15,7 +15,7 @@ import typer
 
 from smart_fork.agents.options import Options, as_said
 from smart_fork.caller import caller_session
-from smart_fork.cli.agents import FIRST, AnyStartedOption, GivenOption, StartedOption
+from smart_fork.cli.agents import FIRST, AnyStartedOption, CwdOption, GivenOption, StartedOption
 from smart_fork.cli.options import NOTHING_SAID, takes_options
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import starting
@@ -53,10 +53,11 @@ def new(
     _start(spec)
 
 
-@takes_options(without=_MADE, prompt=PromptArgument, order="session prompt agent")
+@takes_options(without=_MADE, prompt=PromptArgument, order="session prompt agent cwd")
 def resume(
     session: Annotated[str, typer.Argument(help="Session or worker id, 8 characters or more.")],
     agent: GivenOption = None,
+    cwd: CwdOption = None,
     options: Options = NOTHING_SAID,
     force: ForceOption = False,
 ) -> None:
@@ -66,16 +67,17 @@ def resume(
     from smart_fork.forking.spec import WorkerSpec
 
     try:
-        source = session_to_resume(session, agent=agent, force=force)
-        _start(WorkerSpec("resume", source.agent, source, options, caller_session_id=_caller()))
+        source = session_to_resume(session, agent=agent, cwd=cwd, force=force)
+        _start(WorkerSpec("resume", source.agent, source, options, cwd=cwd, caller_session_id=_caller()))
     except AlreadyRuns as there:
         _attach(there, options.prompt)
 
 
-@takes_options(without=_MADE, prompt=PromptArgument, order="prompt agent project")
+@takes_options(without=_MADE, prompt=PromptArgument, order="prompt agent project cwd")
 def continue_newest(
     agent: StartedOption = FIRST,
     project: ProjectOption = None,
+    cwd: CwdOption = None,
     options: Options = NOTHING_SAID,
     force: ForceOption = False,
 ) -> None:
@@ -92,7 +94,7 @@ def continue_newest(
     try:
         source = newest_session(target, agent, automated=headless, apart_from=caller)
         check_free(source, force=force)
-        _start(WorkerSpec("continue", source.agent, source, options, caller_session_id=caller))
+        _start(WorkerSpec("continue", source.agent, source, options, cwd=cwd, caller_session_id=caller))
     except AlreadyRuns as there:
         _attach(there, options.prompt)
 

@@ -71,8 +71,6 @@ class Cutter(Files, ABC):
     suffixes: tuple[str, ...] = (".jsonl",)
     #: `True` if the program appends to the file after a cut.
     writes_on = True
-    #: The name of the program that holds the lock (`hold`).
-    holder = ""
     #: Whether what a team withdraws is cut out of copies; else these are written again.
     withdraws = True
     #: Files in its home with the prompts of all sessions.
@@ -192,15 +190,3 @@ class Cutter(Files, ABC):
     def without_header(self, session: Transcript) -> list[CutWarning]:
         """Return a warning if a cut removes the first record that the agent needs."""
         return []
-
-    def writer_of(self, session: Transcript) -> str:
-        """Return the program that has the session open, by the agent's own notes; empty if none is seen."""
-        return ""
-
-    def hold(self, session: Transcript) -> int | None:
-        """Take the agent's own lock of this session; return its descriptor for the caller to close, or `None`.
-
-        Raises:
-            OSError: Another process holds the lock.
-        """
-        return None

@@ -22,8 +22,8 @@ from smart_fork.excise import propagation
 from smart_fork.excise.plan import Plan, plan
 from smart_fork.excise.replacement import write_lines, written_path, written_size
 from smart_fork.excise.secrets import masked
-from smart_fork.excise.writers import nobody_writing, writer_of
 from smart_fork.families.descent import Descent
+from smart_fork.forking.occupation import Occupation
 from smart_fork.text.advice import advice
 
 NOTHING = Descent()
@@ -70,7 +70,7 @@ def write(planned: Plan, change: Change, command: str = "", descent: Descent = N
     session, disk, agent = planned.session, change.disk, cutter(planned.session.tool)
     target = written_path(session)
     gone = {position for position, turn in enumerate(session.turns) if turn.id in planned.gone}
-    with nobody_writing(session):
+    with Occupation(session.tool, session.session_id, session.source_path).kept_out():
         snapshot = snapshots.take(target, session.session_id, change.now, disk=disk, files=cutter(session.tool))
         note = partial(snapshots.note, session, snapshot=snapshot, target=target, now=change.now, change=change.id)
         try:
@@ -138,7 +138,7 @@ def _followed(session: Transcript, change: Change, copy: Path) -> Sequence[Follo
     if not planned.changes:
         return ()
     again = advice("the next `smart-fork index run` cuts it", tool="the next index run cuts it")
-    if who := writer_of(other):
+    if who := Occupation(other.tool, other.session_id, other.source_path).writer:
         return [NotFollowed(str(copy), f"it is running: {who}. End it: {again}.")]
     try:
         written = write(planned, change, f"{change.command} (followed {session.session_id})")

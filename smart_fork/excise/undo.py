@@ -19,7 +19,7 @@ from smart_fork.cuts.model import UNKNOWN, Transcript
 from smart_fork.cuts.snapshots import Noted, Snapshot
 from smart_fork.errors import ForkRefused, SmartForkError, Usage
 from smart_fork.excise import propagation
-from smart_fork.excise.writers import nobody_writing
+from smart_fork.forking.occupation import Occupation
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _put_back(snapshot: Snapshot, session: Transcript, entry: Noted, undoing: _U
         return done
     if not undoing.force:
         _refuse_later(session, entry)
-    with nobody_writing(session):
+    with Occupation(session.tool, session.session_id, session.source_path).kept_out():
         before = snapshots.take(target, session.session_id, undoing.now, disk=disk, files=files)
         snapshots.note(
             session, snapshots.ROLLBACK, before, target, undoing.now,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -21,11 +21,9 @@ from filelock import FileLock
 from indexer.failures import next_step, what_failed
 from indexer.paths import private_dir, state_home
 from indexer.project import Project, project_of
-from indexer.runs import born
 from indexer.transcripts.base import AgentAdapter, Agents, LogFile
 from indexer.transcripts.lines import bounded, decode_line, open_regular
 from indexer.transcripts.model import AgentName, Session
-from indexer.transcripts.state import utc
 from smart_fork import handovers, sessions
 from smart_fork.agents import READERS
 from smart_fork.agents.copier import NewSession
@@ -41,12 +39,10 @@ from smart_fork.cuts.titles import key, without_suffix
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, joined
 from smart_fork.families.told import Branched, Named
 from smart_fork.forking.bringing_back import forkable
-from smart_fork.forking.occupation import looks_occupied, parents_in, process_in
+from smart_fork.forking.occupation import Occupation
 from smart_fork.forking.others import is_others
 from smart_fork.forking.started import Forked, Handed
-from smart_fork.forking.world import Clock, SystemClock, World, world_of
-from smart_fork.places.liveness import lives
-from smart_fork.registry.workers import OVER, WorkerRecord, known_workers
+from smart_fork.forking.world import Clock, SystemClock
 from smart_fork.retrieval.results import title as shown_title
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
@@ -90,9 +86,8 @@ def refuse_while_working(session: Session, now: float, hint: str) -> None:
         ForkRefused: the agent is answering, or one of its tools runs.
     """
     quiet = now - changed_at(READERS[session.agent], session.source_path) >= QUIET_SECONDS
-    world = world_of(session.agent)
-    at_work = [worker for worker in _workers_of(session) if worker.status == "working"]
-    if (is_unfinished(session) and not quiet) or any(_lives(worker, world) for worker in at_work):
+    worker = Occupation(session.agent, session.session_id, session.source_path).worker
+    if (is_unfinished(session) and not quiet) or (worker and worker.status == "working"):
         raise ForkRefused(IN_PROGRESS, hint)
 
 
@@ -104,42 +99,14 @@ def refuse_while_tasks_run(session: Session, hint: str, *, caller: str | None = 
     Raises:
         ForkRefused: shells, monitors or sub-agents of the session still run.
     """
-    since = _at_home_since(session, world_of(session.agent), caller)
-    if since is None:
+    since = Occupation(session.agent, session.session_id, session.source_path).since
+    if since is None and session.session_id != caller:
         return
-    tasks = running_tasks(session.agent, tail_of(session.agent).records(session.source_path), since)
+    tasks = running_tasks(session.agent, tail_of(session.agent).records(session.source_path), since or "")
     if tasks:
         named = "; ".join(f"{task.what} ({task.id})" if task.what != task.id else task.id for task in tasks[:NAMED])
         more = f" and {len(tasks) - NAMED} more" if len(tasks) > NAMED else ""
         raise ForkRefused(TASKS_RUN, joined(f"In the background: {named}{more}", hint))
-
-
-def _at_home_since(session: Session, world: World, caller: str | None) -> str | None:
-    """Since when the agent that is in the session has run, empty where that is not known; `None` where none is seen."""
-    workers = _workers_of(session)
-    ours = next((worker for worker in workers if _lives(worker, world)), None)
-    if ours:
-        return max(ours.started_at, _started(ours.pid))
-    agents = parents_in(session.session_id)
-    if number := process_in(session.session_id, world):
-        agents.add(int(number))
-    if agents:
-        return min(map(_started, agents))
-    occupied = looks_occupied(session.session_id, session.source_path, world, just_ended=bool(workers))
-    return "" if occupied or session.session_id == caller else None
-
-
-def _started(pid: int | None) -> str:
-    return utc(born(pid)) if pid is not None else ""
-
-
-def _workers_of(session: Session) -> Sequence[WorkerRecord]:
-    """Those that have it now, ended ones too: one that wrote last makes a log look as if somebody were there."""
-    return [worker for worker in known_workers() if worker.session_id == session.session_id]
-
-
-def _lives(worker: WorkerRecord, world: World) -> bool:
-    return worker.state not in OVER and lives(worker, world.processes, world.env, world.clock.now())
 
 
 #: How long a caller's own session is waited for that is not there yet.
@@ -190,7 +157,9 @@ def branch(
             )
         agent = session.agent if as_agent is None else named(as_agent)
         moment = clock.now() if now is None else now
-        target = _target(session, cwd)
+        from smart_fork.forking.start import place_of_work
+
+        target = place_of_work(session.cwd, cwd)
         if project is not None and not _belongs(session, project):
             raise ForkRefused(
                 f"Source session does not belong to current project: {session.session_id}",
@@ -312,17 +281,6 @@ def _end(
     return last_branch_point(session), left_out
 
 
-def _target(session: Session, cwd: str | None) -> Path:
-    if cwd is None and (why := unplaced(session.cwd)):
-        raise ForkRefused(
-            f"No directory to work in: {why}",
-            advice("Give a directory for the branch: --cwd DIR.", tool="Give a directory for the branch: cwd."),
-        )
-    from smart_fork.forking.start import directory
-
-    return directory(cwd if cwd is not None else where_now(session.cwd))
-
-
 def _start(session: Session, written: Branch, target: Path, options: Options, caller: str | None) -> Forked:
     from smart_fork.forking.launch import resume_written
     from smart_fork.forking.spec import WorkerSpec, source_of
@@ -352,6 +310,8 @@ def command_to_resume(agent: AgentName, session_id: str, cwd: str, *, session: S
     """What a person types to go on in a session, from anywhere; `session` is what was read of it."""
     asking = starter_of(agent).asking if is_others(session_id, session) else ()
     words = shlex.join((*READERS[agent].resume_command(session_id), *asking))
+    if where_now(cwd) != cwd:  # from there its agent does not find it
+        return shlex.join(("smart-fork", "resume", session_id))
     return words if unplaced(cwd) else f"cd {shlex.quote(cwd)} && {words}"
 
 

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Self
 
 import apsw
 
+from indexer.paths import private_dir
 from smart_fork import handovers
-from smart_fork.agents.copier import NewSession, second_name, stage_transcript
+from smart_fork.agents.copier import NewSession, copy_folder, second_name, stage_transcript
 from smart_fork.agents.facets import storage_of
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.copies import leftovers
 from smart_fork.copies.session_copy import write_branch
+from smart_fork.cuts.cutter import Files
 from smart_fork.errors import ForkRefused, SmartForkError
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.world import World
@@ -83,10 +85,10 @@ class Attempt:
         """Put on disk what the plan needs there, from the source's `log`. Returns what the person should know of it."""
         leftovers.clear()
         if plan.staging == "name":
-            self._name(plan, log)
-        elif log is None:
+            return self._name(plan, log)
+        if log is None:
             return []
-        elif plan.staging == "transcript":
+        if plan.staging == "transcript":
             self._transcript(plan, log)
         elif plan.staging == "branch" and plan.new_session_id and spec.handover:
             return self._told(plan, plan.new_session_id, spec, spec.handover)
@@ -124,12 +126,31 @@ class Attempt:
         handovers.remember(one, others)
         self.otherwise(lambda: handovers.forget(new_session_id))
 
-    def _name(self, plan: ForkPlan, log: Path | None) -> None:
-        """Its agent deletes the log otherwise. It is never undone: an agent that began at all may delete it later."""
+    def _name(self, plan: ForkPlan, log: Path | None) -> list[str]:
+        """Its agent deletes the log otherwise, or does not find it from there: both names are one file, so that what is
+        said from now on is in both. It is never undone: an agent that began at all may delete the log later.
+        """
         log = log or original_of(self.world.adapter, plan.source_session_id)
-        target = storage_of(plan.agent).lasting(log, plan.source_session_id) if log else None
-        if log and target:
-            second_name(log, target)
+        target = storage_of(plan.agent).resumed(log, plan.source_session_id, plan.cwd) if log else None
+        if not log or not target:
+            return []
+        if target.parent != log.parent:
+            self._make_room(log, target, plan.source_session_id)
+            private_dir(target.parent)
+            copy_folder(log.with_suffix(""), target.with_suffix(""), [])
+            now, session_id = self.world.clock.now(), plan.source_session_id
+            self.registry.add_staged_copy(target, session_id=session_id, source_path=log, now=now)
+        second_name(log, target)
+        if not target.samefile(log):
+            return [f"It goes on in a copy of its log, {target}: {log} stays as it is"]
+        return [f"Its log is also {target} now: two names of one file"] if target.parent != log.parent else []
+
+    def _make_room(self, log: Path, target: Path, session_id: str) -> None:
+        """Take away a copy that was made for a fork, if the log still has all of it."""
+        ours = {copy.path for copy in self.registry.staged_copies(session_id)}
+        is_ours = str(target) in ours and target.is_file() and not target.samefile(log)
+        if is_ours and Files().begins_with(log, Files().content(target)):
+            target.unlink()
 
     def _becomes(self, plan: ForkPlan, new_session_id: str) -> NewSession:
         now = datetime.fromtimestamp(self.world.clock.now())  # noqa: DTZ006 - files may be named by local time

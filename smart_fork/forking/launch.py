@@ -27,7 +27,7 @@ from smart_fork.forking.price import loaded_within, loads_of, price_of
 from smart_fork.forking.report import Launched, as_fork
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spec import WorkerSpec, source_of
-from smart_fork.forking.start import Prepared, another_agent, launch, planned_worktree, prepare
+from smart_fork.forking.start import Prepared, another_agent, launch, moved, planned_worktree, prepare
 from smart_fork.forking.started import Forked
 from smart_fork.forking.world import World, world_of
 from smart_fork.retrieval.obstacles import Forkable, obstacles
@@ -238,7 +238,8 @@ def _planned(prepared: Prepared, world: World) -> Launched:
     spec, request = prepared.spec, prepared.request
     in_worktree = spec.options.in_worktree
     plan = prepared.plan(planned_worktree(spec.options, request, world) if in_worktree else None)
-    warnings = another_agent(spec) + _prepared_first(
+    warnings = another_agent(spec) + moved(spec, request.target_cwd)
+    warnings += _prepared_first(
         plan,
         request.source_cwd,
         worktree=in_worktree,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from indexer.settings import MAX_WORKERS
 from smart_fork.agents.starter import ForkRequest
 from smart_fork.errors import ForkRefused, Usage
-from smart_fork.forking.world import World
+from smart_fork.forking.world import Instruments, World
 from smart_fork.places.liveness import lives
 from smart_fork.registry.workers import WorkerRecord
 from smart_fork.text.advice import advice
@@ -69,12 +69,12 @@ def admission(request: ForkRequest, world: World, *, counts: bool) -> Callable[[
     return admit
 
 
-def occupant(session_id: str, running: Sequence[WorkerRecord], world: World) -> WorkerRecord | None:
+def occupant(session_id: str, running: Sequence[WorkerRecord], world: Instruments) -> WorkerRecord | None:
     """The living worker that goes on in that session."""
     return next((worker for worker in running if session_id in _sessions(worker) and _lives(worker, world)), None)
 
 
-def _lives(worker: WorkerRecord, world: World) -> bool:
+def _lives(worker: WorkerRecord, world: Instruments) -> bool:
     return lives(worker, world.processes, world.env, world.clock.now())
 
 

@@ -1,77 +1,183 @@
-"""Whether somebody else seems to be in a session: an agent that we did not start leaves no note with us."""
+"""Who is in a session: the one answer to that, for whoever goes on in it, branches it or cuts it.
+
+Workers of ours are in the registry. Of other processes each agent notes which session they have open (see `Presence`);
+one that notes nothing may name it in its command, or has its log open.
+"""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 
+from indexer.runs import born
+from indexer.transcripts.model import AgentName
+from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import presences
-from smart_fork.agents.starter import Presence
-from smart_fork.errors import SmartForkError
-from smart_fork.forking.world import World
-from smart_fork.system.processes import every_process
+from smart_fork.agents.facets import find_cutter, title_of
+from smart_fork.errors import ForkRefused
+from smart_fork.forking.limit import AlreadyRuns, occupant
+from smart_fork.forking.world import Instruments
+from smart_fork.registry.workers import WorkerRecord, known_workers
+from smart_fork.system.processes import Running
+from smart_fork.text.advice import advice
 
 #: A log that was written to this short a time ago is being written to.
 FRESH_SECONDS = 5.0
-PS_SECONDS = 10.0
 
 
-def looks_occupied(session_id: str, log: Path, world: World, *, just_ended: bool = False) -> str | None:
-    """Why it seems so; `None` where nothing speaks for it. `just_ended`: a worker of ours may have written last."""
-    if not just_ended and _written_to_just_now(log, world):
-        return "its log changed just now"
-    number = process_in(session_id, world)
-    return f"process {number} was started with its id" if number else None
+class Occupation:
+    """Who is in one session, whose `log` is not always known, at the moment of the first question."""
+
+    def __init__(
+        self, agent: AgentName, session_id: str, log: Path | None, around: Instruments | None = None
+    ) -> None:  # fmt: skip
+        self.agent, self.session_id, self.log = agent, session_id, log
+        self._around = around or Instruments()
+        self._presence = AGENTS[agent].presence if agent in AGENTS else None
+
+    @cached_property
+    def workers(self) -> list[WorkerRecord]:
+        """Our workers that have the session now, ended ones too."""
+        return [one for one in known_workers() if one.agent == self.agent and one.session_id == self.session_id]
+
+    @cached_property
+    def worker(self) -> WorkerRecord | None:
+        """Our worker that is in it."""
+        ours = [one for one in known_workers() if one.agent == self.agent]
+        return occupant(self.session_id, ours, self._around)
+
+    @cached_property
+    def processes(self) -> list[int]:
+        """Processes of its agent that are in it. What is only concluded does not count where a worker of ours was."""
+        if not self._presence:
+            return []
+        inside = self._presence.inside(self.session_id, self.log, self._running)
+        return sorted(pid for pid, sure in inside.items() if sure or not self.workers)
+
+    @property
+    def since(self) -> str | None:
+        """When its agent was started there, empty if that is not known; `None` if nobody is in it."""
+        if self.worker:
+            return max(self.worker.started_at, _started(self.worker.pid))
+        if self.processes:
+            return min(map(_started, self.processes))
+        return "" if self._is_fresh else None
+
+    def check_free(self, *, force: bool = False) -> None:
+        """Refuse to go on in it while somebody is there.
+
+        Raises:
+            AlreadyRuns: one of our workers is.
+            ForkRefused: somebody else is, or seems to be, and `force` does not say that it does not matter.
+        """
+        if self.worker:
+            raise AlreadyRuns(self.worker, self.session_id)
+        why = f"process {self.processes[0]} has it open" if not force and self.processes else ""
+        if not force and (why or self._is_fresh):
+            raise ForkRefused(
+                f"{self.session_id} seems to be open elsewhere: {why or 'its log changed just now'}",
+                advice(
+                    f"Fork it: smart-fork fork {self.session_id}. Or close it there. --force resumes it anyway.",
+                    tool="Fork it: fork_from, or fork_session_id. Or let the user close it there.",
+                ),
+            )
+
+    @contextmanager
+    def kept_out(self) -> Iterator[None]:
+        """Keep its agent from writing to it, where it can be kept from that.
+
+        Raises:
+            ForkRefused: somebody is in it, or may write to it.
+        """
+        if who := self.writer:
+            raise ForkRefused(
+                f"The session is running: {self.session_id} ({who})",
+                "End it first; or cut a copy of it: smart_fork.excise.branch.",
+            )
+        with self._locked():
+            yield
+
+    @property
+    def writer(self) -> str:
+        """Who may write to its log, which is more than who is in it; empty if nobody is seen."""
+        cutter = find_cutter(self.agent)
+        if cutter and not cutter.writes_on:
+            return ""
+        if self.worker:
+            return f"worker {self.worker.id}"
+        try:
+            with self._locked():
+                pass
+        except ForkRefused as error:
+            return str(error.message)
+        if self.processes:
+            return f"{title_of(self.agent)}, process {self.processes[0]}"
+        near = self._presence.near(self.log, self._running) if self._presence and self.log else ""
+        return near or (_holder_of_file(self.log) if self.log else "")
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        lock = self._presence.hold(self.session_id) if self._presence else None
+        try:
+            yield
+        finally:
+            if lock is not None:
+                os.close(lock)
+
+    @cached_property
+    def _running(self) -> dict[int, Running]:
+        return self._around.processes.running()
+
+    @cached_property
+    def _is_fresh(self) -> bool:
+        """Whether somebody else has written to it just now: a worker of ours may have written last."""
+        try:
+            now = self._around.clock.now()
+            return not self.workers and self.log is not None and now - self.log.stat().st_mtime < FRESH_SECONDS
+        except OSError:
+            return False
 
 
-def _written_to_just_now(log: Path, world: World) -> bool:
+def _started(pid: int | None) -> str:
+    return utc(born(pid)) if pid is not None else ""
+
+
+def _holder_of_file(log: Path) -> str:
+    """A process other than this one that has the file open for writing, where the system tells (Linux)."""
     try:
-        return world.clock.now() - log.stat().st_mtime < FRESH_SECONDS
+        wanted = _identity(log.stat())
+        processes = [*os.scandir("/proc")]
     except OSError:
-        return False
+        return ""
+    for pid in (one.name for one in processes if one.name.isdigit()):
+        if int(pid) == os.getpid():
+            continue
+        for link in _opened_by(pid):
+            try:
+                found = _identity(link.stat())
+            except OSError:  # closed meanwhile
+                continue
+            if found == wanted and _writes(Path(f"/proc/{pid}/fdinfo/{link.name}")):
+                return f"process {pid} has its file open"
+    return ""
 
 
-def process_in(session_id: str, world: World) -> str | None:
-    """The number of an agent's process that was told to go on in that session."""
-    try:
-        listed = world.processes.run(["ps", "-A", "-ww", "-o", "pid=,args="], timeout=PS_SECONDS)
-    except SmartForkError:
-        return None
-    for line in listed.text.splitlines() if listed.ok else ():
-        number, *words = line.split()
-        for presence in presences():
-            if presence.runs(words) and (
-                presence.goes_on_in(session_id, words) or number in map(str, presence.noted(session_id))
-            ):
-                return number
-    return None
+def _identity(file: os.stat_result) -> tuple[int, int]:
+    return file.st_dev, file.st_ino
 
 
-def parents_in(session_id: str) -> set[int]:
-    """The numbers of agents' processes that have started something in that session, which still runs.
-
-    Their own words need not name the session: a fork's servers may be told its parent's, too. What is no child of an
-    agent has only inherited the variable.
-    """
-    import psutil  # takes a while
-
-    found = set()
-    for process in every_process():
-        with contextlib.suppress(psutil.Error, OSError):
-            if agents := _told(process.environ(), session_id):
-                parent = psutil.Process(process.ppid())
-                name, words = parent.name(), parent.cmdline()
-                if any(name in one.programs or one.runs(words) for one in agents):
-                    found.add(int(parent.pid))
-    return found
+def _opened_by(pid: str) -> list[os.DirEntry[str]]:
+    """What a process has open: thousands of files in all, so without a `Path` of each."""
+    with suppress(OSError):  # it has ended, or is somebody else's
+        return [*os.scandir(f"/proc/{pid}/fd")]
+    return []
 
 
-def _told(environment: Mapping[str, str], session_id: str) -> list[Presence]:
-    """The agents that name that session to what they start, as this environment has it."""
-    return [
-        agent.presence
-        for agent in AGENTS
-        if agent.presence and session_id in [environment.get(name) for name in agent.session_variables]
-    ]
+def _writes(info: Path) -> bool:
+    with suppress(OSError, StopIteration):
+        flags = next(line for line in info.read_text().splitlines() if line.startswith("flags:"))
+        return int(flags.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
+    return False

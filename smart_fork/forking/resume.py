@@ -8,16 +8,17 @@ from indexer.project import project_of, recorded
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName
 from smart_fork import sessions
-from smart_fork.agents import OWN
+from smart_fork.agents import OWN, READERS
+from smart_fork.agents.logs import original_of
 from smart_fork.agents.plan import check_given
 from smart_fork.agents.references import parsed
-from smart_fork.errors import Ambiguous, ForkRefused, NotFound, SmartForkError, Usage
+from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage
 from smart_fork.forking.bringing_back import refuse_borrowed
-from smart_fork.forking.limit import AlreadyRuns, occupant
-from smart_fork.forking.occupation import looks_occupied
+from smart_fork.forking.limit import AlreadyRuns
+from smart_fork.forking.occupation import Occupation
 from smart_fork.forking.spec import ForkSource, source_of
 from smart_fork.forking.start import directory
-from smart_fork.forking.world import World, world_of
+from smart_fork.forking.world import Instruments, World, world_of
 from smart_fork.places.liveness import lives
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry, WorkerRecord
@@ -26,7 +27,6 @@ from smart_fork.text.advice import advice
 
 #: Sessions of the project among which the directory's newest is looked for.
 LOOKED_AT = 100
-RUNNING = ("starting", "running")
 
 
 @bounded()
@@ -49,7 +49,9 @@ def session_to_resume(
         SmartForkError: there is no such session.
     """
     if agent is not None:
-        return ForkSource(agent, check_given(reference), None, str(directory(cwd or Path.cwd())))
+        source = ForkSource(agent, check_given(reference), None, str(directory(cwd or Path.cwd())))
+        check_free(source, force=force, world=world)
+        return source
     if worker := _running_worker(reference, world):
         _check_alone(reference)
         raise AlreadyRuns(worker, reference)
@@ -89,30 +91,15 @@ def newest_session(
     return source_of(session)
 
 
-def check_free(source: ForkSource, *, force: bool = False, world: World | None = None) -> None:
+def check_free(source: ForkSource, *, force: bool = False, world: Instruments | None = None) -> None:
     """Whether nobody is in that session.
 
     Raises:
         AlreadyRuns: one of our workers is.
         ForkRefused: somebody else seems to be, and `force` does not say that it does not matter.
     """
-    world = world or world_of(source.agent)
-    with Registry() as registry:
-        workers = [worker for worker in registry.workers() if worker.agent == source.agent]
-    running = [worker for worker in workers if worker.state in RUNNING]
-    if worker := occupant(source.session_id, running, world):
-        raise AlreadyRuns(worker, source.session_id)
-    if force or source.source_path is None:
-        return
-    ours = any(worker.session_id == source.session_id for worker in workers)
-    if reason := looks_occupied(source.session_id, source.source_path, world, just_ended=ours):
-        raise ForkRefused(
-            f"{source.session_id} seems to be open elsewhere: {reason}",
-            advice(
-                "Close it there, or fork it. --force resumes it anyway.",
-                tool="Close it there, or fork it: fork_session.",
-            ),
-        )
+    log = source.source_path or original_of(READERS[source.agent], source.session_id)
+    Occupation(source.agent, source.session_id, log, world).check_free(force=force)
 
 
 def _check_alone(reference: str) -> None:

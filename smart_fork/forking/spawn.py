@@ -37,7 +37,7 @@ from smart_fork.system.processes import Processes
 from smart_fork.text.advice import advice
 from smart_fork.text.given import refuse_both, refuse_empty
 from smart_fork.text.snippets import quoted, shown
-from smart_fork.whereabouts import directory_of
+from smart_fork.whereabouts import directory_of, is_there, where_now
 
 if TYPE_CHECKING:
     from smart_fork.retrieval.upkeep import Engine
@@ -193,7 +193,7 @@ class Asked:
             source,
             options,
             self._point(),
-            cwd=None if goes_on else self.target,
+            cwd=None if goes_on and (source is None or is_there(source.cwd)) else self.target,
             or_without=unsaid,
             caller_session_id=self.caller,
         )
@@ -274,7 +274,7 @@ class Asked:
             )
         if source.session_id == self.caller:
             raise ForkRefused("This is the calling session itself", "Fork it: fork_from.")
-        worked_in = recorded(source.cwd)
+        worked_in = recorded(where_now(source.cwd))
         if source.cwd and (worked_in is None or project_of(worked_in).key != project_of(self.target).key):
             whose = "no" if worked_in is None else "another"
             raise ForkRefused(

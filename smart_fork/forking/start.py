@@ -43,7 +43,7 @@ from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import own_pid
 from smart_fork.text.advice import advice
 from smart_fork.text.given import refuse_empty
-from smart_fork.whereabouts import unplaced, where_now
+from smart_fork.whereabouts import directory_of, unplaced, where_now
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,8 @@ def prepare(spec: WorkerSpec, world: World, *, dry_run: bool = False) -> Prepare
     _check_told(spec)
     refuse_empty({"worktree": spec.options.worktree, "name": spec.options.name})
     place = choose_place(spec.options.place, world.processes, world.env)
-    source, written, target = spec.source, spec.written, _target(spec)
+    source, written = spec.source, spec.written
+    target = place_of_work(source.cwd, spec.cwd) if source else directory(spec.cwd or Path.cwd())
     note = note_for(spec, target, world.processes)
     known = [*([source] if source else []), *(source_of(part.session) for part in spec.others)]
     request = ForkRequest(
@@ -137,7 +138,7 @@ def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECOND
             attempt.otherwise(spec.written.undo)
         worker = _registered(prepared, world, attempt)
         made, warnings = _worktree(prepared, attempt)
-        warnings += [*another_agent(spec), *prepared.provisions.notes]
+        warnings += [*another_agent(spec), *moved(spec, prepared.request.target_cwd), *prepared.provisions.notes]
         plan = prepared.plan(made.path if made else None, worker.id)
         if not spec.written:
             warnings += attempt.stage(plan, prepared.request.source_path, spec)
@@ -265,28 +266,34 @@ def _noted(
         return launched, None
 
 
-def _target(spec: WorkerSpec) -> Path:
-    cwd: Path | str | None = spec.cwd
-    if cwd is None and spec.source is not None:
-        if why := unplaced(spec.source.cwd):
-            raise ForkRefused(
-                f"No directory to work in: {why}",
-                advice(
-                    "Give a directory for the fork: --cwd DIR.",
-                    tool="Give a directory for the fork: project_path.",
-                ),
-            )
-        cwd = where_now(spec.source.cwd)
-    return directory(cwd if cwd is not None else Path.cwd())
+def place_of_work(worked_in: str, cwd: str | Path | None = None) -> Path:
+    """Return `cwd`, or where the work goes on of a session that worked in the directory `worked_in`.
+
+    Raises:
+        ForkRefused: nobody knows.
+        NotFound: there is no such directory, and no repository that it was in.
+    """
+    hint = advice("Give a directory: --cwd DIR.", tool="Give a directory: project_path, or cwd of a branch.")
+    if cwd is not None:
+        return directory(cwd)
+    if why := unplaced(worked_in):
+        raise ForkRefused(f"No directory to work in: {why}", hint)
+    return directory(where_now(worked_in), hint)
 
 
-def directory(path: str | Path) -> Path:
+def moved(spec: WorkerSpec, target: Path) -> list[str]:
+    """What to say where a session goes on elsewhere although nobody asked for that."""
+    if spec.source is None or spec.cwd is not None or where_now(spec.source.cwd) == spec.source.cwd:
+        return []
+    return [f"Its directory is gone: {directory_of(spec.source.cwd)}. It goes on from {target}"]
+
+
+def directory(path: str | Path, hint: str = "Give an existing directory.") -> Path:
     """An existing directory, resolved.
 
     Raises:
         NotFound: there is none of that name.
     """
-    hint = "Give an existing directory."
     permission.require(str(path), plain_name(str(path)))
     try:
         target = resolve(path)

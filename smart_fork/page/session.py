@@ -129,7 +129,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
         log_gone=there.path is None,
         cut=last_cut(session.session_id) if there.path is not None else None,
         command=fork_command(
-            session.agent, session.session_id, where_now(session.cwd), of_others=is_others(session.session_id, session)
+            session.agent, session.session_id, session.cwd, of_others=is_others(session.session_id, session)
         )
         if session.resumed.reason != "gap"
         else f"smart-fork fork {session.session_id}",

@@ -9,7 +9,7 @@ from indexer.transcripts.files import file_of
 from indexer.transcripts.model import AgentName
 from smart_fork.text.advice import advice
 from smart_fork.text.snippets import shown
-from smart_fork.whereabouts import is_there, unplaced
+from smart_fork.whereabouts import is_there, unplaced, where_now
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +50,9 @@ def _of_its_kind(one: Forkable) -> str:
 
 
 def _of_its_place(one: Forkable) -> str:
-    if one.works_in is not None:
+    if one.works_in is not None or is_there(where_now(one.cwd)):
         return ""
-    elsewhere = advice(
-        "its directory is unknown; give one: smart-fork fork ID --cwd DIR",
-        tool="its directory is unknown; give project_path",
-    )
-    if is_there(one.cwd):
-        return ""
+    elsewhere = advice("give one: smart-fork fork ID --cwd DIR", tool="give one: project_path")
     return f"{unplaced(one.cwd) or f'its directory no longer exists: {shown(one.cwd)}'}; {elsewhere}"
 
 

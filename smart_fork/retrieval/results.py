@@ -148,6 +148,8 @@ def fork_command(agent: AgentName, session_id: str, cwd: str, *, of_others: bool
     """What a person would type by hand to get the same fork, for display."""
     if not AGENTS[agent].has("starter"):
         return shlex.join(("smart-fork", "fork", session_id, "--as", first()))
+    if where_now(cwd) != cwd:  # from there its agent does not find it
+        return shlex.join(("smart-fork", "fork", session_id))
     starter = starter_of(agent)
     words = shlex.join((*starter.fork_words(session_id), *(starter.asking if of_others else ())))
     return words if unplaced(cwd) else f"cd {shlex.quote(cwd)} && {words}"
@@ -259,7 +261,7 @@ def _hit(
         jsonl_path=row.path or None,
         can_fork=not warnings,
         warning="; ".join(warnings),
-        fork_command=fork_command(row.agent, row.session_id, directory, of_others=of_others),
+        fork_command=fork_command(row.agent, row.session_id, row.cwd, of_others=of_others),
         explain=_explain(one, one.why) if explain and one.why is not None else None,
         author=author,
         wrote=one.wrote,

@@ -102,6 +102,14 @@ class _CtrlC:
             handler(*self._pressed[0])
 
 
+class Running(NamedTuple):
+    """A process: the words of its command, when it began in seconds since the epoch, and the one that started it."""
+
+    words: Sequence[str]
+    born: float
+    parent: int
+
+
 class Processes:
     """Running other programs."""
 
@@ -197,6 +205,21 @@ class Processes:
             return False
         except psutil.Error:  # it is there, and somebody else's
             return True
+
+    def running(self) -> dict[int, Running]:
+        """Return all processes of this machine that have not ended, by number."""
+        import psutil
+
+        found = {}
+        for one in every_process():
+            with contextlib.suppress(psutil.Error, OSError), one.oneshot():
+                try:
+                    words = one.cmdline()
+                except psutil.AccessDenied:  # somebody else's
+                    words = [one.name()]
+                if words:  # else it has ended, or is the system's own
+                    found[one.pid] = Running(words, one.create_time(), one.ppid())
+        return found
 
     def exit_status(self, pid: int) -> int | None:
         """How a process that was started here has ended, negative for a signal; `None` where that is not known.

@@ -37,9 +37,7 @@ from smart_fork.excise.replacement import write_lines
 from smart_fork.excise.secrets import masked
 from smart_fork.excise.strings import mapped, texts
 from smart_fork.excise.traces import words_in
-from smart_fork.excise.writers import nobody_writing
-from smart_fork.forking.occupation import process_in
-from smart_fork.forking.world import world_of
+from smart_fork.forking.occupation import Occupation
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.team.materialise import place_of
 from smart_fork.team.pulled import Written, key_of, time_of
@@ -152,7 +150,7 @@ def cut(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path
         else [edits.get(at, turn.raw) for at, turn in enumerate(session.turns) if turn.id not in planned.gone]
     )
     ids = {session.session_id, READERS[agent].id_of(path)}
-    with nobody_writing(session):
+    with Occupation(session.tool, session.session_id, session.source_path).kept_out():
         erasure.erase(agent, sorted(ids), words_in(_text(turn.raw for turn in session.turns)) - words_in(_text(left)))
         for name in ids:
             snapshots.forget(name)
@@ -307,12 +305,10 @@ def rewrite(one: Written, keys: Keys, path: Path, *, remove: bool = False) -> bo
         return False
     said = {turn.id for turn in session.turns if turn.role in ("user", "assistant")}
     gone = remove or not any(said.intersection(forms.ids(record)) for record in left)
-    if number := process_in(session.session_id, world_of(one.agent)):
-        raise ForkRefused(f"The session is running: {session.session_id} (process {number})", "End it first.")
     whole = load_with_tool(one.agent, path)
     words = said_in(map(orjson.dumps, before)) - said_in(map(orjson.dumps, left))
     beside = dict.fromkeys(cutter(one.agent).files_of(path), b"") if gone else renamed_beside(plan(whole, ()), words)
-    with nobody_writing(whole):
+    with Occupation(whole.tool, whole.session_id, whole.source_path).kept_out():
         if gone:
             propagation.remove(one.agent, session.session_id)
             path.unlink()

@@ -26,6 +26,8 @@ from smart_fork.agents.questions import Question
 from smart_fork.agents.starter import ForkRequest
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage
 from smart_fork.forking.provisions import provisions
+from smart_fork.forking.resume import check_free
+from smart_fork.forking.spec import ForkSource
 from smart_fork.forking.typist import SCREEN_SECONDS, Typist
 from smart_fork.forking.world import Instruments
 from smart_fork.places import place_of
@@ -241,6 +243,7 @@ class _Talk:
         # A hook may have told of its end before it was there: two must not write the same log.
         wait = self._typist(place).wait
         wait(lambda: not runs(self.started, around.processes), SCREEN_SECONDS)
+        check_free(ForkSource(worker.agent, plan.source_session_id, None, worker.cwd), world=around)
         before = self._written()
         started = place.start(plan, worker, around.processes, environment(plan, {**around.env, **given.variables}))
         note_started(self.registry, worker.id, plan.argv, started)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
+from smart_fork.forking.occupation import FRESH_SECONDS
 from tests.e2e.agents import Machine
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Message, Protocol
@@ -166,3 +168,62 @@ def test_one_new_and_one_that_forks_the_newest(equipped: Machine, project: Path)
     assert ["fork", "new"] == [worker["kind"] for worker in told["workers"]]
     assert [str(project)] * 2 == [worker["cwd"] for worker in told["workers"]]
     assert all(worker["session_id"] for worker in told["workers"])
+
+
+def test_what_a_person_has_open_and_idle_is_neither_gone_on_with_nor_cut_until_it_is_closed(
+    equipped: Machine, project: Path
+):
+    """It was started without an id, which only Claude Code's own note tells."""
+    prompt, answer = unlike_any_other("My codeword is ALPHA"), unlike_any_other("Noted.")
+    equipped.model.when(lambda text: text == prompt, answer)
+    terminal = equipped.agent_interactive("claude", "--", prompt, cwd=project)
+    log = wait_until(lambda: equipped.find_log("claude", answer), "the answer in the log")
+    wait_until(lambda: time.time() - log.path.stat().st_mtime > FRESH_SECONDS, "the log to be quiet")
+    before = log.path.read_bytes()
+
+    for words in (("resume", log.session_id), ("continue",), ("resume", log.session_id, "--agent", "claude")):
+        done = equipped.smart_fork(*words, "--in", "process", "--json", "--", "go on", cwd=project, check=False)
+        assert 1 == done.returncode
+        assert "open elsewhere: process" in done.stdout + done.stderr
+        assert f"smart-fork fork {log.session_id}" in done.stdout + done.stderr
+    cut = equipped.smart_fork("excise", "cut", "1", log.session_id, "-y", "--force", check=False)
+    assert "is running" in cut.stderr
+    assert before == log.path.read_bytes()
+
+    terminal.type("/clear")
+    wait_until(lambda: log.session_id not in _noted_by_claude(equipped), "the note to name another session")
+    again = unlike_any_other("go on")
+    start(equipped, "resume", log.session_id, "--in", "process", "--", again, cwd=project)
+    assert [Message("user", prompt), Message("assistant", answer), Message("user", again)] == heard(
+        equipped, again
+    ).said
+    terminal.leave("/exit")
+
+
+def _noted_by_claude(machine: Machine) -> str:
+    return "".join(one.read_text() for one in (machine.home / ".claude/sessions").glob("*.json"))
+
+
+@each_agent(thorough="codex")
+def test_a_session_goes_on_in_its_repository_when_its_worktree_is_gone(
+    equipped: Machine, agent: Protocol, project: Path
+):
+    """A worker's, whose worktree our own command took away: it is forked, and then gone on with."""
+    first, forked, resumed = (unlike_any_other(f"The {word} step") for word in ("first", "forked", "resumed"))
+    parent = start(equipped, "new", "--agent", agent, "--worktree", "--in", "process", "--", first, cwd=project)
+    heard(equipped, first)
+    log = answered(equipped, agent, parent["session_id"], first)
+    ended(equipped, first)
+    equipped.smart_fork("close", parent["worker_id"], "--remove-worktree", cwd=project)
+    assert not Path(parent["worktree"]).exists()
+
+    fork = start(equipped, "fork", log.session_id, "--no-brief", "--in", "process", "--", forked, cwd=project)
+    assert [*noted(first), Message("user", forked)] == heard(equipped, forked).said
+    assert str(project) == fork["cwd"]
+    answered(equipped, agent, fork["new_session_id"], forked)
+    ended(equipped, forked)
+
+    again = start(equipped, "resume", log.session_id, "--in", "process", "--", resumed, cwd=project)
+    assert [*noted(first), Message("user", resumed)] == heard(equipped, resumed).said
+    assert str(project) == again["cwd"]
+    wait_until(lambda: log.answers(f"Noted: {resumed[:60]}"), "the answer in the session's own log")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import uuid
 from pathlib import Path
@@ -130,6 +131,21 @@ def marked():
 
     def start(worker_id: str) -> int:
         started.append(subprocess.Popen(["sleep", "600"], env={**os.environ, WORKER_ID: worker_id}))
+        return started[-1].pid
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def posing():
+    """Starts a process that is called like an agent's program, and gives its number; they end with the test."""
+    started = []
+
+    def start(name: str, cwd: Path | None = None) -> int:
+        started.append(subprocess.Popen([name, "600"], executable=shutil.which("sleep"), cwd=cwd))
         return started[-1].pid
 
     yield start

@@ -95,6 +95,9 @@ class FakeProcesses:
     def alive(self, pid):
         return self.living
 
+    def running(self):
+        return {}
+
     def exit_status(self, pid):
         return None
 

@@ -10,7 +10,16 @@ Seen with 2.1:
 
 from __future__ import annotations
 
-from smart_fork.agents.starter import CommandLine, ForkRequest, Presence, Starter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from indexer.unchecked import dict_in, json_at, text_in
+from smart_fork.agents.claude.home import claude_home
+from smart_fork.agents.presence import Note, Presence, noted_at
+from smart_fork.agents.starter import CommandLine, ForkRequest, Form, Staging, Starter
+from smart_fork.system.processes import Running
+
+_STAGED: dict[Form, Staging] = {"new": "nothing", "resume": "name", "fork": "transcript"}
 
 
 class ClaudeStarter(Starter):
@@ -40,10 +49,22 @@ class ClaudeStarter(Starter):
         return CommandLine(
             (request.program, *session, *named, *unasked, *asking, *printed, *asked),
             session_id,
-            "nothing" if request.form != "fork" else "branch" if request.at else "transcript",
+            _STAGED[request.form] if request.form != "fork" or not request.at else "branch",
             named=bool(named),
         )
 
 
+class ClaudePresence(Presence):
+    """See `Presence`."""
+
+    def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
+        """See `Presence.notes`: ``sessions/<pid>.json`` in its home, which may be another one than ours."""
+        homes = {claude_home(), *((log.parents[2],) if log and len(log.parents) > 2 else ())}
+        for path in (path for home in homes for path in (home / "sessions").glob("*.json")):
+            note = dict_in(json_at(path))
+            if type(pid := note.get("pid")) is int:
+                yield Note(pid, text_in(note.get("sessionId")), noted_at(path, note.get("startedAt"), 1000))
+
+
 #: The processes of this agent.
-PRESENCE = Presence(("claude",), forks=("--fork-session",))
+PRESENCE = ClaudePresence(("claude",), forks=("--fork-session",))

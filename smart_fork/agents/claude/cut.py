@@ -9,7 +9,7 @@ from typing import Any
 from indexer.transcripts.items import GivenBack
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Role
-from indexer.unchecked import dict_in, dicts_in, json_at
+from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents.claude.codec import ClaudeCodec, is_request
 from smart_fork.agents.claude.copy import file_history
 from smart_fork.agents.claude.home import claude_home
@@ -17,9 +17,8 @@ from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codec import Record, text_of
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, TreeCutter, TreeLoader
 from smart_fork.cuts import titles
-from smart_fork.cuts.model import ANY_TURN, Transcript, TranscriptTurn
+from smart_fork.cuts.model import ANY_TURN, TranscriptTurn
 from smart_fork.errors import NotFound
-from smart_fork.system.processes import Processes
 
 #: What a first line has of one; summaries and snapshots of files, which may come first, have the last two.
 _MARKS = ("uuid", "sessionId", "parentUuid", "leafUuid", "messageId")
@@ -163,15 +162,6 @@ class ClaudeCutter(TreeCutter):
         for agent in sorted({agent for turn in removed if turn.tool_results for agent in _agents_of(turn)}):
             found += [folder / "subagents" / f"agent-{agent}{ending}" for ending in (".jsonl", ".meta.json")]
         return [path for path in found if path.is_file()]
-
-    def writer_of(self, session: Transcript) -> str:
-        """It notes each running session in ``sessions/<pid>.json`` and takes the note away at its end."""
-        for path in (claude_home() / "sessions").glob("*.json"):
-            note = dict_in(json_at(path))
-            pid = note.get("pid")
-            if isinstance(pid, int) and note.get("sessionId") == session.session_id and Processes().alive(pid):
-                return f"Claude Code, process {pid}"
-        return ""
 
 
 def _agents_of(turn: TranscriptTurn) -> Iterator[str]:

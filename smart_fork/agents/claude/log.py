@@ -54,6 +54,14 @@ class ClaudeStorage(Storage):
         """See `Storage.folder`."""
         return folder_of(directory)
 
+    def finds(self, log: Path, cwd: str, directory: Path) -> bool:
+        """See `Storage.finds`: under a second name."""
+        return True
+
+    def resumed(self, log: Path, session_id: str, directory: Path) -> Path | None:
+        """See `Storage.resumed`."""
+        return None if log.parent == folder_of(directory) else folder_of(directory) / log.name
+
 
 def folder_of(directory: Path) -> Path:
     """The folder in which Claude Code, started in `directory`, looks for sessions."""

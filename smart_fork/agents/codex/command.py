@@ -10,7 +10,18 @@ Seen with 0.169:
 
 from __future__ import annotations
 
-from smart_fork.agents.starter import CommandLine, ForkRequest, Presence, Starter
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from smart_fork.agents.codex.home import codex_home
+from smart_fork.agents.codex.log import is_id
+from smart_fork.agents.presence import Note, Presence
+from smart_fork.agents.starter import CommandLine, ForkRequest, Starter
+from smart_fork.errors import ForkRefused
+from smart_fork.system.processes import Running
 
 
 class CodexStarter(Starter):
@@ -41,5 +52,51 @@ class CodexStarter(Starter):
         )
 
 
+#: The words of its processes that are no window of a person.
+_SERVES = {"app-server", "exec", "mcp-server"}
+_OPEN = "Codex still has it open. Close Codex and stop its server: codex app-server daemon stop"
+
+
+class CodexPresence(Presence):
+    """See `Presence`. It locks each session that it has open. Its server does so for its windows, and a bit longer."""
+
+    def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
+        """See `Presence.notes`. Which of its windows shows a session that the server has open is not known."""
+        own = {pid: one for pid, one in processes.items() if self.runs(one.words)} if is_id(session_id) else {}
+        holders = [pid for pid in own if _has_open(pid, _lock(session_id))]
+        shown = [pid for pid in holders if "app-server" not in own[pid].words]
+        yield from (Note(pid, session_id) for pid in shown)
+        for pid, one in own.items() if holders and not shown else ():
+            if _SERVES.isdisjoint(one.words) and not any(is_id(word) and word != session_id for word in one.words):
+                yield Note(pid, session_id, sure=False)
+
+    def hold(self, session_id: str) -> int | None:
+        """See `Presence.hold`. The file is only opened."""
+        if not is_id(session_id):
+            return None
+        try:
+            lock = os.open(_lock(session_id), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(lock)
+            raise ForkRefused(_OPEN) from error
+        return lock
+
+
+def _lock(session_id: str) -> Path:
+    return codex_home() / "thread-writer-locks" / f"{session_id}.lock"
+
+
+def _has_open(pid: int, path: Path) -> bool:
+    import psutil
+
+    with suppress(psutil.Error, OSError):
+        return any(one.path == str(path) for one in psutil.Process(pid).open_files())
+    return False
+
+
 #: The processes of this agent.
-PRESENCE = Presence(("codex",), forks=("fork",))
+PRESENCE = CodexPresence(("codex",), forks=("fork",))

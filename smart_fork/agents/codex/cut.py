@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -24,8 +22,7 @@ from indexer.unchecked import dict_in, text_in
 from smart_fork.agents.codec import texts_of
 from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, ForkBase, base_of, payload_of
 from smart_fork.agents.codex.history import Part, first_header, whole
-from smart_fork.agents.codex.home import codex_home
-from smart_fork.agents.codex.log import CodexAdapter, id_in, is_id, rollout_in
+from smart_fork.agents.codex.log import CodexAdapter, id_in, rollout_in
 from smart_fork.agents.cut_turns import turn_of
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.cuts import edits, titles
@@ -202,7 +199,6 @@ class CodexCutter(Cutter):
     """Transcripts of Codex."""
 
     tool = "codex"
-    holder = "Codex still has it open. Close Codex and stop its server: codex app-server daemon stop"
 
     def detect(self, path: Path) -> bool:
         return CodexLoader.detect(path)
@@ -268,22 +264,6 @@ class CodexCutter(Cutter):
         if not own or "needed" in own[0].meta:
             return []
         return [CutWarning(own[0].id, "is the first record but not session_meta: Codex cannot load it")]
-
-    def hold(self, session: Transcript) -> int | None:
-        """It holds one for each session that it has open, its server a while longer. The file is only opened."""
-        if not is_id(session.session_id):
-            return None
-        lock = codex_home() / "thread-writer-locks" / f"{session.session_id}.lock"
-        try:
-            descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:
-            return None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
-            raise
-        return descriptor
 
 
 def _without(session: Transcript, gone: Collection[str], heads: frozenset[str]) -> Edits:

@@ -21,5 +21,4 @@ class Copilot(Agent):
     clients = ("copilot",)
     facets = usual(
         "births", "caller", "prompts",
-        storage="smart_fork.agents.agent:Storage",  # it finds its sessions from every directory
     )  # fmt: skip

@@ -14,13 +14,14 @@ Seen with 1.0.102:
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from smart_fork.agents.copilot.log import CopilotAdapter
+from smart_fork.agents.copilot.home import sessions
+from smart_fork.agents.presence import Note, Presence, noted_at
 from smart_fork.agents.questions import Screen
-from smart_fork.agents.starter import OptionStarter, Presence
+from smart_fork.agents.starter import OptionStarter
+from smart_fork.system.processes import Running
 
 _NOTE = re.compile(r"inuse\.([1-9]\d{0,9})\.lock")
 
@@ -32,21 +33,17 @@ class CopilotPresence(Presence):
         """See `Presence.goes_on_in`: its options are one word each with what they name."""
         return bool({f"--resume={session_id}", f"--session-id={session_id}", session_id} & set(words))
 
-    def noted(self, session_id: str) -> Collection[int]:
-        """See `Presence.noted`. The note may stay when the process has ended."""
-        return {pid for log in CopilotAdapter().locate(session_id) for pid in processes_in(log.parent)}
+    def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
+        """See `Presence.notes`: a file in the folder of each session. It may stay when the process has ended."""
+        for folder in {sessions(), *((log.parent.parent,) if log else ())}:
+            for path in folder.glob("*/inuse.*.lock"):
+                if found := _NOTE.fullmatch(path.name):
+                    one = session_id if log and path.parent == log.parent else path.parent.name
+                    yield Note(int(found[1]), one, noted_at(path))
 
 
 #: The processes of this agent.
 PRESENCE = CopilotPresence(("copilot",))
-
-
-def processes_in(folder: Path) -> Iterator[int]:
-    """Yield the processes that are noted in the folder of a session."""
-    with suppress(OSError):
-        for one in folder.iterdir():
-            if found := _NOTE.fullmatch(one.name):
-                yield int(found[1])
 
 
 class CopilotScreen(Screen):

@@ -15,7 +15,6 @@ from indexer.transcripts.model import Role
 from indexer.unchecked import dict_in, dicts_in, text_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copilot.codec import ANSWERED, CopilotCodec, data_of, is_of_an_agent, requests_in
-from smart_fork.agents.copilot.command import PRESENCE, processes_in
 from smart_fork.agents.copilot.fold import is_typed
 from smart_fork.agents.copilot.home import EVENTS, WORKSPACE, copilot_home, name_in
 from smart_fork.agents.copilot.log import CopilotAdapter
@@ -24,7 +23,6 @@ from smart_fork.agents.tree_cut import COMPACTS, NOTHING, TreeCutter, TreeLoader
 from smart_fork.cuts import titles
 from smart_fork.cuts.lines import RawLine
 from smart_fork.cuts.model import Transcript
-from smart_fork.system.processes import Processes
 
 _ROLES: Mapping[str, Role] = {"user.message": "user", "assistant.message": "assistant", ANSWERED: "tool"}
 #: Without the first record it does not find the session.
@@ -151,12 +149,6 @@ class CopilotCutter(TreeCutter):
             db.execute("UPDATE sessions SET summary = NULL WHERE id = ?", (session.session_id,))
 
         erase(copilot_home() / "session-store.db", "Copilot CLI", change)
-
-    def writer_of(self, session: Transcript) -> str:
-        """It notes each running session beside its log, and may leave the note there at its end."""
-        noted = {*PRESENCE.noted(session.session_id), *processes_in(session.source_path.parent)}
-        alive = Processes().alive
-        return next((f"Copilot CLI, process {pid}" for pid in sorted(noted) if alive(pid)), "")
 
 
 def _tables(db: apsw.Connection) -> list[str]:

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from smart_fork.agents.agent import Storage
 from smart_fork.agents.copilot.home import EVENTS, HOME, copilot_home, sessions
 from smart_fork.agents.tree_log import TreeAdapter
+
+
+class CopilotStorage(Storage):
+    """The files of Copilot CLI."""
+
+    def finds(self, log: Path, cwd: str, directory: Path) -> bool:
+        """See `Storage.finds`. It goes on in the session's own directory as long as that is there."""
+        return cwd == str(directory) or not Path(cwd).is_dir()
 
 
 class CopilotAdapter(TreeAdapter):

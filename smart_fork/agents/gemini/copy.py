@@ -28,7 +28,7 @@ from smart_fork.agents.copier import Copier, Copy, Distilled, Entry, LiveRecord,
 from smart_fork.agents.forms import Becomes, Identity, PartForms, Utterance, all_texts, shared_of, unsigned, withheld
 from smart_fork.agents.gemini.codec import GeminiCodec, answers_in, calls_in, is_context, parts_of, said_in
 from smart_fork.agents.gemini.fold import lines_of
-from smart_fork.agents.gemini.home import CHATS, ROOT, digest, project_for, root_of
+from smart_fork.agents.gemini.home import CHATS, claim, digest, project_for
 from smart_fork.agents.gemini.log import new_name
 from smart_fork.agents.gemini.memory import Memory, sign_of
 from smart_fork.errors import ForkRefused
@@ -91,11 +91,8 @@ class _GeminiCopy(Copy):
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
         """See `Copy.copy_beside`: the folder of a directory that has none yet says whose it is."""
-        root = target.parent.parent / ROOT
-        if self._new.cwd is not None and not root_of(root.parent):
-            with root.open("x", encoding="utf-8") as file:
-                file.write(str(self._new.cwd.resolve()))
-            created.append(root)
+        if self._new.cwd is not None:
+            created += claim(target.parent.parent, self._new.cwd)
         return []
 
     def header(self) -> Iterator[bytes]:

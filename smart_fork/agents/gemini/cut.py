@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import psutil
 
 from indexer.masking import mask
 from indexer.transcripts.boilerplate import strip_boilerplate
@@ -24,16 +23,13 @@ from indexer.unchecked import dicts_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.gemini.codec import GeminiCodec, answers_in, is_context, typed_in
 from smart_fork.agents.gemini.fold import named_in
-from smart_fork.agents.gemini.home import root_of
 from smart_fork.agents.gemini.log import id_of
 from smart_fork.agents.gemini.memory import Memory
-from smart_fork.agents.gemini.presence import PRESENCE
 from smart_fork.agents.tree_cut import COMPACTS, PLAIN, TreeCutter, TreeLoader
 from smart_fork.cuts import titles
 from smart_fork.cuts.edits import Edits, rewritten
 from smart_fork.cuts.lines import RawLine, opened, raw_lines
 from smart_fork.cuts.model import Transcript, TranscriptTurn
-from smart_fork.system.processes import every_process
 
 #: What it notes about the whole conversation, in the first record or in changes.
 ABOUT = ("summary", "memoryScratchpad")
@@ -188,15 +184,6 @@ class GeminiCutter(TreeCutter):
             if len(kept) < len(told):
                 return {history: orjson.dumps(kept, option=orjson.OPT_INDENT_2)}
         return {}
-
-    def writer_of(self, session: Transcript) -> str:
-        """It notes nowhere which sessions it has open. So it must not run in the session's directory."""
-        root = root_of(session.source_path.parent.parent)
-        for process in every_process() if root else ():
-            with contextlib.suppress(psutil.Error, OSError):
-                if PRESENCE.runs(process.cmdline()) and process.cwd() == root:
-                    return f"Gemini CLI, process {process.pid}, runs in {root}"
-        return ""
 
 
 def _names(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:

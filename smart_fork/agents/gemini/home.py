@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from indexer.paths import private_dir
 from indexer.transcripts.state import is_path
 from smart_fork.agents.agent import InHome
 
@@ -41,6 +42,16 @@ def root_of(project: Path) -> str:
     except (OSError, UnicodeDecodeError):
         return ""
     return told if is_path(told) and len(told) <= _MOST else ""
+
+
+def claim(project: Path, directory: Path) -> list[Path]:
+    """Have the folder `project` say that the sessions in it are those of `directory`. Return the file made for that."""
+    root = private_dir(project) / ROOT
+    if root_of(project):
+        return []
+    with root.open("x", encoding="utf-8") as file:
+        file.write(str(directory.resolve()))
+    return [root]
 
 
 def digest(directory: str) -> str:

@@ -19,7 +19,7 @@ from indexer.transcripts.lines import open_regular
 from indexer.transcripts.model import Session
 from indexer.unchecked import dict_in, json_at
 from smart_fork.agents.agent import Storage
-from smart_fork.agents.gemini.home import BEGINS, CHATS, HOME, gemini_home, project_for, projects
+from smart_fork.agents.gemini.home import BEGINS, CHATS, HOME, claim, gemini_home, project_for, projects
 
 _ENDINGS = (".jsonl", ".json")
 _UUID = re.compile(r"-([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\Z")
@@ -181,6 +181,14 @@ class GeminiStorage(Storage):
         log = PurePosixPath(place)
         return str(log.with_name(whole_name(Path(log.name), session_id)))
 
-    def lasting(self, log: Path, session_id: str) -> Path | None:
-        """See `Storage.lasting`."""
-        return None if is_named_whole(log) else log.with_name(whole_name(log, session_id))
+    def finds(self, log: Path, cwd: str, directory: Path) -> bool:
+        """See `Storage.finds`: under a second name."""
+        return True
+
+    def resumed(self, log: Path, session_id: str, directory: Path) -> Path | None:
+        """See `Storage.resumed`."""
+        name = self.folder(directory) / whole_name(log, session_id)
+        if name.parent == log.parent:
+            return None if is_named_whole(log) else name
+        claim(name.parent.parent, directory)
+        return name

@@ -11,19 +11,19 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Collection, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import psutil
 
 from indexer.transcripts.state import utc
+from indexer.unchecked import seconds_in
 from smart_fork.agents.agent import Calls, ClientCall
 from smart_fork.agents.gemini.home import BEGINS, CHATS, project_for, root_of
 from smart_fork.agents.gemini.log import GeminiAdapter, id_of, start_of
-from smart_fork.agents.starter import Presence
-from smart_fork.system.processes import every_process
+from smart_fork.agents.presence import START_SECONDS, Note, Presence
+from smart_fork.system.processes import Running
 
 #: The options that name the session of a process.
 _NAMING = ("--resume", "-r", "--session-id")
@@ -54,35 +54,52 @@ def _named(words: Sequence[str]) -> str | None:
 
 def _begun(project: Path, since: str) -> str | None:
     """The session that was written last of those that were begun in a directory since then."""
+    newest = _newest(project_for(project) / CHATS)
+    return next((id_of(path) for path in newest if start_of(path) >= since), None)
+
+
+def _newest(chats: Path) -> list[Path]:
     try:
-        logs = [path for path in (project_for(project) / CHATS).glob(f"{BEGINS}*.jsonl") if path.is_file()]
-        newest = sorted(logs, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        logs = [path for path in chats.glob(f"{BEGINS}*.jsonl") if path.is_file()]
+        return sorted(logs, key=lambda path: path.stat().st_mtime_ns, reverse=True)[:_LOOKED_AT]
     except OSError:
-        return None
-    return next((id_of(path) for path in newest[:_LOOKED_AT] if start_of(path) >= since), None)
-
-
-#: How long it may take from its start to its log, on a busy machine.
-START_SECONDS = 60.0
+        return []
 
 
 class GeminiPresence(Presence):
     """See `Presence`."""
 
-    def noted(self, session_id: str) -> Collection[int]:
-        """See `Presence.noted`: processes in the session's directory that were started just before it was begun."""
-        return {pid for log in GeminiAdapter().locate(session_id) for pid in self._since(log)}
+    def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
+        """See `Presence.notes`. It notes nothing: a process is in the session that was begun last since it was started.
 
-    def _since(self, log: Path) -> Iterator[int]:
-        root, began = root_of(log.parent.parent), start_of(log)
-        if not (root and began):
-            return
-        moment = datetime.fromisoformat(began).timestamp()
-        for process in every_process():
+        Where several run in a directory, each is also in the one that was begun just after its start.
+        """
+        here = self._at(log, processes) if log else {}
+        starts = {path: seconds_in(start_of(path)) for path in _newest(log.parent)} if log and here else {}
+        begun: dict[int, list[tuple[float, str]]] = {pid: [] for pid in here}
+        for path, began in starts.items():
+            since = [pid for pid in here if began is not None and here[pid].born <= began]
+            if began is not None and since:
+                begun[max(since, key=lambda pid: here[pid].born)].append((began, id_of(path)))
+        for pid, those in begun.items():
+            first = [one for one in those if one[0] - here[pid].born <= START_SECONDS] if len(here) > 1 else []
+            if any(named == session_id for _, named in (max(those, default=(0.0, "")), *first)):
+                yield Note(pid, session_id, sure=False)
+
+    def near(self, log: Path, processes: Mapping[int, Running]) -> str:
+        """See `Presence.near`. It notes nowhere which sessions it has open, so it must not run in their directory."""
+        found = next(iter(self._at(log, processes)), None)
+        return "" if found is None else f"Gemini CLI, process {found}, runs in {root_of(log.parent.parent)}"
+
+    def _at(self, log: Path, processes: Mapping[int, Running]) -> dict[int, Running]:
+        """Those in the directory of a log, without those that have only started themselves again."""
+        root, found = root_of(log.parent.parent), {}
+        for pid, one in processes.items() if root else ():
             with contextlib.suppress(psutil.Error, OSError):
-                started_before = 0 <= moment - process.create_time() <= START_SECONDS
-                if started_before and self.runs(process.cmdline()) and process.cwd() == root:
-                    yield process.pid
+                if self.runs(one.words) and psutil.Process(pid).cwd() == root:
+                    found[pid] = one
+        again = {one.parent for one in found.values()}
+        return {pid: one for pid, one in found.items() if pid not in again}
 
 
 #: The processes of this agent.

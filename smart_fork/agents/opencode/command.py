@@ -15,7 +15,7 @@ import secrets
 
 from indexer.masking import Masked, beginning, mask
 from smart_fork.agents.questions import MAX_CHARACTERS, Question, Screen, words
-from smart_fork.agents.starter import CommandLine, Delivery, ForkRequest, Presence, Staging, Starter
+from smart_fork.agents.starter import CommandLine, Delivery, ForkRequest, Staging, Starter
 from smart_fork.text.snippets import printable
 
 #: The border of a box at the left, and the lower end of the one to type in.
@@ -89,7 +89,3 @@ class OpenCodeStarter(Starter):
     def new_id(self) -> str:
         """See `Starter.new_id`."""
         return f"ses_{secrets.token_hex(_ID_CHARACTERS // 2)}"
-
-
-#: The processes of this agent.
-PRESENCE = Presence(("opencode",), forks=("--fork",))

@@ -35,10 +35,7 @@ from smart_fork.cuts.edits import Edits, rewritten
 from smart_fork.cuts.lines import preview
 from smart_fork.cuts.model import Stamp, Transcript, TranscriptTurn
 from smart_fork.errors import ForkRefused, NotFound
-from smart_fork.system.locks import locked_by
 
-#: The bytes on which each connection to an SQLite database has a lock for as long as it is open.
-LOCKED = 0x40000002, 510
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
 CODEC = OpenCodeCodec()
 
@@ -100,11 +97,6 @@ class OpenCodeCutter(Cutter):
         named = (dict_in(dict_in(part.get("state")).get("metadata")).get("outputPath") for part in parts)
         found = [Path(one) for one in named if isinstance(one, str)]
         return [one for one in found if one.parent == folder and one.is_file() and not one.is_symlink()]
-
-    def writer_of(self, session: Transcript) -> str:
-        """Whoever has the database open, in whichever session: OpenCode may write any of them again."""
-        process = locked_by(session.source_path.parent, *LOCKED) if self.detect(session.source_path) else None
-        return "" if process is None else f"process {process} has OpenCode's database open"
 
     def has(self, path: Path) -> bool:
         return there(path) if self.detect(path) else super().has(path)

@@ -11,33 +11,30 @@ Seen with 0.24:
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from indexer.unchecked import dict_in, json_at
+from smart_fork.agents.presence import Note, Presence, noted_at
 from smart_fork.agents.questions import Screen
-from smart_fork.agents.qwen.log import QwenAdapter
-from smart_fork.agents.starter import OptionStarter, Presence
+from smart_fork.agents.starter import OptionStarter
+from smart_fork.system.processes import Running
 
 
 class QwenPresence(Presence):
     """See `Presence`."""
 
-    def noted(self, session_id: str) -> Collection[int]:
-        """See `Presence.noted`. The note stays when the process has ended."""
-        return {pid for log in QwenAdapter().locate(session_id) for pid in process_of(log)}
+    def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
+        """See `Presence.notes`: a file beside each log. It stays when the process has ended."""
+        for path in log.parent.glob("*.runtime.json") if log else ():
+            note = dict_in(json_at(path))
+            named = path.name.removesuffix(".runtime.json")
+            if type(pid := note.get("pid")) is int and note.get("session_id") == named:
+                yield Note(pid, named, noted_at(path, note.get("started_at")))
 
 
 #: The processes of this agent.
 PRESENCE = QwenPresence(("qwen",), forks=("--fork-session",))
-
-
-def process_of(log: Path) -> Iterator[int]:
-    """The number of the process that Qwen Code says writes this log; it may have ended."""
-    note = dict_in(json_at(log.with_suffix(".runtime.json")))
-    pid = note.get("pid")
-    if type(pid) is int and pid > 0 and note.get("session_id") == log.stem:
-        yield pid
 
 
 class QwenScreen(Screen):

@@ -11,13 +11,11 @@ from indexer.transcripts.model import Role
 from indexer.unchecked import dict_in, text_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.qwen.codec import QwenCodec, parts_of, sums_up
-from smart_fork.agents.qwen.command import process_of
 from smart_fork.agents.qwen.fold import is_typed, typed_in
 from smart_fork.agents.qwen.home import agents_of
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, TreeCutter, TreeLoader
 from smart_fork.cuts import titles
-from smart_fork.cuts.model import Transcript, TranscriptTurn
-from smart_fork.system.processes import Processes
+from smart_fork.cuts.model import TranscriptTurn
 
 
 class QwenLoader(TreeLoader):
@@ -86,8 +84,3 @@ class QwenCutter(TreeCutter):
         calls = {call.id for turn in removed for call in turn.tool_calls if PLAIN.fullmatch(call.id)}
         found = [one for call in sorted(calls) for one in sorted(folder.glob(f"agent-*-{call}.*"))]
         return [one for one in found if one.name.endswith((".jsonl", ".meta.json")) and one.is_file()]
-
-    def writer_of(self, session: Transcript) -> str:
-        """It notes each running session beside its log, and leaves the note there at its end."""
-        alive = Processes().alive
-        return next((f"Qwen Code, process {pid}" for pid in process_of(session.source_path) if alive(pid)), "")

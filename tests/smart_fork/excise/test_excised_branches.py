@@ -127,7 +127,8 @@ def test_nothing_is_copied_while_the_agent_is_answering(run, world, log, how, ma
     name = log.stem[-36:]
     if how == "worker":
         with Registry() as registry:
-            worker = registry.add("claude", source_session_id="", session_id=name, place="process", cwd=world.home)
+            agent = "codex" if "rollout" in log.name else "claude"
+            worker = registry.add(agent, source_session_id="", session_id=name, place="process", cwd=world.home)
             registry.set_started(worker.id, command=["x"], pid=marked(worker.id))
             registry.set_status(worker.id, "working")
     else:

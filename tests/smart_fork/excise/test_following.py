@@ -167,12 +167,12 @@ def test_ordinary_words_that_a_branch_says_itself_are_no_trace(world, shop):
     assert check(first)["ok"]
 
 
-def test_a_branch_that_is_running_is_named_and_cut_by_the_next_index_run(world, shop, run):  # noqa: F811
+def test_a_branch_that_is_running_is_named_and_cut_by_the_next_index_run(world, shop, run, posing):  # noqa: F811
     first = world.claude(shop, *SAID)
     path = Path(branch(first)["path"])
     note = world.home / ".claude/sessions/1.json"
     note.parent.mkdir(parents=True)
-    note.write_text(json.dumps({"pid": os.getpid(), "sessionId": path.stem}))
+    note.write_text(json.dumps({"pid": posing("claude"), "sessionId": path.stem}))
     done = cut_secret(first)
 
     assert ([str(path)], False) == ([one["path"] for one in done["left"]], done["erased"])
@@ -194,12 +194,12 @@ def test_why_a_branch_could_not_be_cut_is_said(world, shop, monkeypatch):
     assert (path, True) == (left["path"], left["reason"].startswith("No space left on device: the next"))
 
 
-def test_an_undone_cut_is_not_made_by_the_next_run(world, shop):
+def test_an_undone_cut_is_not_made_by_the_next_run(world, shop, posing):
     first = world.claude(shop, *SAID)
     path = Path(branch(first)["path"])
     note = world.home / ".claude/sessions/1.json"
     note.parent.mkdir(parents=True)
-    note.write_text(json.dumps({"pid": os.getpid(), "sessionId": path.stem}))
+    note.write_text(json.dumps({"pid": posing("claude"), "sessionId": path.stem}))
     done = cut_secret(first)
     note.unlink()
     rollback(done["snapshot"])

@@ -221,11 +221,11 @@ def test_a_transcript_that_has_changed_since_it_was_read_is_left_alone(claude_se
     assert [claude_session] == list(claude_session.parent.iterdir())
 
 
-def test_a_running_session_of_claude_is_refused(claude_session, home):
+def test_a_running_session_of_claude_is_refused(claude_session, home, posing):
     """E-075: Claude Code notes which sessions run."""
     note = home / ".claude/sessions/1.json"
     note.parent.mkdir(parents=True)
-    note.write_text(json.dumps({"pid": os.getpid(), "sessionId": SESSION}))
+    note.write_text(json.dumps({"pid": posing("claude"), "sessionId": SESSION}))
     before = claude_session.read_bytes()
 
     with pytest.raises(ForkRefused) as refused:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 from contextvars import copy_context
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import pytest
 
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused
-from smart_fork.forking.occupation import parents_in
+from smart_fork.forking.occupation import Occupation
 from smart_fork.registry.workers import Registry
 from smart_fork.text.advice import speak_of_tools
 from tests.smart_fork.families.test_branch import age, append, everything
@@ -114,29 +112,9 @@ def test_the_background_of_a_session_counts_where_it_is_open_elsewhere(any_sessi
     with pytest.raises(ForkRefused, match="background tasks"):
         branch(SESSION)
     age(path, 3600)
-    monkeypatch.setattr("smart_fork.families.branch.process_in", lambda *_: str(os.getpid()))
+    monkeypatch.setattr(Occupation, "processes", [os.getpid()])
     with pytest.raises(ForkRefused, match="background tasks"):
         branch(SESSION)
-
-
-def test_a_child_of_an_agent_that_was_told_the_session_shows_that_it_is_open(home, request):
-    """A claude that was started without an id, in which nothing has been written for long."""
-    program = home / "claude"
-    program.symlink_to("/bin/sh")
-
-    def start(argv: list[str]) -> subprocess.Popen:
-        process = subprocess.Popen(
-            argv, env={**os.environ, "CLAUDE_CODE_SESSION_ID": SESSION}, stdout=subprocess.PIPE, start_new_session=True
-        )
-        request.addfinalizer(lambda: (os.killpg(process.pid, signal.SIGKILL), process.communicate()))
-        return process
-
-    start(["sleep", "600"])  # has inherited the word
-    assert set() == parents_in(SESSION)
-    agents = [start([str(program), "-c", "(echo begun; sleep 600; :) & wait"]) for _ in range(2)]
-    assert all(agent.stdout.readline() for agent in agents)
-    assert {agent.pid for agent in agents} <= parents_in(SESSION)  # and the shells between
-    assert set() == parents_in("another")
 
 
 def test_a_model_is_told_of_the_background_in_the_words_of_its_tools(any_session):

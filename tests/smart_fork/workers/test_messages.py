@@ -9,6 +9,7 @@ import pytest
 
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, Usage
 from smart_fork.registry.workers import ASKED, Registry
+from smart_fork.system.processes import Running
 from smart_fork.workers import messages
 from smart_fork.workers.messages import going_on, message_worker, typed_text
 from tests.smart_fork import screens
@@ -274,6 +275,14 @@ def test_without_a_terminal_the_same_session_is_taken_up_again_as_the_same_worke
     assert ("resumed", "running", headless.id) == (told["how"], told["state"], told["worker_id"])
     worker = headless.worker
     assert (PID, call["argv"], headless.session) == (worker.pid, worker.command, worker.session_id)
+
+
+def test_a_session_that_a_person_has_opened_since_is_not_taken_up_again(headless):
+    headless.terminal.running = lambda: {77: Running(["claude", "--resume", headless.session], 1.0, 1)}
+
+    with pytest.raises(ForkRefused, match="open elsewhere: process 77 has it open"):
+        say(headless, "more")
+    assert not headless.terminal.started
 
 
 def test_one_that_is_just_ending_is_not_overtaken(headless):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -182,9 +181,9 @@ def test_what_the_real_program_wrote_is_cut_and_reads_back(home):
     assert check(str(path))["ok"]
 
 
-def test_a_session_that_it_has_open_is_left_alone(home):
+def test_a_session_that_it_has_open_is_left_alone(home, posing):
     path = copilot_log(home, *EVENTS)
-    path.with_name(f"inuse.{os.getpid()}.lock").write_text(str(os.getpid()))
+    path.with_name(f"inuse.{posing('copilot')}.lock").touch()
 
     with pytest.raises(ForkRefused, match="Copilot CLI"):
         cut(Request(str(path), ids=CUT))

@@ -20,6 +20,7 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.plan import plan_fork
 from smart_fork.agents.starter import ForkRequest
 from smart_fork.agents.tail import activity, output_tokens
+from smart_fork.forking.occupation import Occupation
 from smart_fork.hooks.receive import HookEvent
 from tests.indexer.transcripts.records import SESSION, gemini_log, id_of, ran, spoken
 from tests.smart_fork.agents.gemini.test_log import fixture
@@ -166,9 +167,9 @@ def test_a_session_is_open_in_the_process_that_has_begun_it(home, tmp_path):
         for log in logs:
             moment = start.isoformat(timespec="milliseconds").replace("+00:00", "Z")
             log.write_text(log.read_text().replace("2026-07-01T10:00:00.000Z", moment, 1))
-        noted = AGENTS["gemini"].presence.noted
+        found = [Occupation("gemini", id_of(n), log).processes for n, log in enumerate(logs, start=1)]
 
-        assert (noted(id_of(1)), noted(id_of(2))) == ({process.pid}, set())
+        assert found == [[process.pid], []]
     finally:
         process.kill()
         process.wait()

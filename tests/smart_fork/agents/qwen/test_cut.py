@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -96,9 +95,9 @@ def test_what_the_real_program_wrote_is_cut_and_reads_back(home):
     assert "take your time" not in path.read_text()
 
 
-def test_a_session_that_it_has_open_is_left_alone(home):
+def test_a_session_that_it_has_open_is_left_alone(home, posing):
     path = qwen_log(home, *RECORDS)
-    path.with_suffix(".runtime.json").write_text(json.dumps({"pid": os.getpid(), "session_id": SESSION}))
+    path.with_suffix(".runtime.json").write_text(json.dumps({"pid": posing("qwen"), "session_id": SESSION}))
 
     with pytest.raises(ForkRefused, match="Qwen Code"):
         cut(Request(str(path), ids=("u2",)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from indexer.masking import mask_screen
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
-from smart_fork.agents.qwen.command import QwenPresence, QwenScreen
+from smart_fork.agents.qwen.command import QwenScreen
 from smart_fork.agents.starter import ForkRequest
 from smart_fork.agents.tail import activity, output_tokens, running_tasks
 from tests.cases import each
@@ -144,20 +143,3 @@ def test_each_way_to_start_it_is_one_command(more, argv, session_id, staging):
     line = AGENTS["qwen"].starter.line(request(**more))
 
     assert (list(line.argv), line.session_id, line.staging) == (["qwen", *argv], session_id, staging)
-
-
-def test_it_is_seen_to_run_by_the_note_beside_its_log(home):
-    path = qwen_log(home, linked("user", "u1", None, "one"))
-    note = path.with_suffix(".runtime.json")
-    note.write_text(json.dumps({"pid": os.getpid(), "session_id": SESSION}))
-
-    presence = QwenPresence(("qwen",), forks=("--fork-session",))
-
-    assert presence.noted(SESSION) == {os.getpid()}
-    cutter = AGENTS["qwen"].cutter
-    assert cutter.writer_of(cutter.load(path)) == f"Qwen Code, process {os.getpid()}"
-    for odd in ("", "[]", '{"pid": true}', '{"pid": -1}', json.dumps({"pid": 5, "session_id": NEW})):
-        note.write_text(odd)
-        assert presence.noted(SESSION) == set()
-    assert presence.runs(["/usr/bin/node", "/usr/lib/bin/qwen", "--resume", SESSION])
-    assert not presence.goes_on_in(SESSION, ["qwen", "--resume", SESSION, "--fork-session"])

@@ -1,0 +1,108 @@
+"""Recognizes an agent's processes, and tells in which session each of them is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+from math import inf
+from pathlib import Path, PurePath
+from typing import NamedTuple
+
+from smart_fork.system.processes import Running
+
+#: Programs that run scripts.
+_INTERPRETERS = {"node", "bun"}
+#: A process that began later after a note was made has only got the number of the one that made it.
+START_SECONDS = 60.0
+
+
+class Note(NamedTuple):
+    """A process and the session that it has open, as its agent notes it, and when that was, in seconds since the epoch.
+
+    It is not `sure` if it is concluded: the process may have left that session for another one.
+    """
+
+    pid: int
+    session_id: str
+    since: float = inf
+    sure: bool = True
+
+
+def noted_at(path: Path, said: object = None, parts: int = 1) -> float:
+    """Return when a note was made: as it says itself, in `parts` of a second, or as its file does."""
+    if isinstance(said, int | float):
+        return said / parts
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+@lru_cache(maxsize=1024)  # a list of processes names few, and each agent asks for all of them
+def _program(word: str) -> str:
+    path = PurePath(word)
+    return path.parent.parent.name if path.parent.name == "versions" else path.stem
+
+
+class Presence:
+    """The processes of one agent: the names of its `programs`, and the words (`forks`) that begin a fork."""
+
+    def __init__(self, programs: Collection[str], forks: Collection[str] = ()) -> None:
+        self.programs, self.forks = frozenset(programs), frozenset(forks)
+
+    def runs(self, words: Sequence[str]) -> bool:
+        """Return whether a process with these words is the agent."""
+        return bool(words) and _program(_script(words)) in self.programs
+
+    def goes_on_in(self, session_id: str, words: Sequence[str]) -> bool:
+        """Return whether an agent with these words resumes that session."""
+        options = words[: words.index("--")] if "--" in words else words  # behind that is what it was asked
+        return session_id in options and not self.forks & set(options)
+
+    def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
+        """Yield the processes that are in that session or have left it for another, as the agent notes it itself.
+
+        Some may have ended.
+        """
+        return iter(())
+
+    def near(self, log: Path, processes: Mapping[int, Running]) -> str:
+        """Say which process may write to that log without being in its session; empty if none may."""
+        return ""
+
+    def hold(self, session_id: str) -> int | None:
+        """Take the agent's own lock of that session; return its descriptor for the caller to close, or `None`.
+
+        Raises:
+            ForkRefused: another process holds the lock.
+        """
+        return None
+
+    def inside(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> dict[int, bool]:
+        """Return the living processes that are in that session, each with whether that is sure.
+
+        What a process notes counts more than the words that it was started with: ``/clear`` and the like begin another
+        session. One that only starts the process with the note is not asked.
+        """
+        noted: dict[int, Note] = {}
+        for note in sorted(self.notes(session_id, log, processes), key=lambda one: one.since):
+            one = processes.get(note.pid)
+            if one and one.born <= note.since + START_SECONDS and self._may_be(one.words):
+                noted[note.pid] = note
+        spoken_for = {*noted, *(processes[pid].parent for pid in noted)}
+        found = {pid: note.sure for pid, note in noted.items() if note.session_id == session_id}
+        for pid, one in processes.items():
+            if pid not in spoken_for and self.runs(one.words) and self.goes_on_in(session_id, one.words):
+                found[pid] = True
+        return found
+
+    def _may_be(self, words: Sequence[str]) -> bool:
+        """Whether the process of a note is still the agent: what it runs may have another name than the program."""
+        return bool(words) and any(name in _script(words) for name in self.programs)
+
+
+def _script(words: Sequence[str]) -> str:
+    """What a process runs: its program, or the script of an interpreter."""
+    if _program(words[0]) not in _INTERPRETERS:
+        return words[0]
+    return next((word for word in words[1:] if not word.startswith("-")), words[0])
