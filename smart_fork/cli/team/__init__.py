@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smart_fork.cli.team import account, alias, look, push, server, session, withdraw
+from smart_fork.cli.team import account, alias, hosting, look, push, session, withdraw
 from smart_fork.cli.team.words import app
 
-__all__ = ["account", "alias", "app", "look", "push", "server", "session", "withdraw"]
+__all__ = ["account", "alias", "app", "hosting", "look", "push", "session", "withdraw"]

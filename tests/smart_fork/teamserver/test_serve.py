@@ -23,7 +23,7 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from smart_fork.cli.team.server import DSN, READ_DSN
+from smart_fork.cli.team.hosting import DSN, READ_DSN
 from smart_fork.cli.team.words import app
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, Usage
 from smart_fork.sharing import wire
