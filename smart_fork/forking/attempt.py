@@ -142,7 +142,7 @@ class Attempt:
             self.registry.add_staged_copy(target, session_id=session_id, source_path=log, now=now)
         second_name(log, target)
         if not target.samefile(log):
-            return [f"It goes on in a copy of its log, {target}: {log} stays as it is"]
+            return [f"It continues in a copy of its log, {target}. {log} is not changed"]
         return [f"Its log is also {target} now: two names of one file"] if target.parent != log.parent else []
 
     def _make_room(self, log: Path, target: Path, session_id: str) -> None:

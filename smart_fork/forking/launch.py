@@ -190,7 +190,7 @@ def end_of_whole(session: Session, *, borrowed: bool) -> tuple[Point | None, str
     alone, end = f"Its agent alone {part.sentence}", len(session.turns) - 1
     if session.unread:
         return None, alone
-    return Point(end, session.turns[end].id), f"{alone}. The fork is a copy that has what stands before it"
+    return Point(end, session.turns[end].id), f"{alone}. The fork is a copy with everything before that"
 
 
 def _end_of(session: Session, message_id: str) -> tuple[Point | None, str]:

@@ -285,7 +285,7 @@ def moved(spec: WorkerSpec, target: Path) -> list[str]:
     """What to say where a session goes on elsewhere although nobody asked for that."""
     if spec.source is None or spec.cwd is not None or where_now(spec.source.cwd) == spec.source.cwd:
         return []
-    return [f"Its directory is gone: {directory_of(spec.source.cwd)}. It goes on from {target}"]
+    return [f"Its directory is gone: {directory_of(spec.source.cwd)}. It continues in {target}"]
 
 
 def directory(path: str | Path, hint: str = "Give an existing directory.") -> Path:

@@ -49,7 +49,7 @@ class ClaudeStarter(Starter):
         return CommandLine(
             (request.program, *session, *named, *unasked, *asking, *printed, *asked),
             session_id,
-            _STAGED[request.form] if request.form != "fork" or not request.at else "branch",
+            "branch" if request.form == "fork" and request.at else _STAGED[request.form],
             named=bool(named),
         )
 

@@ -113,7 +113,8 @@ def test_a_session_that_goes_on_keeps_its_id_and_its_name(request_, headless):
         ("codex", True): ["exec", "-C", "/work", "resume", SESSION, "--dangerously-bypass-approvals-and-sandbox"],
     }[request_.agent, headless]
     assert [request_.program, *words, "--", "fix the race"] == list(plan.argv)
-    assert (SESSION, SESSION, "nothing") == (plan.new_session_id, plan.source_session_id, plan.staging)
+    staging = "name" if request_.agent == "claude" else "nothing"
+    assert (SESSION, SESSION, staging) == (plan.new_session_id, plan.source_session_id, plan.staging)
 
 
 @pytest.mark.parametrize("form", ["fork", "resume"])

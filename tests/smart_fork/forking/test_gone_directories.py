@@ -103,7 +103,7 @@ def test_a_fork_says_where_it_goes_on(world, shop, gone, options):
 
     forked = fork_session(ForkRequest(session, options, dry_run=True))
 
-    assert f"Its directory is gone: {quoted(str(gone))}. It goes on from {shop}" in forked.warnings
+    assert f"Its directory is gone: {quoted(str(gone))}. It continues in {shop}" in forked.warnings
     assert Path(forked.cwd).is_relative_to(shop)
     assert (forked.cwd == str(shop)) is (options.worktree is None)
 

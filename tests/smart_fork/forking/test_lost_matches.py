@@ -194,7 +194,7 @@ def test_a_fork_of_a_session_with_a_gap_is_a_copy_and_costs_what_that_carries(wo
 
     forked = fork_session(ForkRequest(session_id, dry_run=True))
 
-    assert forked.warnings[0] == f"{NOTES['gap']}. The fork is a copy that has what stands before it"
+    assert forked.warnings[0] == f"{NOTES['gap']}. The fork is a copy with everything before that"
     assert "--fork-session" not in forked.command
     assert 24_000 == forked.price.tokens == forked.price.whole_tokens
 
@@ -207,7 +207,7 @@ def test_a_worker_that_forks_a_session_with_a_gap_begins_with_a_copy_as_well(wor
         spec = asked.spec(world_of("claude"))
 
     assert 7 == spec.point.index
-    assert [f"{NOTES['gap']}. The fork is a copy that has what stands before it"] == asked.notes
+    assert [f"{NOTES['gap']}. The fork is a copy with everything before that"] == asked.notes
 
 
 def test_a_gap_in_what_was_never_answered_is_bridged_up_to_the_end_as_its_agent_forks_it(world, shop):
