@@ -101,6 +101,7 @@ def _register(home: Path) -> None:
             "claude", source_session_id=SESSION, place="process", cwd=home, prompt=f"use {SECRET}", kind="resume"
         )
         registry.set_started(worker.id, command=["claude", "-p", f"use {SECRET}"])
+        registry.set_state(worker.id, "ended")
         output = home / "state/logs/workers" / f"{worker.id}.log"
         output.parent.mkdir(parents=True)
         output.write_text(f"I used {SECRET}")

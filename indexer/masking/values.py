@@ -223,7 +223,7 @@ def is_strange(text: str) -> bool:
         return False
     if not is_alone(text) or _HEX.fullmatch(text) or _FORMAT.search(text) or is_name(text):
         return False
-    if _TWO_WORDS.fullmatch(text):
+    if _TWO_WORDS.fullmatch(text) and not (text.isalnum() and text.islower()):  # people are called so, too
         return True
     if _ID.fullmatch(text) or _SUM_BEHIND.search(text):
         return False

@@ -103,7 +103,7 @@ def assert_forked(
     settled(machine, fork)
     # Claude may write a record that says nothing behind an answer: a fork there begins after it, and says so. Who is of
     # another agent than the one that is started is told, too.
-    known = ("Forked after message", f"This starts {title_of(agent)}, not ")
+    known = ("Forked after message", "Its directory is gone", f"This starts {title_of(agent)}, not ")
     assert [] == [note for note in fork["warnings"] if not note.startswith(known)]
     assert [*said_before, Message("user", prompt)] == heard(machine, prompt).said
     assert parent.session_id == fork["resume_session_id"]

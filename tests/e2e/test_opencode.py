@@ -317,7 +317,7 @@ def test_what_is_cut_out_is_in_no_byte_and_in_no_request_when_the_session_goes_o
         for prompt in (unlike_any_other("Keep this"), f"cut {word} out", unlike_any_other("And this")):
             post(f"{url}/session/{session}/message", parts=[{"type": "text", "text": prompt}])
         refused = opencode.smart_fork("excise", "cut", "2-3", session, "--yes", check=False)
-    assert "has OpenCode's database open" in refused.stderr
+    assert f"The session is running: {session}" in refused.stderr
     kept = [one for one in shown(opencode, session) if word not in one[1]]
     before, whole = others(opencode, session), rows(opencode, session)
     assert in_bytes(opencode, word)

@@ -157,19 +157,21 @@ class TestFind:
     @first(
         ("loads", "options"),
         [
-            ((39_000, 414_000), " --at 1"),
+            ((39_000, 414_000), " --at 3"),
             ((390_000, 414_000), " --budget 30k"),
-            ((150_000, 414_000), " --at 1 --budget 30k"),
+            ((150_000, 414_000), " --at 3 --budget 30k"),
             ((90_000, 99_000), ""),
         ],
     )
     def test_a_fork_of_very_much_is_suggested_within_a_budget(self, run, world, shop, loads, options):
         there, whole = loads
-        knows = world.sized_claude(shop, (RETRY, DONE, there), ("new logo", "drawn", whole))
+        knows = world.sized_claude(
+            shop, ("read the readme", "read", 15_000), (RETRY, DONE, there), ("new logo", "drawn", whole)
+        )
 
         done = run("find", RETRY)
 
-        assert ("30k within a budget" in done.out) is ("--budget" in options)
+        assert ("within a budget of 30k" in done.out) is ("--budget" in options)
         assert f'Next: smart-fork fork {knows[:8]}{options} "' in done.err
 
     @first(("whole", "suggested"), [(90_000, " --at 1"), (45_000, ""), (58_000, "")])
