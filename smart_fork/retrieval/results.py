@@ -172,11 +172,8 @@ def suggested_at(hit: Hit) -> int | None:
 def suggested_budget(hit: Hit) -> str | None:
     """The budget for a fork that loads very much otherwise, also at its answer: what ends there is always kept."""
     loads = hit.token_estimate if suggested_at(hit) is None else hit.match.token_estimate or 0
-    much = (
-        within_budget(hit) < loads
-        if loads > MUCH_TOKENS
-        else bool(hit.match.lost) and _saves(within_budget(hit), loads)
-    )
+    less = within_budget(hit)
+    much = less < loads if loads > MUCH_TOKENS else bool(hit.match.lost) and _saves(less, loads)
     return BUDGET if much and ABILITIES["budgeted"].has(AGENTS[hit.agent_type]) else None
 
 
