@@ -65,7 +65,7 @@ def ways(
             tokens = None if told.whole else loaded_within(session, told, end)
             way = _way(option, priced(at, tokens, new_from=told.new_from)) if tokens is not None else price(at, option)
             of_it = [row.kept for row in told.exchanges if match and row.message <= match.index]
-            if one is kept or way.tokens < found[0].tokens or _is_forgotten(session, match):
+            if one is kept or way.tokens <= found[0].tokens or _is_forgotten(session, match):
                 found.append(replace(way, carries=of_it[-1:] not in ([], ["nothing"])))
     except SmartForkError as error:  # such as of an agent of whose sessions nothing is left out
         log.info("not all ways to fork it can be compared: %s", error.message)
