@@ -92,7 +92,7 @@ def listed_worktrees(common: Path) -> Iterator[Path]:
 
 
 def worktree_named(common: Path, name: str) -> Path | None:
-    """Where the worktree is now that git keeps under this name; the name stays when the worktree is moved."""
+    """Return where the worktree is now that git keeps under this name; the name stays when the worktree is moved."""
     return _listed(common / "worktrees" / name)
 
 

@@ -136,12 +136,12 @@ def keep(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
 
 
 def is_made(file: LogFile, reader: AgentAdapter) -> bool:
-    """Whether what is kept of a log is made of it: then it has another size, and of other files as well."""
+    """Tell if what is kept of a log is made of it: then it has another size, and of other files as well."""
     return bool(file.within) or not isinstance(reader.as_file(file.path), nullcontext)
 
 
 def _is_of(file: LogFile, stamp: tuple[int, ...], reader: AgentAdapter) -> bool:
-    """Whether a copy with this stamp is one of this log as it is."""
+    """Tell if a copy with this stamp is one of this log as it is."""
     return stamp[1:] == file.stamp[1:] if is_made(file, reader) else stamp == file.stamp
 
 

@@ -41,7 +41,7 @@ _SENTENCES = re.compile(r"(?<=[.!?])(?=\s)|(?<=\n)")
 
 @dataclass(frozen=True, slots=True)
 class OwnTalk:
-    """What a session can be found by: `pieces`, its `title`, empty where that is a question to smart-fork, other names.
+    """All that finds a session: `pieces`, its `title`, empty where that is a question to smart-fork, other names.
 
     `until` is the time of the last of it; `acted` the index of the last exchange in which the session did something of
     its own, -1 where it only talked.
@@ -92,7 +92,7 @@ def _names(session: Session, pieces: Sequence[Piece], left: Sequence[Piece]) -> 
 
 
 def _prompts(pieces: Sequence[Piece]) -> Iterator[Masked]:
-    """What is there of each prompt."""
+    """Return what is there of each prompt."""
     for _, runs in groupby((one for one in pieces if one.role == "user"), key=lambda one: one.turn):
         yield joined(" ", (one.text for one in runs))
 

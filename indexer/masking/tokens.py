@@ -29,7 +29,7 @@ class Literals:
         self._search = BytesAhoCorasick(self._literals, implementation=Implementation.DFA)
 
     def places_in(self, lower: bytes) -> Mapping[bytes, list[int]]:
-        """Where those begin that are in `lower`, in ascending order."""
+        """Return where those begin that are in `lower`, in ascending order."""
         places: dict[bytes, list[int]] = {}
         for number, start, _ in self._search.find_matches_as_indexes(lower, overlapping=True):
             places.setdefault(self._literals[number], []).append(start)

@@ -274,7 +274,7 @@ def is_thrown_together(text: str) -> bool:
 
 
 def goes_on(secret: str, rest: str) -> bool:
-    """Whether this is the rest of a secret that a line end parts."""
+    """Tell if this is the rest of a secret that a line end parts."""
     return is_thrown_together(rest) or (is_mixed(rest) and _HEX.fullmatch(secret + rest) is not None)
 
 
@@ -348,7 +348,7 @@ def looks_random(value: str, *, lenient: bool = False) -> bool:
 
 
 def is_base64_pair(value: str, *, told: bool = False) -> bool:
-    """Whether this is a name and a password, as HTTP and Docker write them; a password that is `told` needs no name."""
+    """Tell if this is a name and a password, as HTTP and Docker write them. A password that is `told` needs no name."""
     try:
         said = base64.b64decode(value + "=" * (-len(value) % 4), validate=True).decode()
     except (binascii.Error, ValueError):

@@ -146,9 +146,8 @@ class Chain:
                 current = parent
                 continue
             before = names[earliest - 1] if earliest > 0 else None
-            if not self._bridged or (
-                parent is None and linked and (turn.prompt if turn else self._leads(before, current))
-            ):
+            rewound = parent is None and linked and (turn.prompt if turn else self._leads(before, current))
+            if rewound or not self._bridged:
                 break  # the person rewound to before the first message
             # The parent is not in this file, or a link record without one: go on with what stands before.
             if before and not (parent and self._is_close(before, current)):
@@ -158,9 +157,8 @@ class Chain:
 
     def _is_close(self, before: str, current: str) -> bool:
         """Whether an agent that does not find a record's parent goes on with what stands before, as of that moment."""
-        turn = self._turns.get(current)
-        moments = self._turns[before].timestamp, turn.timestamp if turn else self.moments.get(current, "")
-        then, now = (seconds_in(moment) for moment in moments)
+        moment = self._turns[current].timestamp if current in self._turns else self.moments.get(current, "")
+        then, now = seconds_in(self._turns[before].timestamp), seconds_in(moment)
         return then is not None and now is not None and 0 <= now - then <= CLOSE_SECONDS
 
     def _leads(self, identity: str | None, beginning: str) -> bool:
@@ -168,8 +166,7 @@ class Chain:
         seen: set[str] = set()
         while identity in self._turns and identity not in seen:
             seen.add(identity)
-            parent = self._turns[identity].parent_id
-            if parent == beginning:
+            if self._turns[identity].parent_id == beginning:
                 return True
             identity = self._parent(self._turns[identity])
         return False

@@ -123,8 +123,8 @@ class Fold(ABC):
         return bool(self.facts.get("interrupted"))
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
-        """Return which of these turns the agent loads: a compaction's summary is the only system turn with tokens."""
-        start = max((at for at, turn in enumerate(turns) if turn.role == "system" and turn.loaded), default=None)
+        """Return which of these turns the agent loads."""
+        start = max((at for at, turn in enumerate(turns) if turn.sums_up), default=None)
         return Resumed() if start is None else Resumed(start, "compaction")
 
     def is_circular(self) -> bool:

@@ -105,6 +105,11 @@ class Turn:
         """Whether it says or does anything: what a command of the agent's own leaves, for one, does not."""
         return self.role != "system" and bool(self.text or self.tool_calls or self.tool_results)
 
+    @property
+    def sums_up(self) -> bool:
+        """Whether it is what a compaction has left: no other system turn loads tokens."""
+        return self.role == "system" and self.loaded > 0
+
 
 def turn_of(identity: str, parent: str | None, role: Role, moment: str, text: str = "", **more: Any) -> Turn:
     """Return a turn whose tokens are estimated. `more` are other fields of it."""
@@ -235,7 +240,7 @@ class Session:
         left_out = before - own if next((t.loaded for t in self.turns[start:] if t.loaded), before) < before else 0
         for at, turn in enumerate(self.turns):
             total = own if at == start and reason == "compaction" else total
-            if turn.loaded and turn.role == "system":  # a summary: what is much less has no instructions in it
+            if turn.sums_up:  # what is much less has no instructions in it
                 total = turn.loaded + (own if 2 * turn.loaded < own else 0)
             else:
                 total = turn.loaded + (left_out if at >= start else 0) if turn.loaded else total + turn.token_est
@@ -252,9 +257,9 @@ class Session:
         return max((start for start in self._compactions() if end is None or start <= end), default=0)
 
     def _compactions(self) -> list[int]:
-        """The turns that what compactions have left begins with: their summaries, the only system turns with tokens."""
+        """The turns that what compactions have left begins with: their summaries."""
         last = {self.resumed.start} if self.resumed.reason == "compaction" else set()
-        return sorted(last.union(i for i, turn in enumerate(self.turns) if turn.role == "system" and turn.loaded))
+        return sorted(last.union(i for i, turn in enumerate(self.turns) if turn.sums_up))
 
     def cache(self, end: int | None = None) -> Cache:
         """Return what the log says of the cache of the whole session, or of its turns up to `end`.
