@@ -179,7 +179,7 @@ def test_who_is_killed_while_something_is_withdrawn_has_nothing_of_it_the_next_t
     killed_at(machines.desktop, point)
     machines.desktop.sync()
     assert machines.desktop.ids() == set()
-    assert "413" not in machines.desktop.logs()
+    assert SAID[0] not in machines.desktop.logs()
 
 
 @pytest.mark.thorough
