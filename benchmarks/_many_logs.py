@@ -22,8 +22,8 @@ def measure(folder: Path) -> dict[str, Any]:
     from indexer.freshness import complete
     from indexer.paths import index_db
     from indexer.store.sqlite import SqliteStore
-    from smart_fork.agents import READERS
     from smart_fork.agents.claude.home import claude_home
+    from smart_fork.agents.readers import READERS
 
     with _home(folder):
         projects = claude_home() / "projects"

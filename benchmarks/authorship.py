@@ -88,7 +88,7 @@ class Asking:
         from indexer.pipeline import read_logs
         from indexer.project import project_of
         from indexer.store.sqlite import SqliteStore
-        from smart_fork.agents import READERS
+        from smart_fork.agents.readers import READERS
         from smart_fork.repository.git import opened
         from smart_fork.system.processes import Processes
 

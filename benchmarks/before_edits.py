@@ -161,7 +161,7 @@ class Index:
         """Read what the logs have more than before."""
         from indexer.changes import Report, changed_logs
         from indexer.pipeline import read_logs
-        from smart_fork.agents import READERS
+        from smart_fork.agents.readers import READERS
 
         report = Report()
         read_logs(self.store, READERS, changed_logs(self.store, READERS, report), report)

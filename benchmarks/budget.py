@@ -99,7 +99,7 @@ def main() -> None:
 def kept(labels: Sequence[dict[str, Any]], budget: str) -> Iterator[Kept]:
     """What is kept of each labelled session."""
     from indexer.models import configured_embedder
-    from smart_fork.agents import READERS
+    from smart_fork.agents.readers import READERS
     from smart_fork.retrieval.exchanges import exchange_evidence
     from smart_fork.retrieval.upkeep import Engine
 
@@ -177,7 +177,7 @@ def _median(shares: Iterable[float]) -> float:
 
 def outcomes(count: int, seed: int) -> Iterator[str]:
     """What became of so many budgets at random: a word for each. Each log is read once."""
-    from smart_fork.agents import READERS
+    from smart_fork.agents.readers import READERS
 
     chance = random.Random(seed)
     logs = [(agent, file.path) for agent in ("claude", "codex") for file in READERS[agent].discover()]
@@ -223,8 +223,8 @@ def _tried(agent: str, path: Path, session: Any, chance: random.Random, folder: 
 
 def _wrong(agent: str, session: Any, found: Any, made: Path, budget: int) -> str:
     """What is not as it should be; empty where all is."""
-    from smart_fork.agents import READERS
     from smart_fork.agents.facets import copier
+    from smart_fork.agents.readers import READERS
     from smart_fork.budget.costs import costs
     from smart_fork.excise.loader import load_with_tool
     from smart_fork.excise.plan import dangling, unanswered

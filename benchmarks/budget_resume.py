@@ -30,8 +30,8 @@ from retrieval import home_of
 from rich.console import Console
 from rich.table import Table
 
-from smart_fork.agents import READERS
 from smart_fork.agents.facets import starter_of
+from smart_fork.agents.readers import READERS
 from smart_fork.budget.wanted import Wanted
 from smart_fork.budget.within import selected
 from smart_fork.copies.session_copy import write_branch

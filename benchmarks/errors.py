@@ -89,7 +89,7 @@ def _ran() -> Iterator[tuple[Any, list[Ran]]]:
     from indexer.transcripts.actions import status_and_body, succeeded
     from indexer.transcripts.commands import command_of
     from indexer.transcripts.model import Proof
-    from smart_fork.agents import READERS
+    from smart_fork.agents.readers import READERS
 
     for reader in READERS:
         not_run = getattr(getattr(reader, "tree", None), "not_run", ()) or ()
@@ -136,7 +136,7 @@ class Asking:
         from indexer.paths import index_db, private_dir, state_home
         from indexer.pipeline import read_logs
         from indexer.store.sqlite import SqliteStore
-        from smart_fork.agents import READERS
+        from smart_fork.agents.readers import READERS
 
         private_dir(state_home())
         self.store, report = SqliteStore(index_db()), Report()
@@ -155,7 +155,7 @@ class Asking:
 
     def scope(self, case: Case) -> Any:
         from indexer.project import project_of
-        from smart_fork.agents import READERS
+        from smart_fork.agents.readers import READERS
 
         row = self.store.session(case.session.agent, case.session.session_id)
         return row and self.store.scope(project_of(Path(row.resolved_cwd)), READERS.names, automated=True)

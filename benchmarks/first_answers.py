@@ -121,7 +121,7 @@ def _embed(home: Path, embedder: Remembered, share: float) -> None:
     from indexer.paths import index_db
     from indexer.pipeline import embed_waiting, read_logs
     from indexer.store.sqlite import SqliteStore
-    from smart_fork.agents import READERS
+    from smart_fork.agents.readers import READERS
 
     os.environ["SMART_FORK_HOME"] = str(home)
     store, report = SqliteStore(index_db()), Report()

@@ -313,7 +313,7 @@ def _one(world: World, count: int, report: Report) -> None:
 def _read(world: World, folder: Path, count: int, own: str, report: Report) -> list[str]:
     """What must not be readable from `folder`, and is."""
     from indexer.project import project_of
-    from smart_fork.agents import READERS
+    from smart_fork.agents.readers import READERS
     from smart_fork.retrieval.finder import find
     from smart_fork.retrieval.recent import recent_sessions
     from smart_fork.retrieval.request import FindRequest

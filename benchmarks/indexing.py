@@ -61,7 +61,7 @@ def measure(sample: int) -> dict[str, Any]:
     from indexer.freshness import complete
     from indexer.paths import index_db
     from indexer.store.sqlite import SqliteStore
-    from smart_fork.agents import READERS
+    from smart_fork.agents.readers import READERS
 
     logging.disable()
     paths = [file.path for agent in READERS for file in agent.discover()]

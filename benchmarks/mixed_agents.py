@@ -121,9 +121,9 @@ class Remembered:
 def tell(store: Any, count: int, chance: random.Random) -> Iterator[Pair]:
     """Write sessions as ones of other agents."""
     from smart_fork import handovers
-    from smart_fork.agents import READERS
     from smart_fork.agents.copier import NewSession
     from smart_fork.agents.facets import starter_of, teller_of
+    from smart_fork.agents.readers import READERS
     from smart_fork.errors import SmartForkError
     from smart_fork.forking.handover import handover, write_told
     from smart_fork.system.processes import Machine, Processes

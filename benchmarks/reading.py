@@ -79,7 +79,7 @@ def _rows(path: Path) -> Iterator[Mapping[str, str]]:
 
 def _read(agent: str, path: Path) -> dict[str, int]:
     """What is counted in one file; an error as what it is."""
-    from smart_fork.agents import READERS
+    from smart_fork.agents.readers import READERS
 
     if agent not in READERS.names:
         return {"files": 1, "of an agent that is not read": 1}

@@ -88,7 +88,7 @@ class Labelled(NamedTuple):
     def scope(self, project: str | None) -> Any:
         """The scope of a project's directory, or everything."""
         from indexer.project import project_of
-        from smart_fork.agents import READERS
+        from smart_fork.agents.readers import READERS
 
         place = project_of(project) if project is not None else None
         return self.store.scope(place, READERS.names, automated=True)
@@ -103,7 +103,7 @@ def opened(
     from indexer.paths import index_db
     from indexer.pipeline import embed_waiting, read_logs
     from indexer.store.sqlite import SqliteStore
-    from smart_fork.agents import READERS
+    from smart_fork.agents.readers import READERS
 
     store, embedder, report = SqliteStore(index_db()), embedder or configured_embedder(), Report()
     vectors = modes != MODES[:1]

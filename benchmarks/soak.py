@@ -253,7 +253,7 @@ def _costs(watch: Watch) -> dict[str, Any]:
 def _correctness(folder: Path, words: list[Word]) -> dict[str, Any]:
     """Words that are not in the index exactly once, and grown sessions that are not as a fresh reading gives them."""
     from indexer.pipeline import document_of
-    from smart_fork.agents import READERS
+    from smart_fork.agents.readers import READERS
 
     os.environ |= {"HOME": str(folder), "SMART_FORK_HOME": str(folder / "state")}
     with _Index(folder / "state/index.db") as index:

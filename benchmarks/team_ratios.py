@@ -29,10 +29,10 @@ import psycopg
 from _served import busy_machine
 from team import KEY, person, push_of
 
-from smart_fork.agents import READERS
 from smart_fork.agents.claude.log import slug
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import Becomes, HomePlace
+from smart_fork.agents.readers import READERS
 from smart_fork.sharing.canonical import decode, encode, state_after, state_of, written
 from smart_fork.sharing.secrets import MaskedSecrets, Secrets
 from smart_fork.sharing.segments import pack, unpack

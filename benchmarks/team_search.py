@@ -179,9 +179,9 @@ def push_all(labelled: Any, server: Served, most: int | None) -> dict[str, str]:
 
 
 def _push_of(store: Any, agent: str, path: Path) -> Any:
-    from smart_fork.agents import READERS
     from smart_fork.agents.facets import forms_of
     from smart_fork.agents.forms import HomePlace
+    from smart_fork.agents.readers import READERS
     from smart_fork.sharing.canonical import NOTHING, digest_of, encode
     from smart_fork.sharing.segments import pack
     from smart_fork.sharing.wire import Push
@@ -212,7 +212,7 @@ def _index(server: Served, project_id: int, session_id: str) -> None:
 
 def compare(labelled: Any, server: Served, pushed: dict[str, str]) -> dict[str, Any]:
     """Each query, asked of both sides in turn."""
-    from smart_fork.agents import READERS
+    from smart_fork.agents.readers import READERS
 
     figures: dict[str, Any] = {}
     for again in (False, True)[: 1 + labelled.again]:

@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 
@@ -105,14 +105,14 @@ def keep(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
     place = _below(file.location, reader.home())
     if not place:
         return False
-    folder = folder_of(file.agent, session_id)
-    before = _facts(folder)
+    folder, composed = folder_of(file.agent, session_id), reader.is_composed(file)
+    before, stamp = _facts(folder), file.stamp[composed:]  # the copy of a composed one has a size of its own
     if isinstance(before, _LetGo):
-        if before.room == room() and _is_of(file, before.stamp, reader):
+        if before.room == room() and before.stamp[composed:] == stamp:
             return False
         before = None
-    if before and is_made(file, reader) and _is_of(file, before.log.stamp, reader):
-        return False  # a file of its own is made of it where it has changed
+    if before and composed and before.log.stamp[1:] == stamp:
+        return False  # it is composed where it has changed
     without = before.without if before else ()
     try:
         made = KeptLog(
@@ -133,16 +133,6 @@ def keep(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
     _sweep(folder, made)
     _count(made.length - (before.length if before else 0))
     return True
-
-
-def is_made(file: LogFile, reader: AgentAdapter) -> bool:
-    """Tell if what is kept of a log is made of it: then it has another size, and of other files as well."""
-    return bool(file.within) or not isinstance(reader.as_file(file.path), nullcontext)
-
-
-def _is_of(file: LogFile, stamp: tuple[int, ...], reader: AgentAdapter) -> bool:
-    """Tell if a copy with this stamp is one of this log as it is."""
-    return stamp[1:] == file.stamp[1:] if is_made(file, reader) else stamp == file.stamp
 
 
 def _copied(file: LogFile, reader: AgentAdapter, folder: Path, before: Compressed | None) -> Compressed:

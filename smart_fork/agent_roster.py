@@ -11,9 +11,10 @@ from pathlib import Path
 from indexer.store.base import Understood
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, record, value
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
 from smart_fork.agents.programs import look_at
+from smart_fork.agents.readers import READERS
 from smart_fork.agents.verbs import abilities_of
 from smart_fork.errors import SmartForkError
 from smart_fork.retrieval.index_access import known_index
@@ -111,15 +112,13 @@ def _glance(
         why_not=dict(agent.lacks),
         problem=program.problem if program else "",
         hint=program.hint if program else "",
-        unread=agent.reader.unread() if agent.reader else "",
+        unread=READERS[agent.name].unread(),
         records=logs[agent.name].records if agent.name in logs else 0,
         unknown_records=logs[agent.name].unknown if agent.name in logs else 0,
     )
 
 
 def _sessions(agent: AgentName) -> int:
-    if agent not in READERS.names:
-        return 0
     try:
         return sum(1 for _ in READERS[agent].discover())
     except OSError:

@@ -27,9 +27,10 @@ from indexer.store.base import Scope
 from indexer.transcripts.base import AgentAdapter
 from indexer.values import Value, rare, value
 from smart_fork.agent_roster import compared, understood, version_of
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.deletions import deletions, in_words, room
 from smart_fork.agents.programs import is_found, look_at
+from smart_fork.agents.readers import READERS
 from smart_fork.engines.base import EngineQuestion, EngineUnavailable
 from smart_fork.engines.configured import configured_engine
 from smart_fork.errors import IndexUnavailable, SmartForkError

@@ -26,7 +26,7 @@ from indexer.store.queries import StoreReading
 from indexer.store.soundness import SHOWN, read_only
 from indexer.transcripts.base import LogFile
 from indexer.versions import VERSION
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from smart_fork.doctor import RUN_INDEX, Check, run_each
 from smart_fork.registry.file import registry_file
 from smart_fork.retrieval.found import Query

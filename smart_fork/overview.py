@@ -9,7 +9,7 @@ from indexer.damage import kept
 from indexer.paths import index_db, state_home
 from indexer.settings import SERVICE
 from indexer.values import Value, rare, record, value
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable
 from smart_fork.hooks import ASKED, EDITS, ERRORS, switch
 from smart_fork.registry.file import has_registry

@@ -16,9 +16,9 @@ from indexer.masking import Masked, beginning, mask
 from indexer.shapes import dataclass
 from indexer.transcripts.lines import is_over
 from indexer.transcripts.model import AgentName, Session, Turn
-from smart_fork.agents import READERS, checkpoints
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.logs import logs_of, originals_first, unread
+from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import names_worker, parsed
 from smart_fork.agents.references import reference as reference_to
 from smart_fork.conversation import CommitsMade, Conversation, Exported, Message, Noted, resumed_part
@@ -78,7 +78,7 @@ def locate(reference: str) -> Located:
     if len(wanted) < MIN_PREFIX:
         raise Usage(f"Session id too short: {quoted(reference)}", f"Give at least {MIN_PREFIX} characters of it.")
     found = _found(agent, wanted)
-    if not found and checkpoints.note(Path.cwd()):
+    if not found and READERS.note(Path.cwd()):
         found = _found(agent, wanted)
     if not found:
         raise _not_found(quoted(reference), unread(READERS))

@@ -99,7 +99,7 @@ def indexed(haystack: Haystack, home: Path, *, words: bool) -> Iterator[Callable
     from indexer.pipeline import embed_waiting, read_logs
     from indexer.project import project_of
     from indexer.store.sqlite import SqliteStore
-    from smart_fork.agents import READERS
+    from smart_fork.agents.readers import READERS
     from smart_fork.retrieval import search
     from smart_fork.retrieval.found import Query
     from smart_fork.retrieval.rerank import SecondLook

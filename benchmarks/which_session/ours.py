@@ -78,7 +78,7 @@ class SmartFork:
         from indexer.paths import index_db, private_dir, state_home
         from indexer.pipeline import embed_waiting, read_logs
         from indexer.store.sqlite import SqliteStore
-        from smart_fork.agents import READERS
+        from smart_fork.agents.readers import READERS
 
         started = time.perf_counter()
         private_dir(state_home())
@@ -110,7 +110,7 @@ class SmartFork:
         from indexer.paths import index_db
         from indexer.project import project_of
         from indexer.store.sqlite import SqliteStore
-        from smart_fork.agents import READERS
+        from smart_fork.agents.readers import READERS
         from smart_fork.retrieval import search
         from smart_fork.retrieval.found import Query
         from smart_fork.retrieval.query import plain

@@ -33,7 +33,7 @@ class Place(NamedTuple):
 
 def place_of(question: Question, hit: Any, embedder: Any) -> Place | None:
     """Look at a right result. Nothing if no edit of it is found that has the lines."""
-    from smart_fork.agents import READERS
+    from smart_fork.agents.readers import READERS
     from smart_fork.budget.wanted import Wanted
     from smart_fork.budget.within import selected
     from smart_fork.retrieval.exchanges import exchange_evidence

@@ -143,6 +143,10 @@ class AgentAdapter(Protocol):
         """When it deletes its own logs, as its settings say; `None` where it does not."""
         return None
 
+    def is_composed(self, file: LogFile) -> bool:
+        """Return whether `as_file` makes a file of the log, also of other files: its size is another than the log's."""
+        return bool(file.within)
+
     def as_file(self, path: Path) -> AbstractContextManager[Path]:
         """The log as a file of its own that `read` takes, for a copy of it; nothing is lost that a session needs.
 

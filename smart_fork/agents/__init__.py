@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from smart_fork.agents.agent import DataHome, Home, InHome, Known, ReadOnlyAgent
 from smart_fork.agents.claude import Claude
 from smart_fork.agents.codex import Codex
@@ -12,12 +10,6 @@ from smart_fork.agents.cursor import Cursor
 from smart_fork.agents.gemini import Gemini
 from smart_fork.agents.opencode import OpenCode
 from smart_fork.agents.qwen import Qwen
-
-if TYPE_CHECKING:
-    from indexer.transcripts.base import Agents
-
-    OWN: Agents
-    READERS: Agents
 
 AGENTS = Known(
     Claude(),
@@ -33,17 +25,3 @@ AGENTS = Known(
     ReadOnlyAgent("pi", "Pi", Home("PI_CODING_AGENT_DIR", ".pi/agent")),
     ReadOnlyAgent("amp", "Amp", DataHome("XDG_DATA_HOME", "amp")),
 )
-
-
-def __getattr__(name: str) -> Agents:
-    """The readers of those whose logs are read, when they are first asked for; in `OWN` for their logs alone."""
-    if name not in {"READERS", "OWN"}:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from indexer.transcripts.base import Agents
-    from smart_fork.agents.checkpoint_log import with_checkpoints
-
-    readers = [agent.reader for agent in AGENTS if agent.reader]
-    globals()["OWN"] = Agents(*readers)
-    globals()["READERS"] = Agents(*(with_checkpoints(one, AGENTS[one.name]) for one in readers))
-    found: Agents = globals()[name]
-    return found

@@ -15,7 +15,6 @@ from indexer.transcripts.model import AgentName
 from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
-    from indexer.transcripts.base import AgentAdapter
     from smart_fork.agents.ancestry import Heads
     from smart_fork.agents.births import Births
     from smart_fork.agents.codec import Codec
@@ -112,7 +111,6 @@ class ProgramSpec(NamedTuple):
 #: Where an agent has its facets: a class or a value, as ``module:name`` in its folder. The braces stand for the name of
 #: its class. A module with a dot is absolute.
 USUAL: Mapping[str, str] = MappingProxyType({
-    "reader": "log:{}Adapter",
     "codec": "codec:{}Codec",
     "heads": "head:{}Heads",
     "tail": "tail:TAIL",
@@ -165,8 +163,6 @@ class Agent:
     window: int = 128_000
     #: The places of its facets by name (see `USUAL`).
     facets: Mapping[str, str] = MappingProxyType({})
-    #: Finds and reads its logs.
-    reader: AgentAdapter | None
     #: Finds the parents of its sessions, from the beginnings of logs.
     heads: Heads | None
     #: Reads a worker's state from the end of its log.
@@ -248,7 +244,7 @@ class ReadOnlyAgent(Agent):
             "smart-fork only reads its sessions",
         )
     )
-    facets = MappingProxyType({"reader": "Adapter", "codec": "Codec"})
+    facets = MappingProxyType({"codec": "Codec"})
 
     def __init__(self, name: AgentName, title: str, home: Home) -> None:
         self.name, self.title, self.home = name, title, home

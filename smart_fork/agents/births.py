@@ -11,10 +11,11 @@ from indexer.masking import mask
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session, Turn
 from indexer.unchecked import seconds_in
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import storage_of
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.plan import plain_prompt
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import Usage
 from smart_fork.registry.workers import OVER, Registry, WorkerRecord
 

@@ -9,19 +9,18 @@ from __future__ import annotations
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
 from indexer.masking import mask
-from indexer.transcripts.base import UNREAD, AgentAdapter, Checkpoint, LogFile, ReadResult
+from indexer.transcripts.base import UNREAD, AgentAdapter, Checkpoint, LogFile, ReadResult, Retention
 from indexer.transcripts.model import Session
-from smart_fork.agents import checkpoints
+from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.checkpoint_objects import Stored, transcript
 from smart_fork.agents.checkpoints import Listed
 from smart_fork.agents.codec import Record
@@ -30,33 +29,50 @@ from smart_fork.agents.facets import copier, forms_of, starter_of
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.errors import SmartForkError
 
-if TYPE_CHECKING:
-    from smart_fork.agents.agent import Agent
-
 _HOME = re.compile(r"/(?:(?:Users|home)/[^/]+|root(?=/|$))")
 #: What an odd transcript may raise in what converts records.
 _ODD = (SmartForkError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
 
 
-def with_checkpoints(reader: AgentAdapter, agent: Agent) -> AgentAdapter:
+def with_checkpoints(own: AgentAdapter) -> AgentAdapter:
     """Return a reader that reads an agent's sessions in repositories as well, if these can be converted."""
-    return cast("AgentAdapter", WithCheckpoints(reader)) if agent.has("forms") else reader
+    return WithCheckpoints(own) if AGENTS[own.name].has("forms") else own
 
 
 class _Odd(OSError):
     """A transcript that cannot be read."""
 
 
-class WithCheckpoints:
+class WithCheckpoints(AgentAdapter):
     """An agent's adapter that finds and reads its sessions in repositories as well. The rest is the agent's own."""
 
     def __init__(self, own: AgentAdapter) -> None:
-        self.own = own
+        self.own, self.name, self.variable, self.endings = own, own.name, own.variable, own.endings
+        self.places, self.named_by_id, self.resumes = own.places, own.named_by_id, own.resumes
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "own":  # while it is unpickled
-            raise AttributeError(name)
-        return getattr(self.own, name)
+    def home(self) -> Path:
+        """See `AgentAdapter.home`."""
+        return self.own.home()
+
+    def folders(self) -> tuple[tuple[Path, int], ...]:
+        """See `AgentAdapter.folders`."""
+        return self.own.folders()
+
+    def unread(self) -> str:
+        """See `AgentAdapter.unread`."""
+        return self.own.unread()
+
+    def retention(self) -> Retention | None:
+        """See `AgentAdapter.retention`."""
+        return self.own.retention()
+
+    def place_of(self, directory: str) -> str:
+        """See `AgentAdapter.place_of`."""
+        return self.own.place_of(directory)
+
+    def resume_command(self, session_id: str) -> tuple[str, ...]:
+        """See `AgentAdapter.resume_command`."""
+        return self.own.resume_command(session_id)
 
     def discover(self) -> Iterator[LogFile]:
         """Yield the agent's own logs, then those in repositories that are no session of this machine."""
@@ -76,7 +92,7 @@ class WithCheckpoints:
         """See `AgentAdapter.log_at`."""
         return checkpoints.log_at(location) if checkpoints.is_within(location) else self.own.log_at(location)
 
-    def logs_of(self, changed: str) -> Any:
+    def logs_of(self, changed: str) -> Iterable[LogFile]:
         """See `AgentAdapter.logs_of`."""
         if not checkpoints.is_within(changed):
             return self.own.logs_of(changed)
@@ -104,6 +120,10 @@ class WithCheckpoints:
     def is_copy(self, path: Path) -> bool:
         """See `AgentAdapter.is_copy`."""
         return checkpoints.is_within(str(path)) or self.own.is_copy(path)
+
+    def is_composed(self, file: LogFile) -> bool:
+        """See `AgentAdapter.is_composed`."""
+        return bool(file.within) or self.own.is_composed(file)
 
     def as_file(self, path: Path) -> AbstractContextManager[Path]:
         """See `AgentAdapter.as_file`."""

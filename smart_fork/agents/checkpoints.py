@@ -47,6 +47,11 @@ def is_within(location: str) -> bool:
     return "/checkpoints/" in location and location.startswith(f"{checkpoints_dir()}/")
 
 
+def are_listed() -> bool:
+    """Return whether sessions of any repository are listed on this machine."""
+    return os.path.isdir(checkpoints_dir())  # noqa: PTH112 - as text
+
+
 def note(directory: Path) -> bool:
     """List the checkpoints of the clone at `directory` unless they are listed already; return whether that was done.
 

@@ -10,8 +10,8 @@ from indexer.compressed import sampled
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, value
-from smart_fork.agents import OWN
 from smart_fork.agents.facets import title_of
+from smart_fork.agents.readers import OWN
 
 #: Logs that will be deleted within this many days count as `soon`.
 SOON_DAYS = 7.0

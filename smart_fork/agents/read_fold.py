@@ -15,9 +15,9 @@ from indexer.transcripts.model import Origin, Role, Session, Turn
 from indexer.transcripts.state import count, is_path
 from indexer.transcripts.titles import masked_name, with_name
 from indexer.transcripts.tree import FolderlessTree
-from smart_fork.agents import READERS
 from smart_fork.agents.codec import Header
 from smart_fork.agents.read_log import ReadAdapter
+from smart_fork.agents.readers import READERS
 
 #: Where a record of the chain has the header and the record that it was made of.
 _HEADER, _RECORD = "header", "record"

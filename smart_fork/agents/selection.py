@@ -16,7 +16,7 @@ _BOTH: tuple[AgentName, ...] = ("claude", "codex")
 
 def readable() -> tuple[AgentName, ...]:
     """Return the agents whose sessions smart-fork reads."""
-    return tuple(agent.name for agent in AGENTS if agent.has("reader"))
+    return tuple(agent.name for agent in AGENTS)
 
 
 def startable() -> tuple[AgentName, ...]:

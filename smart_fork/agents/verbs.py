@@ -17,7 +17,7 @@ class Ability(NamedTuple):
 
 #: The abilities by their JSON keys.
 ABILITIES: Mapping[str, Ability] = {
-    "found": Ability("search", lambda agent: agent.has("reader")),
+    "found": Ability("search", lambda _: True),
     "started": Ability("fork", lambda agent: agent.has("starter")),
     "branched": Ability("fork at a message", lambda agent: agent.has("copier")),
     "budgeted": Ability("budget", lambda agent: agent.has("copier")),

@@ -46,7 +46,7 @@ def run(
     from indexer.models import configured_embedder
     from indexer.priority import step_back
     from indexer.store.extension import VectorsUnavailableError
-    from smart_fork.agents import READERS
+    from smart_fork.agents.readers import READERS
     from smart_fork.engines.configured import OWN, configured_engine
     from smart_fork.retrieval.covered import covered
     from smart_fork.retrieval.index_access import opened
@@ -98,13 +98,13 @@ def run(
 
 def _project(folder: Path | None) -> Project | None:
     from indexer.project import project_of
-    from smart_fork.agents import checkpoints
+    from smart_fork.agents.readers import READERS
 
     try:
         project = project_of(folder or Path.cwd())
     except OSError:  # the directory that this was started in is gone
         return None
-    checkpoints.note(Path(project.root))
+    READERS.note(Path(project.root))
     return project
 
 
@@ -170,8 +170,8 @@ def _settle() -> None:
 
 
 def _print_report(done: Indexed) -> None:
-    from smart_fork.agents import READERS
     from smart_fork.agents.logs import unread
+    from smart_fork.agents.readers import READERS
     from smart_fork.retrieval.covered import in_words
 
     counts = done.index

@@ -381,7 +381,7 @@ def first_index(plan: SetupPlan) -> tuple[bool, str]:
 def _indexed() -> str:
     from indexer.freshness import complete
     from indexer.models import configured_embedder
-    from smart_fork.agents import READERS
+    from smart_fork.agents.readers import READERS
     from smart_fork.retrieval.index_access import opened
     from smart_fork.retrieval.renewal import renewed
 

@@ -145,7 +145,7 @@ def spawn(  # noqa: PLR0917 - typer's way
 
 def go_on(log: str, agent: str, told: Mapping[str, Any]) -> None:
     """Go on in the session of a log that was written just now. `told` is what --json says beside the worker."""
-    from smart_fork.agents import READERS
+    from smart_fork.agents.readers import READERS
     from smart_fork.forking.spec import WorkerSpec, source_of
 
     session = READERS[agent].read(Path(log)).session

@@ -15,12 +15,12 @@ import orjson
 
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session
-from smart_fork.agents import READERS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copied_texts import aside
 from smart_fork.agents.copier import Distilled, Excerpt, NewSession
 from smart_fork.agents.facets import copier, starter_of, teller_of, title_of
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
+from smart_fork.agents.readers import READERS
 from smart_fork.copies import leftovers
 from smart_fork.errors import ForkRefused
 from smart_fork.sharing.neutral import Message, Neutral, read

@@ -7,6 +7,7 @@ from pathlib import Path
 from smart_fork import sessions
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.facets import AUTO, cuttable, cutter, cutters, first_cut, title_of, why_not
+from smart_fork.agents.readers import OWN
 from smart_fork.cuts.lines import only_prompts_previewed
 from smart_fork.cuts.model import Tool, Transcript, TranscriptTurn
 from smart_fork.errors import ForkRefused, NotFound, Usage
@@ -104,8 +105,7 @@ def newest(tool: str) -> Path:
     """
     if found := cutter(tool).newest():
         return found
-    reader = AGENTS[tool].reader
-    logs = sorted(reader.discover(), key=lambda file: file.mtime_ns) if reader else []
+    logs = sorted(OWN[tool].discover(), key=lambda file: file.mtime_ns)
     if not logs:
         raise NotFound(f"No transcript of {title_of(tool)}", "Give a path or a session's id.")
     return logs[-1].path

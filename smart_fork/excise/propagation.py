@@ -28,9 +28,9 @@ from indexer.transcripts.model import AgentName
 from indexer.transcripts.model import Session as Conversation
 from indexer.versions import VERSION
 from indexer.writer import IndexBusyError, only_writer
-from smart_fork.agents import READERS
 from smart_fork.agents.facets import find_cutter
 from smart_fork.agents.logs import staged_paths
+from smart_fork.agents.readers import READERS
 from smart_fork.cuts import titles
 from smart_fork.cuts.answer import Refreshed
 from smart_fork.cuts.model import UNKNOWN, Tool, Transcript, TranscriptTurn
@@ -177,7 +177,7 @@ def _keep_again(tool: Tool, path: Path) -> None:
     session_id = READERS[file.agent].id_of(path)
     if kept_logs.find(file.agent, session_id) is None:
         return
-    if kept_logs.is_made(file, READERS[file.agent]):  # another file may be what has changed
+    if READERS[file.agent].is_composed(file):  # another file may be what has changed
         kept_logs.remove(file.agent, session_id)
     try:
         kept_logs.keep(file, session_id, READERS[file.agent])

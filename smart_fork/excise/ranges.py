@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from smart_fork.agents import READERS
 from smart_fork.agents.facets import cutter
+from smart_fork.agents.readers import READERS
 from smart_fork.cuts.answer import NumberedTurn, NumberedTurns
 from smart_fork.cuts.model import Transcript, told_again
 from smart_fork.errors import Usage

@@ -18,8 +18,8 @@ from indexer.store.base import SessionRow
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.lines import open_regular
 from indexer.transcripts.model import AgentName
-from smart_fork.agents import READERS
 from smart_fork.agents.facets import find_cutter, title_of
+from smart_fork.agents.readers import READERS
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import CopyBehind
 from smart_fork.cuts.model import Transcript, raws

@@ -13,8 +13,8 @@ from indexer.changes import Progress
 from indexer.disk import DISK, Disk
 from indexer.paths import index_db
 from indexer.shapes import dataclass
-from smart_fork.agents import READERS
 from smart_fork.agents.facets import cutter, title_of
+from smart_fork.agents.readers import READERS
 from smart_fork.cuts import marks, snapshots
 from smart_fork.cuts.answer import Excised, NotFollowed
 from smart_fork.cuts.model import CutWarning, Place, Transcript

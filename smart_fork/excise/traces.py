@@ -22,7 +22,7 @@ from indexer.paths import file_name, index_db, state_home
 from indexer.shapes import dataclass
 from indexer.store.soundness import read_only
 from indexer.transcripts.model import AgentName
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from smart_fork.registry.file import registry_file
 from smart_fork.registry.workers import WorkerRecord, known_workers
 

@@ -20,10 +20,10 @@ from indexer.transcripts.model import AgentName
 from indexer.transcripts.model import Session as Conversation
 from indexer.transcripts.titles import title_of
 from smart_fork import handovers
-from smart_fork.agents import READERS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, files_of, starter_of
 from smart_fork.agents.plan import check_id
+from smart_fork.agents.readers import READERS
 from smart_fork.cuts import snapshots, titles
 from smart_fork.cuts.answer import Parent, Trimmed
 from smart_fork.cuts.model import CutWarning, Transcript

@@ -25,12 +25,12 @@ from indexer.transcripts.base import AgentAdapter, Agents, LogFile
 from indexer.transcripts.lines import bounded, decode_line, open_regular
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import handovers, sessions
-from smart_fork.agents import READERS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import starter_of, tail_of
 from smart_fork.agents.logs import changed_at
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import MAX_NAME_CHARACTERS, check_id, plain_name
+from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import names_session
 from smart_fork.agents.selection import named
 from smart_fork.agents.tail import running_tasks

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from indexer.transcripts.boilerplate import HANDOVER_TAG
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import handovers
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import Copied, Kin
 from smart_fork.agents.facets import heads_of
+from smart_fork.agents.readers import READERS
 from smart_fork.registry.workers import WorkerRecord
 
 #: Where a note is gone, the beginning of a log says it: what was told stands among so many of its bytes.

@@ -15,9 +15,10 @@ from pathlib import Path
 from indexer.shapes import dataclass
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName, Session
-from smart_fork.agents import AGENTS, OWN, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import Kin
 from smart_fork.agents.facets import find_cutter
+from smart_fork.agents.readers import OWN, READERS
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.families.crossing import Crossings, crossings, parents, reached, relatives

@@ -17,10 +17,10 @@ from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
-from smart_fork.agents import READERS
 from smart_fork.agents.ancestry import Kin
 from smart_fork.agents.facets import heads_of
 from smart_fork.agents.logs import originals_first
+from smart_fork.agents.readers import READERS
 from smart_fork.families.branch import command_to_resume
 from smart_fork.families.crossing import Crossings, crossings, parents, relatives
 from smart_fork.families.told import Family, LeftAt, Relative, Running

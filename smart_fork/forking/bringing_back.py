@@ -18,9 +18,10 @@ from indexer.failures import what_failed
 from indexer.files import remove, write_new
 from indexer.paths import private_dir
 from smart_fork import foreign_sessions
-from smart_fork.agents import READERS, checkpoints
+from smart_fork.agents import checkpoints
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.agents.facets import forms_of, heads_of, storage_of, title_of
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.sessions import Located
 from smart_fork.text.advice import advice

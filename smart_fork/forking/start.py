@@ -14,12 +14,13 @@ from indexer.project import resolve
 from indexer.settings import DEPTH
 from indexer.shapes import dataclass
 from indexer.transcripts.files import is_there
-from smart_fork.agents import READERS, programs
+from smart_fork.agents import programs
 from smart_fork.agents.facets import starter_of, storage_of, title_of
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan, environment, passable, plain_name, plan_fork
 from smart_fork.agents.programs import find_program, require_fork
+from smart_fork.agents.readers import READERS
 from smart_fork.agents.starter import ForkRequest
 from smart_fork.caller import calling_agent
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage

@@ -11,7 +11,7 @@ from typing import Protocol
 from indexer.shapes import dataclass
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import AgentName
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from smart_fork.system.processes import Processes
 
 

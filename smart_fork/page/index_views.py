@@ -15,7 +15,7 @@ from indexer.shapes import dataclass
 from indexer.store.base import Holding
 from indexer.transcripts.lines import bounded
 from smart_fork import sessions
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import reference
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import Excised, RolledBack

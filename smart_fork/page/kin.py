@@ -15,8 +15,9 @@ from indexer.project import project_of, recorded
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Exchange, Session
 from smart_fork import sessions
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Codec
+from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import reference
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.families.lineage import lineage

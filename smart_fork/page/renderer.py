@@ -17,7 +17,8 @@ from indexer.chunks import LABELS
 from indexer.masking import Masked, beginning, mask
 from indexer.masking.invisible import INVISIBLE
 from indexer.shapes import dataclass
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
+from smart_fork.agents.readers import READERS
 from smart_fork.agents.selection import handed_to, readable, titles
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.page import phrases, prose, statics, steps

@@ -18,8 +18,8 @@ from starlette.routing import Route
 from indexer.shapes import dataclass
 from indexer.store.base import SessionRow
 from indexer.transcripts.model import AgentName
-from smart_fork.agents import READERS
 from smart_fork.agents.facets import title_of
+from smart_fork.agents.readers import READERS
 from smart_fork.authorship.blame import names_lines
 from smart_fork.conversation import Noted
 from smart_fork.errors import IndexUnavailable, SmartForkError

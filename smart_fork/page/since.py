@@ -16,8 +16,8 @@ from typing import Literal, NamedTuple
 from indexer.shapes import dataclass
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import Session, Turn
-from smart_fork.agents import READERS
 from smart_fork.agents.logs import original_of
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.page.renderer import PageValues
 

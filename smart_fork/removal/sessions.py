@@ -20,8 +20,8 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare
 from indexer.writer import IndexBusyError, only_writer
-from smart_fork.agents import READERS
 from smart_fork.agents.logs import original_of
+from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import parsed
 from smart_fork.cuts.answer import Excised, NotFollowed, Soundness
 from smart_fork.cuts.model import Transcript

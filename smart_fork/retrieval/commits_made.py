@@ -15,7 +15,7 @@ from indexer.store.base import SessionRow, Store
 from indexer.transcripts.lines import LOOK_SECONDS
 from indexer.transcripts.model import AgentName
 from indexer.writer import IndexBusyError
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from smart_fork.authorship.commits import Work, Works, commits_of
 from smart_fork.conversation import CommitsMade, MadeCommit
 from smart_fork.errors import IndexUnavailable, ProgramFailed, SmartForkError

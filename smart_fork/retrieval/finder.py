@@ -17,9 +17,9 @@ from indexer.paths import index_db
 from indexer.project import resolve
 from indexer.settings import INDEXING
 from indexer.store.base import SessionRow, Store
-from smart_fork.agents import READERS
 from smart_fork.agents.logs import unread
 from smart_fork.agents.programs import problems_of
+from smart_fork.agents.readers import READERS
 from smart_fork.agents.selection import word_for
 from smart_fork.engines.base import EngineUnavailable, collection_of
 from smart_fork.engines.configured import OWN, configured_engine

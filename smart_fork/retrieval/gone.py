@@ -10,8 +10,9 @@ from indexer.forgotten import forgotten
 from indexer.paths import index_db
 from indexer.project import Project
 from indexer.transcripts.model import AgentName
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import KeptPrompt
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable
 from smart_fork.retrieval.answer import GonePrompt
 from smart_fork.retrieval.index_access import opened

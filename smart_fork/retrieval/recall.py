@@ -10,9 +10,9 @@ from indexer.shapes import dataclass
 from indexer.store.base import SessionRow
 from indexer.transcripts.boilerplate import RECALL_TAG, strip_boilerplate
 from indexer.transcripts.model import AgentName
-from smart_fork.agents import READERS
 from smart_fork.agents.births import worker_of
 from smart_fork.agents.facets import title_of
+from smart_fork.agents.readers import READERS
 from smart_fork.agents.registration import NAME
 from smart_fork.conversation import Noted
 from smart_fork.notes import noted_of

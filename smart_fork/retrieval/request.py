@@ -13,6 +13,7 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import checkpoints
 from smart_fork.agents.options import said
+from smart_fork.agents.readers import READERS
 from smart_fork.agents.selection import choices, first, one_of, selected
 from smart_fork.authorship.blame import Code
 from smart_fork.engines.base import collection_of, collections
@@ -136,7 +137,7 @@ def current_project(path: str | None) -> Project:
     from smart_fork.repository.identity import recognized  # what checks a request alone needs no git
 
     project = project_of(directory)
-    checkpoints.note(Path(project.root))
+    READERS.note(Path(project.root))
     return recognized(project)
 
 

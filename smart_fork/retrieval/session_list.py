@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from smart_fork.agents import READERS
 from smart_fork.agents.logs import odd, unread
+from smart_fork.agents.readers import READERS
 from smart_fork.agents.selection import selected
 from smart_fork.errors import Usage
 from smart_fork.notes import tag as checked
@@ -27,8 +27,8 @@ def list_recent(
     agents = selected(agent)
     if limit < 1:
         raise Usage(f"limit must be at least 1, not {limit}", "Drop it for the default.")
-    adapters = [READERS[one] for one in agents]
     within = None if everywhere else current_project(project)
+    adapters = [READERS[one] for one in agents]
     found = recent_sessions(
         adapters, within, limit, automated=automated or bool(tag), listed=Listed(checked(tag) if tag else "", archived)
     )

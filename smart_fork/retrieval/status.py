@@ -13,8 +13,8 @@ from indexer.paths import index_db, index_root
 from indexer.runs import last_run, next_run
 from indexer.store.base import Store
 from indexer.transcripts.base import AgentAdapter
-from smart_fork.agents import READERS
 from smart_fork.agents.logs import odd
+from smart_fork.agents.readers import READERS
 from smart_fork.retrieval.covered import covered
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.index_answers import BrokenLog, IndexStatus

@@ -22,7 +22,7 @@ from indexer.store.extension import VectorsUnavailableError
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName
 from indexer.writer import IndexBusyError
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from smart_fork.notes import marked
 from smart_fork.notes import tag as notes_tag
 from smart_fork.retrieval.covered import background_notice

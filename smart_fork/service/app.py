@@ -31,7 +31,8 @@ from indexer.settings import INDEX_CRON, INDEXING
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from indexer.unchecked import json_in
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
+from smart_fork.agents.readers import READERS
 from smart_fork.cuts import snapshots
 from smart_fork.errors import SmartForkError
 from smart_fork.excise import erasure

@@ -10,8 +10,8 @@ from indexer import kept_logs
 from indexer.files import remove, replace_file
 from indexer.paths import private_dir
 from indexer.transcripts.model import AgentName
-from smart_fork.agents import READERS
 from smart_fork.agents.deletions import Deletion, deletions, in_words, room
+from smart_fork.agents.readers import READERS
 from smart_fork.setup.ledger import Ledger, LedgerLine, Step, switching, take_away
 
 NAME = "copies of logs"

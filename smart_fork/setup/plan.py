@@ -17,10 +17,11 @@ from typing import Any, Protocol
 from indexer.paths import index_db
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.deletions import Deletion, deletions
 from smart_fork.agents.facets import registration_of, registrations, title_of
 from smart_fork.agents.programs import find_program
+from smart_fork.agents.readers import READERS
 from smart_fork.agents.registration import Registration, is_ours
 from smart_fork.agents.selection import titles
 from smart_fork.doctor import Check

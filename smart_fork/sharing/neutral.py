@@ -24,9 +24,10 @@ from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import ASKED_US, Action, rendered
 from indexer.transcripts.symbols import Symbols, forget_shown
 from indexer.unchecked import dict_in, json_in
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.learned import learned
+from smart_fork.agents.readers import READERS
 
 #: The most characters of a tool output.
 OUTPUT_CHARACTERS = 2_000

@@ -24,10 +24,11 @@ import orjson
 from indexer.pipeline import document_of
 from indexer.store.base import Document, Words
 from indexer.transcripts.model import Session
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, forms_of
 from smart_fork.agents.forms import Becomes, Forms, HomePlace
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, Unshareable
 from smart_fork.sharing.canonical import Record, decode
 

@@ -15,9 +15,10 @@ from indexer.forgotten import forgotten
 from indexer.locks import held
 from indexer.project import project_of
 from indexer.values import Value, rare, record, value
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.checkpoints import is_within
 from smart_fork.agents.facets import files_of, starter_of
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, SmartForkError
 from smart_fork.foreign_sessions import is_taken
 from smart_fork.repository.identity import look

@@ -15,8 +15,9 @@ from indexer.project import project_of
 from indexer.transcripts.model import Session
 from indexer.versions import VERSION
 from smart_fork import foreign_sessions
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.checkpoints import is_within
+from smart_fork.agents.readers import READERS
 from smart_fork.config import TeamSection
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.foreign_sessions import refuse_owing

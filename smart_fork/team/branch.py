@@ -9,9 +9,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from smart_fork.agents import READERS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import starter_of
+from smart_fork.agents.readers import READERS
 from smart_fork.copies.session_copy import Branch, write_copy
 from smart_fork.errors import Conflict, NotFound, ServerUnavailable, Usage, WrongVerb
 from smart_fork.families.branch import command_to_resume

@@ -20,9 +20,9 @@ import orjson
 from indexer import state
 from indexer.files import replace_file
 from indexer.transcripts.model import AgentName
-from smart_fork.agents import READERS
 from smart_fork.agents.facets import files_of, forms_of
 from smart_fork.agents.forms import Identity
+from smart_fork.agents.readers import READERS
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import Transcript
 from smart_fork.errors import Conflict, ForkRefused, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError

@@ -13,8 +13,8 @@ from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Role, Session, Turn
 from indexer.values import Value
 from smart_fork import sessions
-from smart_fork.agents import READERS
 from smart_fork.agents.checkpoints import author_of
+from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import here
 from smart_fork.conversation import Conversation, Exported
 from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, SmartForkError, Usage

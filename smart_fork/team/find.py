@@ -16,8 +16,8 @@ from indexer.models import configured_embedder
 from indexer.outcome import Outcome
 from indexer.transcripts.model import AgentName
 from smart_fork import config, foreign_sessions, sessions
-from smart_fork.agents import READERS
 from smart_fork.agents.facets import files_of
+from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import Resolved
 from smart_fork.agents.references import here as of_this_machine
 from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage

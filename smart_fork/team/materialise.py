@@ -18,11 +18,11 @@ from indexer.failures import what_failed
 from indexer.project import project_of
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork import foreign_sessions, sessions
-from smart_fork.agents import OWN, READERS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import find_cutter, forms_of, starter_of, title_of
 from smart_fork.agents.forms import Becomes, HomePlace
+from smart_fork.agents.readers import OWN, READERS
 from smart_fork.copies.session_copy import Branch, branch_point, write_copy
 from smart_fork.copies.told import DATA, as_session, lost_of, utterances, written
 from smart_fork.cuts import titles

@@ -27,11 +27,11 @@ from indexer.transcripts.lines import decode_line
 from indexer.transcripts.long_lines import INSTEAD
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import config
-from smart_fork.agents import READERS
 from smart_fork.agents.checkpoints import is_within
 from smart_fork.agents.codec import Record
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import HOME, LITERAL, ROOT, Forms, HomePlace
+from smart_fork.agents.readers import READERS
 from smart_fork.config import TeamSection
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable, Usage
 from smart_fork.sharing.canonical import NOTHING, START, encode, state_after, written

@@ -19,10 +19,10 @@ from indexer import state
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import utc
 from indexer.unchecked import dict_in
-from smart_fork.agents import READERS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import Forms
+from smart_fork.agents.readers import READERS
 from smart_fork.sharing.canonical import START, decode, encode, written
 from smart_fork.team.tracking import Alias, ProjectFolder, Tracking
 

@@ -15,8 +15,9 @@ from indexer.project import project_of
 from indexer.store.base import Store
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value
-from smart_fork.agents import AGENTS, OWN
+from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import files_of
+from smart_fork.agents.readers import OWN
 from smart_fork.errors import Conflict, IndexUnavailable, NotFound, ServerUnavailable, SmartForkError, Unshareable
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.recent import recent_sessions

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import forms_of, title_of
 from smart_fork.agents.forms import HOME, ROOT
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.sharing import wire

@@ -25,7 +25,7 @@ from indexer.files import replace_file
 from indexer.locks import held
 from indexer.paths import private_dir, state_home
 from indexer.project import resolve
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, NotFound, ProgramFailed, SmartForkError, Usage
 from smart_fork.repository import git
 from smart_fork.sharing.remote import check_key, project_key

@@ -18,8 +18,9 @@ from indexer import state
 from indexer.locks import held
 from indexer.transcripts.model import AgentName
 from smart_fork import foreign_sessions
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import files_of
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError
 from smart_fork.team import login
 from smart_fork.team.pulled import find

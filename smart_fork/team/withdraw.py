@@ -18,8 +18,9 @@ from pathlib import Path
 from indexer import state
 from indexer.masking import mask
 from indexer.unchecked import dict_in, json_in
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import forms_of
+from smart_fork.agents.readers import READERS
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import CopyBehind
 from smart_fork.cuts.model import Transcript

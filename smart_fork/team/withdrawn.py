@@ -20,10 +20,10 @@ from indexer.files import replace_file
 from indexer.transcripts.model import AgentName, Session
 from indexer.transcripts.state import utc
 from smart_fork import notes
-from smart_fork.agents import READERS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.facets import cutter, files_of, find_cutter, forms_of, title_of
 from smart_fork.agents.forms import Becomes
+from smart_fork.agents.readers import READERS
 from smart_fork.cuts import snapshots, titles
 from smart_fork.cuts.model import Transcript, TranscriptTurn
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError

@@ -14,9 +14,9 @@ from indexer.failures import what_failed
 from indexer.masking import beginning, mask
 from indexer.transcripts.model import Session
 from smart_fork import sessions
-from smart_fork.agents import READERS
 from smart_fork.agents.births import own_part
 from smart_fork.agents.logs import original_of
+from smart_fork.agents.readers import READERS
 from smart_fork.agents.tail import output_tokens
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.notes import noted_if_known

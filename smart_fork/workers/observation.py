@@ -13,11 +13,12 @@ from pathlib import Path
 from indexer.masking import NOTHING, Masked, beginning, mask, mask_screen
 from indexer.shapes import dataclass
 from indexer.unchecked import seconds_in
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.births import find_sessions
 from smart_fork.agents.facets import screen_of
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.questions import MAX_CHARACTERS, Question
+from smart_fork.agents.readers import READERS
 from smart_fork.agents.tail import SETTLED_SECONDS, Activity, activity, first_answer
 from smart_fork.conversation import TokenUse
 from smart_fork.errors import SmartForkError

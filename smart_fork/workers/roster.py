@@ -9,8 +9,8 @@ from indexer.masking import NOTHING, Masked, beginning, shorten
 from indexer.project import Project
 from indexer.transcripts.model import Session
 from smart_fork import sessions
-from smart_fork.agents import READERS
 from smart_fork.agents.births import own_part
+from smart_fork.agents.readers import READERS
 from smart_fork.agents.selection import ALL, selected
 from smart_fork.conversation import Message
 from smart_fork.errors import SmartForkError, Usage

@@ -13,9 +13,10 @@ from indexer.project import Project
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, value
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import is_part_of
 from smart_fork.agents.logs import logs_of, staged_paths
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError
 from smart_fork.places.liveness import lives
 from smart_fork.registry.workers import Registry, WorkerRecord

@@ -25,9 +25,9 @@ from indexer.freshness import complete
 from indexer.light import DIMENSIONS, LightEmbedder
 from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents import READERS
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.codex.home import codex_home
+from smart_fork.agents.readers import READERS
 from smart_fork.service.address import announced
 from smart_fork.service.token import token
 from tests import warm

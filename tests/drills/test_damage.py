@@ -16,7 +16,7 @@ from indexer.light import LightEmbedder
 from indexer.paths import index_db, index_root, state_home
 from indexer.store.sqlite import SqliteStore
 from indexer.writer import only_writer
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.overview import overview
 from smart_fork.registry.workers import Registry

@@ -14,7 +14,7 @@ from indexer.freshness import complete
 from indexer.light import LightEmbedder
 from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.registry.workers import Registry
 from smart_fork.service.records import log_to_file

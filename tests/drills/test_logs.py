@@ -15,8 +15,8 @@ from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts import files
 from indexer.transcripts import lines as reading
-from smart_fork.agents import READERS
 from smart_fork.agents.claude.home import claude_home
+from smart_fork.agents.readers import READERS
 from tests.drills.drill import Quick, differs, fresh, grow, session, smart_fork, untouched, write_logs
 from tests.indexer.written import claude_log, codex_log, content
 

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from smart_fork import sessions
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, home_variables, title_of
+from smart_fork.agents.readers import READERS
 from smart_fork.families.lineage import lineage
 from smart_fork.forking.handover import handover
 from tests.drilled import drilled

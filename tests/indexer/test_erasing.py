@@ -18,9 +18,9 @@ from indexer.masking import Masked
 from indexer.paths import index_db, state_home
 from indexer.store import erasure, soundness
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents import READERS
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import slug
+from smart_fork.agents.readers import READERS
 from tests.cases import first
 from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, lines, stored_vectors
 

@@ -21,7 +21,7 @@ from indexer.paths import index_db, index_root, state_home
 from indexer.priority import NICE
 from indexer.store.sqlite import SqliteStore
 from indexer.writer import only_writer
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from tests import warm
 from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, codex_log, content, lines
 
@@ -433,7 +433,7 @@ import sys
 from apscheduler.triggers.interval import IntervalTrigger
 from indexer.freshener import Batch
 from indexer.freshener import Freshener
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from tests.indexer.written import HashEmbedder
 Freshener(READERS, HashEmbedder(), IntervalTrigger(hours=1), batch=Batch(0.0, 0.0)).start()
 print("started", flush=True)

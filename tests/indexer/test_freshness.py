@@ -19,7 +19,7 @@ from indexer.pipeline import embed_waiting
 from indexer.project import Project, project_of
 from indexer.store.sqlite import SqliteStore
 from indexer.writer import IndexBusyError, give_way, only_writer
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from tests.indexer.written import HashEmbedder, claude_log
 
 ROOT = Path(freshness.__file__).parent.parent

@@ -20,9 +20,9 @@ from indexer.pipeline import document_of, embed_waiting, read_logs
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import Agents
 from indexer.transcripts.model import ToolCall, Turn
-from smart_fork.agents import READERS
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import ClaudeAdapter
+from smart_fork.agents.readers import READERS
 from tests.indexer.written import (
     HashEmbedder,
     append,
@@ -78,7 +78,7 @@ import os, sys
 from indexer.freshness import complete
 from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 store = SqliteStore(index_db())
 assert complete(store, READERS, None, patience=1).read == 20
 opened, stats = [], []

@@ -2,8 +2,8 @@
 
 from indexer import freshener
 from indexer.paths import state_home
-from smart_fork.agents import READERS
 from smart_fork.agents.claude.home import claude_home
+from smart_fork.agents.readers import READERS
 
 
 def test_missing_folders_keep_one_agent_out_and_say_what_to_do(home):

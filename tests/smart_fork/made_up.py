@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from indexer.transcripts.base import Agents
 from smart_fork import agents
+from smart_fork.agents import readers
 from smart_fork.agents.agent import Home, Known, ProgramSpec
 from smart_fork.agents.claude import Claude
 from smart_fork.agents.claude import log as claude_log
@@ -50,7 +52,9 @@ class MadeUp(Claude):
     command = ProgramSpec("madeup", "madeup", ())
     cutter = hooks = registration = caller = None
     tells = marks = clients = ()
-    reader, starter = MadeUpAdapter(), MadeUpStarter()
+    starter = MadeUpStarter()
 
 
 agents.AGENTS = Known(*agents.AGENTS, MadeUp())
+readers.OWN = Agents(*readers.OWN, MadeUpAdapter())
+readers.READERS = readers.Readers(*readers.OWN)

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from smart_fork import sessions
-from smart_fork.agents import OWN, READERS, checkpoint_objects, checkpoints
+from smart_fork.agents import checkpoint_objects, checkpoints
 from smart_fork.agents.options import Options
+from smart_fork.agents.readers import OWN, READERS
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.others import is_others

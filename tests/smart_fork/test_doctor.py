@@ -10,7 +10,7 @@ import pytest
 from indexer import state
 from indexer.paths import index_db, state_home
 from smart_fork import doctor
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from smart_fork.agents.selection import startable
 from smart_fork.doctor import Check, healthy, run_checks
 from tests.smart_fork.world import BrokenModel, add_program

@@ -9,7 +9,7 @@ import pytest
 from indexer.transcripts import lines
 from indexer.transcripts.base import UNREAD
 from smart_fork import public, sessions
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.families.branch import branch
 from smart_fork.families.lineage import lineage

@@ -14,10 +14,11 @@ import pytest
 from indexer.transcripts import lines
 from indexer.transcripts.base import Checkpoint
 from smart_fork import sessions
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, find_cutter, starter_of, teller_of
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
+from smart_fork.agents.readers import READERS
 from smart_fork.budget.wanted import Wanted
 from smart_fork.budget.within import selected
 from smart_fork.copies.session_copy import write_branch

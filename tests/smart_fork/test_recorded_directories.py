@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from indexer.project import project_of, recorded
-from smart_fork.agents import READERS
 from smart_fork.agents.options import Options
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.families.branch import branch, command_to_resume
 from smart_fork.forking.launch import fork_session

@@ -29,11 +29,11 @@ from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
 from indexer.transcripts.titles import masked_name, with_name
 from indexer.transcripts.twice import EVENT, ITEM, roll_back, told_once
 from indexer.unchecked import dict_in, dicts_in
-from smart_fork.agents import READERS
 from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, base_of, ordinal_of, payload_of, text_of
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.codex.log import CodexAdapter, id_in, is_moved, rollout_in
 from smart_fork.agents.depth import MAX_FORK_DEPTH
+from smart_fork.agents.readers import READERS
 
 FILE = "session_index.jsonl"
 #: Of a longer file the end is read: where the newest names are.

@@ -116,6 +116,9 @@ class CodexAdapter(AgentAdapter):
         loaded = dict(there) | dict(set(_recorded(self.home(), rewound)).intersection(there))
         return [file for file, name, session_id in named if name == loaded.get(session_id, name)]
 
+    def is_composed(self, file: LogFile) -> bool:
+        return rollout_in(file.path) != id_in(file.path)
+
     def as_file(self, path: Path) -> AbstractContextManager[Path]:
         """See `AgentAdapter.as_file`. What follows a rewind needs the rollouts before it."""
         from smart_fork.agents.codex.history import as_one

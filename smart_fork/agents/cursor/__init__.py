@@ -16,6 +16,4 @@ class Cursor(Agent):
     lacks = MappingProxyType({
         ability: why for ability, why in ReadOnlyAgent.lacks.items() if ability != "cut"
     })  # fmt: skip
-    facets = MappingProxyType({
-        "reader": "log:CursorAdapter", "codec": "log:CursorCodec", "cutter": "cut:CursorCutter",
-    })  # fmt: skip
+    facets = MappingProxyType({"codec": "log:CursorCodec", "cutter": "cut:CursorCutter"})

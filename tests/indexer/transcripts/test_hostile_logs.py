@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.transcripts.model import Session
-from smart_fork.agents import READERS
 from smart_fork.agents.claude.log import ClaudeAdapter
+from smart_fork.agents.readers import READERS
 from tests.cases import mostly
 from tests.drilled import drilled
 from tests.indexer.transcripts.records import (

@@ -19,9 +19,10 @@ import pytest
 
 from indexer.transcripts.lines import LineReader, as_read
 from indexer.transcripts.model import Session
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
 from smart_fork.agents.forms import Becomes, HomePlace
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError
 from smart_fork.sharing import neutral
 from tests.cases import mostly
@@ -168,8 +169,7 @@ def records_in(path: Path, session: Session | None) -> Iterator[dict[str, Any]]:
 
 def walked(agent: Agent, path: Path) -> None:
     """Do with a log whatever is done with logs, apart from starting its agent."""
-    reader = agent.reader
-    assert reader is not None
+    reader = READERS[agent.name]
     outcome = reader.read(path)
     assert reader.read(path, outcome.checkpoint).session == outcome.session
     session = reader.read(path, keep_raw=True).session

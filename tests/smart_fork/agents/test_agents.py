@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from indexer.transcripts.base import Agents, UnknownAgentError
-from smart_fork.agents import READERS
+from indexer.transcripts.base import AgentAdapter, Agents, UnknownAgentError
+from smart_fork.agents.checkpoint_log import WithCheckpoints
+from smart_fork.agents.readers import OWN, READERS
 from tests.cases import each
 
 
@@ -49,7 +50,7 @@ def test_whoever_opens_a_log_reads_a_session(agent, home):
     [
         ("import smart_fork.agents", "claude.home codex.home copilot.home gemini.home opencode.home qwen.home"),
         (
-            "from smart_fork.agents import READERS",
+            "from smart_fork.agents.readers import READERS",
             "claude.home claude.log codex.home codex.log copilot.home copilot.log cursor.log gemini.home gemini.log opencode.home opencode.log qwen.home qwen.log",
         ),
     ],
@@ -63,6 +64,26 @@ def test_what_is_an_agent_s_is_imported_when_it_is_asked_for(asked, expected):
     assert expected.split() == [name for name in done.stdout.split() if name != "codex.rollouts"]
 
 
-def test_no_other_name_is_made_up():
-    with pytest.raises(ImportError):
-        from smart_fork.agents import AGENT  # noqa: F401
+def test_a_machine_without_checkpoints_reads_with_the_agents_own_readers(monkeypatch, tmp_path):
+    """Each is the class that its agent's folder has, with nothing around it."""
+    monkeypatch.setenv("SMART_FORK_HOME", str(tmp_path))
+
+    assert [type(own) for own in OWN] == [type(reader) for reader in READERS]
+
+
+def test_checkpoints_that_another_process_lists_are_read_as_well(monkeypatch, tmp_path):
+    monkeypatch.setenv("SMART_FORK_HOME", str(tmp_path))
+    before = {reader.name: type(reader) for reader in READERS}
+    (tmp_path / "checkpoints").mkdir()
+
+    assert {"claude", "codex"} <= {reader.name for reader in READERS if type(reader) is not before[reader.name]}
+    assert {type(READERS["claude"])} == {type(reader) for reader in READERS if reader.name == "claude"}
+    (tmp_path / "checkpoints").rmdir()
+    assert before == {reader.name: type(reader) for reader in READERS}
+
+
+def test_a_reader_with_checkpoints_says_all_that_the_agent_s_own_says():
+    """What is not told on would be what the protocol says of any agent."""
+    told = {name for name in vars(AgentAdapter) if not name.startswith("_")}
+
+    assert told <= {*vars(WithCheckpoints), *vars(WithCheckpoints(OWN["codex"]))} | {"name"}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents import READERS
 from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.readers import READERS
 from smart_fork.budget.choice import Needs
 from smart_fork.budget.costs import costs
 from smart_fork.budget.units import units

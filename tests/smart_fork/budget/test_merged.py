@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents import READERS
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.options import Options
+from smart_fork.agents.readers import READERS
 from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import Usage
 from smart_fork.excise import Request, cut

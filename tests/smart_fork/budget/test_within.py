@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import given as given_any
 from hypothesis import strategies as st
 
-from smart_fork.agents import READERS
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.copied_texts import shortened
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier
 from smart_fork.agents.options import Options
+from smart_fork.agents.readers import READERS
 from smart_fork.budget.wanted import MATCH, Wanted, amount, numbers
 from smart_fork.budget.within import selected
 from smart_fork.copies.session_copy import write_branch

@@ -27,11 +27,11 @@ import zstandard
 from indexer.freshness import complete
 from indexer.paths import index_db, state_home
 from smart_fork import handovers
-from smart_fork.agents import READERS
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.facets import files_of
 from smart_fork.agents.opencode.home import database as opencode_database
 from smart_fork.agents.options import Options
+from smart_fork.agents.readers import READERS
 from smart_fork.budget.wanted import Wanted
 from smart_fork.cuts.model import Transcript
 from smart_fork.errors import SmartForkError

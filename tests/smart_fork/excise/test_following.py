@@ -17,7 +17,7 @@ from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import index_db, state_home
 from smart_fork import handovers
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from smart_fork.cuts import snapshots
 from smart_fork.excise import Request, check, cut, erasure, following, rollback
 from smart_fork.registry.workers import Registry

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from smart_fork import excise
-from smart_fork.agents import READERS
 from smart_fork.agents.cursor.cut import composers
 from smart_fork.agents.facets import cutter
+from smart_fork.agents.readers import READERS
 from smart_fork.cuts import lines as reading
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import (

@@ -14,8 +14,8 @@ from indexer import damage, kept_logs
 from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import index_db
-from smart_fork.agents import READERS
 from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.readers import READERS
 from smart_fork.excise import Request, check, cut, erasure, propagation, rollback
 from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.index_access import opened

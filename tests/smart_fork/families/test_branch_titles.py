@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.project import project_of
-from smart_fork.agents import READERS
 from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.readers import READERS
 from smart_fork.families.branch import FALLBACK, branch_title, key, titles_like_ours
 from tests.smart_fork.forks import codex_path, codex_records, said, text, write_log
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.options import Options
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.families.branch import command_to_resume
 from smart_fork.forking.launch import fork_session

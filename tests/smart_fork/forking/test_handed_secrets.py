@@ -13,8 +13,9 @@ import pytest
 
 import smart_fork
 from smart_fork import sessions
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
+from smart_fork.agents.readers import READERS
 from smart_fork.budget.wanted import Wanted
 from smart_fork.copies.told import as_session
 from smart_fork.families.branch import branch

@@ -12,8 +12,9 @@ import pytest
 from indexer.transcripts.model import estimate_tokens
 from indexer.transcripts.retold import Action
 from smart_fork import foreign_sessions, handovers, sessions
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
+from smart_fork.agents.readers import READERS
 from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.excise.loader import located

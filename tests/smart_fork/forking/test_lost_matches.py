@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from indexer.transcripts.model import Resumed, Session, Turn
-from smart_fork.agents import READERS
 from smart_fork.agents.copier import NewSession
+from smart_fork.agents.readers import READERS
 from smart_fork.budget.selection import SelectedExchange, Selection
 from smart_fork.budget.wanted import Wanted
 from smart_fork.cli.forked import ways_in_words

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from smart_fork import sessions
-from smart_fork.agents import READERS
 from smart_fork.agents.options import Options
+from smart_fork.agents.readers import READERS
 from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage
 from smart_fork.forking.launch import fork_session

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from indexer.transcripts.model import Cache, Session, Turn
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from smart_fork.budget.selection import Selection
 from smart_fork.budget.wanted import Wanted
 from smart_fork.cli.forked import price_in_words, ways_in_words

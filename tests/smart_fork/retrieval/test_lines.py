@@ -11,7 +11,7 @@ from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from smart_fork.excise import Request, cut
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.results import passage_place

@@ -14,7 +14,7 @@ import pytest
 from indexer.transcripts import lines
 from indexer.transcripts.lines import GAP_BYTES, GLANCE_GAP_BYTES, LineReader, first_lines
 from smart_fork import doctor, sessions
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotFound
 from smart_fork.retrieval.session_list import list_recent
 from smart_fork.system import permission

@@ -6,7 +6,7 @@ import pytest
 
 from indexer.changes import Report
 from indexer.pipeline import embed_waiting
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.request import FindRequest

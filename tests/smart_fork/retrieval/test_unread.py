@@ -7,7 +7,7 @@ import io
 import pytest
 
 from indexer.freshness import complete
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from smart_fork.forking.request import ForkChoice
 from smart_fork.forking.search_and_fork import find_and_fork
 from smart_fork.retrieval.finder import find

@@ -15,7 +15,7 @@ from indexer import forgotten
 from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import index_db, state_home
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from smart_fork.doctor import Check, healthy
 from smart_fork.examination import examine
 from smart_fork.registry.workers import Registry

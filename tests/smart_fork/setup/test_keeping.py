@@ -12,10 +12,10 @@ import pytest
 
 from indexer import kept_logs
 from smart_fork import doctor
-from smart_fork.agents import READERS
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.deletions import deletions
 from smart_fork.agents.gemini.home import gemini_home
+from smart_fork.agents.readers import READERS
 from smart_fork.setup.ledger import Ledger
 from tests.indexer.transcripts.records import gemini_log, spoken
 from tests.smart_fork.test_docs import assert_documented

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import HOME, LITERAL, ROOT, Becomes, HomePlace, Identity
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import Usage
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.secrets import Secrets

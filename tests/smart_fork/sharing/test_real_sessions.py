@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents import READERS
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import HomePlace
+from smart_fork.agents.readers import READERS
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.sharing.neutral import read
 from smart_fork.sharing.segments import pack, unpack

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from indexer.markdown import export_path
-from smart_fork.agents import READERS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, forms_of
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
+from smart_fork.agents.readers import READERS
 from smart_fork.registry.workers import Registry
 from smart_fork.team import changes, pulled
 from smart_fork.team.materialise import local

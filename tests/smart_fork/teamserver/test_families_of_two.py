@@ -17,7 +17,7 @@ import pytest
 
 from indexer.paths import state_home
 from smart_fork import handovers
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError
 from smart_fork.excise.loader import load_with_tool
 from tests.cases import mostly_first

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents import READERS
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
+from smart_fork.agents.readers import READERS
 from tests.smart_fork.agents.opencode import database
 from tests.smart_fork.teamserver.test_two_people import said, second_machine  # noqa: F401
 from tests.smart_fork.teamserver.test_withdrawal import LEFT, OWN, OWN_ANSWER, SAID, SECRET, carol, later

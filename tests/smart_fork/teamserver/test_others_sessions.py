@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents import READERS
 from smart_fork.agents.options import Options
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused
 from smart_fork.families.branch import branch
 from smart_fork.forking.launch import fork_session

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents import READERS
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused
 from tests.smart_fork.found import a_fork
 from tests.smart_fork.teamserver.machines import TeamMachine

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, forms_of, title_of
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
+from smart_fork.agents.readers import READERS
 from smart_fork.team.withdrawn import is_uncut
 from tests.smart_fork.teamserver.test_two_people import said
 from tests.smart_fork.teamserver.test_withdrawal import LEFT, OWN, OWN_ANSWER, SAID, SECRET, carol, having

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier
+from smart_fork.agents.readers import READERS
 from tests.cases import mostly
 from tests.smart_fork.agents.opencode import database
 from tests.smart_fork.teamserver.test_two_people import ANSWER, PROMPT, go_on, session_of

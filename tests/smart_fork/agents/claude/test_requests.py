@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents import READERS
 from smart_fork.agents.copier import Excerpt, NewSession
 from smart_fork.agents.facets import copier, forms_of
+from smart_fork.agents.readers import READERS
 from smart_fork.excise import Request, branch, check, cut, load_auto, rollback
 
 FIXTURE = Path(__file__).parents[3] / "fixtures/claude/requests.jsonl"

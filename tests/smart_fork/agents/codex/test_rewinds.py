@@ -15,10 +15,10 @@ from indexer import kept_logs
 from indexer.freshness import complete
 from indexer.markdown import export_path
 from smart_fork import sessions
-from smart_fork.agents import READERS
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import forms_of
+from smart_fork.agents.readers import READERS
 from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut

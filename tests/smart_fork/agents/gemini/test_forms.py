@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents import READERS
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import Becomes, HomePlace
+from smart_fork.agents.readers import READERS
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.passages import check
 from tests.cases import each
