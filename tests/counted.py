@@ -71,7 +71,7 @@ class Counting:
 
     def _database_is_opened(self, database: Any) -> None:
         if Path(database.filename).name == INDEX:
-            self._note("opened", sys._getframe(1))  # noqa: SLF001
+            self._note("opened", sys._getframe(1))
 
     def _called(self, frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
@@ -85,7 +85,7 @@ class Counting:
             self._note(WORK[code.co_name], frame)
         elif code.co_qualname == READER:
             reader = frame.f_locals["self"]
-            if not reader.start and not reader._most:  # noqa: SLF001
+            if not reader.start and not reader._most:
                 self._note("read", frame)
 
     def _beginning(self, code: CodeType) -> int:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import argparse
 import ast
+import io
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +35,9 @@ COUNTED = Path(__file__).with_name("counted.py")
 #: What the agents say that are asked which version they are, and what they can do.
 AGENTS = {"claude": "2.1.332 --fork-session --session-id", "codex": "codex-cli 0.171.0 fork"}
 ERROR = "ConnectionResetError: [Errno 104] Connection reset by peer\n"
+
+#: Folders that homes may be in, each as long as the others.
+WORDS = ("river", "table", "green", "stone", "paper", "house", "light", "water")
 
 Sources = Mapping[str, str]
 
@@ -143,9 +148,40 @@ def sources(root: Path = ROOT) -> dict[str, str]:
     return {path.relative_to(root).as_posix(): path.read_text("utf-8") for path in paths}
 
 
+def as_kept() -> Structure | None:
+    """The structure at the commit that last wrote `gauges.toml`; `None` where git does not know it."""
+    commit = _git("log", "-1", "--format=%H", "--", str(KEPT)).decode().strip()
+    packed = _git("archive", "--format=tar", commit, *PACKAGES) if commit else b""
+    if not packed:
+        return None
+    with tarfile.open(fileobj=io.BytesIO(packed)) as files:
+        opened = ((one.name, files.extractfile(one)) for one in files if one.name.endswith(".py"))
+        return Structure({name: file.read().decode() for name, file in opened if file})
+
+
+def _git(*words: str) -> bytes:
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, check=False).stdout
+
+
 @cache
 def structure(root: Path = ROOT) -> Structure:
     return Structure(sources(root))
+
+
+@contextmanager
+def place() -> Iterator[Path]:
+    """A folder for a home. Its name is in what is found, masked and shown: one word is as good as another, an id is not."""
+    above = Path("/tmp") if os.access("/tmp", os.W_OK) else Path(tempfile.gettempdir())  # noqa: S108
+    for word in WORDS:
+        with suppress(FileExistsError):
+            (folder := above / word).mkdir(mode=0o700)
+            break
+    else:
+        folder = Path(tempfile.mkdtemp())
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
 
 
 class Home:
@@ -208,9 +244,13 @@ class Home:
         return done.stdout
 
 
-def commands(folder: Path, root: Path = ROOT) -> dict[str, dict[str, Any]]:
-    """What each command does on a demo's home that is made in `folder`."""
-    home = Home(folder, root)
+def commands(root: Path = ROOT) -> dict[str, dict[str, Any]]:
+    """What each command does on a demo's home."""
+    with place() as folder:
+        return _commands(Home(folder, root))
+
+
+def _commands(home: Home) -> dict[str, dict[str, Any]]:
     short = home.session[:8]
     counted = {
         "find": home.count("find", home.intent),
@@ -250,6 +290,19 @@ def as_toml(gauges: Mapping[str, Mapping[str, int]]) -> str:
     )
 
 
+#: A home's name, its times and its ids decide what looks like a secret, and with that a few calls.
+TOLERANCE = {"calls": 1.03}
+
+
+def grown(now: Mapping[str, int], allowed: Mapping[str, int]) -> dict[str, str]:
+    """The numbers of a table that are larger than they may be, each beside what is allowed."""
+    return {
+        key: f"{number}, {allowed.get(key, 0)} allowed"
+        for key, number in now.items()
+        if number > allowed.get(key, 0) * TOLERANCE.get(key, 1)
+    }
+
+
 def kept() -> dict[str, dict[str, int]]:
     return tomllib.loads(KEPT.read_text("utf-8"))
 
@@ -278,8 +331,7 @@ def main() -> None:
     root = asked.of.resolve()
     found, done = structure(root), dict[str, dict[str, Any]]()
     if not asked.source:
-        with tempfile.TemporaryDirectory() as folder:
-            done = commands(Path(folder), root)
+        done = commands(root)
     if asked.circles:
         for circle in found.circles():
             say(f"circle of {len(circle)}: {' '.join(circle)}")

@@ -1,23 +1,16 @@
-"""The budget of code lines of each room: lines without docstrings, comments and blanks.
-
-``python -m tests.lines`` (``make lines``) lowers the budget to the lines that are there. Only a person raises it, in
-``lines.txt``, with the reason behind the number.
-"""
+"""Code lines of each room: lines without docstrings, comments and blanks."""
 
 from __future__ import annotations
 
 import ast
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BUDGET = Path(__file__).with_suffix(".txt")
 PACKAGES = ("indexer", "smart_fork")
-_LINE = re.compile(r"(\S+)(\s+)(\d+)(.*)")
 #: A comment, or a string. Python's own tokens say the same, and take seven times as long.
 _COMMENT_OR_STRING = re.compile(
     r"""#[^\n]*|\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'""", re.DOTALL
@@ -52,24 +45,3 @@ def rooms() -> Counter[str]:
         for path in (ROOT / package).rglob("*.py"):
             counted["/".join(path.relative_to(ROOT).parts[:-1][:2])] += code_lines(path.read_text("utf-8"))
     return counted
-
-
-def budget() -> dict[str, int]:
-    """Return the allowed lines of each room."""
-    return {found[1]: int(found[3]) for line in BUDGET.read_text("utf-8").splitlines() if (found := _LINE.match(line))}
-
-
-def lowered() -> str:
-    """Return the budget without the lines that are not used, and without rooms that are gone."""
-    counted, kept = rooms(), []
-    for line in BUDGET.read_text("utf-8").splitlines():
-        if not (found := _LINE.match(line)):
-            kept.append(line)
-        elif used := counted.get(found[1], 0):
-            kept.append(f"{found[1]}{found[2]}{min(int(found[3]), used)}{found[4]}")
-    return "\n".join(kept) + "\n"
-
-
-if __name__ == "__main__":
-    BUDGET.write_text(lowered(), "utf-8")
-    sys.stdout.write(f"{sum(rooms().values())} code lines, {sum(budget().values())} allowed\n")
