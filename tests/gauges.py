@@ -55,13 +55,19 @@ class Structure:
 
     def __init__(self, sources: Sources) -> None:
         self._paths = {_dotted(path): path for path in sources}
-        self.lines = Counter[str]()
-        for path, source in sources.items():
-            self.lines[path.split("/")[0]] += code_lines(source)
+        self.lines_of = Counter({path: code_lines(source) for path, source in sources.items()})
         self.imports = {
             module: list(self._resolved(_imports(ast.parse(sources[path]), module, path.endswith("/__init__.py"))))
             for module, path in self._paths.items()
         }
+
+    @property
+    def lines(self) -> Counter[str]:
+        """The code lines of each package."""
+        counted = Counter[str]()
+        for path, count in self.lines_of.items():
+            counted[path.split("/")[0]] += count
+        return counted
 
     def room(self, module: str) -> str:
         """The first folder below its package; the modules beside these folders are one."""
