@@ -84,10 +84,7 @@ class Structure:
 
     def circles(self) -> list[list[str]]:
         """The modules that import each other in a circle, for types too: each circle once, the smallest first."""
-        graph = {
-            module: {one.module for one in imports} - {module} - set(_packages_of(module))
-            for module, imports in self.imports.items()
-        }
+        graph = {module: {one.module for one in imports} - {module} for module, imports in self.imports.items()}
         return sorted((sorted(one) for one in _components(graph) if len(one) > 1), key=lambda one: (len(one), one))
 
     def _resolved(self, imports: Iterator[Imported]) -> Iterator[Imported]:
@@ -100,12 +97,6 @@ class Structure:
 
 def _dotted(path: str) -> str:
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-
-
-def _packages_of(module: str) -> Iterator[str]:
-    while "." in module:
-        module = module.rpartition(".")[0]
-        yield module
 
 
 def _imports(tree: ast.AST, module: str, is_package: bool, typed: bool = False) -> Iterator[Imported]:
