@@ -168,8 +168,11 @@ def _run() -> int:
         if not arguments and sys.stdin.isatty() and sys.stdout.isatty():
             from smart_fork.cli.picker import pick
 
-            return pick()
-        return int(command_line(*_meant(arguments))(standalone_mode=False) or 0)
+            chosen = pick()
+            if isinstance(chosen, int):
+                return chosen
+            arguments = chosen
+        return int(command_line(*_meant(arguments))(arguments, standalone_mode=False) or 0)
     except Unprinted as error:
         return _unwritten(error)
     except SmartForkError as error:

@@ -48,6 +48,10 @@ StartedOption = Annotated[str, option("Agent", startable, named, *_NAMES)]
 FIRST = first()
 #: The same, where it may go without saying.
 AnyStartedOption = Annotated[str | None, option("Agent", startable, named, *_NAMES)]
+AlsoOption = Annotated[
+    list[str] | None,
+    typer.Option("--also", metavar="TEXT", help="The same intent in other words. Repeatable, up to 8."),
+]
 HandedOption = Annotated[str | None, option("Hand over to another agent", handed_to, named, "--as")]
 UnmaskedOption = Annotated[bool, typer.Option("--unmasked", help=KEYS["unmasked"].help)]
 CwdOption = Annotated[Path | None, typer.Option("--cwd", help="Working directory. Default: the session's own.")]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from smart_fork.cli.agents import EVERYBODY, WhoseOption
+from smart_fork.cli.agents import EVERYBODY, AlsoOption, WhoseOption
 from smart_fork.cli.found import INDENT, print_found, print_gone
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_passed_over
 from smart_fork.cli.progress import progress_bar
@@ -36,10 +36,6 @@ ProjectOption = Annotated[
 TagOption = Annotated[str | None, typer.Option("--tag", help="Only sessions with this tag.")]
 EverywhereOption = Annotated[bool, typer.Option("--all-projects", "-A", help="Search the sessions of all projects.")]
 AutomatedOption = Annotated[bool, typer.Option("--include-automated", help="Include sessions that a program started.")]
-AlsoOption = Annotated[
-    list[str] | None,
-    typer.Option("--also", metavar="TEXT", help="The same intent in other words. Repeatable, up to 8."),
-]
 
 
 def find(  # noqa: PLR0917 - typer's way

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
-
-import typer
-
-from smart_fork.terminal.commands import COMMANDS
+from typing import Any
 
 #: Pages with fewer options stay in one group.
 _MANY = 9
@@ -146,16 +142,3 @@ def dress(command: Any, path: str = "") -> None:
             one.rich_help_panel = next((_GROUPS[name] for name in one.opts if name in _GROUPS), "Options")
     for name, inner in getattr(command, "commands", {}).items():
         dress(inner, f"{path} {name}".strip())
-
-
-def show_help(
-    topic: Annotated[
-        list[str] | None, typer.Argument(help="Command, such as: team push. Default: all commands.")
-    ] = None,
-) -> None:
-    """Print the help of a command."""
-    from smart_fork.cli import command_line
-
-    words = topic or []
-    names = [word for word in words[:1] if word in COMMANDS]
-    command_line(*names)([*words, "--help"], prog_name="smart-fork", standalone_mode=False)

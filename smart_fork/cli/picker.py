@@ -35,8 +35,8 @@ class PickerRow(NamedTuple):
         return f"{self.agent:<8} {self.when}  {self.title}"
 
 
-def pick() -> int:
-    """Let the person choose a session, and do what they want with it. The exit code."""
+def pick() -> int | list[str]:
+    """Let the person choose a session, and do what they want with it: return the exit code, or a command to run."""
     rows = _recent()
     if not rows:
         from smart_fork.agents.selection import readable, titles
@@ -110,11 +110,9 @@ def with_numbers(rows: Sequence[PickerRow], ask: Callable[[str], str]) -> tuple[
         seen = narrowed or list(rows)
 
 
-def _do(action: Action, row: PickerRow) -> int:
+def _do(action: Action, row: PickerRow) -> int | list[str]:
     if action == "copy":
         return _copy(row)
-    from smart_fork.cli import command_line
-
     if action == "open":
         import pydoc
 
@@ -130,8 +128,7 @@ def _do(action: Action, row: PickerRow) -> int:
         pydoc.pager(text)
         return 0
     # In this terminal, but for tmux, where a window of its own is at hand.
-    words = ["fork", row.session_id] + ([] if os.environ.get("TMUX") else ["--in", "here"])
-    return int(command_line("fork")(words, standalone_mode=False) or 0)
+    return ["fork", row.session_id, *([] if os.environ.get("TMUX") else ["--in", "here"])]
 
 
 def _copy(row: PickerRow) -> int:

@@ -1,4 +1,4 @@
-"""``mcp``."""
+"""``mcp`` and ``help``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import gc
 from typing import Annotated, Literal
 
 import typer
+
+from smart_fork.terminal.commands import COMMANDS
 
 
 def mcp(
@@ -24,3 +26,16 @@ def mcp(
     gc.freeze()
     gc.enable()
     run_stdio(Begun.of(begun), configured_embedder(background=True), everything=tools == "all")
+
+
+def show_help(
+    topic: Annotated[
+        list[str] | None, typer.Argument(help="Command, such as: team push. Default: all commands.")
+    ] = None,
+) -> None:
+    """Print the help of a command."""
+    from smart_fork.cli import command_line
+
+    words = topic or []
+    names = [word for word in words[:1] if word in COMMANDS]
+    command_line(*names)([*words, "--help"], prog_name="smart-fork", standalone_mode=False)

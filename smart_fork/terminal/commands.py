@@ -78,7 +78,7 @@ COMMANDS = {
     "config": CommandEntry(
         "configuration.config", "Show every setting, its value and where the value comes from.", _SETUP
     ),
-    "help": CommandEntry("help_pages.show_help", "Print the help of a command.", _SETUP),
+    "help": CommandEntry("system.show_help", "Print the help of a command.", _SETUP),
     "agents": CommandEntry(
         "agent_roster.agents", "List the agents on this machine and what each one supports.", _SETUP
     ),

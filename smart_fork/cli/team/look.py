@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from indexer.values import json_of
-from smart_fork.cli.find import AlsoOption
+from smart_fork.cli.agents import AlsoOption
 from smart_fork.cli.found import print_hits
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
 from smart_fork.cli.team.words import CurrentArgument, SessionArgument, TeamPlace, app, number_of
