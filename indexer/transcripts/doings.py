@@ -266,7 +266,7 @@ class Doings:
 
     def __init__(
         self, facts: dict[str, Any], *, runs: str | None, not_run: tuple[str, ...],
-        opens_a_session: Callable[[str], bool], tools: Mapping[str, str] = MappingProxyType({}),
+        opens_a_session: Callable[[str], object], tools: Mapping[str, str] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         self._runs, self._opens, self._tools, self._not_run = runs, opens_a_session, tools, not_run
         self.symbols, self.wrote = Symbols(facts.pop("symbols", ())), Symbols(facts.pop("wrote", ()))

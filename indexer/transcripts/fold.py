@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -10,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from indexer.masking import NOTHING, Masked, mask, mask_once
-from indexer.transcripts.base import Agents, Checkpoint, ReadResult
+from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.doings import Doings
 from indexer.transcripts.lines import Line, changed_at, first_lines, last_records, probe, resume
 from indexer.transcripts.model import AgentName, Inferred, Origin, Resumed, Session, Turn
@@ -34,8 +35,8 @@ class Fold(ABC):
     """
 
     agent: AgentName
-    #: The agents whose logs are read: a command that opens one reads more of our answer.
-    readers: ClassVar[Agents]
+    #: Finds a log in the line of an action: a command that opens one reads more of our answer.
+    session_logs: ClassVar[re.Pattern[str]]
     #: The names of its tools in descriptions of calls, where they differ from its own.
     tools: Mapping[str, str] = MappingProxyType({})
     #: The tool that runs a shell's command lines; `None` if several do.
@@ -56,7 +57,7 @@ class Fold(ABC):
         self._model: object = None
         self.facts, turns = kept or ({}, [])
         self.doings = self.notes(
-            self.facts, runs=self.shell, not_run=self.not_run, opens_a_session=self.readers.opens_a_session,
+            self.facts, runs=self.shell, not_run=self.not_run, opens_a_session=self.session_logs.search,
             tools=self.tools,
         )  # fmt: skip
         self.begin(turns)

@@ -5,7 +5,9 @@ it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Container, Iterator, Mapping
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -34,12 +36,18 @@ if TYPE_CHECKING:
 class Home(NamedTuple):
     """An agent's own folder: the `variable` that names it, and the default below a person's home.
 
-    `beside` are variables that name other places of its files.
+    `logs` are the folders of its logs in it, `beside` variables that name other places of its files.
     """
 
     variable: str
     default: str
+    logs: tuple[str, ...] = ("projects",)
     beside: tuple[str, ...] = ()
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The folders of its logs below a home where no variable says otherwise, such as ``.agent/sessions``."""
+        return tuple(f"{self.below_home()}/{one}".rstrip("/") for one in self.logs)
 
     def folder(self) -> Path:
         """Return the folder, which need not exist."""
@@ -273,6 +281,13 @@ class Known:
         if agent := self._by_name.get(name):
             return agent
         raise Usage(f"Unknown agent: {name}", f"Agents are: {', '.join(self._by_name)}.")
+
+    @cached_property
+    def session_logs(self) -> re.Pattern[str]:
+        """Finds in the line of an action a log of any agent, or our export of one."""
+        from indexer.transcripts.ours import naming_sessions
+
+        return naming_sessions(place for agent in self for place in agent.home.places)
 
 
 class Storage:

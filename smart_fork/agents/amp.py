@@ -73,7 +73,7 @@ class AmpAdapter(ReadAdapter):
     resumes = ("amp", "threads", "continue")
     codec = AmpCodec()
     endings = (".json",)
-    below, depth, document = "threads", 0, True
+    depth, document = 0, True
 
     def is_session(self, location: str, projects: str) -> bool:
         return Path(location).name.startswith(_THREAD)

@@ -57,7 +57,7 @@ class DroidAdapter(ReadAdapter):
 
     name = "droid"
     codec = DroidCodec()
-    below, depth = "sessions", 1
+    depth = 1
 
     def beside(self, path: Path) -> Header:
         """See `ReadAdapter.beside`."""

@@ -116,7 +116,7 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
     name = "goose"
     resumes = ("goose", "session", "--resume", "--session-id")
     codec = GooseCodec()
-    below, depth = "sessions", 0
+    depth = 0
     keys = re.compile(r"[A-Za-z0-9_-]{1,128}")
     advice = "try again when no Goose is busy, or update smart-fork"
 

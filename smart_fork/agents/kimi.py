@@ -91,7 +91,7 @@ class KimiAdapter(ReadAdapter):
 
     name = "kimi"
     codec = KimiCodec()
-    below, depth = "sessions", 4
+    depth = 4
 
     def is_session(self, location: str, projects: str) -> bool:
         return location.endswith(_LOG)

@@ -82,7 +82,7 @@ class PiAdapter(ReadAdapter):
     name = "pi"
     resumes = ("pi", "--session")
     codec = PiCodec()
-    below, depth = "sessions", 1
+    depth = 1
 
     def id_of(self, path: Path) -> str:
         return session_of(path)

@@ -15,9 +15,9 @@ from indexer.transcripts.model import Origin, Role, Session, Turn
 from indexer.transcripts.state import count, is_path
 from indexer.transcripts.titles import masked_name, with_name
 from indexer.transcripts.tree import FolderlessTree
+from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Header
 from smart_fork.agents.read_log import ReadAdapter
-from smart_fork.agents.readers import READERS
 
 #: Where a record of the chain has the header and the record that it was made of.
 _HEADER, _RECORD = "header", "record"
@@ -28,7 +28,7 @@ _NUMBERED = "record-"
 class ReadTree(FolderlessTree):
     """See `Tree`. Records without a parent follow the one before them."""
 
-    readers = READERS
+    session_logs = AGENTS.session_logs
 
     def __init__(self, adapter: ReadAdapter, path: Path, kept: Kept, *, keep_raw: bool) -> None:
         self.adapter, codec = adapter, adapter.codec

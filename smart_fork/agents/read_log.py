@@ -27,18 +27,16 @@ _MOST = 1 << 20
 
 
 class ReadAdapter(TreeAdapter):
-    """Reads ``<home>/<below>/…/<session-id>.jsonl``: a record a line, or one JSON document that is overwritten."""
+    """Reads ``<home>/<logs>/…/<session-id>.jsonl``: a record a line, or one JSON document that is overwritten."""
 
     codec: ClassVar[ReadCodec]
-    #: The folder of all sessions, below the agent's own.
-    below: ClassVar[str]
     #: Whether a log is one JSON document. `ReadCodec.records` says where its records are.
     document: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._home = AGENTS[self.name].home
         self.variable = self._home.variable
-        self.places = (f"{self._home.below_home()}/{self.below}",)
+        self.places = self._home.places
 
     @property
     def tree(self) -> Callable[..., Tree]:
@@ -48,7 +46,7 @@ class ReadAdapter(TreeAdapter):
 
     @property
     def projects(self) -> Path:
-        return self.home() / self.below
+        return self.home() / self._home.logs[0]
 
     def home(self) -> Path:
         return self._home.folder()

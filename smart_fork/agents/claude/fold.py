@@ -14,10 +14,10 @@ from indexer.transcripts.state import count
 from indexer.transcripts.titles import masked_name, with_name
 from indexer.transcripts.tree import ID_CHARACTERS, Tree
 from indexer.unchecked import dict_in, dicts_in, json_in, list_in, text_in
+from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.codec import ClaudeCodec
 from smart_fork.agents.claude.log import slug, unslugged
 from smart_fork.agents.codec import text_of
-from smart_fork.agents.readers import READERS
 from smart_fork.agents.subagents import LoggedSubAgents
 
 #: The tokens of a request: sent, written, read from the cache and written to it.
@@ -47,7 +47,7 @@ class ClaudeTree(Tree):
     known = frozenset({"user", "assistant", "attachment", "system", "summary", *_TITLES, *_ASIDE})
     noted = ("gitBranch", "version", "teamName")
     naming = _NAMING
-    readers = READERS
+    session_logs = AGENTS.session_logs
     shell = "Bash"
     not_run = _NOT_RUN
 

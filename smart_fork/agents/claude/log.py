@@ -24,7 +24,7 @@ class ClaudeAdapter(TreeAdapter):
 
     name = "claude"
     variable = HOME.variable
-    places: tuple[str, ...] = (".claude/projects",)
+    places = HOME.places
     depth = 1
     fold = "claude.fold:ClaudeTree"
 

@@ -29,11 +29,11 @@ from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
 from indexer.transcripts.titles import masked_name, with_name
 from indexer.transcripts.twice import EVENT, ITEM, roll_back, told_once
 from indexer.unchecked import dict_in, dicts_in
+from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, base_of, ordinal_of, payload_of, text_of
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.codex.log import CodexAdapter, id_in, is_moved, rollout_in
 from smart_fork.agents.depth import MAX_FORK_DEPTH
-from smart_fork.agents.readers import READERS
 
 FILE = "session_index.jsonl"
 #: Of a longer file the end is read: where the newest names are.
@@ -127,7 +127,7 @@ class _Fold(fold.LineFold):
 
     agent = "codex"
     known = frozenset({"session_meta", "turn_context", "compacted", "event_msg", "world_state", "token_usage_record"})
-    readers = READERS
+    session_logs = AGENTS.session_logs
     shell = None
     notes = _Doings
     not_run = ("failed in sandbox", "exec_command failed for", "exec command rejected")

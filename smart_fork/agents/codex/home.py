@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from smart_fork.agents.agent import Home
 
-HOME = Home("CODEX_HOME", ".codex")
+HOME = Home("CODEX_HOME", ".codex", ("sessions", "archived_sessions"))
 codex_home = HOME.folder

@@ -18,7 +18,7 @@ from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResu
 from indexer.transcripts.files import regular_file, regular_files
 from indexer.transcripts.model import Session
 from smart_fork.agents.agent import Storage
-from smart_fork.agents.codex.home import codex_home
+from smart_fork.agents.codex.home import HOME, codex_home
 
 _ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _IDS = re.compile(rf"({_ID.pattern})(?:_({_ID.pattern}))?$")
@@ -59,14 +59,14 @@ class CodexAdapter(AgentAdapter):
 
     name = "codex"
     resumes = ("codex", "resume")
-    variable = "CODEX_HOME"
-    places: tuple[str, ...] = (".codex/sessions", ".codex/archived_sessions")
+    variable = HOME.variable
+    places = HOME.places
 
     def home(self) -> Path:
         return codex_home()
 
     def folders(self) -> tuple[tuple[Path, int], ...]:
-        return tuple((self.home() / name, 3) for name in ("sessions", "archived_sessions"))
+        return tuple((self.home() / name, 3) for name in HOME.logs)
 
     def discover(self) -> Iterator[LogFile]:
         return iter(self._loaded(self.rollouts()))

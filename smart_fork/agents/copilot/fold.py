@@ -20,9 +20,9 @@ from indexer.transcripts.state import count
 from indexer.transcripts.titles import title_of
 from indexer.transcripts.tree import ID_CHARACTERS, ROOT, FolderlessTree
 from indexer.unchecked import dict_in
+from smart_fork.agents import AGENTS
 from smart_fork.agents.copilot.codec import CopilotCodec, data_of, is_of_an_agent
 from smart_fork.agents.copilot.home import WORKSPACE, name_in
-from smart_fork.agents.readers import READERS
 from smart_fork.agents.subagents import SubAgents
 from smart_fork.agents.unattended import origin_of
 
@@ -58,7 +58,7 @@ class CopilotTree(FolderlessTree):
         "assistant.message", "tool.execution_complete", "abort", *_ASIDE,
     })  # fmt: skip
     tools = CopilotCodec.tools
-    readers = READERS
+    session_logs = AGENTS.session_logs
     shell = "bash"
     not_run = _NOT_RUN
 

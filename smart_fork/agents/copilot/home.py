@@ -8,7 +8,7 @@ from pathlib import Path
 from indexer.unchecked import json_in, text_in
 from smart_fork.agents.agent import Home
 
-HOME = Home("COPILOT_HOME", ".copilot")
+HOME = Home("COPILOT_HOME", ".copilot", ("session-state",))
 copilot_home = HOME.folder
 #: The variable in which it tells its session to what it starts.
 SESSION = "COPILOT_AGENT_SESSION_ID"

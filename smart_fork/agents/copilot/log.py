@@ -22,7 +22,7 @@ class CopilotAdapter(TreeAdapter):
 
     name = "copilot"
     variable = HOME.variable
-    places: tuple[str, ...] = (".copilot/session-state",)
+    places = HOME.places
     depth = 1
     fold = "copilot.fold:CopilotTree"
 

@@ -56,7 +56,7 @@ class CursorAdapter(ReadAdapter):
     name = "cursor"
     resumes = ("cursor-agent", "--resume")
     codec = CursorCodec()
-    below, depth = "projects", 3
+    depth = 3
 
     def is_session(self, location: str, projects: str) -> bool:
         _, *folders, name = location.removeprefix(projects).split("/")

@@ -24,12 +24,12 @@ from indexer.transcripts.model import Inferred, Origin, Session, ToolCall, ToolR
 from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.titles import masked_name
 from indexer.unchecked import dict_in, dicts_in, json_in
+from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.gemini.codec import GeminiCodec, calls_in, is_context, result_of, results_in, said_in, typed_in
 from smart_fork.agents.gemini.home import CHATS, digest, root_of
 from smart_fork.agents.gemini.log import id_of
 from smart_fork.agents.gemini.memory import Memory, Told
-from smart_fork.agents.readers import READERS
 from smart_fork.agents.subagents import SubAgents
 from smart_fork.agents.unattended import origin_of
 
@@ -47,7 +47,7 @@ class _Fold(fold.LineFold):
 
     agent = "gemini"
     known = frozenset({"user", "gemini", "info", "error", "warning"})
-    readers = READERS
+    session_logs = AGENTS.session_logs
     tools = GeminiCodec.tools
     shell = ""  # what a call gave back is in its own record: the line is noted with the result
     not_run = ("[Operation Cancelled]", "Tool execution denied", "User denied")

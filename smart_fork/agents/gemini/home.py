@@ -16,8 +16,7 @@ from indexer.paths import private_dir
 from indexer.transcripts.state import is_path
 from smart_fork.agents.agent import InHome
 
-_OWN = ".gemini"
-HOME = InHome("GEMINI_CLI_HOME", _OWN)
+HOME = InHome("GEMINI_CLI_HOME", ".gemini", ("tmp",))
 gemini_home = HOME.folder
 #: The variable in which it tells its session to what it starts.
 SESSION = "GEMINI_SESSION_ID"

@@ -37,7 +37,7 @@ class GeminiAdapter(AgentAdapter):
 
     name = "gemini"
     variable = HOME.variable
-    places: tuple[str, ...] = (".gemini/tmp",)
+    places = HOME.places
     named_by_id = False
 
     def home(self) -> Path:

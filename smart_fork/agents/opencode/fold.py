@@ -19,9 +19,9 @@ from indexer.transcripts.lines import open_regular
 from indexer.transcripts.model import BrokenLine, Inferred, Origin, Role, Session, Turn, estimate_tokens, turn_of
 from indexer.transcripts.state import count, is_path, utc
 from indexer.unchecked import dict_in, dicts_in, text_in
+from smart_fork.agents import AGENTS
 from smart_fork.agents.opencode.codec import OpenCodeCodec, text_of
 from smart_fork.agents.opencode.database import Broken, Document, Json, document, in_file, opened
-from smart_fork.agents.readers import READERS
 from smart_fork.agents.subagents import SubAgents
 
 #: A file of one session is read as a whole, and one that is larger is none.
@@ -143,7 +143,7 @@ class _Fold(Fold):
         "retry", "compaction",
     })  # fmt: skip
     agent = "opencode"
-    readers = READERS
+    session_logs = AGENTS.session_logs
     shell = "Bash"
     not_run = ("The user rejected permission", "The user has specified a rule which prevents", "Tool execution aborted")
 

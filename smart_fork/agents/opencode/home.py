@@ -14,9 +14,7 @@ def settings_folder() -> Path:
     return (Path(named) if named.startswith("/") else Path.home() / ".config") / "opencode"
 
 
-HOME = DataHome("XDG_DATA_HOME", "opencode", ("OPENCODE_DB",))
-#: What its log's folder is below a home where no variable says otherwise.
-PLACE = ".local/share/opencode"
+HOME = DataHome("XDG_DATA_HOME", "opencode", ("",), ("OPENCODE_DB",))
 
 
 def database() -> Path:

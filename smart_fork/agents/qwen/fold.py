@@ -17,10 +17,10 @@ from indexer.transcripts.state import count
 from indexer.transcripts.titles import masked_name, with_name
 from indexer.transcripts.tree import Tree
 from indexer.unchecked import dict_in
+from smart_fork.agents import AGENTS
 from smart_fork.agents.qwen.codec import QwenCodec, parts_of, sums_up, text_of
 from smart_fork.agents.qwen.home import agents_of
 from smart_fork.agents.qwen.log import slug
-from smart_fork.agents.readers import READERS
 from smart_fork.agents.subagents import LoggedSubAgents
 from smart_fork.agents.unattended import origin_of
 
@@ -42,7 +42,7 @@ class QwenTree(Tree):
     bridged = False
     naming = (b'"custom_title"',)
     tools = QwenCodec.tools
-    readers = READERS
+    session_logs = AGENTS.session_logs
     shell = "run_shell_command"
     not_run = _NOT_RUN
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from smart_fork.agents.agent import Home
 
 _RUNTIME = "QWEN_RUNTIME_DIR"
-HOME = Home("QWEN_HOME", ".qwen", (_RUNTIME,))
+HOME = Home("QWEN_HOME", ".qwen", beside=(_RUNTIME,))
 qwen_home = HOME.folder
 #: The variable in which it tells its session to what it starts.
 SESSION = "QWEN_CODE_SESSION_ID"

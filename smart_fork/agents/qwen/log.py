@@ -19,7 +19,7 @@ class QwenAdapter(TreeAdapter):
 
     name = "qwen"
     variable = HOME.variable
-    places: tuple[str, ...] = (".qwen/projects",)
+    places = HOME.places
     depth = 3
     fold = "qwen.fold:QwenTree"
 
