@@ -230,7 +230,7 @@ class Agent:
 
     def model_window(self) -> int:
         """Return its model's context window in tokens, from its newest log, or the estimate."""
-        return self.window
+        return (self.tail.window() if self.tail else None) or self.window
 
 
 class Facet:

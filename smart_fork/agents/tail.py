@@ -117,7 +117,8 @@ class Tail:
 
     `records` are all records of a log, `backwards` those at its end, the last one first. `sign` is a record's sign.
     `steps` are the background tasks that start or end with a record, given the open calls. `answers` are what records
-    say of the tokens of answers. `is_prompt` tells a record that fixes the system prompt of all forks.
+    say of the tokens of answers. `is_prompt` tells a record that fixes the system prompt of all forks, `window`
+    what the newest logs say of the context window.
     """
 
     name: AgentName
@@ -127,6 +128,7 @@ class Tail:
     records: Callable[[Path], Iterator[Mapping[str, Any]]] = records
     backwards: Callable[[Path], Iterator[Mapping[str, Any]]] = backwards
     is_prompt: Callable[[Mapping[str, Any]], bool] = lambda _record: True
+    window: Callable[[], int | None] = lambda: None
 
     def written(self, records: Iterable[Mapping[str, Any]], log: str = "") -> int:
         """Return the tokens that the model wrote in these records; of a named `log`, in those of its own session."""

@@ -25,9 +25,3 @@ class Codex(Agent):
         "prompts", caller="hooks:CodexCalls", forms="forms:CodexForms", subagents="subagents:CodexSubAgents",
         screen="smart_fork.agents.questions:Screen",
     )  # fmt: skip
-
-    def model_window(self) -> int:
-        """See `Agent.model_window`."""
-        from smart_fork.agents.codex.tail import said_last
-
-        return said_last() or self.window

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from smart_fork.agents.codex.home import codex_home
-from smart_fork.agents.codex.log import is_id
+from smart_fork.agents.codex.rollouts import is_id
 from smart_fork.agents.presence import Note, Presence
 from smart_fork.agents.starter import CommandLine, ForkRequest, Starter
 from smart_fork.errors import ForkRefused

@@ -22,7 +22,8 @@ from indexer.unchecked import dict_in, text_in
 from smart_fork.agents.codec import texts_of
 from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, ForkBase, base_of, payload_of
 from smart_fork.agents.codex.history import Part, first_header, whole
-from smart_fork.agents.codex.log import CodexAdapter, id_in, rollout_in
+from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.codex.rollouts import id_in, rollout_in, rollouts
 from smart_fork.agents.cut_turns import turn_of
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.cuts import edits, titles
@@ -242,12 +243,12 @@ class CodexCutter(Cutter):
 
     def others(self, path: Path) -> list[Path]:
         """See `Cutter.others`: rollouts from before a rewind of the thread, with what it has taken back."""
-        of_session = CodexAdapter().rollouts(id_in(path)) if id_in(path) else ()
+        of_session = rollouts(id_in(path)) if id_in(path) else ()
         return [file.path for file in of_session if rollout_in(file.path) != rollout_in(path)]
 
     def heirs(self, paths: Collection[Path], first: int = 0) -> list[Path]:
         bases: dict[str, list[tuple[Path, int]]] = {}
-        for file in CodexAdapter().rollouts():
+        for file in rollouts():
             if base := _base_in(file):
                 bases.setdefault(base.rollout_id, []).append((file.path, count(base.end)))
         found: list[Path] = []

@@ -32,7 +32,7 @@ from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, base_of, ordinal_of, payload_of, text_of
 from smart_fork.agents.codex.home import codex_home
-from smart_fork.agents.codex.log import CodexAdapter, id_in, is_moved, rollout_in
+from smart_fork.agents.codex.rollouts import find_rollout, id_in, is_moved, rollout_in
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 
 FILE = "session_index.jsonl"
@@ -170,7 +170,7 @@ class _Fold(fold.LineFold):
         if named in below or len(below) > MAX_FORK_DEPTH:
             return
         end = facts.get("base_end")
-        path = CodexAdapter().rollout(named)
+        path = find_rollout(named)
         rewound = path is not None and id_in(path) == self.own_id()
         above = self._above(path, end if turns or rewound else None, whole=turns)
         if above is None:

@@ -16,7 +16,8 @@ from smart_fork.agents.births import Birth, Births
 from smart_fork.agents.codec import Record
 from smart_fork.agents.codex.codec import base_of, payload_of
 from smart_fork.agents.codex.history import first_header
-from smart_fork.agents.codex.log import CodexAdapter, id_in, rollout_in
+from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.codex.rollouts import find_rollout, id_in, rollout_in
 
 
 class CodexHeads(Heads):
@@ -56,7 +57,7 @@ class CodexHeads(Heads):
 
 def _born(log: Path, header: Record) -> Record:
     """The header of the rollout with which a thread began; `header` is that of `log`."""
-    began = CodexAdapter().rollout(id_in(log)) if rollout_in(log) != id_in(log) else None
+    began = find_rollout(id_in(log)) if rollout_in(log) != id_in(log) else None
     return first_header(began) if began else header
 
 

@@ -9,49 +9,16 @@ Where its sessions are is told here; what is needed to read one is imported wher
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path, PurePosixPath
 
 from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
-from indexer.transcripts.files import regular_file, regular_files
+from indexer.transcripts.files import regular_file
 from indexer.transcripts.model import Session
 from smart_fork.agents.agent import Storage
 from smart_fork.agents.codex.home import HOME, codex_home
-
-_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_IDS = re.compile(rf"({_ID.pattern})(?:_({_ID.pattern}))?$")
-_DAY = re.compile(r"rollout-(\d{4})-(\d\d)-(\d\d)T")
-
-
-def is_id(session_id: str) -> bool:
-    """Whether a rollout may be named after it."""
-    return _ID.fullmatch(session_id) is not None
-
-
-def id_in(path: Path) -> str:
-    """The id of the session that the file is named after; empty where it is not."""
-    named = _IDS.search(path.stem)
-    return named[1] if named else ""
-
-
-def rollout_in(path: Path) -> str:
-    """The id of the rollout in the file: the session's own, or another one after a rewind."""
-    named = _IDS.search(path.stem)
-    return named[2] or named[1] if named else ""
-
-
-def day_of(name: str) -> tuple[str, ...]:
-    """Year, month and day that the name of a rollout says; nothing where it is none's."""
-    day = _DAY.match(name)
-    return day.groups() if day else ()
-
-
-def is_moved(path: Path) -> bool:
-    """Codex files each session under the day that its name says; what it archives it moves."""
-    day = day_of(path.name)
-    return bool(day) and path.parent.parts[-3:] != day
+from smart_fork.agents.codex.rollouts import day_of, folders, id_in, is_id, is_moved, rollout_in, rollouts
 
 
 class CodexAdapter(AgentAdapter):
@@ -66,10 +33,10 @@ class CodexAdapter(AgentAdapter):
         return codex_home()
 
     def folders(self) -> tuple[tuple[Path, int], ...]:
-        return tuple((self.home() / name, 3) for name in HOME.logs)
+        return folders()
 
     def discover(self) -> Iterator[LogFile]:
-        return iter(self._loaded(self.rollouts()))
+        return iter(self._loaded(rollouts()))
 
     def logs_of(self, changed: str) -> Iterable[LogFile]:
         found = self.log_at(changed)
@@ -88,23 +55,8 @@ class CodexAdapter(AgentAdapter):
         found = self._loaded(self._of_session(session_id)) if is_id(session_id) else ()
         return tuple(file.path for file in sorted(found, key=lambda file: file.mtime_ns, reverse=True))
 
-    def rollouts(self, part: str = "") -> list[LogFile]:
-        """All files of rollouts with this part in their names, also of those that a rewind has replaced."""
-        return [
-            file
-            for folder, depth in self.folders()
-            for file in regular_files(folder, self.name, depth=depth, prefix="rollout-", part=part)
-        ]
-
-    def rollout(self, rollout_id: str) -> Path | None:
-        """The newest file of one rollout, by the id that a `ForkBase` names."""
-        files = self.rollouts(rollout_id) if is_id(rollout_id) else ()
-        found = (file for file in files if rollout_in(file.path) == rollout_id)
-        newest = max(found, key=lambda file: file.mtime_ns, default=None)
-        return newest and newest.path
-
     def _of_session(self, session_id: str) -> list[LogFile]:
-        return [file for file in self.rollouts(session_id) if id_in(file.path) == session_id]
+        return [file for file in rollouts(session_id) if id_in(file.path) == session_id]
 
     def _loaded(self, files: list[LogFile]) -> list[LogFile]:
         """Those rollouts that Codex loads: of a thread with several the one in its database, else the newest."""

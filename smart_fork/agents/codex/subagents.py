@@ -10,7 +10,8 @@ from indexer.transcripts.model import Session
 from indexer.unchecked import dict_in, json_in
 from smart_fork.agents.codex.codec import text_of
 from smart_fork.agents.codex.fold import subagent_in
-from smart_fork.agents.codex.log import CodexAdapter, id_in
+from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.codex.rollouts import id_in
 from smart_fork.agents.subagents import SubAgents
 
 #: The tool that sets one to work, and what its answer has in it.

@@ -19,8 +19,8 @@ _BYTES, _LOGS = 1 << 20, 5
 _SAID = re.compile(rb'"model_context_window":\s*(\d{4,8})\b')
 
 
-def said_last() -> int | None:
-    """What the newest logs say of it."""
+def _window() -> int | None:
+    """Return what the newest logs say of the context window."""
     newest = sorted(CodexAdapter().discover(), key=lambda file: file.mtime_ns, reverse=True)
     for log in newest[:_LOGS]:
         try:
@@ -126,4 +126,4 @@ def _answers(records: Iterable[Mapping[str, Any]]) -> Answers:
 
 
 #: Rollouts of Codex.
-TAIL = Tail("codex", _sign, _steps, _answers)
+TAIL = Tail("codex", _sign, _steps, _answers, window=_window)

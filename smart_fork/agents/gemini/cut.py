@@ -23,7 +23,7 @@ from indexer.unchecked import dicts_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.gemini.codec import GeminiCodec, answers_in, is_context, typed_in
 from smart_fork.agents.gemini.fold import named_in
-from smart_fork.agents.gemini.log import id_of
+from smart_fork.agents.gemini.home import id_of
 from smart_fork.agents.gemini.memory import Memory
 from smart_fork.agents.tree_cut import COMPACTS, PLAIN, TreeCutter, TreeLoader
 from smart_fork.cuts import titles

@@ -27,8 +27,7 @@ from indexer.unchecked import dict_in, dicts_in, json_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.gemini.codec import GeminiCodec, calls_in, is_context, result_of, results_in, said_in, typed_in
-from smart_fork.agents.gemini.home import CHATS, digest, root_of
-from smart_fork.agents.gemini.log import id_of
+from smart_fork.agents.gemini.home import CHATS, digest, id_of, root_of
 from smart_fork.agents.gemini.memory import Memory, Told
 from smart_fork.agents.subagents import SubAgents
 from smart_fork.agents.unattended import origin_of

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import orjson
+
 from indexer.paths import private_dir
 from indexer.transcripts.state import is_path
 from smart_fork.agents.agent import InHome
@@ -26,6 +28,10 @@ CHATS, ROOT, BEGINS = "chats", ".project_root", "session-"
 _MOST = 4096
 #: What the short name of a directory is made of, as Gemini CLI makes it.
 _OTHER, _DASHES = re.compile(r"[^a-z0-9]"), re.compile(r"-+")
+_UUID = re.compile(r"-([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\Z")
+#: A log begins with whose it is: so much of it is looked at, and in that the first id.
+_HEAD_BYTES = 4096
+_ID = re.compile(rb'"sessionId"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
 def projects() -> Path:
@@ -74,3 +80,22 @@ def project_for(directory: Path) -> Path:
 def _folders() -> Iterator[Path]:
     with suppress(OSError):
         yield from sorted(one for one in projects().iterdir() if one.is_dir() and not one.is_symlink())
+
+
+def id_of(path: Path) -> str:
+    """See `AgentAdapter.id_of`: as the name says it, else the log's first record."""
+    if named := _UUID.search(path.stem):
+        return named[1]
+    from indexer.transcripts.lines import open_regular
+
+    try:
+        with open_regular(path) as file:
+            told = _ID.search(file.read(_HEAD_BYTES))
+        return str(orjson.loads(told[1])) if told and len(told[1]) > len('""') else path.stem
+    except (OSError, orjson.JSONDecodeError):
+        return path.stem
+
+
+def is_named_whole(path: Path) -> bool:
+    """Whether the name of a log has all of its session's id: then it stays when its session was resumed."""
+    return _UUID.search(path.stem) is not None

@@ -11,21 +11,24 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
-import orjson
-
 from indexer.transcripts.base import MOST_DAYS, AgentAdapter, Checkpoint, LogFile, ReadResult, Retention
 from indexer.transcripts.files import regular_file, regular_files
-from indexer.transcripts.lines import open_regular
 from indexer.transcripts.model import Session
 from indexer.unchecked import dict_in, json_at
 from smart_fork.agents.agent import Storage
-from smart_fork.agents.gemini.home import BEGINS, CHATS, HOME, claim, gemini_home, project_for, projects
+from smart_fork.agents.gemini.home import (
+    BEGINS,
+    CHATS,
+    HOME,
+    claim,
+    gemini_home,
+    id_of,
+    is_named_whole,
+    project_for,
+    projects,
+)
 
 _ENDINGS = (".jsonl", ".json")
-_UUID = re.compile(r"-([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\Z")
-#: A log begins with whose it is: so much of it is looked at, and in that the first id.
-_HEAD_BYTES = 4096
-_ID = re.compile(rb'"sessionId"\s*:\s*("(?:[^"\\]|\\.)*")')
 #: How it is said for how long logs are kept, and for how long where nothing is said.
 _AGE, _DAYS, _USUAL_DAYS = re.compile(r"(\d{1,9})([hdwm])"), {"h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0}, 30.0
 #: How much of an id stands in the names of logs.
@@ -117,18 +120,6 @@ class GeminiAdapter(AgentAdapter):
                 yield file
 
 
-def id_of(path: Path) -> str:
-    """See `AgentAdapter.id_of`: as the name says it, else the log's first record."""
-    if named := _UUID.search(path.stem):
-        return named[1]
-    try:
-        with open_regular(path) as file:
-            told = _ID.search(file.read(_HEAD_BYTES))
-        return str(orjson.loads(told[1])) if told and len(told[1]) > len('""') else path.stem
-    except (OSError, orjson.JSONDecodeError):
-        return path.stem
-
-
 def start_of(log: Path) -> str:
     """When a log was begun, as its first record says it; empty where it does not."""
     from indexer.transcripts.lines import first_lines
@@ -138,11 +129,6 @@ def start_of(log: Path) -> str:
         return next((utc(line.record.get("startTime")) for line in first_lines(log)), "")
     except OSError:
         return ""
-
-
-def is_named_whole(path: Path) -> bool:
-    """Whether the name of a log has all of its session's id: then it stays when its session was resumed."""
-    return _UUID.search(path.stem) is not None
 
 
 def whole_name(log: Path, session_id: str) -> str:

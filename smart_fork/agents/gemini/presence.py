@@ -20,8 +20,8 @@ import psutil
 from indexer.transcripts.state import utc
 from indexer.unchecked import seconds_in
 from smart_fork.agents.agent import Calls, ClientCall
-from smart_fork.agents.gemini.home import BEGINS, CHATS, project_for, root_of
-from smart_fork.agents.gemini.log import GeminiAdapter, id_of, start_of
+from smart_fork.agents.gemini.home import BEGINS, CHATS, id_of, project_for, root_of
+from smart_fork.agents.gemini.log import GeminiAdapter, start_of
 from smart_fork.agents.presence import START_SECONDS, Note, Presence
 from smart_fork.system.processes import Running
 
