@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from smart_fork.agents.agent import DataHome, Home, InHome, Known, ReadOnlyAgent
+from smart_fork.agents.agent import Known, ReadOnlyAgent
 from smart_fork.agents.claude import Claude
 from smart_fork.agents.codex import Codex
 from smart_fork.agents.copilot import Copilot
 from smart_fork.agents.cursor import Cursor
+from smart_fork.agents.description import DataHome, Home, InHome
 from smart_fork.agents.gemini import Gemini
 from smart_fork.agents.opencode import OpenCode
 from smart_fork.agents.qwen import Qwen

@@ -4,7 +4,6 @@ it.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
 from functools import cached_property
@@ -14,11 +13,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from indexer.transcripts.model import AgentName
+from smart_fork.agents.description import Description, Facet, Home
 from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
-    from smart_fork.agents.ancestry import Heads
-    from smart_fork.agents.births import Births
+    from smart_fork.agents.ancestry import Births, Heads
     from smart_fork.agents.codec import Codec
     from smart_fork.agents.copier import Copier
     from smart_fork.agents.forms import Forms
@@ -31,65 +30,6 @@ if TYPE_CHECKING:
     from smart_fork.agents.subagents import SubAgents
     from smart_fork.agents.tail import Tail
     from smart_fork.cuts.cutter import Cutter
-
-
-class Home(NamedTuple):
-    """An agent's own folder: the `variable` that names it, and the default below a person's home.
-
-    `logs` are the folders of its logs in it, `beside` variables that name other places of its files.
-    """
-
-    variable: str
-    default: str
-    logs: tuple[str, ...] = ("projects",)
-    beside: tuple[str, ...] = ()
-
-    @property
-    def places(self) -> tuple[str, ...]:
-        """The folders of its logs below a home where no variable says otherwise, such as ``.agent/sessions``."""
-        return tuple(f"{self.below_home()}/{one}".rstrip("/") for one in self.logs)
-
-    def folder(self) -> Path:
-        """Return the folder, which need not exist."""
-        return Path(os.environ.get(self.variable) or Path.home() / self.default).expanduser()
-
-    def usual(self) -> str:
-        """Return the folder used without the variable."""
-        return f"~/{self.default}"
-
-    def below_home(self) -> str:
-        """Return where the folder is below a home without the variable."""
-        return self.default
-
-
-class InHome(Home):
-    """A folder in the home, or in the one that a variable names in its place."""
-
-    def folder(self) -> Path:
-        """See `Home.folder`."""
-        named = os.environ.get(self.variable)
-        return (Path(named).expanduser() if named else Path.home()) / self.default
-
-    def usual(self) -> str:
-        """See `Home.usual`."""
-        return "~"
-
-
-class DataHome(Home):
-    """A folder in the one that ``XDG_DATA_HOME`` names, which is the same for all programs."""
-
-    def folder(self) -> Path:
-        """See `Home.folder`. A path that is not absolute does not count, as XDG wants it."""
-        named = os.environ.get(self.variable, "")
-        return (Path(named) if named.startswith("/") else Path.home() / ".local/share") / self.default
-
-    def usual(self) -> str:
-        """See `Home.usual`."""
-        return "~/.local/share"
-
-    def below_home(self) -> str:
-        """See `Home.below_home`."""
-        return f".local/share/{self.default}"
 
 
 class Sign(NamedTuple):
@@ -144,19 +84,14 @@ def usual(*without: str, **elsewhere: str) -> Mapping[str, str]:
     return MappingProxyType({name: place for name, place in {**USUAL, **elsewhere}.items() if name not in without})
 
 
-class Agent:
+class Agent(Description):
     """One agent. A missing facet is `None`.
 
     Facets are imported at their first use: a hook runs with each prompt, and needs hardly any.
     """
 
-    name: AgentName
-    #: Its name for people.
-    title: str
-    home: Home = Home("", "")
     command: ProgramSpec | None = None
-    #: The variables that it sets for programs that it starts, and those that identify it.
-    tells: tuple[str, ...] = ()
+    #: Of the variables that it sets, those that identify it.
     marks: tuple[str, ...] = ()
     #: Those with its session's id, and with the project's directory.
     session_variables: tuple[str, ...] = ()
@@ -231,13 +166,6 @@ class Agent:
     def model_window(self) -> int:
         """Return its model's context window in tokens, from its newest log, or the estimate."""
         return (self.tail.window() if self.tail else None) or self.window
-
-
-class Facet:
-    """A facet that is made with its agent."""
-
-    def __init__(self, of: Agent) -> None:
-        self.of, self.agent, self.title = of, of.name, of.title
 
 
 class ReadOnlyAgent(Agent):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from indexer.masking import mask
-from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session, Turn
 from indexer.unchecked import seconds_in
 from smart_fork.agents import AGENTS
@@ -24,32 +22,6 @@ def own_part(session: Session, worker: WorkerRecord) -> tuple[Turn, ...]:
     """Return the worker's own turns in order. Copied turns keep their times, so turns since its start are its own."""
     start = next((i for i, turn in enumerate(session.turns) if turn.timestamp >= worker.started_at), None)
     return session.turns[start:] if start is not None else ()
-
-
-@dataclass(frozen=True, slots=True)
-class Birth:
-    """A session's beginning: its id, its parent's id, its directory, and its time in seconds since the epoch."""
-
-    session_id: str
-    parent_id: str | None
-    cwd: str
-    born: float
-
-
-class Births(ABC):
-    """Reads the beginnings of one agent's sessions."""
-
-    @abstractmethod
-    def birth(self, log: Path) -> Birth | None:
-        """Return the session's beginning; `None` if the log does not tell it (yet), or cannot be read."""
-
-    @abstractmethod
-    def was_asked(self, log: Path, prompt: str) -> bool:
-        """Return whether the log has exactly this prompt, apart from surrounding blanks.
-
-        Raises:
-            OSError: The log cannot be read.
-        """
 
 
 #: Agents write times in milliseconds. File systems round times by up to two seconds.

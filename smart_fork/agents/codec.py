@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
+from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.transcripts.model import Origin, Session
-from indexer.unchecked import dict_in, dicts_in, text_in
+from indexer.unchecked import dict_in, dicts_in, json_in, text_in
 
 Record = dict[str, Any]
 
@@ -100,6 +102,34 @@ class ReadCodec(Codec):
     def records(self, document: object) -> Iterable[object]:
         """Return the records in a log that is one JSON document."""
         return document if isinstance(document, list) else (document,)
+
+
+#: A file beside a log is not larger.
+_MOST = 1 << 20
+
+
+class ReadSource(AgentAdapter):
+    """Finds the sessions that a `ReadCodec` reads, and what other files say of them."""
+
+    codec: ClassVar[ReadCodec]
+
+    def beside(self, path: Path) -> Header:
+        """Return the facts that other files state about the session in `path`."""
+        return Header()
+
+    def stated(self, path: Path) -> Record:
+        """Return the JSON object in a small file beside a log; empty if there is none."""
+        try:
+            from indexer.transcripts.lines import open_regular
+
+            with open_regular(path) as file:
+                return dict_in(json_in(file.read(_MOST)))
+        except OSError:
+            return {}
+
+    def guessed(self, path: Path) -> str:
+        """Return the directory that the log's folder is named after, if the records state none; empty if unknown."""
+        return ""
 
 
 class MessageCodec(Codec):

@@ -19,7 +19,6 @@ from indexer.transcripts.lines import is_long, open_regular
 from indexer.transcripts.model import AgentName, Session
 from indexer.transcripts.state import utc
 from smart_fork.agents.codec import Record
-from smart_fork.agents.facets import title_of
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.system.processes import Machine
 
@@ -147,15 +146,9 @@ class Copier(ABC):
         """Return a record with its results shortened."""
         return record
 
-    def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
-        """Copy these records of a session, in file order.
-
-        Raises:
-            ForkRefused: Records of this agent's sessions cannot be dropped.
-        """
-        raise ForkRefused(
-            f"Exchanges of a {title_of(self.name)} session cannot be dropped", "Fork it at a message instead."
-        )
+    def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy | None:
+        """Copy these records of a session, in file order. Return `None` if they cannot be dropped from its sessions."""
+        return None
 
     @abstractmethod
     def live(self, session: Session) -> Iterator[LiveRecord]:

@@ -12,9 +12,10 @@ from smart_fork.errors import Usage
 from smart_fork.text.advice import advice
 
 if TYPE_CHECKING:
-    from smart_fork.agents.agent import Home, ProgramSpec, Storage
+    from smart_fork.agents.agent import ProgramSpec, Storage
     from smart_fork.agents.ancestry import Heads
     from smart_fork.agents.copier import Copier
+    from smart_fork.agents.description import Home
     from smart_fork.agents.forms import Forms
     from smart_fork.agents.hooks import Hooks
     from smart_fork.agents.login import Login

@@ -8,13 +8,9 @@ from typing import Any, ClassVar
 
 from indexer.shapes import dataclass
 from indexer.unchecked import dict_in, json_at
-from smart_fork.agents.agent import Facet
-from smart_fork.agents.programs import lists
-from smart_fork.errors import SmartForkError
-from smart_fork.system.processes import Completed, Processes
+from smart_fork.agents.description import Facet
+from smart_fork.system.processes import Completed
 
-#: The longest time for an agent to report whether it is logged in.
-STATUS_SECONDS = 30.0
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -69,26 +65,6 @@ class Login(Facet):
     def is_plain(self, env: Mapping[str, str]) -> bool:
         """Return whether `env`, or a file of the agent, shows that it is logged in."""
         return any(env.get(name) for name in self.keys) or self.has_stored(self.stored)
-
-    def standing(self, env: Mapping[str, str], program: str, processes: Processes) -> Standing:
-        """Return whether the agent would be logged in with `env`, asking its own `program` if necessary.
-
-        Without such a command, other ways to log in may exist, so that a missing variable does not mean no. Versions
-        that do not know the command would take it for a prompt.
-        """
-        if self.is_plain(env):
-            return Standing(logged_in=True)
-        if required := self.required():
-            return Standing(logged_in=False, lacks=tuple(one for one in required if not env.get(one)))
-        try:
-            if not self.status or not lists(program, ("--help",), self.listed, processes, env):
-                return Standing(None)
-            said = processes.run(
-                [program, *self.status], cwd=self.of.home.folder().parent, env=env, timeout=STATUS_SECONDS
-            )
-        except (SmartForkError, OSError):
-            return Standing(None)
-        return Standing(self.answered(said))
 
     def answered(self, said: Completed) -> bool | None:
         """Return whether its command says that it is logged in; `None` if it does not tell."""

@@ -13,6 +13,7 @@ from indexer import state
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.facets import command_of, title_of
+from smart_fork.agents.login import Login, Standing
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.system.processes import Processes
 
@@ -21,6 +22,8 @@ Sign = tuple[str, int, int, int, tuple[str, ...], str]
 #: Searched after PATH: services are started with a bare PATH. A leading ``~`` is HOME.
 USUAL_FOLDERS = ("~/.local/bin", "~/.claude/local", "~/.npm-global/bin", "/opt/homebrew/bin", "/usr/local/bin")
 HELP_SECONDS = 60.0
+#: The longest time for an agent to report whether it is logged in.
+STATUS_SECONDS = 30.0
 
 #: The results by program version.
 _seen: dict[Sign, bool] = {}
@@ -143,6 +146,27 @@ def lists(path: str, args: tuple[str, ...], sign: str, processes: Processes, env
         said = answer.stdout + answer.stderr  # some print their help there
         _seen[key] = answer.ok and re.search(sign, said.decode("utf-8", "replace")) is not None
     return _seen[key]
+
+
+def standing(login: Login, env: Mapping[str, str], program: str, processes: Processes) -> Standing:
+    """Return whether an agent would be logged in with `env`, asking its own `program` if necessary.
+
+    Without such a command, other ways to log in may exist, so that a missing variable does not mean no. Versions
+    that do not know the command would take it for a prompt.
+    """
+    if login.is_plain(env):
+        return Standing(logged_in=True)
+    if required := login.required():
+        return Standing(logged_in=False, lacks=tuple(one for one in required if not env.get(one)))
+    try:
+        if not login.status or not lists(program, ("--help",), login.listed, processes, env):
+            return Standing(None)
+        said = processes.run(
+            [program, *login.status], cwd=login.of.home.folder().parent, env=env, timeout=STATUS_SECONDS
+        )
+    except (SmartForkError, OSError):
+        return Standing(None)
+    return Standing(login.answered(said))
 
 
 def keep() -> None:

@@ -16,8 +16,7 @@ from indexer.transcripts.state import count, is_path
 from indexer.transcripts.titles import masked_name, with_name
 from indexer.transcripts.tree import FolderlessTree
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codec import Header
-from smart_fork.agents.read_log import ReadAdapter
+from smart_fork.agents.codec import Header, ReadSource
 
 #: Where a record of the chain has the header and the record that it was made of.
 _HEADER, _RECORD = "header", "record"
@@ -30,7 +29,7 @@ class ReadTree(FolderlessTree):
 
     session_logs = AGENTS.session_logs
 
-    def __init__(self, adapter: ReadAdapter, path: Path, kept: Kept, *, keep_raw: bool) -> None:
+    def __init__(self, adapter: ReadSource, path: Path, kept: Kept, *, keep_raw: bool) -> None:
         self.adapter, codec = adapter, adapter.codec
         self.codec, self.agent = codec, adapter.name
         self.tools, self.shell, self.not_run = codec.tools, codec.shell, codec.not_run
@@ -140,7 +139,7 @@ class ReadTree(FolderlessTree):
         return str(self.facts.get("title", ""))
 
 
-def read_document(adapter: ReadAdapter, path: Path, *, keep_raw: bool) -> ReadResult:
+def read_document(adapter: ReadSource, path: Path, *, keep_raw: bool) -> ReadResult:
     """Read a log that is one JSON document. It is read again when it has changed."""
     value, size = decode_document(path)
     after = Checkpoint(size, 0, probe(path, size), b"")
@@ -148,7 +147,7 @@ def read_document(adapter: ReadAdapter, path: Path, *, keep_raw: bool) -> ReadRe
 
 
 def read_records(
-    adapter: ReadAdapter, path: Path, records: Iterable[object], after: Checkpoint, *, keep_raw: bool = False
+    adapter: ReadSource, path: Path, records: Iterable[object], after: Checkpoint, *, keep_raw: bool = False
 ) -> ReadResult:
     """Read a log that is not a file of lines."""
     fold = ReadTree(adapter, path, None, keep_raw=keep_raw)

@@ -13,23 +13,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.model import Session
-from indexer.unchecked import dict_in, json_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codec import Header, ReadCodec, Record
+from smart_fork.agents.codec import ReadSource
 from smart_fork.agents.tree_log import TreeAdapter
 
 if TYPE_CHECKING:
     from indexer.transcripts.tree import Tree
 
 
-#: A file beside a log is not larger.
-_MOST = 1 << 20
-
-
-class ReadAdapter(TreeAdapter):
+class ReadAdapter(TreeAdapter, ReadSource):
     """Reads ``<home>/<logs>/…/<session-id>.jsonl``: a record a line, or one JSON document that is overwritten."""
 
-    codec: ClassVar[ReadCodec]
     #: Whether a log is one JSON document. `ReadCodec.records` says where its records are.
     document: ClassVar[bool] = False
 
@@ -78,21 +72,3 @@ class ReadAdapter(TreeAdapter):
             return super().is_copy(path)
         session = self.read(path).session
         return session is not None and session.copied
-
-    def beside(self, path: Path) -> Header:
-        """Return the facts that other files state about the session in `path`."""
-        return Header()
-
-    def stated(self, path: Path) -> Record:
-        """Return the JSON object in a small file beside a log; empty if there is none."""
-        try:
-            from indexer.transcripts.lines import open_regular
-
-            with open_regular(path) as file:
-                return dict_in(json_in(file.read(_MOST)))
-        except OSError:
-            return {}
-
-    def guessed(self, path: Path) -> str:
-        """Return the directory that the log's folder is named after, if the records state none; empty if unknown."""
-        return ""

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
-from smart_fork.agents.agent import Facet
+from smart_fork.agents.description import Facet
 from smart_fork.errors import SmartForkError
 from smart_fork.text import json_text
 

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 from indexer.masking import Masked
 from indexer.shapes import dataclass
 from indexer.transcripts.lines import LineReader, decode_line, open_regular
-from indexer.transcripts.model import AgentName, Session
+from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import count, utc
 from indexer.unchecked import dict_in, json_in
-from smart_fork.agents.facets import tail_of
 from smart_fork.conversation import TokenUse
 from smart_fork.registry.workers import Status
 from smart_fork.text.snippets import quoted
@@ -112,6 +111,34 @@ def backwards(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True)
+class Task:
+    """A background task. `what` is its name, or its command line."""
+
+    id: str
+    what: Masked
+
+
+#: Some versions of agents do not log why the model stopped. Their last message ends the turn after this time without
+#: another record.
+SETTLED_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """A worker's state. `status` is empty if the log does not tell; `problem` is the reason why the agent stopped.
+
+    With `settling` it is idle only if no record follows soon. `at` is the time of the last record, `tokens` the size of
+    the context then.
+    """
+
+    status: Status = ""
+    at: str | None = None
+    tokens: int = 0
+    problem: str = ""
+    settling: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Tail:
     """Reads new records of one agent's logs. Each has its time as ``timestamp``.
 
@@ -141,6 +168,68 @@ class Tail:
         """Yield the records of a log since then. Those that a fork copied are mostly older."""
         return (one for one in self.records(log) if utc(one.get("timestamp")) >= since)
 
+    def running_tasks(self, records: Iterable[Mapping[str, Any]], since: str = "") -> tuple[Task, ...]:
+        """Return the tasks started since `since` without a logged end, oldest first."""
+        calls: Calls = {}
+        running: dict[str, str] = {}
+        for record in records:
+            for identity, what in self.steps(record, calls):
+                if what is None:
+                    running.pop(identity, None)
+                elif utc(record.get("timestamp")) >= since:
+                    running[identity] = what
+        return tuple(Task(identity, quoted(" ".join((what or identity).split()))) for identity, what in running.items())
+
+    def keeps_prompt(self, log: Path) -> bool:
+        """Return whether a fork of a session has its system prompt in another directory, too."""
+        try:
+            return any(map(self.is_prompt, self.records(log)))
+        except OSError:
+            return False
+
+    def output_tokens(self, log: Path, since: str) -> int:
+        """Return the tokens that the model wrote in all answers in `log` since the time `since`.
+
+        Raises:
+            OSError: The log cannot be read.
+        """
+        return self.written(self.since(log, since), log.stem)
+
+    def first_answer(self, log: Path, since: str) -> TokenUse | None:
+        """Return what the first answer since the time `since` took; `None` if there is none, or the log does not tell.
+
+        Raises:
+            OSError: The log cannot be read.
+        """
+        answers = (one for one in self.answers(self.since(log, since)) if one.of in log.stem and one.use.loaded)
+        first = next(answers, None)
+        same = takewhile(lambda one: one.key == first.key, answers) if first else ()
+        return max((first, *same), key=lambda one: one.use.output).use if first else None
+
+    def activity(self, path: Path, since: str) -> Activity:
+        """Return the state at the end of the log at `path`, from records since `since`.
+
+        Raises:
+            OSError: The log cannot be read.
+        """
+        found, this_turn = Activity(), True
+        for record in self.backwards(path):
+            moment = utc(record.get("timestamp"))
+            if moment and moment < since:
+                break
+            if not moment:  # notes that say nothing of when
+                continue
+            sign = self.sign(record)
+            found = replace(found, at=found.at or moment, tokens=found.tokens or sign.tokens)
+            if this_turn and sign.problem:
+                found = replace(found, problem=found.problem or sign.problem)
+            if sign.status and not found.status:
+                found = replace(found, status=sign.status, settling=sign.settling)
+            this_turn = this_turn and sign.status != "working"
+            if found.status and found.tokens and not this_turn:
+                break
+        return found if found.status == "idle" else replace(found, problem="")
+
 
 def no_steps(record: Mapping[str, Any], calls: Calls) -> Steps:
     """Return nothing, for logs that do not tell of background tasks."""
@@ -159,103 +248,3 @@ def notified(text: str) -> Steps:
 def object_in(text: object) -> dict[str, Any]:
     """Return the object in a JSON text; empty if it is none."""
     return dict_in(json_in(text) if isinstance(text, str) else text)
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A background task. `what` is its name, or its command line."""
-
-    id: str
-    what: Masked
-
-
-def running_tasks(agent: AgentName, records: Iterable[Mapping[str, Any]], since: str = "") -> tuple[Task, ...]:
-    """Return the tasks started since `since` without a logged end, oldest first."""
-    calls: Calls = {}
-    steps = tail_of(agent).steps
-    running: dict[str, str] = {}
-    for record in records:
-        for identity, what in steps(record, calls):
-            if what is None:
-                running.pop(identity, None)
-            elif utc(record.get("timestamp")) >= since:
-                running[identity] = what
-    return tuple(Task(identity, quoted(" ".join((what or identity).split()))) for identity, what in running.items())
-
-
-def keeps_prompt(session: Session) -> bool:
-    """Return whether a fork of a session has its system prompt in another directory, too."""
-    tail = tail_of(session.agent)
-    try:
-        return any(map(tail.is_prompt, tail.records(session.source_path)))
-    except OSError:
-        return False
-
-
-def output_tokens(agent: AgentName, log: Path, since: str) -> int:
-    """Return the tokens that the model wrote in all answers in `log` since the time `since`.
-
-    Raises:
-        OSError: The log cannot be read.
-    """
-    tail = tail_of(agent)
-    return tail.written(tail.since(log, since), log.stem)
-
-
-def first_answer(agent: AgentName, log: Path, since: str) -> TokenUse | None:
-    """Return what the first answer since the time `since` took; `None` if there is none, or the log does not tell.
-
-    Raises:
-        OSError: The log cannot be read.
-    """
-    tail = tail_of(agent)
-    answers = (one for one in tail.answers(tail.since(log, since)) if one.of in log.stem and one.use.loaded)
-    first = next(answers, None)
-    same = takewhile(lambda one: one.key == first.key, answers) if first else ()
-    return max((first, *same), key=lambda one: one.use.output).use if first else None
-
-
-#: Some versions of agents do not log why the model stopped. Their last message ends the turn after this time without
-#: another record.
-SETTLED_SECONDS = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Activity:
-    """A worker's state. `status` is empty if the log does not tell; `problem` is the reason why the agent stopped.
-
-    With `settling` it is idle only if no record follows soon. `at` is the time of the last record, `tokens` the size of
-    the context then.
-    """
-
-    status: Status = ""
-    at: str | None = None
-    tokens: int = 0
-    problem: str = ""
-    settling: bool = False
-
-
-def activity(agent: AgentName, path: Path, since: str) -> Activity:
-    """Return the state at the end of the log at `path`, from records since `since`.
-
-    Raises:
-        OSError: The log cannot be read.
-    """
-    found, this_turn = Activity(), True
-    tail = tail_of(agent)
-    for record in tail.backwards(path):
-        moment = utc(record.get("timestamp"))
-        if moment and moment < since:
-            break
-        if not moment:  # notes that say nothing of when
-            continue
-        sign = tail.sign(record)
-        found = replace(found, at=found.at or moment, tokens=found.tokens or sign.tokens)
-        if this_turn and sign.problem:
-            found = replace(found, problem=found.problem or sign.problem)
-        if sign.status and not found.status:
-            found = replace(found, status=sign.status, settling=sign.settling)
-        this_turn = this_turn and sign.status != "working"
-        if found.status and found.tokens and not this_turn:
-            break
-    return found if found.status == "idle" else replace(found, problem="")

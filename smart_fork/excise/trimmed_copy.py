@@ -20,6 +20,7 @@ from indexer.transcripts.model import AgentName
 from indexer.transcripts.model import Session as Conversation
 from indexer.transcripts.titles import title_of
 from smart_fork import handovers
+from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, files_of, starter_of
 from smart_fork.agents.plan import check_id
@@ -150,6 +151,9 @@ def _write(planned: Plan, parent: Conversation, target: Path, new: NewSession) -
     source = planned.session.source_path
     original = replace(parent, session_id=planned.session.session_id, source_path=source)
     copy = copier(parent.agent).of_records(original, _records(planned), new)
+    if copy is None:
+        what = f"Exchanges of a {AGENTS[parent.agent].title} session cannot be dropped"
+        raise ForkRefused(what, "Fork it at a message instead.")
 
     def without_what_is_gone() -> None:
         for path in filter(lambda one: one.is_relative_to(source.with_suffix("")), beside_of(planned)):

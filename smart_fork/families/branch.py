@@ -33,7 +33,6 @@ from smart_fork.agents.plan import MAX_NAME_CHARACTERS, check_id, plain_name
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import names_session
 from smart_fork.agents.selection import named
-from smart_fork.agents.tail import running_tasks
 from smart_fork.copies.session_copy import Branch, branch_point, last_branch_point, message_at, write_copy
 from smart_fork.cuts.titles import key, without_suffix
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, joined
@@ -102,7 +101,8 @@ def refuse_while_tasks_run(session: Session, hint: str, *, caller: str | None = 
     since = Occupation(session.agent, session.session_id, session.source_path).since
     if since is None and session.session_id != caller:
         return
-    tasks = running_tasks(session.agent, tail_of(session.agent).records(session.source_path), since or "")
+    tail = tail_of(session.agent)
+    tasks = tail.running_tasks(tail.records(session.source_path), since or "")
     if tasks:
         named = "; ".join(f"{task.what} ({task.id})" if task.what != task.id else task.id for task in tasks[:NAMED])
         more = f" and {len(tasks) - NAMED} more" if len(tasks) > NAMED else ""

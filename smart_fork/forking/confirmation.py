@@ -16,9 +16,8 @@ from indexer.shapes import dataclass
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import screen_of
+from smart_fork.agents.facets import screen_of, tail_of
 from smart_fork.agents.plan import ForkPlan, plain_prompt
-from smart_fork.agents.tail import activity
 from smart_fork.errors import SmartForkError
 from smart_fork.forking.world import World
 from smart_fork.places.base import Started, WorkerPlace
@@ -138,7 +137,7 @@ def _took(plan: ForkPlan, session_id: str, adapter: AgentAdapter, began: float) 
         return True
     for path in adapter.locate(session_id):
         with contextlib.suppress(OSError):
-            wrote = activity(plan.agent, path, utc(began - _RECORD_SECONDS))
+            wrote = tail_of(plan.agent).activity(path, utc(began - _RECORD_SECONDS))
             if wrote.status and not wrote.problem:
                 return True
     return False

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from indexer.transcripts.model import Session
 from smart_fork.agents.checkpoints import author_of
-from smart_fork.agents.tail import keeps_prompt
+from smart_fork.agents.facets import tail_of
 from smart_fork.budget.costs import costs
 from smart_fork.budget.selection import Selection
 from smart_fork.copies.session_copy import Point
@@ -45,7 +45,9 @@ def shared_until(session: Session, end: int | None = None, *, elsewhere: bool = 
     `elsewhere`, in another directory than the session's, which most agents' versions name before all that was said.
     """
     until = "" if author_of(str(session.source_path)) else cached_until(session.cache(end))
-    return "" if elsewhere and is_cached(until) and not keeps_prompt(session) else until
+    return (
+        "" if elsewhere and is_cached(until) and not tail_of(session.agent).keeps_prompt(session.source_path) else until
+    )
 
 
 def loads_of(session: Session) -> Sequence[int]:

@@ -24,6 +24,7 @@ from smart_fork.agents import shell_answer
 from smart_fork.agents.facets import login_of, title_of
 from smart_fork.agents.known_variables import known_variables
 from smart_fork.agents.login import Login
+from smart_fork.agents.programs import standing
 from smart_fork.errors import ForkRefused, SmartForkError
 from smart_fork.places.base import WorkerPlace
 from smart_fork.system.processes import Processes
@@ -65,12 +66,12 @@ def provisions(
     # A worker's home is the one that its session was found in: another one would not have it.
     given = values_of([name for name in missing if name != login.folder], env, processes)
     missing = [name for name in missing if name not in given]
-    standing = login.standing(around | given, program, processes)
-    whence = "its settings name" if standing.lacks else "your environment had"
-    lacks = _lacks(standing.lacks or missing, whence, login_shell(env))
-    if standing.logged_in is not False or CHECK_LOGIN.is_off(env):
+    found = standing(login, around | given, program, processes)
+    whence = "its settings name" if found.lacks else "your environment had"
+    lacks = _lacks(found.lacks or missing, whence, login_shell(env))
+    if found.logged_in is not False or CHECK_LOGIN.is_off(env):
         return Provisions(given, (f"{title_of(agent)} starts with the login that it finds{lacks}",) if missing else ())
-    if sys.platform == "darwin" and not standing.lacks:  # its keychain may be open where the worker runs
+    if sys.platform == "darwin" and not found.lacks:  # its keychain may be open where the worker runs
         return Provisions(given, (f"{title_of(agent)} says that it is not logged in here{lacks}",))
     raise NotLoggedIn(f"Nothing was started: {title_of(agent)} is not logged in here{lacks}", _step(login))
 

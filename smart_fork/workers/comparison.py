@@ -15,9 +15,9 @@ from indexer.masking import beginning, mask
 from indexer.transcripts.model import Session
 from smart_fork import sessions
 from smart_fork.agents.births import own_part
+from smart_fork.agents.facets import tail_of
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.tail import output_tokens
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.notes import noted_if_known
 from smart_fork.places.liveness import lives
@@ -119,7 +119,7 @@ def _with_words(one: Compared, worker: WorkerRecord) -> Compared:
     try:
         session, log = _session(worker)
         own = own_part(session, worker)
-        spent = output_tokens(worker.agent, log, worker.started_at)
+        spent = tail_of(worker.agent).output_tokens(log, worker.started_at)
     except SmartForkError as error:
         return replace(one, notes=(*one.notes, error.message))
     except OSError as error:

@@ -15,11 +15,11 @@ from indexer.shapes import dataclass
 from indexer.unchecked import seconds_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.births import find_sessions
-from smart_fork.agents.facets import screen_of
+from smart_fork.agents.facets import screen_of, tail_of
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.questions import MAX_CHARACTERS, Question
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.tail import SETTLED_SECONDS, Activity, activity, first_answer
+from smart_fork.agents.tail import SETTLED_SECONDS, Activity
 from smart_fork.conversation import TokenUse
 from smart_fork.errors import SmartForkError
 from smart_fork.forking.world import Instruments
@@ -139,9 +139,9 @@ class WorkerWatch:
         try:
             known, wrote, took = self._read.get((worker.id, path), (None, Activity(), None))
             if known != log.stamp:
-                wrote = activity(worker.agent, path, worker.started_at)
+                wrote = tail_of(worker.agent).activity(path, worker.started_at)
                 if wrote.tokens and (took is None or wrote.status != "working"):  # it was written to its end
-                    took = first_answer(worker.agent, path, worker.started_at)
+                    took = tail_of(worker.agent).first_answer(path, worker.started_at)
                 self._read[worker.id, path] = log.stamp, wrote, took
         except OSError:
             return Activity(), None

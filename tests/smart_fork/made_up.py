@@ -11,10 +11,11 @@ from pathlib import Path
 from indexer.transcripts.base import Agents
 from smart_fork import agents
 from smart_fork.agents import readers
-from smart_fork.agents.agent import Home, Known, ProgramSpec
+from smart_fork.agents.agent import Known, ProgramSpec
 from smart_fork.agents.claude import Claude
 from smart_fork.agents.claude import log as claude_log
 from smart_fork.agents.claude.command import ClaudeStarter
+from smart_fork.agents.description import Home
 
 NAME, TITLE = "madeup", "Made Up"
 

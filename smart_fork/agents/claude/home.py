@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smart_fork.agents.agent import Home
+from smart_fork.agents.description import Home
 
 HOME = Home("CLAUDE_CONFIG_DIR", ".claude")
 #: In it programs that Claude Code starts find the id of its session.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smart_fork.agents.agent import Home
+from smart_fork.agents.description import Home
 
 HOME = Home("CODEX_HOME", ".codex", ("sessions", "archived_sessions"))
 codex_home = HOME.folder

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from indexer.unchecked import json_in, text_in
-from smart_fork.agents.agent import Home
+from smart_fork.agents.description import Home
 
 HOME = Home("COPILOT_HOME", ".copilot", ("session-state",))
 copilot_home = HOME.folder

@@ -16,7 +16,7 @@ import orjson
 
 from indexer.paths import private_dir
 from indexer.transcripts.state import is_path
-from smart_fork.agents.agent import InHome
+from smart_fork.agents.description import InHome
 
 HOME = InHome("GEMINI_CLI_HOME", ".gemini", ("tmp",))
 gemini_home = HOME.folder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from smart_fork.agents.agent import DataHome
+from smart_fork.agents.description import DataHome
 
 
 def settings_folder() -> Path:

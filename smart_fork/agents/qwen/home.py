@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from smart_fork.agents.agent import Home
+from smart_fork.agents.description import Home
 
 _RUNTIME = "QWEN_RUNTIME_DIR"
 HOME = Home("QWEN_HOME", ".qwen", beside=(_RUNTIME,))

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.tail import TAIL_BYTES, Activity, activity
+from smart_fork.agents.facets import tail_of
+from smart_fork.agents.tail import TAIL_BYTES, Activity
 from tests.smart_fork.forks import said, text, write_log
 
 COPIED, START, OWN, LATER = (f"2026-01-01T00:00:{second:02}.000Z" for second in (0, 10, 20, 30))
@@ -15,7 +16,7 @@ USAGE = {"input_tokens": 100, "cache_read_input_tokens": 50, "output_tokens": 7}
 
 
 def claude(tmp_path: Path, *records: dict) -> Activity:
-    return activity("claude", write_log(tmp_path / "log.jsonl", list(records)), START)
+    return tail_of("claude").activity(write_log(tmp_path / "log.jsonl", list(records)), START)
 
 
 def codex(tmp_path: Path, *payloads: dict, time: str = OWN, kind: str = "event_msg") -> Activity:
@@ -23,7 +24,7 @@ def codex(tmp_path: Path, *payloads: dict, time: str = OWN, kind: str = "event_m
         {"timestamp": time, "ordinal": i, "type": "response_item" if "role" in one or "call_id" in one else kind, "payload": one}
         for i, one in enumerate(payloads)
     ]  # fmt: skip
-    return activity("codex", write_log(tmp_path / "log.jsonl", records), START)
+    return tail_of("codex").activity(write_log(tmp_path / "log.jsonl", records), START)
 
 
 def prompt(words: str, time: str = OWN, **more: object) -> dict:
@@ -120,10 +121,10 @@ def test_codex_counts_tokens_and_tells_errors(tmp_path):
 
 def test_only_the_end_of_a_long_log_is_read(tmp_path):
     path = write_log(tmp_path / "log.jsonl", [prompt("x" * TAIL_BYTES), DONE])
-    assert "idle" == activity("claude", path, START).status
+    assert "idle" == tail_of("claude").activity(path, START).status
 
     path = write_log(tmp_path / "log.jsonl", [DONE, prompt("x" * TAIL_BYTES)])
-    assert Activity() == activity("claude", path, START), "nothing, where one record is all that is seen"
+    assert Activity() == tail_of("claude").activity(path, START), "nothing, where one record is all that is seen"
 
 
 def test_torn_and_odd_lines_are_passed_over(tmp_path):
@@ -132,6 +133,6 @@ def test_torn_and_odd_lines_are_passed_over(tmp_path):
         file.write(b'[1]\n"x"\n{"type": ["user"], "timestamp": "' + LATER.encode() + b'", "message": 7}\n')
         file.write(json.dumps(prompt("more", LATER)).encode()[:-20])
 
-    assert "idle" == activity("claude", path, START).status
+    assert "idle" == tail_of("claude").activity(path, START).status
     with pytest.raises(OSError, match="not a regular file"):
-        activity("claude", Path("/dev/null"), START)
+        tail_of("claude").activity(Path("/dev/null"), START)

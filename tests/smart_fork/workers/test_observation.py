@@ -6,6 +6,7 @@ import pytest
 
 from indexer.unchecked import seconds_in as moment
 from smart_fork.agents.qwen.command import QwenScreen
+from smart_fork.agents.tail import Activity, Tail
 from smart_fork.places.liveness import BECOMING_SECONDS, STARTING_SECONDS
 from smart_fork.registry.workers import Registry
 from smart_fork.workers import observation
@@ -216,7 +217,7 @@ def test_a_place_that_is_not_known_here_is_listed_all_the_same(world, shop):
 
 def test_a_log_that_has_not_changed_is_not_read_again(stage, monkeypatch):
     read = []
-    monkeypatch.setattr(observation, "activity", lambda *about: read.append(about) or observation.Activity("idle"))
+    monkeypatch.setattr(Tail, "activity", lambda *about: read.append(about) or Activity("idle"))
     watcher = WorkerWatch(stage.around)
 
     look(stage, watcher)

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from indexer.transcripts.state import utc
+from smart_fork.agents.facets import tail_of
 from smart_fork.agents.opencode.command import OpenCodeStarter
 from smart_fork.agents.opencode.head import OpenCodeBirths, OpenCodeHeads
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.agents.options import Options
 from smart_fork.agents.starter import ForkRequest
-from smart_fork.agents.tail import Activity, activity, output_tokens
+from smart_fork.agents.tail import Activity
 from smart_fork.families.crossing import parents
 from tests.cases import each
 from tests.smart_fork.agents.opencode.database import COMPACTED, FAILED, FORK, FORK_AT, SAID_AGAIN, TOOLS, change, make
@@ -44,7 +45,7 @@ def test_a_fork_shares_its_parents_turns_up_to_where_it_was_made(path):
 
 
 def test_a_session_that_was_answered_waits_and_one_that_failed_says_why(path):
-    answered, failed = activity("opencode", path / TOOLS, ""), activity("opencode", path / FAILED, "")
+    answered, failed = tail_of("opencode").activity(path / TOOLS, ""), tail_of("opencode").activity(path / FAILED, "")
 
     assert Activity("idle", "2026-11-23T00:07:24.611Z", 2819) == answered
     assert ("idle", "asked to fail") == (failed.status, failed.problem)
@@ -58,25 +59,25 @@ def test_a_session_whose_answer_is_not_complete_works(path):
     data = json.loads(rows[-1][1])
     del data["time"]["completed"], data["finish"]
     change(path, "UPDATE message SET data = ? WHERE id = ?", json.dumps(data), rows[-1][0])
-    assert "working" == activity("opencode", path / TOOLS, "").status
+    assert "working" == tail_of("opencode").activity(path / TOOLS, "").status
 
     change(path, "DELETE FROM message WHERE id = ?", rows[-1][0])
-    assert "working" == activity("opencode", path / TOOLS, "").status
+    assert "working" == tail_of("opencode").activity(path / TOOLS, "").status
 
 
 def test_what_a_fork_has_copied_says_nothing_of_what_it_does(path):
     born = OpenCodeBirths().birth(path / FORK)
     since = utc(born.born)
 
-    assert "idle" == activity("opencode", path / FORK, since).status
+    assert "idle" == tail_of("opencode").activity(path / FORK, since).status
     change(path, "DELETE FROM message WHERE session_id = ? AND time_created >= ?", FORK, int(born.born * 1000))
-    assert Activity() == activity("opencode", path / FORK, since)
+    assert Activity() == tail_of("opencode").activity(path / FORK, since)
 
 
 def test_the_tokens_that_a_model_wrote_are_counted_from_the_start_of_a_worker(path):
-    assert 49 - 7 == output_tokens("opencode", path / TOOLS, "")
-    assert 7 == output_tokens("opencode", path / FORK, utc(OpenCodeBirths().birth(path / FORK).born))
-    assert output_tokens("opencode", path / COMPACTED, "") > 0
+    assert 49 - 7 == tail_of("opencode").output_tokens(path / TOOLS, "")
+    assert 7 == tail_of("opencode").output_tokens(path / FORK, utc(OpenCodeBirths().birth(path / FORK).born))
+    assert tail_of("opencode").output_tokens(path / COMPACTED, "") > 0
 
 
 def test_a_birth_says_where_and_when_and_what_was_asked(path):

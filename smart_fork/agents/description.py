@@ -1,0 +1,86 @@
+"""What is known of an agent before anything of it is imported: its names, and its own folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from indexer.transcripts.model import AgentName
+
+
+class Home(NamedTuple):
+    """An agent's own folder: the `variable` that names it, and the default below a person's home.
+
+    `logs` are the folders of its logs in it, `beside` variables that name other places of its files.
+    """
+
+    variable: str
+    default: str
+    logs: tuple[str, ...] = ("projects",)
+    beside: tuple[str, ...] = ()
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The folders of its logs below a home where no variable says otherwise, such as ``.agent/sessions``."""
+        return tuple(f"{self.below_home()}/{one}".rstrip("/") for one in self.logs)
+
+    def folder(self) -> Path:
+        """Return the folder, which need not exist."""
+        return Path(os.environ.get(self.variable) or Path.home() / self.default).expanduser()
+
+    def usual(self) -> str:
+        """Return the folder used without the variable."""
+        return f"~/{self.default}"
+
+    def below_home(self) -> str:
+        """Return where the folder is below a home without the variable."""
+        return self.default
+
+
+class InHome(Home):
+    """A folder in the home, or in the one that a variable names in its place."""
+
+    def folder(self) -> Path:
+        """See `Home.folder`."""
+        named = os.environ.get(self.variable)
+        return (Path(named).expanduser() if named else Path.home()) / self.default
+
+    def usual(self) -> str:
+        """See `Home.usual`."""
+        return "~"
+
+
+class DataHome(Home):
+    """A folder in the one that ``XDG_DATA_HOME`` names, which is the same for all programs."""
+
+    def folder(self) -> Path:
+        """See `Home.folder`. A path that is not absolute does not count, as XDG wants it."""
+        named = os.environ.get(self.variable, "")
+        return (Path(named) if named.startswith("/") else Path.home() / ".local/share") / self.default
+
+    def usual(self) -> str:
+        """See `Home.usual`."""
+        return "~/.local/share"
+
+    def below_home(self) -> str:
+        """See `Home.below_home`."""
+        return f".local/share/{self.default}"
+
+
+class Description:
+    """The names and the folder of an agent."""
+
+    name: AgentName
+    #: Its name for people.
+    title: str
+    home: Home = Home("", "")
+    #: The variables that it sets for programs that it starts.
+    tells: tuple[str, ...] = ()
+
+
+class Facet:
+    """A facet that is made with its agent."""
+
+    def __init__(self, of: Description) -> None:
+        self.of, self.agent, self.title = of, of.name, of.title
