@@ -21,7 +21,6 @@ from indexer.transcripts.state import utc
 from indexer.transcripts.tree import parent_of
 from indexer.unchecked import dict_in, text_in
 from smart_fork.agents.copied_texts import is_aside
-from smart_fork.agents.tree_log import TreeAdapter
 
 #: The first message of a log is among this many records.
 HEAD_RECORDS = 500
@@ -178,7 +177,6 @@ def connected(session_id: str, heads: Iterable[Kin], forks: Mapping[str, str]) -
 class TreeHeads(Heads):
     """Reads the beginnings of logs whose records name their parents."""
 
-    reader: ClassVar[TreeAdapter]
     #: The types of records that are messages.
     said: tuple[str, ...] = ("user", "assistant")
 
@@ -205,7 +203,7 @@ class TreeHeads(Heads):
                 folder = projects[parent] = self.project(file.path)
             in_folder[folder].append(file)
             folders_of[name.rpartition(".")[0]].add(folder)
-        here = self.reader.slug(root) if root else ""
+        here = self.reader.place_of(root).rpartition("/")[2] if root else ""
         looked_at: set[Path] = set()
         heads: list[Kin] = []
         family: list[Kin] = []  # where all logs of the project are gone

@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from indexer.transcripts.base import AgentAdapter, LogFile
+from indexer.transcripts.base import LogFile
+from smart_fork.agents.own_logs import OwnLogs
 
 if TYPE_CHECKING:
     import apsw
@@ -27,7 +28,7 @@ class Stamp(NamedTuple):
     mtime_ns: int
 
 
-class DatabaseAdapter(AgentAdapter):
+class DatabaseAdapter(OwnLogs):
     """Reads ``<database>/<session-id>``. Nothing is written in or beside the database."""
 
     #: Recent changes are in the second file.

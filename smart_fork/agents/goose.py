@@ -125,7 +125,7 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
         root, data = (os.environ.get(name, "") for name in (self.variable, "XDG_DATA_HOME"))
         if root.startswith("/"):
             return Path(root, "data")
-        return Path(data, "goose") if data.startswith("/") else Path.home() / self._home.default
+        return Path(data, "goose") if data.startswith("/") else Path.home() / self.own.default
 
     def database(self) -> Path:
         return self.projects / "sessions.db"

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.model import Session
-from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import ReadSource
 from smart_fork.agents.tree_log import TreeAdapter
 
@@ -27,11 +26,6 @@ class ReadAdapter(TreeAdapter, ReadSource):
     #: Whether a log is one JSON document. `ReadCodec.records` says where its records are.
     document: ClassVar[bool] = False
 
-    def __init__(self) -> None:
-        self._home = AGENTS[self.name].home
-        self.variable = self._home.variable
-        self.places = self._home.places
-
     @property
     def tree(self) -> Callable[..., Tree]:
         from smart_fork.agents.read_fold import ReadTree
@@ -40,10 +34,7 @@ class ReadAdapter(TreeAdapter, ReadSource):
 
     @property
     def projects(self) -> Path:
-        return self.home() / self._home.logs[0]
-
-    def home(self) -> Path:
-        return self._home.folder()
+        return self.home() / self.own.logs[0]
 
     def is_session(self, location: str, projects: str) -> bool:
         return True

@@ -11,15 +11,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
+from indexer.transcripts.base import Checkpoint, LogFile, ReadResult
 from indexer.transcripts.files import regular_file, regular_files
 from indexer.transcripts.model import Session
+from smart_fork.agents.own_logs import OwnLogs
 
 if TYPE_CHECKING:
     from indexer.transcripts.tree import Tree
 
 
-class TreeAdapter(AgentAdapter):
+class TreeAdapter(OwnLogs):
     """Reads ``<home>/projects/<slug>/…/<session-id>.jsonl``."""
 
     #: The depth of logs below ``projects``.

@@ -6,11 +6,10 @@ To be imported before all else of smart_fork, in a process of its own: `from tes
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from indexer.transcripts.base import Agents
 from smart_fork import agents
-from smart_fork.agents import readers
+from smart_fork.agents import own_logs, readers
 from smart_fork.agents.agent import Known, ProgramSpec
 from smart_fork.agents.claude import Claude
 from smart_fork.agents.claude import log as claude_log
@@ -24,10 +23,6 @@ class MadeUpAdapter(claude_log.ClaudeAdapter):
     """Claude Code's logs elsewhere."""
 
     name = NAME
-    places = (".madeup/projects",)
-
-    def home(self) -> Path:
-        return Path.home() / ".madeup"
 
     def read(self, path, checkpoint=None, *, keep_raw=False):
         result = super().read(path, checkpoint, keep_raw=keep_raw)
@@ -56,6 +51,6 @@ class MadeUp(Claude):
     starter = MadeUpStarter()
 
 
-agents.AGENTS = Known(*agents.AGENTS, MadeUp())
+agents.AGENTS = own_logs.AGENTS = Known(*agents.AGENTS, MadeUp())
 readers.OWN = Agents(*readers.OWN, MadeUpAdapter())
 readers.READERS = readers.Readers(*readers.OWN)

@@ -12,7 +12,7 @@ from typing import Any
 from indexer.transcripts.base import MOST_DAYS, Retention
 from indexer.unchecked import dict_in
 from smart_fork.agents.agent import Storage
-from smart_fork.agents.claude.home import HOME, claude_home
+from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.tree_log import TreeAdapter
 
 #: The setting that says after how many days it deletes a log at its next start; with 0 it keeps none.
@@ -23,13 +23,8 @@ class ClaudeAdapter(TreeAdapter):
     """Reads Claude Code's sessions; versions 1.0 to 2.1 seen."""
 
     name = "claude"
-    variable = HOME.variable
-    places = HOME.places
     depth = 1
     fold = "claude.fold:ClaudeTree"
-
-    def home(self) -> Path:
-        return claude_home()
 
     def retention(self) -> Retention:
         path = claude_home() / "settings.json"

@@ -13,24 +13,19 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path, PurePosixPath
 
-from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
+from indexer.transcripts.base import Checkpoint, LogFile, ReadResult
 from indexer.transcripts.files import regular_file
 from indexer.transcripts.model import Session
 from smart_fork.agents.agent import Storage
-from smart_fork.agents.codex.home import HOME, codex_home
 from smart_fork.agents.codex.rollouts import day_of, folders, id_in, is_id, is_moved, rollout_in, rollouts
+from smart_fork.agents.own_logs import OwnLogs
 
 
-class CodexAdapter(AgentAdapter):
+class CodexAdapter(OwnLogs):
     """Reads Codex's rollouts; no-envelope files of 2025 to 0.169 seen."""
 
     name = "codex"
     resumes = ("codex", "resume")
-    variable = HOME.variable
-    places = HOME.places
-
-    def home(self) -> Path:
-        return codex_home()
 
     def folders(self) -> tuple[tuple[Path, int], ...]:
         return folders()

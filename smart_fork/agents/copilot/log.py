@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from smart_fork.agents.agent import Storage
-from smart_fork.agents.copilot.home import EVENTS, HOME, copilot_home, sessions
+from smart_fork.agents.copilot.home import EVENTS, sessions
 from smart_fork.agents.tree_log import TreeAdapter
 
 
@@ -21,17 +21,12 @@ class CopilotAdapter(TreeAdapter):
     """Reads Copilot CLI's sessions; version 1.0.102 seen. A session's log is in a folder of its own."""
 
     name = "copilot"
-    variable = HOME.variable
-    places = HOME.places
     depth = 1
     fold = "copilot.fold:CopilotTree"
 
     @property
     def projects(self) -> Path:
         return sessions()
-
-    def home(self) -> Path:
-        return copilot_home()
 
     def is_session(self, location: str, projects: str) -> bool:
         folder, _, name = location.rpartition("/")

@@ -11,22 +11,13 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
-from indexer.transcripts.base import MOST_DAYS, AgentAdapter, Checkpoint, LogFile, ReadResult, Retention
+from indexer.transcripts.base import MOST_DAYS, Checkpoint, LogFile, ReadResult, Retention
 from indexer.transcripts.files import regular_file, regular_files
 from indexer.transcripts.model import Session
 from indexer.unchecked import dict_in, json_at
 from smart_fork.agents.agent import Storage
-from smart_fork.agents.gemini.home import (
-    BEGINS,
-    CHATS,
-    HOME,
-    claim,
-    gemini_home,
-    id_of,
-    is_named_whole,
-    project_for,
-    projects,
-)
+from smart_fork.agents.gemini.home import BEGINS, CHATS, claim, id_of, is_named_whole, project_for, projects
+from smart_fork.agents.own_logs import OwnLogs
 
 _ENDINGS = (".jsonl", ".json")
 #: How it is said for how long logs are kept, and for how long where nothing is said.
@@ -35,22 +26,17 @@ _AGE, _DAYS, _USUAL_DAYS = re.compile(r"(\d{1,9})([hdwm])"), {"h": 1 / 24, "d": 
 SHORT = 8
 
 
-class GeminiAdapter(AgentAdapter):
+class GeminiAdapter(OwnLogs):
     """Reads Gemini CLI's sessions; version 0.61.0 seen."""
 
     name = "gemini"
-    variable = HOME.variable
-    places = HOME.places
     named_by_id = False
-
-    def home(self) -> Path:
-        return gemini_home()
 
     def folders(self) -> tuple[tuple[Path, int], ...]:
         return ((projects(), 2),)
 
     def retention(self) -> Retention | None:
-        path = gemini_home() / "settings.json"
+        path = self.home() / "settings.json"
         said = dict_in(dict_in(dict_in(json_at(path)).get("general")).get("sessionRetention"))
         if said.get("enabled") is False:
             return None

@@ -15,7 +15,7 @@ from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.model import Session
 from smart_fork.agents.agent import Storage
 from smart_fork.agents.database_log import DatabaseAdapter, Stamp
-from smart_fork.agents.opencode.home import HOME, database
+from smart_fork.agents.opencode.home import database
 
 if TYPE_CHECKING:
     import apsw
@@ -26,13 +26,8 @@ class OpenCodeAdapter(DatabaseAdapter):
 
     name = "opencode"
     resumes = ("opencode", "-s")
-    variable = HOME.variable
-    places = HOME.places
     keys = re.compile(r"ses_[A-Za-z0-9_-]{1,124}")
     advice = "try again when no OpenCode is busy, `opencode db path` names it, or update smart-fork"
-
-    def home(self) -> Path:
-        return HOME.folder()
 
     def folders(self) -> tuple[tuple[Path, int], ...]:
         return ((database().parent, 0),)

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from smart_fork.agents.agent import Storage
-from smart_fork.agents.qwen.home import ARCHIVE, CHATS, HOME, runtime_home
+from smart_fork.agents.qwen.home import ARCHIVE, CHATS, runtime_home
 from smart_fork.agents.tree_log import TreeAdapter
 
 
@@ -18,8 +18,6 @@ class QwenAdapter(TreeAdapter):
     """Reads Qwen Code's sessions; version 0.24.4 seen."""
 
     name = "qwen"
-    variable = HOME.variable
-    places = HOME.places
     depth = 3
     fold = "qwen.fold:QwenTree"
 
