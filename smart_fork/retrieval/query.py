@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from smart_fork.text.given import is_empty
 
@@ -16,6 +17,7 @@ MAX_WORDS = 48
 MAX_WORD_CHARACTERS, MAX_PHRASE_WORDS = 64, 8
 
 _WORD = re.compile(r"\w+")
+_ASCII, _NO_ASCII_LETTER = re.compile(r"[\0-\x7f]+"), re.compile(r"[^A-Za-z]+")
 _COMPOUND = re.compile(r"[\w./:-]+")
 #: Paths, names of files, and names of code: snake_case, camelCase. Each begins where a word does, so that a long text
 #: is read once.
@@ -66,9 +68,9 @@ def is_long(text: str) -> bool:
 
 def is_mostly_not_latin(text: str) -> bool:
     """Whether most letters of `text` are of another script than Latin; one without letters is not."""
-    letters = [char for char in text if char.isalpha()]
-    latin = sum(char.isascii() or unicodedata.name(char, "").startswith("LATIN") for char in letters)
-    return latin * 2 < len(letters)
+    others = Counter(filter(str.isalpha, _ASCII.sub("", text)))
+    latin = sum([count for char, count in others.items() if unicodedata.name(char, "").startswith("LATIN")])
+    return len(_NO_ASCII_LETTER.sub("", text)) + latin < others.total() - latin
 
 
 def terms_of(text: str) -> tuple[str, ...]:
@@ -115,6 +117,11 @@ _COMMONEST: Mapping[str, frozenset[str]] = {
         "Dutch": "de het een en van niet met voor op hoe wat waarom wanneer ik wij we zijn dat er",
     }.items()
 }
+#: The languages that have a word among their commonest.
+_LANGUAGES_OF: Mapping[str, tuple[str, ...]] = {
+    word: tuple(language for language, words in _COMMONEST.items() if word in words)
+    for word in frozenset().union(*_COMMONEST.values())
+}
 _LETTERS = re.compile(r"[^\W\d_]+")
 #: So many common words tell a language. One can be chance, but in short English questions there is often no other.
 _TELLING, _TELLING_ENGLISH = 2, 1
@@ -122,9 +129,9 @@ _TELLING, _TELLING_ENGLISH = 2, 1
 
 def language_of(text: str) -> str:
     """The language that most of the common words are of; empty where two are as likely, or none."""
-    said = Counter(_LETTERS.findall(text.lower()))
-    found = Counter({name: sum(said[word] for word in words) for name, words in _COMMONEST.items()})
-    (first, most), (_, second) = found.most_common(2)
+    said = filter(None, map(_LANGUAGES_OF.get, _LETTERS.findall(text.lower())))
+    found = Counter(chain.from_iterable(said))
+    (first, most), (_, second) = [*found.most_common(2), ("", 0), ("", 0)][:2]
     least = _TELLING_ENGLISH if first == "English" else _TELLING
     return first if most >= least and most > second else ""
 
