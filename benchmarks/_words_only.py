@@ -10,9 +10,9 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
+from tests.smart_fork.asking import find
 
 
 class NoModel:
@@ -28,9 +28,7 @@ class NoModel:
 
 if __name__ == "__main__":
     project = sys.argv[2] if len(sys.argv) > 2 else None
-    request = FindRequest(
-        sys.argv[1], agent_type="both", project_path=project, all_projects=project is None, include_automated=True
-    )
-    answer = find(request, Engine(NoModel(), embed_seconds=0)).as_json()
+    request = FindRequest(sys.argv[1], agent_type="both", include_automated=True)
+    answer = find(request, Engine(NoModel(), embed_seconds=0), project).as_json()
     assert answer["search_mode"] == "lexical", answer["search_mode"]
     print(json.dumps(answer))

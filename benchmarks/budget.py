@@ -100,7 +100,7 @@ def kept(labels: Sequence[dict[str, Any]], budget: str) -> Iterator[Kept]:
     """What is kept of each labelled session."""
     from indexer.models import configured_embedder
     from smart_fork.agents.readers import READERS
-    from smart_fork.retrieval.exchanges import exchange_evidence
+    from smart_fork.retrieval.library import Library
     from smart_fork.retrieval.upkeep import Engine
 
     engine = Engine(configured_embedder())
@@ -110,7 +110,9 @@ def kept(labels: Sequence[dict[str, Any]], budget: str) -> Iterator[Kept]:
         session = next((reader.read(log).session for log in logs), None)
         if session is None:
             sys.exit(f"label {label['id']}: this corpus has no session {label['session_id']}")
-        yield kept_of(session, exchange_evidence(session, label["query"], engine, label["also"]), label, budget)
+        with Library.open(None, engine) as library:
+            evidence = library.evidence(session, label["query"], label["also"])
+        yield kept_of(session, evidence, label, budget)
 
 
 def kept_of(session: Any, evidence: Any, label: dict[str, Any], budget: str) -> Kept:
@@ -196,8 +198,7 @@ def _tried(agent: str, path: Path, session: Any, chance: random.Random, folder: 
     from smart_fork.budget.wanted import Wanted
     from smart_fork.budget.within import selected
     from smart_fork.errors import SmartForkError
-    from smart_fork.retrieval.exchanges import ExchangeEvidence
-    from smart_fork.retrieval.fork_point import PointParts
+    from smart_fork.retrieval.fork_point import ExchangeEvidence, PointParts
 
     points = session.branch_points() if session else ()
     if session is None or not points:

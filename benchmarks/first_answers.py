@@ -100,14 +100,12 @@ def _served(query: Mapping[str, Any], embedder: Remembered) -> First:
 
 
 def _first(query: Mapping[str, Any], engine: dict[str, Any]) -> First:
-    from smart_fork.retrieval.finder import find
     from smart_fork.retrieval.request import FindRequest
     from smart_fork.retrieval.upkeep import Engine
+    from tests.smart_fork.asking import find
 
-    request = FindRequest(
-        query["query"], agent_type="both", project_path=query["project"], include_automated=True, include_snippets=False
-    )
-    answer = find(request, Engine(**engine)).as_json()
+    request = FindRequest(query["query"], agent_type="both", include_automated=True, include_snippets=False)
+    answer = find(request, Engine(**engine), query["project"]).as_json()
     gold = {one["session_id"] for one in query["gold"]}
     for hit in answer["results"]:
         right = bool(gold & {hit["session_id"], *hit["lineage"]["others"]})

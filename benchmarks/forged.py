@@ -314,19 +314,19 @@ def _read(world: World, folder: Path, count: int, own: str, report: Report) -> l
     """What must not be readable from `folder`, and is."""
     from indexer.project import project_of
     from smart_fork.agents.readers import READERS
-    from smart_fork.retrieval.finder import find
     from smart_fork.retrieval.recent import recent_sessions
     from smart_fork.retrieval.request import FindRequest
     from smart_fork.retrieval.upkeep import Engine
     from smart_fork.system import permission
+    from tests.smart_fork.asking import find
 
     wrong = []
     project = project_of(folder)
     report.outcomes["believed" if project.git else "not believed"] += 1
     if any(Path(place).is_relative_to(world.secret) for place in (project.key, project.root)):
         wrong.append(f"it is taken for {project.root}")
-    request = FindRequest(f"{LURE} {count}", agent_type="both", project_path=str(folder), limit=50)
-    answer = find(request, Engine(NoModel(), embed_seconds=0)).as_json()
+    request = FindRequest(f"{LURE} {count}", agent_type="both", limit=50)
+    answer = find(request, Engine(NoModel(), embed_seconds=0), folder).as_json()
     ids = {one["session_id"] for one in answer["results"]}
     if ids & set(world.foreign) or "CONFIDENTIAL" in json.dumps(answer):
         wrong.append("a search finds another's session")

@@ -5,7 +5,7 @@ Whatever is answered is a frozen value: `as_json()` gives its JSON.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.retrieval.answer import Hit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from indexer.embedder import Embedder
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from smart_fork.forking.spending import Spending
     from smart_fork.forking.started import Forked
     from smart_fork.removal.sessions import Removal
-    from smart_fork.retrieval.upkeep import Engine
+    from smart_fork.retrieval.elsewhere import Elsewhere
+    from smart_fork.retrieval.library import Library
     from smart_fork.workers.state import WorkerClosed, WorkerMessaged, WorkerRead, WorkerWaited
 
 
@@ -116,12 +117,12 @@ def find(
         IndexUnavailable: nothing can be searched.
     """
     from smart_fork.retrieval.answer import Unsearched
-    from smart_fork.retrieval.finder import find as answer
     from smart_fork.retrieval.request import FindRequest
     from smart_fork.team.beside import beside
 
-    request = FindRequest(intent, agent_type=agent, limit=limit, project_path=project, min_score=min_score, also=also)
-    found = answer(request, replace(_engine(), elsewhere=beside(wanted=None if team else False)))
+    request = FindRequest(intent, agent_type=agent, limit=limit, min_score=min_score, also=also)
+    with _library(project, beside(wanted=None if team else False)) as library:
+        found = library.find(request)
     if isinstance(found, Unsearched):
         raise IndexUnavailable(found.message, found.next_steps[0])
     return list(found.results)
@@ -162,8 +163,8 @@ def fork(
     from smart_fork.forking.launch import fork_session
     from smart_fork.forking.request import ForkRequest
 
-    spending = _spending(budget, intent, also, keep, drop, otherwise=prompt or "")
-    with _here([session_id], cwd) as (here,):
+    asks = _spending(budget, intent, also, keep, drop, otherwise=prompt or "")
+    with asks as spending, _here([session_id], cwd) as (here,):
         asked = Options(prompt=prompt, **options)
         return Worker(fork_session(ForkRequest(here, asked, at=at, cwd=cwd, as_agent=as_agent, budget=spending)))
 
@@ -214,10 +215,10 @@ def preview(
 
     if budget is None and (keep or drop):
         raise Usage("keep and drop are only for a budget", "Give a budget as well, such as 30000.")
-    said = _spending(MATCH if budget is None else budget, intent, also, keep, drop, otherwise=prompt or "")
+    asks = _spending(MATCH if budget is None else budget, intent, also, keep, drop, otherwise=prompt or "")
     asked = Options(prompt=prompt, **options)
-    within = None if budget is None else said
-    with _here([session_id], cwd, keep=False) as (here,):
+    with asks as said, _here([session_id], cwd, keep=False) as (here,):
+        within = None if budget is None else said
         return fork_session(
             ForkRequest(here, asked, at=at, cwd=cwd, as_agent=as_agent, budget=within, preview=said, dry_run=True)
         )
@@ -248,13 +249,13 @@ def merge(
 
     if isinstance(session_ids, str):
         raise Usage("Several sessions are merged", "Give a list of their ids.")
-    spending = _spending(budget, intent, also, otherwise=prompt or "")
     asked = Options(prompt=prompt, **options)
-    with _here(session_ids, cwd) as here:
+    with _spending(budget, intent, also, otherwise=prompt or "") as spending, _here(session_ids, cwd) as here:
         first, others = "".join(here[:1]), tuple(here[1:])
         return Worker(fork_merged(ForkRequest(first, asked, merge=others, cwd=cwd, as_agent=as_agent, budget=spending)))
 
 
+@contextmanager
 def _spending(
     budget: int | str | None,
     intent: str | None,
@@ -263,16 +264,19 @@ def _spending(
     drop: Sequence[int] = (),
     *,
     otherwise: str = "",
-) -> Spending | None:
-    """Return the budget, if one was given, and the intent that it is spent on, else `otherwise`."""
+) -> Iterator[Spending | None]:
+    """The budget, if one was given, and the intent that it is spent on, else `otherwise`."""
     from smart_fork.budget.wanted import Wanted, amount
     from smart_fork.forking.spending import Spending
 
     if budget is None:
         if intent or also or keep or drop:
             raise Usage("intent, also, keep and drop are only for a budget", "Give a budget as well, such as 30000.")
-        return None
-    return Spending(Wanted(amount(budget), frozenset(keep), frozenset(drop)), intent or otherwise, also, _engine())
+        yield None
+        return
+    wanted = Wanted(amount(budget), frozenset(keep), frozenset(drop))
+    with _library() as library:
+        yield Spending(wanted, intent or otherwise, also, library)
 
 
 def branch(
@@ -298,8 +302,7 @@ def branch(
     """
     from smart_fork.families.branch import branch as copy
 
-    spending = _spending(budget, intent, also, keep, drop)
-    with _here([session_id], cwd) as (here,):
+    with _spending(budget, intent, also, keep, drop) as spending, _here([session_id], cwd) as (here,):
         return copy(here, at=at, title=title, cwd=cwd, budget=spending, as_agent=as_agent, unmasked=unmasked)
 
 
@@ -346,11 +349,12 @@ def _here(session_ids: Sequence[str], cwd: str | None, *, keep: bool = True) -> 
     return on_this_machine(session_ids, directory=Path(cwd) if cwd else None, keep=keep)
 
 
-def _engine() -> Engine:
+def _library(project: str | None = None, elsewhere: Elsewhere | None = None) -> AbstractContextManager[Library]:
+    from smart_fork.retrieval.library import Library
     from smart_fork.retrieval.rerank import configured_reranker
     from smart_fork.retrieval.upkeep import Engine
 
-    return Engine(_embedder(), rerank=configured_reranker())
+    return Library.open(project, Engine(_embedder(), rerank=configured_reranker()), elsewhere=elsewhere)
 
 
 @cache

@@ -92,13 +92,13 @@ class SmartFork:
 
     def ask(self, moment: Moment) -> Answer:
         """Ask as a person does: the whole prompt, in the repository."""
-        from smart_fork.retrieval.finder import find
         from smart_fork.retrieval.request import FindRequest
         from smart_fork.retrieval.upkeep import Engine
+        from tests.smart_fork.asking import find
 
         started = time.perf_counter()
-        request = FindRequest(moment.question.text, agent_type="all", limit=DEPTH, project_path=str(moment.clone))
-        found = find(request, Engine(self.embedder))
+        request = FindRequest(moment.question.text, agent_type="all", limit=DEPTH)
+        found = find(request, Engine(self.embedder), moment.clone)
         self.seconds["answer"].append(time.perf_counter() - started)
         if getattr(found, "search_mode", "") != "hybrid":
             raise SystemExit(f"smart-fork did not search as it should: {found.as_json()}")

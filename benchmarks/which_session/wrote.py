@@ -36,7 +36,7 @@ def place_of(question: Question, hit: Any, embedder: Any) -> Place | None:
     from smart_fork.agents.readers import READERS
     from smart_fork.budget.wanted import Wanted
     from smart_fork.budget.within import selected
-    from smart_fork.retrieval.exchanges import exchange_evidence
+    from smart_fork.retrieval.library import Library
     from smart_fork.retrieval.upkeep import Engine
 
     reader = READERS[hit.agent_type]
@@ -45,7 +45,8 @@ def place_of(question: Question, hit: Any, embedder: Any) -> Place | None:
     wrote = wrote_of(session, question, hit.session_id) if session else None
     if session is None or wrote is None:
         return None
-    evidence = exchange_evidence(session, question.text, Engine(embedder))
+    with Library.open(None, Engine(embedder)) as library:
+        evidence = library.evidence(session, question.text)
     found = selected(session, len(session.turns) - 1, Wanted(BUDGET), evidence)
     kept = found.excerpt is None or wrote.turns <= set(found.excerpt.kept)
     named = hit.match.exchange

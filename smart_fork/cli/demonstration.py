@@ -22,7 +22,7 @@ def demo(
     from smart_fork.cli.found import print_found
     from smart_fork.demo import write_demo_home
     from smart_fork.retrieval.answer import Found
-    from smart_fork.retrieval.background import ask
+    from smart_fork.retrieval.background import library
     from smart_fork.retrieval.request import FindRequest
     from smart_fork.terminal.words import short
 
@@ -40,9 +40,8 @@ def demo(
         say(f"These are {len(made.repositories)} made-up repositories with made-up sessions of coding agents.")
         say(f'Which of them already knows how to "{made.intent}"?')
         say("")
-        with progress_bar() as progress:
-            request = FindRequest(made.intent, agent_type="all", limit=3, project_path=str(made.project))
-            answer = ask(request, progress)
+        with progress_bar() as progress, library(str(made.project), progress) as known:
+            answer = known.find(FindRequest(made.intent, agent_type="all", limit=3))
         if printed_as_json(answer):
             return
         print_found(answer)

@@ -16,14 +16,16 @@ from smart_fork.cli.agents import CwdOption, HandedOption, UnmaskedOption
 from smart_fork.cli.fork import ForkPoint, spending_on
 from smart_fork.cli.options import PlaceChoice, takes_options
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
-from smart_fork.cli.progress import progress_bar, starting
+from smart_fork.cli.progress import starting
 from smart_fork.errors import Usage
+from smart_fork.forking.request import ForkRequest
 
 if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
     from smart_fork.families.told import Branched, Relative
+    from smart_fork.forking.spending import Spending
 
 #: Columns where nobody looks: lines are as long as they are.
 WIDE = 10_000
@@ -81,9 +83,9 @@ def branch(
     with (
         on_this_machine([session], directory=cwd or project) as (meant,),
         starting(place, quiet=not start),
-        spending_on(wanted, point, prompt) as spent,
+        spending_on(wanted, point, ForkRequest(session, Options(prompt=prompt))) as spent,
     ):
-        through = _answering(meant, point) if point.at_match else None
+        through = _answering(meant, spent) if point.at_match and spent is not None else None
         branched = branch_session(
             meant,
             at=number,
@@ -93,7 +95,7 @@ def branch(
             cwd=str(cwd) if cwd else None,
             start=Options(prompt=prompt, place=place) if start else None,
             caller_session_id=caller_session(os.environ),
-            budget=spent,
+            budget=spent if wanted is not None else None,
             as_agent=as_agent,
             unmasked=unmasked,
         )
@@ -101,15 +103,13 @@ def branch(
         _print_branch(branched, named=bool(title and title.strip()))
 
 
-def _answering(session: str, point: ForkPoint) -> str:
+def _answering(session: str, spent: Spending) -> str | None:
     from smart_fork import sessions
     from smart_fork.forking.match import message_for
-    from smart_fork.retrieval.background import engine
 
-    with progress_bar() as progress:
-        return message_for(
-            sessions.read(sessions.locate(session)), point.intent or "", engine(progress), point.also or ()
-        )
+    if spent.library is None:
+        return None
+    return message_for(sessions.read(sessions.locate(session)), spent.intent, spent.library, spent.also)
 
 
 def _print_branch(branched: Branched, *, named: bool) -> None:

@@ -87,30 +87,30 @@ def _named(ids: Sequence[str], point: ForkPoint, looked_for: str, progress: Prog
     if not point.at_match:
         return [Source(one.session_id, agent=one.agent) for one in located]
     from smart_fork.forking.match import message_for
-    from smart_fork.retrieval.background import engine
+    from smart_fork.retrieval.background import library
 
-    asked = engine(progress)
-    return [
-        Source(one.session_id, message_for(sessions.look_into(one), looked_for, asked, point.also or ()), one.agent)
-        for one in located
-    ]
+    with library(progress=progress) as known:
+        return [
+            Source(one.session_id, message_for(sessions.look_into(one), looked_for, known, point.also or ()), one.agent)
+            for one in located
+        ]
 
 
 def _found(point: ForkPoint, looked_for: str, like: ForkRequest, progress: Progress | None) -> Answer:
     """More than are wanted, since some cannot be forked."""
-    from smart_fork.retrieval.background import ask
+    from smart_fork.retrieval.background import library
 
     request = FindRequest(
         looked_for,
         agent_type="all",
         limit=3 * MOST,
-        project_path=like.cwd,
         include_snippets=False,
         works_in=like.cwd,
         as_agent=like.as_agent,
         also=point.also,
     )
-    return ask(request, progress)
+    with library(like.cwd, progress) as known:
+        return known.find(request)
 
 
 def _print(forks: Sequence[Forked | NotForked], *, dry_run: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import select
 import sys
 from dataclasses import replace
@@ -83,7 +82,6 @@ def find(  # noqa: PLR0917 - typer's way
 
     Words starting with a dash go after "--":  smart-fork find -- "-Werror breaks the build"
     """
-    from smart_fork.retrieval.background import ask
     from smart_fork.retrieval.request import FindRequest
     from smart_fork.team.beside import beside
 
@@ -91,11 +89,9 @@ def find(  # noqa: PLR0917 - typer's way
         intent,
         agent_type=agent,
         limit=limit,
-        project_path=_path(project),
         min_score=min_score,
         include_snippets=not no_snippets,
         include_automated=automated,
-        all_projects=everywhere,
         explain=explain,
         also=also or (),
         lines=lines,
@@ -107,7 +103,7 @@ def find(  # noqa: PLR0917 - typer's way
         tag=tag,
     )
     if session:
-        _print_exchanges(request)
+        _print_exchanges(request, _path(project))
         return
     if team:
         from smart_fork.cli.team.look import find_shared
@@ -115,24 +111,25 @@ def find(  # noqa: PLR0917 - typer's way
 
         if agent != EVERYBODY:
             raise Usage("--agent and --team are mutually exclusive", "The team server searches all agents.")
-        find_shared(replace(request, agent_type=None), TeamPlace(project=request.project_path))
+        find_shared(replace(request, agent_type=None), TeamPlace(project=_path(project)))
         return
-    with progress_bar() as progress:
-        answer = ask(request, progress, beside(wanted=team))
+    from smart_fork.retrieval.background import library
+
+    there = beside(wanted=team)
+    with progress_bar() as progress, library(_path(project), progress, everywhere=everywhere, elsewhere=there) as known:
+        answer = known.find(request)
     if not printed_as_json(answer):
         print_found(answer, min_score)
     if status := _exit_code(answer):
         raise typer.Exit(status)
 
 
-def _print_exchanges(request: FindRequest) -> None:
-    from smart_fork.caller import caller_session
-    from smart_fork.retrieval.background import engine
-    from smart_fork.retrieval.exchanges import within
+def _print_exchanges(request: FindRequest, project: str | None) -> None:
+    from smart_fork.retrieval.background import library
     from smart_fork.terminal.words import short
 
-    with progress_bar() as progress:
-        found = within(replace(request, caller_session_id=caller_session(os.environ)), engine(progress))
+    with progress_bar() as progress, library(project, progress) as known:
+        found = known.within(request)
     if printed_as_json(found):
         return
     for one in found.exchanges:
@@ -159,7 +156,7 @@ def recall(
     project: ProjectOption = None,
 ) -> None:
     """Find the one session that probably knows, as at a first prompt, or what this session said before."""
-    from smart_fork.retrieval.exchanges import SELF
+    from smart_fork.retrieval.library import SELF
     from smart_fork.retrieval.recall import LEAST
 
     if here:
@@ -175,12 +172,11 @@ def why(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Number of changes.")] = 20,
 ) -> None:
     """Print each change of a line or a file, newest first, with the prompt that caused it."""
-    from smart_fork.retrieval.background import engine
-    from smart_fork.retrieval.why import why as causes_of
+    from smart_fork.retrieval.background import library
     from smart_fork.terminal.words import short
 
-    with progress_bar() as progress:
-        told = causes_of(where, replace(engine(progress), embed_seconds=0.0), limit=limit)
+    with progress_bar() as progress, library(progress=progress) as known:
+        told = known.why(where, limit)
     if printed_as_json(told):
         return
     for one in told.changes:
@@ -204,20 +200,14 @@ def fix(
     limit: Annotated[int, typer.Option("--limit", "-n", help="Number of results, at most 50.")] = 5,
 ) -> None:
     """Print what ended an error when a session of this repository met it. The error is read from standard input."""
-    from smart_fork.caller import caller_session
-    from smart_fork.retrieval.background import engine
+    from smart_fork.retrieval.background import library
     from smart_fork.retrieval.chances import percent
-    from smart_fork.retrieval.errors import fix as fixes_of
     from smart_fork.retrieval.request import FindRequest
     from smart_fork.terminal.words import short
 
     error = "" if sys.stdin.isatty() else sys.stdin.read(MOST_ERROR)
-    request = FindRequest(
-        "", agent_type=agent, limit=limit, project_path=_path(project), error=error,
-        caller_session_id=caller_session(os.environ),
-    )  # fmt: skip
-    with progress_bar() as progress:
-        told = fixes_of(request, replace(engine(progress), embed_seconds=0.0))
+    with progress_bar() as progress, library(_path(project), progress) as known:
+        told = known.fix(FindRequest("", agent_type=agent, limit=limit, error=error))
     if not printed_as_json(told):
         for one in told.fixes:
             at = f" --at {one.ends_at_message}" if one.ends_at_message is not None else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -156,7 +156,7 @@ def _forked_merged(asked: ForkRequest, point: ForkPoint, wanted: Wanted | None) 
     with ExitStack() as stack:
         ids = (asked.session, *asked.merge)
         first, *others = [stack.enter_context(_on_this_machine(one, dry_run=asked.dry_run)).session_id for one in ids]
-        spending = stack.enter_context(spending_on(wanted, point, asked.options.prompt))
+        spending = stack.enter_context(spending_on(wanted, point, asked))
         return fork_merged(replace(asked, session=first, merge=tuple(others), budget=spending))
 
 
@@ -171,13 +171,14 @@ def _forked_one(asked: ForkRequest, point: ForkPoint, wanted: Wanted | None) -> 
     asked = replace(asked, at=point.number())
     with (
         _on_this_machine(asked.session, dry_run=asked.dry_run) as resolved,
-        spending_on(wanted, point, asked.options.prompt) as spending,
+        spending_on(wanted, point, asked) as spending,
     ):
-        asked = replace(asked, session=resolved.session_id, budget=spending)
-        if asked.dry_run and spending is None:
-            asked = replace(asked, preview=_preview(asked, point))
-        if point.at_match:
-            forked = _forked_at_match(asked, point)
+        within = None if wanted is None else spending
+        asked = replace(asked, session=resolved.session_id, budget=within, preview=None if wanted else spending)
+        if point.at_match and spending is not None and spending.library is not None:
+            from smart_fork.forking.match import fork_at_match
+
+            forked = fork_at_match(asked, spending.intent, spending.library, spending.also)
         else:
             with starting(asked.options.place, quiet=asked.dry_run):
                 forked = fork_session(asked)
@@ -185,33 +186,27 @@ def _forked_one(asked: ForkRequest, point: ForkPoint, wanted: Wanted | None) -> 
 
 
 @contextmanager
-def spending_on(wanted: Wanted | None, point: ForkPoint, prompt: str | None) -> Iterator[Spending | None]:
-    """The budget, and what it is to be spent on."""
-    if wanted is None:
+def spending_on(wanted: Wanted | None, point: ForkPoint, asked: ForkRequest) -> Iterator[Spending | None]:
+    """The budget, and what it is to be spent on. Without one, what a match or the ways of a dry run are found by.
+
+    Nothing where there is no index to ask: a dry run makes none.
+    """
+    from indexer.paths import index_db
+
+    intent, also = point.looked_for(asked.options.prompt), tuple(point.also or ())
+    if point.at_match and wanted is None and not intent.strip():
+        raise Usage("--at match needs an intent", 'Give an intent: --intent "…", or a prompt.')
+    if wanted is None and not point.at_match and not (asked.dry_run and intent.strip() and index_db().exists()):
         yield None
         return
     from smart_fork.forking.spending import Spending
-    from smart_fork.retrieval.background import engine
-    from smart_fork.retrieval.meaning import meaning_of
+    from smart_fork.retrieval.background import library
 
-    intent, also = point.looked_for(prompt), tuple(point.also or ())
-    with progress_bar() as progress:
-        own = engine(progress)
-        with meaning_of(intent, also, own.embedder) as meaning:  # while the session is read
-            yield Spending(wanted, intent, also, own, meaning)
-
-
-def _preview(asked: ForkRequest, point: ForkPoint) -> Spending | None:
-    """What the ways to fork are compared by; nothing where there is no index to ask, for a dry run makes none."""
-    from indexer.paths import index_db
-
-    intent = point.looked_for(asked.options.prompt)
-    if not intent.strip() or not index_db().exists():
-        return None
-    from smart_fork.forking.spending import Spending
-    from smart_fork.retrieval.background import engine
-
-    return Spending(Wanted(MATCH), intent, tuple(point.also or ()), engine(None))
+    told = progress_bar() if wanted or point.at_match else nullcontext()
+    with told as progress, library(progress=progress) as known:
+        if wanted is not None:
+            known.expect(intent, also)  # while the session is read
+        yield Spending(wanted or Wanted(MATCH), intent, also, known)
 
 
 @contextmanager
@@ -251,14 +246,3 @@ def _prompt_alone(words: list[str]) -> str | None:
     if len(words) > 1:
         raise Usage("--top searches for sessions and takes no id", "Give only the prompt, in quotation marks.")
     return words[0] if words else None
-
-
-def _forked_at_match(asked: ForkRequest, point: ForkPoint) -> Forked:
-    from smart_fork.forking.match import fork_at_match
-    from smart_fork.retrieval.background import engine
-
-    intent = point.looked_for(asked.options.prompt)
-    if not intent.strip():
-        raise Usage("--at match needs an intent", 'Give an intent: --intent "…", or a prompt.')
-    with progress_bar() as progress:
-        return fork_at_match(asked, intent, engine(progress), point.also or ())

@@ -122,7 +122,6 @@ def spawn(  # noqa: PLR0917 - typer's way
     """Start 1 to 4 workers, each with a prompt; all are checked before the first is started."""
     from smart_fork.forking.spawn import is_not_started, summary
     from smart_fork.forking.spawn import spawn as start_all
-    from smart_fork.retrieval.background import engine
     from smart_fork.team.workers import started
 
     which = {
@@ -135,7 +134,7 @@ def spawn(  # noqa: PLR0917 - typer's way
     one = [{"project_path": str(project or Path.cwd()), **given}] if given or project else []
     asked = one if workers is None else _read(workers)
     with starting(None):
-        answer = summary(started(asked, partial(start_all, caller_session_id=_caller(), engine=engine), is_not_started))
+        answer = summary(started(asked, partial(start_all, caller_session_id=_caller()), is_not_started))
     if not printed_as_json(answer):
         for result in answer.workers:
             _print_result(result)

@@ -12,9 +12,8 @@ from smart_fork.errors import NotFound
 from smart_fork.forking.floor import fits, none_answers
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import Forked
-from smart_fork.retrieval.exchanges import exchange_evidence
 from smart_fork.retrieval.fork_point import ExchangeEvidence
-from smart_fork.retrieval.upkeep import Engine
+from smart_fork.retrieval.library import Library
 from smart_fork.text.advice import advice
 
 #: Stands for a message's number: the end of the exchange that answers the intent.
@@ -22,7 +21,7 @@ MATCH = "match"
 
 
 @bounded()
-def fork_at_match(request: ForkRequest, intent: str, engine: Engine, also: Sequence[str] = ()) -> Forked:
+def fork_at_match(request: ForkRequest, intent: str, library: Library, also: Sequence[str] = ()) -> Forked:
     """Fork a session at the end of the exchange that answers `intent`; see `fork_session`.
 
     `also` says the intent in other words.
@@ -34,13 +33,13 @@ def fork_at_match(request: ForkRequest, intent: str, engine: Engine, also: Seque
 
     located = sessions.locate(request.session)
     session = sessions.look_into(located)
-    evidence = exchange_evidence(session, intent, engine, also)
+    evidence = library.evidence(session, intent, also)
     asked = replace(request, session=located.reference, through=message_of(session, evidence))
     budget, preview = (replace(one, known=evidence) if one else None for one in (request.budget, request.preview))
     return fork_session(replace(asked, budget=budget, preview=preview))
 
 
-def message_for(session: Session, intent: str, engine: Engine, also: Sequence[str] | None = None) -> str:
+def message_for(session: Session, intent: str, library: Library, also: Sequence[str] | None = None) -> str:
     """Return the id of a message of the exchange that answers `intent` best, as all its phrasings together say it.
 
     Raises:
@@ -48,7 +47,7 @@ def message_for(session: Session, intent: str, engine: Engine, also: Sequence[st
         IndexUnavailable: nothing can be searched.
         NotFound: nothing in the session answers it, or the session has not been indexed.
     """
-    return message_of(session, exchange_evidence(session, intent, engine, also))
+    return message_of(session, library.evidence(session, intent, also))
 
 
 def message_of(session: Session, evidence: ExchangeEvidence) -> str:

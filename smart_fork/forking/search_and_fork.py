@@ -33,10 +33,9 @@ from smart_fork.forking.started import Forked
 from smart_fork.forking.which import Later, about_as_likely
 from smart_fork.retrieval.all_agents import find_in_all
 from smart_fork.retrieval.answer import Answer, Found, Hit
-from smart_fork.retrieval.finder import find
+from smart_fork.retrieval.library import Library
 from smart_fork.retrieval.request import MAX_LIMIT, FindRequest, check
 from smart_fork.retrieval.results import suggested_at, suggested_budget
-from smart_fork.retrieval.upkeep import Engine
 from smart_fork.retrieval.worth import least_close
 from smart_fork.text.advice import advice
 from smart_fork.text.given import is_empty, refuse_both, refuse_empty
@@ -48,9 +47,7 @@ log = logging.getLogger(__name__)
 _CHOICES = ("auto_fork", "fork_index", "fork_session_id", "as_agent")
 
 
-def find_and_fork(
-    request: FindRequest, engine: Engine, choice: ForkChoice, *, caller_session_id: str | None = None
-) -> Answer:
+def find_and_fork(request: FindRequest, library: Library, choice: ForkChoice) -> Answer:
     """`find`, and the fork that `choice` asks for as ``forked_session``. The search is the same with and without it.
 
     A fork that fails leaves the results in the answer, with ``error`` and ``hint`` beside them. So does one that is not
@@ -60,31 +57,31 @@ def find_and_fork(
         Usage: something in the request is not acceptable; nothing was read or started.
         Later: whoever was asked has raised it.
     """
-    request = _checked(request, choice)
-    answer = (find_in_all if choice.or_all else find)(request, engine)
+    request = replace(_checked(request, choice), works_in=library.path)
+    answer = find_in_all(request, library.find) if choice.or_all else library.find(request)
     results = answer.results if isinstance(answer, Found) else ()
     unchosen = choice.auto_fork and choice.fork_index is None and not choice.fork_session_id
     if not choice.fork_session_id and not (isinstance(answer, Found) and (unchosen or choice.fork_index is not None)):
         return answer
     request = replace(request, intent=request.intent or choice.options.prompt or "")
-    near = _equals(answer, engine) if unchosen and choice.ask is not None else []
+    near = _equals(answer, library) if unchosen and choice.ask is not None else []
     try:
         if choice.ask is not None and near:
             able = _startable(near, partial(_check_startable, request=request, choice=choice))
-            _telling(engine)("waiting for a choice", 0, 1)
+            _telling(library)("waiting for a choice", 0, 1)
             choice = replace(choice, fork_session_id=choice.ask(able))
         elif unchosen:
-            choice = replace(choice, fork_session_id=_best(answer, request, choice, engine))
+            choice = replace(choice, fork_session_id=_best(answer, request, choice, library))
         index, session_id = _chosen(results, choice.fork_index, choice.fork_session_id)
         with ExitStack() as stack:
             named_ids = (session_id, *choice.merge)
-            here = [stack.enter_context(_here(one, request, engine, keep=not choice.dry_run)) for one in named_ids]
+            here = [stack.enter_context(_here(one, library, keep=not choice.dry_run)) for one in named_ids]
             hit = None if index is None else results[index]
             notes, choice = _carrying(hit, choice)
-            through = _through(hit, here[0].session_id, request, engine) if choice.at == MATCH else None
+            through = _through(hit, here[0].session_id, request, library) if choice.at == MATCH else None
             ids = [one.session_id for one in here]
-            asked = _fork_request(ids, through, request, choice, engine, caller_session_id)
-            _telling(engine)("starting the fork", 0, 1)
+            asked = _fork_request(ids, through, request, choice, library)
+            _telling(library)("starting the fork", 0, 1)
             forked = _forked(asked)
             forked = replace(forked, warnings=(*notes, *forked.warnings))
     except Later:
@@ -133,7 +130,7 @@ def _checked(request: FindRequest, choice: ForkChoice) -> FindRequest:
         named(choice.as_agent)
     if place is not None and place not in PLACES:
         raise Usage(f"run_in must be 'tmux', 'process', or 'iterm2', not {shown(place)}")
-    return replace(request, works_in=request.project_path, as_agent=choice.as_agent)
+    return replace(request, as_agent=choice.as_agent)
 
 
 def _carrying(hit: Hit | None, choice: ForkChoice) -> tuple[tuple[str, ...], ForkChoice]:
@@ -147,24 +144,23 @@ def _carrying(hit: Hit | None, choice: ForkChoice) -> tuple[tuple[str, ...], For
     return (hit.fork_note,), replace(choice, at=suggested_at(hit), budget=Wanted(amount(budget)) if budget else None)
 
 
-def _fork_request(  # noqa: PLR0917 - what it is made of
-    sessions: Sequence[str], through: str | None, request: FindRequest, choice: ForkChoice, engine: Engine,
-    caller_session_id: str | None,
+def _fork_request(
+    sessions: Sequence[str], through: str | None, request: FindRequest, choice: ForkChoice, library: Library
 ) -> ForkRequest:  # fmt: skip
     """The fork of the first of these sessions, with the others merged. It works in the project that was asked about."""
-    spent = Spending(choice.budget or Wanted(LEAST), request.intent, request.also or (), engine)
+    spent = Spending(choice.budget or Wanted(LEAST), request.intent, request.also or (), library)
     return ForkRequest(
         sessions[0],
         _options(request, choice),
         at=choice.at if isinstance(choice.at, int) else None,
         through=through,
         merge=tuple(sessions[1:]),
-        cwd=request.project_path,
+        cwd=request.works_in,
         budget=spent if choice.budget is not None else None,
         as_agent=choice.as_agent or None,
         dry_run=choice.dry_run,
         preview=spent,
-        caller_session_id=caller_session_id,
+        caller_session_id=library.caller,
     )
 
 
@@ -184,26 +180,26 @@ def _forked(request: ForkRequest) -> Forked:
     return fork_session(request)
 
 
-def _telling(engine: Engine) -> Progress:
-    return engine.progress or (lambda *_: None)
+def _telling(library: Library) -> Progress:
+    return library.engine.progress or (lambda *_: None)
 
 
 @contextmanager
-def _here(session_id: str, request: FindRequest, engine: Engine, *, keep: bool) -> Iterator[Resolved]:
+def _here(session_id: str, library: Library, *, keep: bool) -> Iterator[Resolved]:
     """The session as one of this machine: a teammate's is written here, and goes again where nothing is started."""
-    if engine.elsewhere is None:
+    if library.elsewhere is None:
         yield of_this_machine(session_id)
         return
-    with engine.elsewhere.taken(session_id, Path(request.project_path or Path.cwd()), keep=keep) as here:
+    with library.elsewhere.taken(session_id, Path(library.path or Path.cwd()), keep=keep) as here:
         yield here
 
 
 @bounded()
-def _through(hit: Hit | None, session_id: str, request: FindRequest, engine: Engine) -> str:
+def _through(hit: Hit | None, session_id: str, request: FindRequest, library: Library) -> str:
     """The message by which all is known; where that cannot be told, the one of the result's passage."""
     found = hit.match.message_id if hit is not None else None
     try:
-        return message_for(sessions.look_into(sessions.locate(session_id)), request.intent, engine, request.also)
+        return message_for(sessions.look_into(sessions.locate(session_id)), request.intent, library, request.also)
     except (NotFound, IndexUnavailable):
         if hit is None or found is None or hit.score < FLOOR:
             raise
@@ -218,7 +214,7 @@ def _check_startable(hit: Hit, request: FindRequest, choice: ForkChoice) -> None
         check_startable(
             hit.session_id,
             _options(request, choice),
-            cwd=request.project_path,
+            cwd=request.works_in,
             as_agent=choice.as_agent,
             dry_run=choice.dry_run,
         )
@@ -242,21 +238,21 @@ def _startable(hits: Sequence[Hit], check: Callable[[Hit], None]) -> list[Hit]:
     return able
 
 
-def _is_barred(hit: Hit, engine: Engine) -> bool:
+def _is_barred(hit: Hit, library: Library) -> bool:
     """Tell if a session is a teammate's and the person has not allowed forks of these without a choice."""
-    return bool(hit.origin or hit.author) and not (engine.elsewhere and engine.elsewhere.auto_fork)
+    return bool(hit.origin or hit.author) and not (library.elsewhere and library.elsewhere.auto_fork)
 
 
-def _unasked(hit: Hit, request: FindRequest, choice: ForkChoice, engine: Engine) -> str:
+def _unasked(hit: Hit, request: FindRequest, choice: ForkChoice, library: Library) -> str:
     """Return why a session is forked only when it is chosen; empty if it may be forked as the best one."""
-    if _is_barred(hit, engine):
+    if _is_barred(hit, library):
         return "it is a teammate's"
     if choice.or_all and choice.as_agent is None and hit.agent_type != request.agent_type:
         return f"a fork of it starts {title_of(hit.agent_type)}, not {title_of(str(request.agent_type))}"
     return ""
 
 
-def _equals(answer: Answer, engine: Engine) -> list[Hit]:
+def _equals(answer: Answer, library: Library) -> list[Hit]:
     """Return the results that are about as likely as the best one, if there are several to choose from.
 
     These share the chance that one of them is meant, so each alone may be below the floor. What another engine has
@@ -264,14 +260,14 @@ def _equals(answer: Answer, engine: Engine) -> list[Hit]:
     """
     if not isinstance(answer, Found) or answer.engine != OWN:
         return []
-    near = about_as_likely([hit for hit in answer.results if hit.can_fork and not _is_barred(hit, engine)])
+    near = about_as_likely([hit for hit in answer.results if hit.can_fork and not _is_barred(hit, library)])
     return near if len(near) > 1 and sum(hit.score for hit in near) >= FLOOR else []
 
 
-def _best(answer: Answer, request: FindRequest, choice: ForkChoice, engine: Engine) -> str:
+def _best(answer: Answer, request: FindRequest, choice: ForkChoice, library: Library) -> str:
     """Return the best session that fits, of about equally likely ones the first that may be forked unasked."""
     best = about_as_likely([hit for _, hit in fitting(answer, MAX_LIMIT, request.min_score).hits])
-    whys = {hit.session_id: _unasked(hit, request, choice, engine) for hit in best}
+    whys = {hit.session_id: _unasked(hit, request, choice, library) for hit in best}
     if (meant := next((one for one, why in whys.items() if not why), None)) is not None:
         return meant
     raise ForkRefused(

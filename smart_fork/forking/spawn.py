@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -40,7 +39,7 @@ from smart_fork.text.snippets import quoted, shown
 from smart_fork.whereabouts import directory_of, is_there, where_now
 
 if TYPE_CHECKING:
-    from smart_fork.retrieval.upkeep import Engine
+    from smart_fork.retrieval.library import Opening
 
 MAX_WORKERS = 4
 #: How long each is looked at, however long the ones before it took: one that dies immediately is to be noticed.
@@ -68,13 +67,13 @@ def spawn(
     processes: Processes | None = None,
     env: Mapping[str, str] | None = None,
     clock: Clock | None = None,
-    engine: Callable[[], Engine] | None = None,
+    library: Opening | None = None,
 ) -> tuple[SpawnedWorker | NotSpawned, ...]:
     """Start 1 to 4 workers, each described by the keys of `KEYS`.
 
     Each has a result of its own, also one that could not be started.
     All together are waited for hardly longer than one fork is.
-    What answers where one is forked within a budget is told by the `engine`, the commands' own by default.
+    What answers where one is forked within a budget is told by the `library`, the commands' own by default.
 
     Raises:
         SmartForkError: one of them cannot be had; then none was started.
@@ -90,7 +89,7 @@ def spawn(
             try:
                 asked = Asked(said, default_agent or first(), caller_session_id, held)
                 world = world_of(asked.agent, processes, env, time)
-                ready.append((prepare(asked.spec(world, engine), world), world, asked.notes))
+                ready.append((prepare(asked.spec(world, library), world), world, asked.notes))
             except SmartForkError as error:
                 colon = "" if error.message.startswith(_READ_ON) else ":"
                 error.preface(f"Worker {index}{colon}")
@@ -170,7 +169,7 @@ class Asked:
         if located is not None and self.kind != "fork":
             refuse_borrowed(located)
 
-    def spec(self, world: World, engine: Callable[[], Engine] | None = None) -> WorkerSpec:
+    def spec(self, world: World, library: Opening | None = None) -> WorkerSpec:
         """What is to be started for it.
 
         Raises:
@@ -197,7 +196,7 @@ class Asked:
             or_without=unsaid,
             caller_session_id=self.caller,
         )
-        spec = self._within(spec, engine)
+        spec = self._within(spec, library)
         spec = told(spec, self.session) if self.session and self.kind == "fork" else spec
         self.notes += notes(spec.handover.handed, spec.agent) if spec.handover else ()
         return spec
@@ -245,7 +244,7 @@ class Asked:
             self.notes.append(point.moved_from(at))
         return point
 
-    def _within(self, spec: WorkerSpec, engine: Callable[[], Engine] | None) -> WorkerSpec:
+    def _within(self, spec: WorkerSpec, library: Opening | None) -> WorkerSpec:
         """The same within the budget that was given, if any."""
         given = [self.said.get(key) for key in ("budget", "keep", "drop")]
         if all(one is None for one in given):  # nearly every worker, which starts sooner without what a budget needs
@@ -255,11 +254,10 @@ class Asked:
         wanted = wanted_of(*given)
         if wanted is None or self.session is None or self.kind != "fork":
             raise Usage("'budget' needs a session to fork", "Say which: fork_from.")
-        if engine is None:
-            from smart_fork.retrieval.background import engine as of_commands
+        from smart_fork.retrieval import background
 
-            engine = partial(of_commands, None)
-        spec, kept = within(spec, self.session, Spending(wanted, self.said.get("prompt") or "", (), engine()))
+        with (library or background.library)() as known:
+            spec, kept = within(spec, self.session, Spending(wanted, self.said.get("prompt") or "", (), known))
         selection = kept.selection
         all_of_them = selection.kept + selection.left_out
         had = f"It has {selection.kept} of {all_of_them} exchanges, about {selection.tokens:,} tokens"

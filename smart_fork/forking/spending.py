@@ -14,28 +14,25 @@ from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.forking.floor import NAMED_FLOOR, fits, in_words, none_answers
 from smart_fork.forking.spec import WorkerSpec
-from smart_fork.retrieval.exchanges import exchange_evidence
 from smart_fork.retrieval.fork_point import ExchangeEvidence
 from smart_fork.text.advice import advice
 
 if TYPE_CHECKING:
-    from smart_fork.retrieval.meaning import Meaning
-    from smart_fork.retrieval.upkeep import Engine
+    from smart_fork.retrieval.library import Library
 
 
 @dataclass(frozen=True, slots=True)
 class Spending:
     """A budget, what is to be known for it (`also` in other words), and what answers that.
 
-    Without an intent or an engine what was said last is worth most. `meaning` makes the vectors, where that has begun.
+    Without an intent or a library what was said last is worth most.
     `known` is the evidence for the session that is forked, where that has been gathered.
     """
 
     wanted: Wanted
     intent: str = ""
     also: Sequence[str] = ()
-    engine: Engine | None = field(default=None, compare=False)
-    meaning: Meaning | None = field(default=None, compare=False)
+    library: Library | None = field(default=None, compare=False)
     known: ExchangeEvidence | None = field(default=None, compare=False)
 
     def evidence(self, session: Session) -> ExchangeEvidence | None:
@@ -45,18 +42,18 @@ class Spending:
             Usage: `also` is not what it may be.
         """
         intent = self.intent.strip()
-        if self.known is not None or not intent or self.engine is None:
+        if self.known is not None or not intent or self.library is None:
             return self.known
 
         try:
-            return exchange_evidence(session, intent, self.engine, self.also, self.meaning)
+            return self.library.evidence(session, intent, self.also)
         except IndexUnavailable as error:
             return ExchangeEvidence(why_not=error.message)
 
     def settle(self) -> None:
         """Nothing more is chosen by it: what makes its vectors ends, before this process may become an agent."""
-        if self.meaning is not None:
-            self.meaning.settle()
+        if self.library is not None:
+            self.library.settle()
 
 
 def within(spec: WorkerSpec, session: Session, spending: Spending) -> tuple[WorkerSpec, Selected]:

@@ -31,13 +31,12 @@ from smart_fork.page.session import conversation
 from smart_fork.retrieval.all_agents import fits
 from smart_fork.retrieval.answer import Answer, Found, GonePrompt, Hit, RecentSession, SharedSession
 from smart_fork.retrieval.elsewhere import is_known
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.index_access import opened
+from smart_fork.retrieval.library import Opening
 from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.results import outcome_in_words, title
 from smart_fork.retrieval.session_list import list_recent
-from smart_fork.retrieval.upkeep import Engine
 from smart_fork.team.beside import beside
 from smart_fork.team.conversation import listed as listed_there
 from smart_fork.whereabouts import permits, where_now
@@ -162,7 +161,7 @@ class SearchPage(PageValues):
         return 200 if self.problem is None else 400
 
 
-def searched(asked: Mapping[str, str], also: Sequence[str], engine: Engine) -> SearchPage:
+def searched(asked: Mapping[str, str], also: Sequence[str], library: Opening) -> SearchPage:
     """What a search finds, without one the latest sessions; what is wrong with the question is in `problem`.
 
     `also` are lines of a field, each the question in other words.
@@ -174,7 +173,7 @@ def searched(asked: Mapping[str, str], also: Sequence[str], engine: Engine) -> S
     )
     try:
         if intent or code:
-            return _answered(search, chosen(asked), engine)
+            return _answered(search, chosen(asked), library)
         return replace(search, recent=_recent(project, agent))
     except SmartForkError as error:
         return replace(search, problem=error)
@@ -185,11 +184,11 @@ def lines_in(fields: Iterable[str]) -> list[str]:
     return [line.strip() for text in fields for line in text.splitlines() if line.strip()]
 
 
-def _answered(search: SearchPage, by: Mapping[str, str], engine: Engine) -> SearchPage:
+def _answered(search: SearchPage, by: Mapping[str, str], library: Opening) -> SearchPage:
     """What the question finds, narrowed down, with the exchanges that answer. What is narrowed is asked for in full."""
     if by:
         search = replace(search, limit=MORE, by=by)
-    answer = _search(search, engine)
+    answer = _search(search, library)
     if not isinstance(answer, Found):
         return replace(search, answer=answer)
     hits = narrowed(answer.results, by)
@@ -210,19 +209,14 @@ def _new(search: SearchPage) -> str:
     return shlex.join(("smart-fork", "new", *where, *(("--",) if search.q.startswith("-") else ()), search.q))
 
 
-def _search(search: SearchPage, engine: Engine) -> Answer:
-
+def _search(search: SearchPage, library: Opening) -> Answer:
     if search.code and not search.project and len(known := projects()) == 1:
         search = replace(search, project=known[0])
-    if search.project:
-        engine = replace(engine, elsewhere=beside())
     line = search.code.get("line", "")
     question = FindRequest(
         search.q,
         agent_type=search.agent or "all",
         limit=search.limit,
-        project_path=search.project or None,
-        all_projects=not search.project,
         also=search.also,
         explain=True,
         lines=(line,) if names_lines(line) else (),
@@ -230,7 +224,9 @@ def _search(search: SearchPage, engine: Engine) -> Answer:
         commit=search.code.get("commit"),
         changes=bool(search.code.get("changes")),
     )
-    return find(question, engine)
+    path, there = search.project or None, beside() if search.project else None
+    with library(path, everywhere=path is None, elsewhere=there) as opened_library:
+        return opened_library.find(question)
 
 
 def _recent(project: str, agent: str) -> tuple[RecentSession, ...]:
@@ -441,10 +437,10 @@ def _of(row: SessionRow) -> SessionLine:
 
 @dataclass(frozen=True, slots=True)
 class SearchViews:
-    """The routes of the search; `engine` answers, `scopes` knows which project each browser asks about."""
+    """The routes of the search; `library` answers, `scopes` knows which project each browser asks about."""
 
     desk: Desk
-    engine: Callable[[], Engine]
+    library: Opening
     scopes: Scopes
 
     def routes(self) -> list[Route]:
@@ -488,7 +484,7 @@ class SearchViews:
     def _found(self, request: Request, scope: Scope) -> tuple[SearchPage, tuple[Shown, Shown]]:
         """What a question has found, or where there is none, what the first screen shows."""
         also = lines_in(request.query_params.getlist("also"))
-        found = searched({**request.query_params, "project": scope.project}, also, self.engine())
+        found = searched({**request.query_params, "project": scope.project}, also, self.library)
         if found.q or found.code or found.problem:
             return found, (HomePage(), {"board": BoardView(), "scope": scope})
         return found, (home(found.recent), {"board": self.desk.board.view(), "scope": scope})

@@ -44,7 +44,7 @@ from smart_fork.page.sent_forms import PageForms, SentForm
 from smart_fork.page.session import number, session_routes
 from smart_fork.page.since import check_still
 from smart_fork.registry.workers import Registry
-from smart_fork.retrieval.upkeep import Engine
+from smart_fork.retrieval.library import Opening
 from smart_fork.system.processes import Processes
 from smart_fork.team.workers import on_this_machine
 from smart_fork.text.given import is_empty
@@ -99,23 +99,23 @@ class ShownWay:
     cache: str
 
 
-def forked(form: Mapping[str, str], *, engine: Callable[[], Engine]) -> Forked:
-    """Start the fork that a form asks for; within a budget, `engine` says what answers.
+def forked(form: Mapping[str, str], *, library: Opening) -> Forked:
+    """Start the fork that a form asks for; within a budget, `library` says what answers.
 
     Raises:
         SmartForkError: nothing was started.
     """
-    return _fork(form, engine)
+    return _fork(form, library)
 
 
-def previewed(form: Mapping[str, str], engine: Callable[[], Engine]) -> PreviewPage:
+def previewed(form: Mapping[str, str], library: Opening) -> PreviewPage:
     """What a fork that a form asks for would load, and have within its budget: as a dry run says it.
 
     Raises:
         SmartForkError: it could not be started either.
     """
     form = _in_way(form)
-    would = _fork(form, engine, dry_run=True)
+    would = _fork(form, library, dry_run=True)
     ways = tuple(ShownWay(_keeps(way.option), way.option, way.tokens, way_in_words(way)) for way in would.ways)
     given = {name: value for name in ASKED if (value := form.get(name, "").strip())}
     moved = {number: where for where in ("keep", "drop") for number in _moved(form, where)}
@@ -149,17 +149,16 @@ def _keeps(option: str) -> str:
     return "The whole session"
 
 
-def _fork(form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: bool = False) -> Forked:
+def _fork(form: Mapping[str, str], library: Opening, *, dry_run: bool = False) -> Forked:
     """A session of the team is written here first, for the project that was asked about."""
     session, project = form.get("session", "").strip(), form.get("project", "").strip()
     if is_empty(form.get("prompt", "")):
         raise Usage("The prompt is empty.", "Go back and write it in a sentence.")
     with on_this_machine([session], directory=folder(project) if project else None, keep=not dry_run) as (here,):
-        return _fork_here(here, form, engine, dry_run=dry_run)
+        return _fork_here(here, form, library, dry_run=dry_run)
 
 
-def _fork_here(session: str, form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: bool) -> Forked:
-
+def _fork_here(session: str, form: Mapping[str, str], library: Opening, *, dry_run: bool) -> Forked:
     prompt, at, worktree, place, budget, brief, agent, plain = (form.get(name, "").strip() for name in _SAID)
     if seen := form.get("seen", ""):
         check_still(seen, sessions.look_into(sessions.locate(session)))
@@ -168,12 +167,13 @@ def _fork_here(session: str, form: Mapping[str, str], engine: Callable[[], Engin
     asked = ForkRequest(session, options, as_agent=agent or None, dry_run=dry_run)
     if at != MATCH:
         asked = replace(asked, at=number(at))
-    if budget:
-        wanted = Wanted(amount(budget), _moved(form, "keep"), _moved(form, "drop"))
-        asked = replace(asked, budget=Spending(wanted, prompt, (), engine()))
-    elif dry_run:
-        asked = replace(asked, preview=Spending(Wanted(MATCH), prompt, (), engine()))
-    return fork_at_match(asked, prompt, engine()) if at == MATCH else fork_session(asked)
+    with library() as known:
+        if budget:
+            wanted = Wanted(amount(budget), _moved(form, "keep"), _moved(form, "drop"))
+            asked = replace(asked, budget=Spending(wanted, prompt, (), known))
+        elif dry_run:
+            asked = replace(asked, preview=Spending(Wanted(MATCH), prompt, (), known))
+        return fork_at_match(asked, prompt, known) if at == MATCH else fork_session(asked)
 
 
 def _moved(form: Mapping[str, str], where: str) -> frozenset[int]:
@@ -314,9 +314,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The page: `engine` answers questions, `entries` let browsers in, which then have the cookies of `visits`."""
+    """The page: `library` answers questions, `entries` let browsers in, which then have the cookies of `visits`."""
 
-    engine: Callable[[], Engine]
+    library: Opening
     forms: PageForms[Any]
     entries: Entries
     visits: Visits
@@ -335,9 +335,9 @@ class Page:
 
     def routes(self) -> list[Route]:
         """All addresses that browsers ask for."""
-        fork = partial(forked, engine=self.engine)
+        fork = partial(forked, library=self.library)
         return [
-            *SearchViews(self.desk, self.engine, self.scopes).routes(),
+            *SearchViews(self.desk, self.library, self.scopes).routes(),
             *WorkerViews(self.desk).routes(),
             *index_routes(self.desk),
             *session_routes(self.desk, self.scopes),
@@ -356,7 +356,7 @@ class Page:
 
     async def _preview(self, request: Request) -> Response:
         fields = await given(request)
-        return await self.desk.shown("preview.html", partial(previewed, fields, self.engine))
+        return await self.desk.shown("preview.html", partial(previewed, fields, self.library))
 
     def _forked(self, place: Asked, _: Asked) -> Shown:
         """With the form that another window had sent before with the same in it, if one had."""

@@ -9,26 +9,22 @@ from smart_fork.agents.facets import title_of
 from smart_fork.agents.selection import ALL, BOTH, titles
 from smart_fork.engines.configured import OWN
 from smart_fork.retrieval.answer import Answer, Found, Hit, RecentSession
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.ranking import FITS
 from smart_fork.retrieval.request import FindRequest
-from smart_fork.retrieval.upkeep import SOON_SECONDS, Engine
 
 
-def find_in_all(request: FindRequest, engine: Engine, look: Callable[[FindRequest, Engine], Answer] = find) -> Answer:
+def find_in_all(request: FindRequest, find: Callable[[FindRequest], Answer]) -> Answer:
     """`find` for the one agent of the request; where nothing fits, for all of them, and ``agents_notice`` says so.
 
     Raises:
         Usage: see `find`.
     """
     if request.code:  # whoever wrote it is meant
-        return look(replace(request, agent_type=ALL), engine)
-    own = look(request, engine)
+        return find(replace(request, agent_type=ALL))
+    own = find(request)
     if not isinstance(own, Found) or own.agent_type in (BOTH, ALL) or fits(own):
         return own
-    if not own.index.complete:  # there was waited for it already
-        engine = replace(engine, read_seconds=SOON_SECONDS, embed_seconds=min(engine.embed_seconds, SOON_SECONDS))
-    widened = look(replace(request, agent_type=ALL), engine)
+    widened = find(replace(request, agent_type=ALL))
     asked = own.agent_type
     others = {one.agent_type for one in _sessions(widened)} - {asked}
     none = f"No session of {title_of(asked)} fits"

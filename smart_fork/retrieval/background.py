@@ -15,14 +15,15 @@ from indexer.project import Project
 from indexer.settings import BACKGROUND
 from smart_fork.caller import caller_session
 from smart_fork.errors import SmartForkError
-from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.rerank import configured_reranker
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.system.processes import Processes
 
 if TYPE_CHECKING:
-    from smart_fork.retrieval.answer import Answer
+    from contextlib import AbstractContextManager
+
     from smart_fork.retrieval.elsewhere import Elsewhere
+    from smart_fork.retrieval.library import Library
     from smart_fork.retrieval.shared import Shared
 
 log = logging.getLogger(__name__)
@@ -31,16 +32,26 @@ log = logging.getLogger(__name__)
 MODEL_SECONDS, READ_SECONDS, EMBED_SECONDS = 12.0, 12.0, 5.0
 
 
-def ask(request: FindRequest, progress: Progress | None = None, elsewhere: Elsewhere | None = None) -> Answer:
-    """`find` for the command line. The session that the command is run in is not among the results.
+def library(
+    path: str | None = None, progress: Progress | None = None, *, everywhere: bool = False,
+    elsewhere: Elsewhere | None = None,
+) -> AbstractContextManager[Library]:  # fmt: skip
+    """The sessions that the command line finds: never the one in which the command is run."""
+    from smart_fork.retrieval.library import Library
 
-    Raises:
-        Usage: something in the request is not acceptable.
-    """
-    from smart_fork.retrieval.finder import find  # a fork asks for an engine alone
+    caller = caller_session(os.environ)
+    return Library.open(path, engine(progress), caller=caller, everywhere=everywhere, elsewhere=elsewhere)
 
-    request = replace(request, caller_session_id=caller_session(os.environ))
-    return find(request, replace(engine(progress), elsewhere=elsewhere))
+
+def library_beside(
+    shared: Shared, path: str | None = None, progress: Progress | None = None, *, caller: str | None = None,
+    everywhere: bool = False, elsewhere: Elsewhere | None = None,
+) -> AbstractContextManager[Library]:  # fmt: skip
+    """The sessions that a caller finds in a process that stays."""
+    from smart_fork.retrieval.library import Library
+
+    waits = replace(engine(progress), embedder=shared, read_seconds=READ_SECONDS, embed_seconds=EMBED_SECONDS)
+    return Library.open(path, waits, caller=caller, everywhere=everywhere, elsewhere=elsewhere)
 
 
 def engine(progress: Progress | None = None) -> Engine:
@@ -51,11 +62,6 @@ def engine(progress: Progress | None = None) -> Engine:
         unfinished=index_in_background if allowed() else None,
         rerank=configured_reranker(),
     )
-
-
-def engine_beside(shared: Shared, progress: Progress | None = None) -> Engine:
-    """What answers in a process that stays."""
-    return replace(engine(progress), embedder=shared, read_seconds=READ_SECONDS, embed_seconds=EMBED_SECONDS)
 
 
 def allowed() -> bool:

@@ -10,23 +10,22 @@ from typing import Any, NamedTuple
 
 from indexer.project import resolve
 from indexer.shapes import dataclass
-from indexer.store.base import SessionRow
+from indexer.store.base import SessionRow, Store
 from indexer.transcripts.actions import edited_by, patch_in
 from indexer.transcripts.authored import PAIRS
 from indexer.transcripts.boilerplate import RECALL_TAG
 from indexer.transcripts.model import AgentName
 from indexer.unchecked import list_in
 from smart_fork.agents.selection import readable
-from smart_fork.authorship.blame import blamed, range_of
+from smart_fork.authorship.blame import Line, blamed, range_of
 from smart_fork.authorship.sessions import sessions_of, writers_of
 from smart_fork.notes import noted_of
+from smart_fork.repository.git import Repository
 from smart_fork.repository.git import opened as repository_at
 from smart_fork.retrieval.by_code import beginning_of
 from smart_fork.retrieval.evidence import admitted
 from smart_fork.retrieval.found import Query
-from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.recall import is_plain_id, outcome_of
-from smart_fork.retrieval.request import current_project
 from smart_fork.system.processes import Processes
 from smart_fork.text.snippets import quotation
 
@@ -78,33 +77,39 @@ class _Block(NamedTuple):
     changed: Sequence[int]
 
 
-def origin_of(edit: Edit, processes: Processes) -> Origin | None:
-    """The exchange of another session that wrote most of the lines that are about to be changed.
+class EditedLines(NamedTuple):
+    """The lines of a file around those that are about to be changed, which are asked about."""
 
-    The index is asked as it is. `None` if no session is known to have written them.
+    there: Repository
+    lines: Sequence[Line]
+
+
+def edited_lines(where: Place, processes: Processes) -> EditedLines:
+    """The commits of the lines that are about to be changed.
 
     Raises:
-        Usage, NotFound: the file is not in a repository of which sessions may be told.
-        IndexUnavailable: there is no index.
+        Usage, NotFound: the file is not in a repository.
         ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
     """
-    where = _where(edit)
-    if where is None:
-        return None
-    file, changed = where
-    project, there = current_project(str(file.parent)), repository_at(file.parent, processes)
-    asked_about = range_of(there, file.parent, f"{file.name}:{min(changed)}-{max(changed)}")
+    folder, changed = where.file.parent, where.changed
+    there = repository_at(folder, processes)
+    asked_about = range_of(there, folder, f"{where.file.name}:{min(changed)}-{max(changed)}")
     around = blamed(there, asked_about, seconds=SECONDS)
-    lines = [replace(line, asked=line.number in changed) for line in around]
-    with opened() as store:
-        scope = store.scope(project, readable(), automated=True)
-        wrote = next(iter(sessions_of(lines, writers_of(lines, store, scope, there, trailers=False, sure=True))), None)
-        if wrote is None or wrote.lines < LEAST_PART * wrote.of:
-            return None
-        query = Query("", scope, 1, hidden=frozenset({edit.session_id}))
-        rows, _ = admitted(store.sessions([wrote.session]).values(), query)
-        row = rows.get(wrote.session)
-        asked = beginning_of(store, row, wrote.exchange)[2] if row else ""
+    return EditedLines(there, [replace(line, asked=line.number in changed) for line in around])
+
+
+def origin_of(edited: EditedLines, store: Store, query: Query) -> Origin | None:
+    """The exchange of another session that wrote most of the lines that are about to be changed.
+
+    `None` if no session is known to have written them.
+    """
+    writers = writers_of(edited.lines, store, query.scope, edited.there, trailers=False, sure=True)
+    wrote = next(iter(sessions_of(edited.lines, writers)), None)
+    if wrote is None or wrote.lines < LEAST_PART * wrote.of:
+        return None
+    rows, _ = admitted(store.sessions([wrote.session]).values(), query)
+    row = rows.get(wrote.session)
+    asked = beginning_of(store, row, wrote.exchange)[2] if row else ""
     if row is None or not asked or not is_plain_id(row.session_id):
         return None
     what = "wrote these lines when it was asked"
@@ -123,8 +128,15 @@ def sentence(row: SessionRow, what: str, quoted: str) -> str:
     return begun + said + ended + outcome_of(noted_of(row.agent, row.session_id), OUTCOME_CHARACTERS) + closed
 
 
-def _where(edit: Edit) -> tuple[Path, frozenset[int]] | None:
-    """The file that is edited, and the lines that are changed there; `None` if that is not sure."""
+class Place(NamedTuple):
+    """A file that is edited, and the lines that are changed there."""
+
+    file: Path
+    changed: frozenset[int]
+
+
+def place_of(edit: Edit) -> Place | None:
+    """Where a call edits; `None` if that is not sure."""
     name = next(iter(edited_by(edit.tool, edit.given)), "")
     file = resolve(Path(edit.directory) / name)
     if not name or not file.is_file() or file.stat().st_size > MOST_BYTES:
@@ -133,7 +145,7 @@ def _where(edit: Edit) -> tuple[Path, frozenset[int]] | None:
     for block in _blocks(edit):
         if block.text and text.count(block.text) == 1:
             first = text.count("\n", 0, text.index(block.text)) + 1
-            return file, frozenset(first + number for number in block.changed)
+            return Place(file, frozenset(first + number for number in block.changed))
     return None
 
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from indexer.masking import mask
-from indexer.project import resolve
 from indexer.store.base import Placement, SessionRow, Store
-from smart_fork.authorship.blame import lines_of, parsed, touched_by
+from smart_fork.authorship.blame import Code, lines_of, parsed, touched_by
 from smart_fork.authorship.sessions import Wrote, sessions_of, writers_of
-from smart_fork.errors import SmartForkError, Usage
+from smart_fork.errors import SmartForkError
 from smart_fork.repository.git import opened, paths
 from smart_fork.retrieval.answer import AskedCode, WroteLines
 from smart_fork.retrieval.evidence import admitted
 from smart_fork.retrieval.found import Candidate, Candidates, Query
-from smart_fork.retrieval.upkeep import CheckedRequest, Engine
+from smart_fork.system.processes import Processes
 from smart_fork.text.snippets import quoted
 
 log = logging.getLogger(__name__)
@@ -33,7 +31,7 @@ ASKED_CHARACTERS = 300
 
 
 def by_code(
-    store: Store, query: Query, asked: CheckedRequest, engine: Engine, by_words: Candidates | None
+    store: Store, query: Query, code: Code, processes: Processes, by_words: Candidates | None
 ) -> tuple[Candidates, AskedCode]:
     """The sessions that wrote the code that a request names. With `by_words` the score is what their words are worth.
 
@@ -41,12 +39,9 @@ def by_code(
         Usage, NotFound: the request names no code of this repository.
         ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
     """
-    if asked.project is None or asked.outside is not None:
-        raise Usage("lines can only be looked up in one repository, with the built-in engine", "Ask in one project.")
-    folder = resolve(asked.request.project_path or Path.cwd())
-    there = opened(folder, engine.processes)
-    lines = lines_of(there, folder, asked.request.code)
-    scope = store.scope(asked.project, asked.agents, automated=True)
+    there = opened(query.directory, processes)
+    lines = lines_of(there, query.directory, code)
+    scope = store.scope(query.scope.project, query.agents, automated=True)
     writers = writers_of(lines, store, scope, there)
     wrote = sessions_of(lines, writers)
     rows, _ = admitted(store.sessions(one.session for one in wrote).values(), query)
@@ -57,7 +52,7 @@ def by_code(
     known = sum(
         line.asked and one is not None and one.session in rows for line, one in zip(lines, writers, strict=True)
     )
-    return Candidates(tuple(hits[: asked.limit]), "lines"), AskedCode(of, of - known)
+    return Candidates(tuple(hits[: query.limit]), "lines"), AskedCode(of, of - known)
 
 
 def all_in_scope(store: Store, query: Query) -> Candidates:
@@ -72,16 +67,16 @@ def all_in_scope(store: Store, query: Query) -> Candidates:
     return Candidates(tuple(hits[: query.limit]), "recent", dropped=dropped)
 
 
-def with_files(query: Query, asked: CheckedRequest, engine: Engine) -> Query:
+def with_files(query: Query, code: Code, processes: Processes) -> Query:
     """The query with the files that the caller gives, or else those that are changed in the working tree."""
-    code, folder = asked.request.code, resolve(asked.request.project_path or Path.cwd())
+    project = query.scope.project
     given = [*code.files, *(parsed(one)[0] for one in code.lines)]
     if isinstance(code.changes, str):
         given += [one.name for one in touched_by(code.changes.encode("utf-8", "replace"))]
-    if given or asked.project is None or not asked.project.git:
+    if given or project is None or not project.git:
         return replace(query, in_play=tuple(dict.fromkeys(given)), given=True)
     try:
-        done = opened(folder, engine.processes).git(*_CHANGED, seconds=CHANGED_SECONDS)
+        done = opened(query.directory, processes).git(*_CHANGED, seconds=CHANGED_SECONDS)
     except (SmartForkError, OSError) as error:  # the answer is good without
         log.info("what is changed is not known: %s", error)
         return query

@@ -17,7 +17,7 @@ from indexer.masking import mask
 from indexer.paths import state_home
 from indexer.settings import TEAM_URL
 from indexer.shapes import dataclass
-from indexer.store.base import Placement, Scope, SessionRow
+from indexer.store.base import Placement, SessionRow
 from smart_fork.agents.references import Resolved
 from smart_fork.retrieval.answer import Hit, Lineage, Match, Origin, Price, TeamState
 from smart_fork.retrieval.found import Candidate, Candidates, Query
@@ -178,12 +178,9 @@ def together(own: Sequence[Hit], merged: Merged, query: Query, limit: int, *, sn
     )
 
 
-def alone(
-    said: SaidElsewhere, intent: str, also: tuple[str, ...], *, limit: int, min_score: float | None, snippets: bool
-) -> tuple[Hit, ...]:
+def alone(said: SaidElsewhere, query: Query, *, snippets: bool) -> tuple[Hit, ...]:
     """The results of the other side alone, which then share the chance among themselves."""
-    query = Query(intent, Scope(), limit, min_score=min_score, also=also)
-    return together((), merge(None, Candidates((), "hybrid"), said.hits, query), query, limit, snippets=snippets)
+    return together((), merge(None, Candidates((), "hybrid"), said.hits, query), query, query.limit, snippets=snippets)
 
 
 def notice_of(hits: Sequence[Hit], notice: str) -> str:

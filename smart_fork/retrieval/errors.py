@@ -9,23 +9,17 @@ from typing import NamedTuple
 from indexer.masking import mask, shorten
 from indexer.outcome import Fate
 from indexer.store.base import SessionRow, Store
-from indexer.transcripts.error_lines import commands_of, hashed, parted, telling
-from smart_fork.agents.selection import readable
+from indexer.transcripts.error_lines import hashed, parted, telling
 from smart_fork.conversation import Noted
-from smart_fork.errors import Usage
 from smart_fork.notes import noted_if_known
 from smart_fork.retrieval.answer import Fix, Fixes
-from smart_fork.retrieval.before_edit import Edit, Origin, sentence
+from smart_fork.retrieval.before_edit import Origin, sentence
 from smart_fork.retrieval.by_code import beginning_of
 from smart_fork.retrieval.covered import unread_notice
 from smart_fork.retrieval.evidence import admitted
-from smart_fork.retrieval.finder import caller_of
 from smart_fork.retrieval.found import Query
-from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.recall import is_plain_id
-from smart_fork.retrieval.request import DEFAULT_LIMIT, FindRequest, check, current_project
 from smart_fork.retrieval.results import UNTRUSTED, title
-from smart_fork.retrieval.upkeep import CheckedRequest, Engine, refresh
 
 #: So many passages before the end of an error are looked at for what ended it.
 MOST_PASSAGES = 40
@@ -74,45 +68,24 @@ class Endings(NamedTuple):
     ended: list[Ending]
 
 
-def fix(request: FindRequest, engine: Engine) -> Fixes:
-    """What ended the error that the request gives, in sessions of its repository.
+def fixes(output: str, store: Store, query: Query, new: int) -> Fixes:
+    """What ended the error in an output, in the sessions that are asked; `new` logs of them were never read."""
+    found = endings(output, store, query)
+    shown = found.ended[: query.limit]
+    known = noted_if_known((one.row.agent, one.row.session_id) for one in shown)
+    told = tuple(_fix(store, one, known.get((one.row.agent, one.row.session_id))) for one in shown)
+    unread = unread_notice(new, store.counts(query.scope).sessions, scored=False)
+    return Fixes(UNTRUSTED, len(told), found.lines, found.met, told, unread)
+
+
+def end_of(output: str, store: Store, query: Query) -> Origin | None:
+    """What ended the error in the output of a call that failed, in another session, by a name of its own and as one
+    sentence. `None` where it is not likely that the same ends it again.
 
     Raises:
-        Usage: something in the request is not acceptable.
-        IndexUnavailable: there is no index.
-    """
-    agents, project = check(request), current_project(request.project_path)
-    if not str(request.error or "").strip():
-        raise Usage("there is no error on standard input", "Pipe the output of the failed command into it.")
-    limit = int(request.limit or DEFAULT_LIMIT)
-    with opened() as store:
-        state = refresh(store, CheckedRequest(request, "", (), agents, project, limit), engine)
-        caller, hidden = caller_of(store, request.caller_session_id)
-        scope = store.scope(project, agents, automated=True)
-        found = endings(str(request.error), store, Query("", scope, limit, caller=caller, hidden=hidden))
-        shown = found.ended[:limit]
-        known = noted_if_known((one.row.agent, one.row.session_id) for one in shown)
-        fixes = tuple(_fix(store, one, known.get((one.row.agent, one.row.session_id))) for one in shown)
-        unread = unread_notice(state.new, store.counts(scope).sessions, scored=False)
-    return Fixes(UNTRUSTED, len(fixes), found.lines, found.met, fixes, unread)
-
-
-def end_of(call: Edit) -> Origin | None:
-    """What ended the error in the `output` of a call that failed, in another session, by a name of its own and as one
-    sentence. The index is asked as it is. `None` where it is not likely that the same ends it again.
-
-    Raises:
-        SmartForkError: there is no such directory, or no index.
         OSError: what came of the session cannot be read.
     """
-    output, command = (one if isinstance(one := call.given.get(name), str) else "" for name in ("output", "command"))
-    project = current_project(call.directory)
-    if not commands_of(command):  # it may show an error of another command
-        return None
-    with opened() as store:
-        caller, hidden = caller_of(store, call.session_id)
-        query = Query("", store.scope(project, readable(), automated=True), DEFAULT_LIMIT, caller=caller, hidden=hidden)
-        one = next(iter(endings(output, store, query).ended), None)
+    one = next(iter(endings(output, store, query).ended), None)
     if one is None or one.signs.chance() < LEAST or not is_plain_id(one.row.session_id):
         return None
     line = sentence(one.row, "met this error until", "; ".join(one.by))

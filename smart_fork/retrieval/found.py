@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexer.pieces import PieceRole
 from indexer.shapes import dataclass
 from indexer.store.base import Placement, Scope, SessionRow
+from indexer.transcripts.model import AgentName
 
 if TYPE_CHECKING:
     from smart_fork.retrieval.answer import Mode, WroteLines
@@ -26,7 +28,8 @@ class Query:
     know what it knows, `hidden` is never found, `doubt` counts against all: what is not known yet may speak for others.
     `read` is the share of sessions that were read: the one that is meant may be among the rest.
     `branch` is what is checked out where it is asked, `in_play` the files that are worked on there, `given`
-    by the caller or found changed.
+    by the caller or found changed. `agents` are those whose sessions are searched, and `directory` is
+    where it is asked.
     """
 
     intent: str
@@ -43,6 +46,8 @@ class Query:
     branch: str = ""
     in_play: tuple[str, ...] = ()
     given: bool = False
+    agents: tuple[AgentName, ...] = ()
+    directory: Path = Path()
 
     @property
     def known_families(self) -> frozenset[str]:
@@ -81,11 +86,6 @@ class Query:
         """One or two words are names, and mean little."""
         text = self.phrasings[number]
         return len(text.split()) < SENTENCE_WORDS, len(text)
-
-
-def meanings(intent: str, also: Sequence[str]) -> tuple[str, ...]:
-    """The texts of a question that are compared by meaning, whichever index it is asked of."""
-    return Query(intent, Scope(), 1, also=tuple(also)).meanings
 
 
 @dataclass(frozen=True, slots=True)

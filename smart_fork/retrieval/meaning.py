@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as NotYet
-from contextlib import contextmanager
 
 from indexer.embedder import Embedder, ModelUnavailableError
-from indexer.paths import index_db
 from indexer.store.base import Store
-from smart_fork.retrieval.phrasings import further
-from smart_fork.retrieval.query import plain
 
 #: Texts as float32 vectors, or an exception that says why not.
 Embed = Callable[[Sequence[str]], Sequence[bytes]]
@@ -36,13 +32,13 @@ class Meaning:
         """As `Embedder.model`."""
         return self._embedder.model
 
-    def of(self, texts: Sequence[str]) -> list[bytes]:
-        """As float32; those of other texts are made by themselves.
+    def of(self) -> list[bytes]:
+        """As float32.
 
         Raises:
             ModelUnavailableError: the model cannot be loaded.
         """
-        return self._begun().result() if tuple(texts) == self._texts else embedded(self._embedder, texts)
+        return self._begun().result()
 
     def begin(self) -> None:
         """Have them made while other work goes on."""
@@ -76,29 +72,17 @@ class Meaning:
             made.set_exception(error)
 
 
-def meanings_of(store: Store, meaning: Meaning, absent: str, texts: Sequence[str]) -> list[bytes]:
-    """The vectors of texts, comparable with those of the index; an exception says why there are none."""
+def check_comparable(store: Store, model: str, absent: str) -> None:
+    """Refuse vectors of a model that the index is not embedded with, or that is `absent`.
+
+    Raises:
+        LookupError: they cannot be compared.
+        ModelUnavailableError: it is absent.
+    """
     why = f": {absent}" if absent else ""
     if not store.meta("model"):
         raise LookupError(f"no session has been embedded yet{why}")
-    if store.meta("model") != meaning.model:
-        raise LookupError(f"the index is embedded with {store.meta('model')}, not with {meaning.model}{why}")
+    if store.meta("model") != model:
+        raise LookupError(f"the index is embedded with {store.meta('model')}, not with {model}{why}")
     if absent:
         raise ModelUnavailableError(absent)
-    return meaning.of(texts)
-
-
-@contextmanager
-def meaning_of(intent: str, also: Sequence[str], embedder: Embedder) -> Iterator[Meaning | None]:
-    """The vectors of an intent and all its other words, as one session is asked, which are made while other work goes
-    on; none without an index.
-    """
-    if not (intent.strip() and index_db().exists()):
-        yield None
-        return
-    meaning = Meaning(embedder, (plain(intent), *further(plain(intent), also)))
-    meaning.begin()
-    try:
-        yield meaning
-    finally:
-        meaning.settle()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from itertools import chain
+from collections.abc import Iterable
 
 from smart_fork.text.given import is_empty
 
@@ -17,7 +14,6 @@ MAX_WORDS = 48
 MAX_WORD_CHARACTERS, MAX_PHRASE_WORDS = 64, 8
 
 _WORD = re.compile(r"\w+")
-_ASCII, _NO_ASCII_LETTER = re.compile(r"[\0-\x7f]+"), re.compile(r"[^A-Za-z]+")
 _COMPOUND = re.compile(r"[\w./:-]+")
 #: Paths, names of files, and names of code: snake_case, camelCase. Each begins where a word does, so that a long text
 #: is read once.
@@ -66,13 +62,6 @@ def is_long(text: str) -> bool:
     return len(words_of(text)) == MAX_WORDS
 
 
-def is_mostly_not_latin(text: str) -> bool:
-    """Whether most letters of `text` are of another script than Latin; one without letters is not."""
-    others = Counter(filter(str.isalpha, _ASCII.sub("", text)))
-    latin = sum([count for char, count in others.items() if unicodedata.name(char, "").startswith("LATIN")])
-    return len(_NO_ASCII_LETTER.sub("", text)) + latin < others.total() - latin
-
-
 def terms_of(text: str) -> tuple[str, ...]:
     """The words, and whole compounds (``src/upload.py``) as phrases, each quoted as FTS5 wants it."""
     phrases = dict.fromkeys(_phrase(compound) for compound in _COMPOUND.findall(text.lower()))
@@ -100,44 +89,3 @@ def is_of_this_branch(text: str) -> bool:
 def _phrase(compound: str) -> tuple[str, ...]:
     words = _WORD.findall(compound.replace("_", " "))
     return tuple(word[:MAX_WORD_CHARACTERS] for word in words[:MAX_PHRASE_WORDS])
-
-
-# Tells the language of a text by its commonest words. A text without any, such as a list of names, has none.
-
-
-_COMMONEST: Mapping[str, frozenset[str]] = {
-    language: frozenset(words.split())
-    for language, words in {
-        "English": "the and is are to of it that this with for not we be how what why when which you my our has was",
-        "German": "der das den dem und nicht ist ein eine einen mit für auf wie wird auch wir ich sich warum wenn",
-        "French": "le la les des est une et pour dans que pas du avec sur nous je comment pourquoi quand il au ce",
-        "Spanish": "el los las una que y para con por del se como está no lo cuando cómo qué es al",
-        "Portuguese": "os uma não para com por do da em que é como quando você se ao dos na no",
-        "Italian": "il lo gli una che per con di è non della come quando perché si nel alla dei del",
-        "Dutch": "de het een en van niet met voor op hoe wat waarom wanneer ik wij we zijn dat er",
-    }.items()
-}
-#: The languages that have a word among their commonest.
-_LANGUAGES_OF: Mapping[str, tuple[str, ...]] = {
-    word: tuple(language for language, words in _COMMONEST.items() if word in words)
-    for word in frozenset().union(*_COMMONEST.values())
-}
-_LETTERS = re.compile(r"[^\W\d_]+")
-#: So many common words tell a language. One can be chance, but in short English questions there is often no other.
-_TELLING, _TELLING_ENGLISH = 2, 1
-
-
-def language_of(text: str) -> str:
-    """The language that most of the common words are of; empty where two are as likely, or none."""
-    said = filter(None, map(_LANGUAGES_OF.get, _LETTERS.findall(text.lower())))
-    found = Counter(chain.from_iterable(said))
-    (first, most), (_, second) = [*found.most_common(2), ("", 0), ("", 0)][:2]
-    least = _TELLING_ENGLISH if first == "English" else _TELLING
-    return first if most >= least and most > second else ""
-
-
-def most_are_in(texts: Iterable[str]) -> str:
-    """The language of more than half of the texts; empty where there is none."""
-    found = Counter(map(language_of, texts))
-    (language, number), *_ = found.most_common(1) or [("", 0)]
-    return language if number * 2 > found.total() else ""

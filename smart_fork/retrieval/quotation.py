@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from indexer.chunks import LABELS
+from indexer.embedder import Embedder
 from indexer.masking import NOTHING, Masked
 from smart_fork.retrieval.found import Candidate
 from smart_fork.text.snippets import evidence, sentences, snippet, tidied
+
+log = logging.getLogger(__name__)
 
 Speaker = Literal["user", "assistant"]
 #: How near texts are in meaning to what was asked.
@@ -94,3 +98,20 @@ def _quoted(parts: Sequence[Quotation], place: tuple[int, int], words: Sequence[
     if number >= len(parts):
         return Quotation(None, NOTHING)
     return Quotation(parts[number].said_by, snippet(parts[number].text, words, limit, nearest=sentence))
+
+
+def nearness(embedder: Embedder, asked: Callable[[], Sequence[bytes]]) -> Nearness:
+    """To the nearest of the vectors that were asked for, by those of the sentences; so few need nothing heavy."""
+
+    def near(texts: Sequence[str]) -> list[float]:
+        from indexer.arrays import np
+
+        try:
+            given, vectors = asked(), embedder.embed(texts)
+        except Exception as error:  # noqa: BLE001 - the model is the user's choice: then the first sentences are shown
+            log.info("sentences are not compared: %s", error)
+            return [0.0] * len(texts)
+        phrasings = np.frombuffer(b"".join(given), np.float32).reshape(len(given), -1)
+        return [float((phrasings @ one).max()) for one in vectors]
+
+    return near

@@ -5,33 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from indexer.embedder import Embedder
 from indexer.shapes import dataclass
 from indexer.store.base import SessionRow
 from indexer.transcripts.boilerplate import RECALL_TAG, strip_boilerplate
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.births import worker_of
 from smart_fork.agents.facets import title_of
-from smart_fork.agents.readers import READERS
 from smart_fork.agents.registration import NAME
+from smart_fork.agents.selection import ALL, readable
 from smart_fork.conversation import Noted
 from smart_fork.notes import noted_of
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.fork_point import lost
-from smart_fork.retrieval.found import Candidate, Query
-from smart_fork.retrieval.index_access import opened
-from smart_fork.retrieval.meaning import embedded
+from smart_fork.retrieval.found import Candidate, Candidates
 from smart_fork.retrieval.obstacles import Forkable, obstacles
 from smart_fork.retrieval.query import plain
-from smart_fork.retrieval.request import current_project
-from smart_fork.retrieval.search import search
+from smart_fork.retrieval.request import FindRequest
 from smart_fork.text.snippets import quotation
 
 #: The least chance with which anything is said.
 LEAST = 0.8
 TITLE_CHARACTERS, OUTCOME_CHARACTERS = 80, 160
-_EVERY: tuple[AgentName, ...] = tuple(agent.name for agent in READERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +41,7 @@ class FirstPrompt:
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> FirstPrompt | None:
         """What a program says of one; `None` where that is none."""
-        agent = next((name for name in _EVERY if name == told.get("agent")), None)
+        agent = next((name for name in readable() if name == told.get("agent")), None)
         rest = [told.get(name) for name in ("session_id", "directory", "prompt")]
         session_id, directory, prompt = (value if isinstance(value, str) else "" for value in rest)
         sound = agent is not None and session_id and directory.startswith("/")
@@ -62,24 +57,16 @@ class Recalled:
     line: str
 
 
-def recalled(first: FirstPrompt, embedder: Embedder) -> Recalled | None:
-    """The session that probably knows; `None` where none does, or where the one who asks is not a person.
-
-    Nothing is read or embedded for it but the prompt: what the index does not have yet is not found.
-
-    Raises:
-        SmartForkError: there is no such directory, or no index.
-    """
+def asked_by(first: FirstPrompt) -> FindRequest | None:
+    """What a first prompt asks; `None` where it is not a person's."""
     intent = plain(strip_boilerplate(first.prompt))
     if not intent or _is_a_workers(first):
         return None
-    project = current_project(first.directory)
-    with opened() as store:
-        if store.meta("model") != embedder.model:
-            return None
-        scope = store.scope(project, _EVERY, automated=False)
-        query = Query(intent, scope, limit=1, min_score=LEAST, hidden=frozenset({first.session_id}))
-        found = search(store, query, lambda texts: embedded(embedder, texts))
+    return FindRequest(intent, agent_type=ALL, limit=1, min_score=LEAST)
+
+
+def recalled(found: Candidates) -> Recalled | None:
+    """The session that probably knows; `None` where none does, or none that can be forked."""
     hit = next(iter(found.hits), None)
     if hit is None or found.mode != "hybrid" or not _can_be_forked(hit.session):
         return None

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
-from dataclasses import MISSING
+from dataclasses import MISSING, replace
 from pathlib import Path
+from typing import Any
 
 from indexer.project import Project, project_of
 from indexer.shapes import dataclass
+from indexer.store.base import Scope
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import checkpoints
 from smart_fork.agents.options import said
@@ -19,7 +21,8 @@ from smart_fork.authorship.blame import Code
 from smart_fork.engines.base import collection_of, collections
 from smart_fork.errors import Usage
 from smart_fork.notes import tag
-from smart_fork.retrieval.phrasings import check_also
+from smart_fork.retrieval.found import Query
+from smart_fork.retrieval.phrasings import check_also, further
 from smart_fork.retrieval.query import plain
 from smart_fork.system import permission
 from smart_fork.text.advice import advice
@@ -43,15 +46,12 @@ class FindRequest:
     intent: str = said(default=MISSING, described="The task, in the user's words. May be empty with lines etc.")
     agent_type: str | None = said(default=first(), described=f"{one_of(choices())}. Default: yours, else all.")
     limit: int | None = said(int, default=DEFAULT_LIMIT, described="At most 50.")
-    project_path: str | None = said(described="Another project's.")
     collection: str | None = said(described=f"Such as '{collection_of(first())}'.")
     min_score: float | None = said(float, described="Lowest score, 0 to 1.")
     include_snippets: bool | None = said(bool, default=True, described="Quote what matched.")
     explain: bool = said(bool, default=False, described="Explain scores.")
     also: Sequence[str] | None = said(list[str], described="The same intent in other words.")
     include_automated: bool = False
-    all_projects: bool = False
-    caller_session_id: str | None = None
     works_in: str | None = None
     as_agent: AgentName | None = None
     lines: Sequence[str] | None = said(list[str], described="Who wrote 'src/a.py:42-60'?")
@@ -64,14 +64,34 @@ class FindRequest:
     tag: str | None = said(described="A tag.")
 
     @property
+    def agents(self) -> tuple[AgentName, ...]:
+        """The agents to search.
+
+        Raises:
+            Usage: there is no such agent.
+        """
+        if self.collection is None:
+            return selected(self.agent_type or first())
+        return tuple(agent for agent, name in collections().items() if name == self.collection)
+
+    @property
     def code(self) -> Code:
         """The code that is asked about."""
         lines, files = (tuple(one for one in given or () if not is_empty(one)) for given in (self.lines, self.files))
         return Code(lines, files, self.commit, self.changes, self.pull)
 
+    def query(self, scope: Scope, **known: Any) -> Query:
+        """What is asked of the sessions in `scope`, with what is `known` of the caller."""
+        return Query(
+            self.intent, scope, int(self.limit or DEFAULT_LIMIT), min_score=self.min_score, also=tuple(self.also or ()),
+            agents=self.agents, **known,
+        )  # fmt: skip
 
-def check(request: FindRequest) -> tuple[AgentName, ...]:
-    """The agents to search, after everything in the request has been checked. Touches no disk.
+
+def check(request: FindRequest) -> FindRequest:
+    """Check everything in a request, and return it as it is searched: its texts plain, its limit a number.
+
+    Touches no disk.
 
     Raises:
         Usage: something in it is not as it may be.
@@ -80,7 +100,7 @@ def check(request: FindRequest) -> tuple[AgentName, ...]:
     if not _is_text(request.intent) and not (otherwise and is_empty(request.intent)):
         raise Usage("intent is required", "Write what you want to do next, in a sentence.")
     check_also(request.also)
-    agents = selected(request.agent_type or first())
+    selected(request.agent_type or first())
     limit = request.limit
     if limit is not None and not (_is_number(limit) and 1 <= limit == int(limit)):
         raise Usage(
@@ -92,17 +112,14 @@ def check(request: FindRequest) -> tuple[AgentName, ...]:
     check_score(request.min_score)
     if request.tag is not None:
         tag(request.tag)
-    if request.collection is None:
-        return agents
-    known = collections()
-    named = tuple(agent for agent, name in known.items() if name == request.collection)
-    if not named:
+    if not request.agents:
         unknown = shown(request.collection).strip('"')
         raise Usage(
             f"unknown collection: {unknown}",
-            f"Known: {', '.join(known.values())}.",
+            f"Known: {', '.join(collections().values())}.",
         )
-    return named
+    intent = plain(request.intent)
+    return replace(request, intent=intent, also=further(intent, request.also), limit=int(limit or DEFAULT_LIMIT))
 
 
 def check_score(min_score: float | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from indexer import absent_model
@@ -17,25 +17,20 @@ from indexer.models import Beginning
 from indexer.project import Project
 from indexer.settings import INDEXING
 from indexer.shapes import dataclass
-from indexer.store.base import Scope, Store
+from indexer.store.base import Store
 from indexer.store.extension import VectorsUnavailableError
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName
 from indexer.writer import IndexBusyError
 from smart_fork.agents.readers import READERS
-from smart_fork.notes import marked
-from smart_fork.notes import tag as notes_tag
 from smart_fork.retrieval.covered import background_notice
 from smart_fork.retrieval.found import Query
-from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.shared import Shared
 from smart_fork.retrieval.words import found_by_words
 from smart_fork.system.processes import Processes
 
 if TYPE_CHECKING:
     from indexer.freshener import Freshener
-    from smart_fork.engines.base import SearchEngine
-    from smart_fork.retrieval.elsewhere import Elsewhere
     from smart_fork.retrieval.rerank import Rerank
 
 log = logging.getLogger(__name__)
@@ -53,7 +48,7 @@ class Engine:
     """What answers: the embedder, a reranker, and how long a question may wait. `progress` is told about long work.
 
     `unfinished` is called where there is more to index than somebody should wait for, and no indexer to do it, with the
-    project that comes first. `elsewhere` is asked the same while the own index is searched.
+    project that comes first.
     """
 
     embedder: Embedder
@@ -64,7 +59,6 @@ class Engine:
     unfinished: Callable[[Project | None], None] | None = None
     rerank: Rerank | None = None
     processes: Processes = field(default_factory=Processes)
-    elsewhere: Elsewhere | None = None
 
     @property
     def indexer(self) -> Freshener | None:
@@ -72,61 +66,62 @@ class Engine:
         return self.embedder.indexer if isinstance(self.embedder, Shared) else None
 
 
-class CheckedRequest(NamedTuple):
-    """A request that has been checked. `outside` is the search program that answers it, if any.
-
-    With a `session_id` it is about that session alone.
-    """
-
-    request: FindRequest
-    intent: str
-    also: tuple[str, ...]
-    agents: tuple[AgentName, ...]
-    project: Project | None
-    limit: int
-    outside: SearchEngine | None = None
-    session_id: str | None = None
-
-
 class Upkeep(NamedTuple):
     """The state of the index after an update.
 
     `left` counts the changed logs that are not read, and `problem` says why none was. `absent` says why no model helps,
-    `background` what is done meanwhile. `new` counts the logs that were never read and may belong to the question.
+    `background` what is done meanwhile. `unread` are the logs that are not read.
     """
 
     left: int | None
     problem: str = ""
     absent: str = ""
     background: str = ""
-    new: int = 0
+    unread: Sequence[LogFile] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all logs were read."""
+        return self.left == 0
+
+    def new(self, store: Store, query: Query) -> int:
+        """Count the logs that were never read and may belong to the question's project and agents."""
+        root = query.scope.project.root if query.scope.project else ""
+        here = {name: READERS[name].place_of(root) if root else "" for name in query.agents}
+        mine = [one.location for one in self.unread if one.agent in here and one.location.startswith(here[one.agent])]
+        return len(mine) - len(store.seen(mine))
 
 
-def refresh(store: Store, asked: CheckedRequest, engine: Engine) -> Upkeep:
-    """Brings the index up to date as far as time allows; for a question about one session, that one's log."""
+def refresh(
+    store: Store, engine: Engine, project: Project | None, query: Callable[[], Query],
+    session: tuple[AgentName, str] | None = None, *, vectors: bool = True,
+) -> Upkeep:  # fmt: skip
+    """Bring the index up to date as far as time allows; for a question about one session, that one's log.
+
+    `query` says what is asked of the index as it is then. Without `vectors`, none are made for it.
+    """
     absent = absent_model.remembered(engine.embedder.model)
 
     def as_it_is(problem: str) -> Upkeep:
-        return Upkeep(None, problem, absent, new=_new(store, asked, unread_logs(store, READERS)))
+        return Upkeep(None, problem, absent, unread=unread_logs(store, READERS))
 
     if INDEXING.is_off(engine.environment):
         log.warning(_SWITCHED_OFF)
         return as_it_is(_SWITCHED_OFF)
     indexer = engine.indexer
     if indexer is not None and indexer.doing.startswith("reading") and store.counts().sessions:
-        _put_first(store, asked, indexer)
+        _put_first(store, query(), indexer)
         return as_it_is(_BEING_READ)
     seconds = engine.read_seconds if indexer is None else min(engine.read_seconds, SOON_SECONDS)
 
     def look() -> list[LogFile]:
-        if asked.session_id is None:
-            return read_changes(store, READERS, asked.project, seconds, _telling(engine))[1]
-        paths = [str(path) for name in asked.agents for path in READERS[name].locate(asked.session_id)]
+        if session is None:
+            return read_changes(store, READERS, project, seconds, _telling(engine))[1]
+        paths = [str(path) for path in READERS[session[0]].locate(session[1])]
         return read_changed(store, READERS, paths, seconds, _telling(engine))  # the other logs answer nothing
 
     try:
-        is_one = asked.session_id is not None
-        left = look() if is_one or not isinstance(engine.embedder, Shared) else engine.embedder.left(look)
+        left = look() if session or not isinstance(engine.embedder, Shared) else engine.embedder.left(look)
     except IndexBusyError:
         return as_it_is("Another process is indexing just now.")
     except Exception as error:
@@ -135,23 +130,16 @@ def refresh(store: Store, asked: CheckedRequest, engine: Engine) -> Upkeep:
         log.warning("the index could not be brought up to date: %s", error)
         step = next_step(error, indexing=True)
         return as_it_is(f"The index could not be updated: {what_failed(error)}{'. ' if step else ''}{step}")
-    lacks = indexer is None and not absent and asked.outside is None
-    absent, rate = _embed_some(store, asked, engine) if lacks else (absent, 0.0)
+    rate = 0.0
+    if vectors and not absent:
+        absent, rate = embed_some(store, engine, query())
     if indexer is not None:
-        _put_first(store, asked, indexer)
+        _put_first(store, query(), indexer)
     counts = store.counts()
     stale = counts.embedded < counts.chunks or store.meta("model") not in ("", engine.embedder.model)
-    goes_on = (left or stale or store.owes_erasing()) and go_on(engine, asked.project)
+    goes_on = (left or stale or store.owes_erasing()) and go_on(engine, query().scope.project or project)
     said = background_notice(store, len(left), rate) if goes_on else ""
-    return Upkeep(len(left), absent=absent, background=said, new=_new(store, asked, left))
-
-
-def _new(store: Store, asked: CheckedRequest, left: Sequence[LogFile]) -> int:
-    """Count the logs of these that were never read and may belong to the question's project and agents."""
-    root = asked.project.root if asked.project else ""
-    here = {name: READERS[name].place_of(root) if root else "" for name in asked.agents}
-    mine = [one.location for one in left if one.agent in here and one.location.startswith(here[one.agent])]
-    return len(mine) - len(store.seen(mine))
+    return Upkeep(len(left), absent=absent, background=said, unread=left)
 
 
 def _telling(engine: Engine) -> Progress:
@@ -183,35 +171,22 @@ def makes_vectors(engine: Engine, state: Upkeep) -> bool:
     return able and (engine.embed_seconds > 0 or engine.unfinished is not None or engine.indexer is not None)
 
 
-def scope_of(store: Store, asked: CheckedRequest) -> Scope:
-    """Whose passages answer: those of the project and the agents, or of the one session that is asked about."""
-    if (session_id := asked.session_id) is None:
-        tag = asked.request.tag
-        scope = store.scope(asked.project, asked.agents, automated=asked.request.include_automated or bool(tag))
-        if tag:
-            tagged = (store.session(*one) for one in marked(notes_tag(tag)))
-            scope = replace(scope, sessions=tuple(row.row for row in tagged if row))
-        return scope
-    rows = [row for agent in asked.agents if (row := store.session(agent, session_id))]
-    return Scope((rows[0].part,), session=rows[0].row, project=asked.project) if rows else Scope()
-
-
-def _embed_some(store: Store, asked: CheckedRequest, engine: Engine) -> tuple[str, float]:
+def embed_some(store: Store, engine: Engine, query: Query) -> tuple[str, float]:
     """Vectors for what is asked about, as far as time allows, and first for what its words find; where somebody goes
-    on, for the passages that find most. Why there is no model for it, where there is none; and how many were made in a
-    second.
+    on, for the passages that find most; none where the process has an indexer, or no words are asked for. Why there is
+    no model for it, where there is none; and how many were made in a second.
     """
-    scope = scope_of(store, asked)
-    counts = store.counts(scope)
-    current = store.meta("model") in ("", engine.embedder.model)
-    if (counts.embedded == counts.chunks and current) or engine.embed_seconds <= 0:
+    if engine.indexer is not None or engine.embed_seconds <= 0 or not query.intent:
+        return "", 0.0
+    counts = store.counts(query.scope)
+    if counts.embedded == counts.chunks and store.meta("model") in ("", engine.embedder.model):
         return "", 0.0
     try:
         _ = engine.embedder.dimensions  # a model is loaded before the clock runs and others are kept from writing
         made = embed_first(
-            store, engine.embedder, scope, engine.embed_seconds, engine.progress,
+            store, engine.embedder, query.scope, engine.embed_seconds, engine.progress,
             only_first=engine.unfinished is not None,
-            wanted=_wanted(store, _query(asked, scope)),
+            wanted=_wanted(store, query),
         )  # fmt: skip
         return "", made.embedded / seconds if (seconds := made.seconds.get("embedding", 0.0)) else 0.0
     except IndexBusyError:
@@ -224,15 +199,11 @@ def _embed_some(store: Store, asked: CheckedRequest, engine: Engine) -> tuple[st
     return "", 0.0
 
 
-def _put_first(store: Store, asked: CheckedRequest, indexer: Freshener) -> None:
+def _put_first(store: Store, query: Query, indexer: Freshener) -> None:
     """Has the process's indexer embed what the question's words find before everything else."""
-    counts = store.counts(scope := scope_of(store, asked))
+    counts = store.counts(query.scope)
     if counts.embedded < counts.chunks:
-        indexer.put_first(asked.project, _wanted(store, _query(asked, scope)))
-
-
-def _query(asked: CheckedRequest, scope: Scope) -> Query:
-    return Query(asked.intent, scope, asked.limit, also=asked.also)
+        indexer.put_first(query.scope.project, _wanted(store, query))
 
 
 def _wanted(store: Store, query: Query) -> frozenset[int]:

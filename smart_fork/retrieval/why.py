@@ -2,67 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 from indexer.masking import mask
-from indexer.project import resolve
-from indexer.store.base import Scope, Store
-from smart_fork.agents.selection import ALL
+from indexer.store.base import Store
 from smart_fork.authorship.blame import Line, blamed, file_history, history, name_of, names_lines, range_of
 from smart_fork.authorship.sessions import Writer, sessions_of, writers_of
+from smart_fork.repository.git import Repository
 from smart_fork.repository.git import opened as repository_at
 from smart_fork.retrieval.answer import Cause, Causes
 from smart_fork.retrieval.by_code import ASKED_CHARACTERS, beginning_of
 from smart_fork.retrieval.covered import unread_notice
 from smart_fork.retrieval.evidence import admitted
 from smart_fork.retrieval.found import Query
-from smart_fork.retrieval.index_access import opened
-from smart_fork.retrieval.request import FindRequest, check, current_project
 from smart_fork.retrieval.results import UNTRUSTED
-from smart_fork.retrieval.upkeep import CheckedRequest, Engine, refresh
+from smart_fork.system.processes import Processes
 from smart_fork.text.snippets import quoted
 
-#: So many changes are told unless more are asked for.
-CHANGES = 20
+
+class Changed(NamedTuple):
+    """The lines of `where` as they were changed, newest first, of which `limit` changes are told; `older` are more."""
+
+    where: str
+    limit: int
+    there: Repository
+    lines: Sequence[Line]
+    older: int
 
 
-def why(where: str, engine: Engine, project_path: str | None = None, limit: int = CHANGES) -> Causes:
+def changed(where: str, folder: Path, limit: int, processes: Processes) -> Changed:
     """The newest changes of the lines in ``PATH:FIRST-LAST``, or of a whole file.
 
     Raises:
         Usage, NotFound: there are no such lines, or there is no such file, in the repository.
-        IndexUnavailable: the index cannot be opened.
         ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
     """
-    request = FindRequest("", agent_type=ALL, files=(where,), project_path=project_path)
-    agents, project, folder = check(request), current_project(project_path), resolve(project_path or Path.cwd())
-    there = repository_at(folder, engine.processes)
-    older = 0
+    there = repository_at(folder, processes)
     if names_lines(where):
         lines = blamed(there, range_of(there, folder, where))
         made = [*(one for one in lines if not one.commit), *history(there, [one for one in lines if one.asked])]
-    else:
-        made, older = file_history(there, name_of(there, folder, where), limit)
-    with opened() as store:
-        state = refresh(store, CheckedRequest(request, "", (), agents, project, 1), engine)
-        scope = store.scope(project, agents, automated=True)
-        found = zip(made, writers_of(made, store, scope, there), strict=True)
-        by_commit = [[*several] for _, several in groupby(found, key=lambda one: one[0].commit)]
-        causes = [_cause(store, scope, several) for several in by_commit if any(line.asked for line, _ in several)]
-        unread = unread_notice(state.new, store.counts(scope).sessions, scored=False)
-    more = older + max(0, len(causes) - limit)
-    return Causes(where, UNTRUSTED, min(len(causes), limit), tuple(causes[:limit]), more, unread)
+        return Changed(where, limit, there, made, 0)
+    return Changed(where, limit, there, *file_history(there, name_of(there, folder, where), limit))
 
 
-def _cause(store: Store, scope: Scope, made: list[tuple[Line, Writer | None]]) -> Cause:
+def causes_of(changes: Changed, store: Store, query: Query, new: int) -> Causes:
+    """The prompts that caused changes, of the sessions that are asked; `new` logs of them were never read."""
+    limit = changes.limit
+    found = zip(changes.lines, writers_of(changes.lines, store, query.scope, changes.there), strict=True)
+    by_commit = [[*several] for _, several in groupby(found, key=lambda one: one[0].commit)]
+    causes = [_cause(store, query, several) for several in by_commit if any(line.asked for line, _ in several)]
+    unread = unread_notice(new, store.counts(query.scope).sessions, scored=False)
+    more = changes.older + max(0, len(causes) - limit)
+    return Causes(changes.where, UNTRUSTED, min(len(causes), limit), tuple(causes[:limit]), more, unread)
+
+
+def _cause(store: Store, query: Query, made: list[tuple[Line, Writer | None]]) -> Cause:
     lines, writers = zip(*made, strict=True)
     date = datetime.fromtimestamp(lines[0].committed, UTC).isoformat().replace("+00:00", "Z") if lines[0].commit else ""
     cause = Cause(lines[0].commit, date, quoted(mask(lines[0].subject), ASKED_CHARACTERS))
     wrote = next(iter(sessions_of(lines, writers)), None)
-    rows, _ = admitted(store.sessions([wrote.session] if wrote else ()).values(), Query("", scope, 1))
+    rows, _ = admitted(store.sessions([wrote.session] if wrote else ()).values(), query)
     if wrote is None or wrote.session not in rows:
         return cause
     row = rows[wrote.session]

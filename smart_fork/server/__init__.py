@@ -131,7 +131,7 @@ def create_server(embedder: Embedder | None = None, *, everything: bool = False)
         subscriptions=False,  # a client that may subscribe does so at once, and for that the whole server would start
         tools=[
             *find_tools.tools(searching),
-            *sessions.tools(searching.engine),
+            *sessions.tools(searching.library),
             *workers.tools(),
             sessions.excising(),
         ],

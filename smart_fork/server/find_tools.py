@@ -30,7 +30,7 @@ from smart_fork.retrieval.answer import Exchanges, Fixes, Found, Hit, Recents, U
 from smart_fork.retrieval.index_answers import IndexStatus, NoIndex
 from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
 from smart_fork.retrieval.request import FindRequest
-from smart_fork.server.calls import Progress, progress_of, project_for, sent
+from smart_fork.server.calls import progress_of, project_for, sent
 from smart_fork.server.steps import FURTHER, after_search
 from smart_fork.server.tools import brief as briefly
 from smart_fork.server.tools import strict, takes
@@ -38,9 +38,11 @@ from smart_fork.system import permission
 from smart_fork.team.beside import beside
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from indexer.embedder import Embedder
+    from smart_fork.retrieval.library import Library
     from smart_fork.retrieval.shared import Shared
-    from smart_fork.retrieval.upkeep import Engine
 
 #: What is asked for, and what stands for none of them.
 FIELD, NONE = "session", "none"
@@ -124,6 +126,7 @@ READ_CHARACTERS, MAX_RECENT, MAX_BROKEN = 24_000, 100, 10
 
 #: What the first tool says of it, the others need not repeat: each agent more makes it longer.
 AS_THERE = "As for find_sessions."
+ProjectPath = Annotated[str | None, Field(description="Another project's.")]
 _ALSO = {
     "type": "array",
     "maxItems": MOST,
@@ -146,8 +149,10 @@ class Searching:
     )
     def find_sessions(
         self,
+        *,
         ctx: Context[Any, Any],
         caller: Caller,
+        project_path: ProjectPath = None,
         asked: FindRequest,
         team: Annotated[bool | None, Field(description="Also the team's; null: if logged in.")] = None,
     ) -> Any:
@@ -155,11 +160,12 @@ class Searching:
 
         The answer is like smart_fork's. Always give `also`, four further phrasings: past sessions use other words.
         """
-        return self._answered(ctx, caller, asked, ForkChoice(), team)
+        return self._answered(ctx, caller, asked, ForkChoice(), project_path=project_path, team=team)
 
     @takes(
         without=("name", "skip_permissions", "session", "error", "tag"),
-        order="auto_fork fork_index fork_session_id prompt run_in at budget keep drop merge worktree with_changes "
+        order="intent agent_type limit project_path auto_fork fork_index fork_session_id prompt run_in at budget keep "
+        "drop merge worktree with_changes "
         "explain also team brief as_agent unmasked dry_run",
         also="Four, as for find_sessions.",
         agent_type=AS_THERE,
@@ -175,6 +181,7 @@ class Searching:
         *,
         ctx: Context[Any, Any],
         caller: Caller,
+        project_path: ProjectPath = None,
         asked: FindRequest,
         choice: ForkChoice,
         options: Options,
@@ -192,14 +199,14 @@ class Searching:
         """
         choice = replace(choice, options=_in_worktree(options), budget=budget.wanted(), ask=asking(ctx))
         try:
-            return self._answered(ctx, caller, asked, choice, team, places=True)
+            return self._answered(ctx, caller, asked, choice, project_path=project_path, team=team, places=True)
         except Unanswered as form:
             return form.form
 
-    def engine(self, progress: Progress) -> Engine:
-        """What answers, without the team's server."""
+    def library(self, path: str | None = None, **how: Any) -> AbstractContextManager[Library]:
+        """The sessions that a caller finds; see `library_beside`."""
         from indexer.models import configured_embedder
-        from smart_fork.retrieval.background import MODEL_SECONDS, engine_beside
+        from smart_fork.retrieval.background import MODEL_SECONDS, library_beside
         from smart_fork.retrieval.shared import Shared
 
         with self._lock:
@@ -207,11 +214,11 @@ class Searching:
                 given = self._embedder or configured_embedder(background=True)
                 self._shared = given if isinstance(given, Shared) else Shared(given, MODEL_SECONDS)
         self._shared.start()  # it is ready when the logs have been read
-        return engine_beside(self._shared, progress)
+        return library_beside(self._shared, path, progress_of(), **how)
 
     def _answered(
-        self, ctx: Context[Any, Any], caller: Caller, asked: FindRequest, choice: ForkChoice,
-        team: bool | None, *, places: bool = False,  # noqa: FBT001
+        self, ctx: Context[Any, Any], caller: Caller, asked: FindRequest, choice: ForkChoice, *,
+        project_path: str | None, team: bool | None, places: bool = False,
     ) -> Any:  # fmt: skip
         from smart_fork.forking.search_and_fork import find_and_fork
 
@@ -219,22 +226,17 @@ class Searching:
         asked = replace(
             asked,
             agent_type=(caller.agent or agent) if given.get("agent_type") is None else agent,
-            project_path=project_for(asked.project_path, caller),
-            caller_session_id=caller.session_id,
         )
         # Nobody has said whose sessions are meant: the other agents' may do as well.
         anybody = all(given.get(name) is None for name in ("agent_type", "collection"))
         choice = replace(choice, or_all=anybody, call=given)
-        engine = replace(self.engine(progress_of()), elsewhere=beside(wanted=team))
-        if asked.error is not None:
-            from smart_fork.retrieval.errors import fix
-
-            return fix(replace(asked, agent_type=ALL), replace(engine, elsewhere=None))
-        if asked.session:
-            from smart_fork.retrieval.exchanges import within
-
-            return within(replace(asked, agent_type=ALL), replace(engine, elsewhere=None))
-        answer = find_and_fork(asked, engine, choice, caller_session_id=caller.session_id)
+        path = project_for(project_path, caller)
+        with self.library(path, caller=caller.session_id, elsewhere=beside(wanted=team)) as library:
+            if asked.error is not None:
+                return library.fix(replace(asked, agent_type=ALL))
+            if asked.session:
+                return library.within(replace(asked, agent_type=ALL))
+            answer = find_and_fork(asked, library, choice)
         answer = replace(answer, next=after_search(answer))
         return answer if asked.explain else briefly(answer.as_json(), places=places)
 

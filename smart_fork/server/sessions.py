@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
@@ -25,14 +26,14 @@ from smart_fork.cuts.answer import Excised
 from smart_fork.errors import Usage
 from smart_fork.families.told import Branched, Family
 from smart_fork.forking.started import NotSpawned, Spawned, SpawnedWorker
-from smart_fork.server.calls import Progress, progress_of, project_for
+from smart_fork.server.calls import progress_of, project_for
 from smart_fork.server.tools import strict, takes
 from smart_fork.system import permission
 from smart_fork.system.cancellation import Cancelled
 
 if TYPE_CHECKING:
     from smart_fork.forking.spending import Spending
-    from smart_fork.retrieval.upkeep import Engine
+    from smart_fork.retrieval.library import Opening
 
 T = TypeVar("T")
 
@@ -119,8 +120,8 @@ Workers = Annotated[
 class Starting:
     """The tool of this module, and what its calls share: a request that is repeated is answered once."""
 
-    def __init__(self, engine: Callable[[Progress], Engine]) -> None:
-        self._engine = engine
+    def __init__(self, library: Opening) -> None:
+        self._library = library
         self._flights: SingleFlight[Spawned] = SingleFlight()
 
     def spawn_workers(self, caller: Caller, workers: Workers) -> Spawned:
@@ -139,9 +140,8 @@ class Starting:
         from smart_fork.forking.spawn import is_not_started, spawn, summary
         from smart_fork.team.workers import started
 
-        engine = partial(self._engine, progress_of())
         start = partial(
-            spawn, caller_session_id=caller.session_id, default_agent=caller.agent or first(), engine=engine
+            spawn, caller_session_id=caller.session_id, default_agent=caller.agent or first(), library=self._library
         )
         return summary([_shown(result) for result in started(orders, start, is_not_started)])
 
@@ -175,10 +175,10 @@ SessionId = Annotated[str, Field(description="The id of a session, or at least 8
 
 
 class Branching:
-    """The tool that branches; `engine` says what answers within a budget."""
+    """The tool that branches; `library` says what answers within a budget."""
 
-    def __init__(self, engine: Callable[[Progress], Engine]) -> None:
-        self._engine = engine
+    def __init__(self, library: Opening) -> None:
+        self._library = library
 
     @takes(
         order="budget intent keep drop",
@@ -222,7 +222,10 @@ class Branching:
         project = project_for(project_path, caller) if project_path else None
         cwd = project_for(cwd, caller) if cwd else None
         where = cwd or project
-        with on_this_machine([session_id], directory=Path(where) if where else None) as (meant,):
+        with (
+            on_this_machine([session_id], directory=Path(where) if where else None) as (meant,),
+            self._spending(budget, intent.strip() or prompt) as spending,
+        ):
             return branch(
                 meant,
                 at=at,
@@ -231,16 +234,20 @@ class Branching:
                 cwd=cwd,
                 start=Options(prompt=prompt or None, place=run_in) if start else None,
                 caller_session_id=caller.session_id,
-                budget=self._spending(budget, intent.strip() or prompt),
+                budget=spending,
                 as_agent=as_agent,
                 unmasked=unmasked,
             )
 
-    def _spending(self, budget: BudgetAsked, intent: str) -> Spending | None:
+    @contextmanager
+    def _spending(self, budget: BudgetAsked, intent: str) -> Iterator[Spending | None]:
         from smart_fork.forking.spending import Spending
 
-        wanted = budget.wanted()
-        return Spending(wanted, intent, (), self._engine(progress_of())) if wanted else None
+        if (wanted := budget.wanted()) is None:
+            yield None
+            return
+        with self._library() as library:
+            yield Spending(wanted, intent, (), library)
 
 
 def session_lineage(session_id: SessionId) -> Family:
@@ -297,11 +304,11 @@ def _after_cut(found: Excised) -> str:
     return "Tell the user which turns were cut, and name the snapshot. Only the user may undo or discard it."
 
 
-def tools(engine: Callable[[Progress], Engine]) -> list[Tool]:
-    """Those that need an `engine`, and the one for families."""
+def tools(library: Opening) -> list[Tool]:
+    """Those that need a `library`, and the one for families."""
     return [
-        strict(Starting(engine).spawn_workers, "Start workers", Spawned, reads=False),
-        strict(Branching(engine).branch_session, "Branch a session", Branched, reads=False),
+        strict(Starting(library).spawn_workers, "Start workers", Spawned, reads=False),
+        strict(Branching(library).branch_session, "Branch a session", Branched, reads=False),
         strict(session_lineage, "A session's family", Family),
     ]
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import anyio.to_thread
 import orjson
@@ -46,26 +46,23 @@ from smart_fork.page.sent_forms import PageForms
 from smart_fork.page.views import LIVE
 from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.answer import Unsearched
-from smart_fork.retrieval.background import MODEL_SECONDS, engine_beside
-from smart_fork.retrieval.before_edit import Edit, Origin, origin_of
-from smart_fork.retrieval.errors import end_of
-from smart_fork.retrieval.finder import find
+from smart_fork.retrieval.background import MODEL_SECONDS, library_beside
+from smart_fork.retrieval.before_edit import Edit, Origin
 from smart_fork.retrieval.index_access import opened
-from smart_fork.retrieval.recall import FirstPrompt, recalled
+from smart_fork.retrieval.library import Library, Opening
+from smart_fork.retrieval.recall import FirstPrompt
 from smart_fork.retrieval.renewal import Renewal
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.shared import Shared
-from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server import create_server, wants_everything
 from smart_fork.service.guard import MAX_BODY, WITH, Doors, Guard, Key
 from smart_fork.service.token import Token
-from smart_fork.system.processes import Processes
 from smart_fork.system.release import own_version
 from smart_fork.system.rpc import Id, made, read, refusal
 from smart_fork.workers.recovery import recover
 
-if TYPE_CHECKING:
-    from indexer.embedder import Embedder
+Asked = TypeVar("Asked", FirstPrompt, Edit)
+Answered = TypeVar("Answered")
 
 #: A client's session of MCP ends when it has neither asked nor listened for so long; each holds its last answer.
 SESSION_SECONDS = 600.0
@@ -86,12 +83,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the routes call: the model, a test question, the state of indexing, and the pending version."""
+    """What the routes call: the library, a test question, the state of indexing, and the pending version."""
 
-    embedder: Embedder
+    library: Opening
     question: Callable[[], object]
     status: Callable[[], Mapping[str, object]]
     restart: Callable[[], Mapping[str, str] | None] = lambda: None
+
+    def ask(self, question: Callable[[Library, Asked], Answered], asked: Asked) -> Answered:
+        """Ask what a hook asks, in the directory of its session."""
+        with self.library(asked.directory, caller=asked.session_id) as library:
+            return question(library, asked)
 
 
 def application(
@@ -111,19 +113,19 @@ def application(
         if first is None:
             return JSONResponse({"error": "agent, session_id, directory and prompt"}, 400)
         try:
-            found = await anyio.to_thread.run_sync(partial(recalled, first, work.embedder))
+            found = await anyio.to_thread.run_sync(partial(work.ask, Library.recall, first))
         except (SmartForkError, OSError) as error:
             log.warning("nothing is recalled: %s", error)
             return JSONResponse({"error": "it cannot be looked up"}, 503)
         return JSONResponse({"line": found and found.line, "session_id": found and found.session_id})
 
-    def at_a_call(ask: Callable[[Edit], Origin | None]) -> Callable[[Request], Awaitable[Response]]:
+    def at_a_call(ask: Callable[[Library, Edit], Origin | None]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             call = Edit.of(await _object(request) or {})
             if call is None:
                 return JSONResponse({"error": "agent, session_id, directory, tool and given"}, 400)
             try:
-                found = await anyio.to_thread.run_sync(partial(ask, call))
+                found = await anyio.to_thread.run_sync(partial(work.ask, ask, call))
             except (SmartForkError, OSError) as error:
                 log.info("nothing is said at a call: %s", error)
                 found = None
@@ -160,8 +162,8 @@ def application(
     inner.router.routes += [
         Route("/healthz", healthz),
         Route("/recall", recall, methods=["POST"]),
-        Route("/before-edit", at_a_call(partial(origin_of, processes=Processes())), methods=["POST"]),
-        Route("/after-failure", at_a_call(end_of), methods=["POST"]),
+        Route("/before-edit", at_a_call(Library.before_edit), methods=["POST"]),
+        Route("/after-failure", at_a_call(Library.after_failure), methods=["POST"]),
         Route("/status", status),
         Route("/api/hooks/{agent}/{event}", hook, methods=["POST"]),
         *page.for_programs(),
@@ -232,7 +234,7 @@ class Entrance:
 
 
 #: What is asked to see whether questions are answered.
-QUESTION = FindRequest("is anybody there", agent_type="all", all_projects=True, limit=1)
+QUESTION = FindRequest("is anybody there", agent_type="all", limit=1)
 
 #: So long the end waits for an index run: what it has done by then is kept, and the next one goes on from there.
 RUN_SECONDS = 3600.0
@@ -246,12 +248,13 @@ class ServiceParts:
 
     def __init__(self, restart: Callable[[], Mapping[str, str] | None] = lambda: None) -> None:
         self.model = Shared(configured_embedder(background=True), MODEL_SECONDS)
+        self.library = partial(library_beside, self.model)
         self._restart = restart
 
     def application(self, entrance: Entrance) -> tuple[Starlette, Doors]:
         """What answers, and which of its addresses are for whom."""
-        page = views.Page(self._engine, entrance.forms, entrance.entries, entrance.visits, self._state)
-        work = Work(self.model, self._question, self._status, self._restart)
+        page = views.Page(self.library, entrance.forms, entrance.entries, entrance.visits, self._state)
+        work = Work(self.library, self._question, self._status, self._restart)
         return application(
             create_server(self.model, everything=wants_everything(os.environ)),
             work,
@@ -286,11 +289,9 @@ class ServiceParts:
         """Whether no index run would be cut short, now that one has waited so many seconds for its end."""
         return self.model.indexer is None or waited >= RUN_SECONDS or self.model.indexer.status().state != "indexing"
 
-    def _engine(self) -> Engine:
-        return engine_beside(self.model)
-
     def _question(self) -> None:
-        answer = find(QUESTION, self._engine())
+        with self.library(everywhere=True) as library:
+            answer = library.find(QUESTION)
         if isinstance(answer, Unsearched):
             raise RuntimeError(answer.message)  # noqa: TRY004 - no wrong type, but no index
 

@@ -14,6 +14,7 @@ from indexer.chunks import LABELS
 from indexer.light import LightEmbedder
 from indexer.models import configured_embedder
 from indexer.outcome import Outcome
+from indexer.store.base import Scope
 from indexer.transcripts.model import AgentName
 from smart_fork import config, foreign_sessions, sessions
 from smart_fork.agents.facets import files_of
@@ -24,12 +25,10 @@ from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, ServerUnava
 from smart_fork.foreign_sessions import looked_at, refuse_owing
 from smart_fork.retrieval.answer import Origin, TeamFound, TeamState
 from smart_fork.retrieval.elsewhere import AskedElsewhere, Distant, SaidElsewhere, TheirPassage, alone, notice_of
-from smart_fork.retrieval.found import meanings
 from smart_fork.retrieval.meaning import Meaning
-from smart_fork.retrieval.phrasings import further
-from smart_fork.retrieval.query import is_long, plain
+from smart_fork.retrieval.query import is_long
 from smart_fork.retrieval.ranking import RIVALS, Parts, shares_of_phrasings, weigh_one
-from smart_fork.retrieval.request import DEFAULT_LIMIT, FindRequest, check
+from smart_fork.retrieval.request import FindRequest, check
 from smart_fork.retrieval.results import UNTRUSTED, title
 from smart_fork.sharing import wire
 from smart_fork.sharing.passages import halves, space_of
@@ -287,22 +286,19 @@ def find_there(request: FindRequest, *, server: str | None = None, project: str 
         NotAuthenticated: nobody has logged in.
         SmartForkError: as the server says.
     """
-    check(request)
-    asked = plain(request.intent)
-    others, limit = further(asked, request.also), int(request.limit or DEFAULT_LIMIT)
+    query = check(request).query(Scope())
     with changes.opened(server, project) as where:
-        meaning = Meaning(configured_embedder(), meanings(asked, others))
+        meaning = Meaning(configured_embedder(), query.meanings)
         try:
-            told = ask(where.client, where.key, asked, others, max(limit, RIVALS), meaning)
+            told = ask(where.client, where.key, query.intent, query.also, max(query.limit, RIVALS), meaning)
         finally:
             meaning.settle()
-        found = said(where, told, (asked, *others))
-    snippets = request.include_snippets is not False
-    hits = alone(found, asked, others, limit=limit, min_score=request.min_score, snippets=snippets)
+        found = said(where, told, query.phrasings)
+    hits = alone(found, query, snippets=request.include_snippets is not False)
     assert found.state is not None  # noqa: S101 - it was answered
     return TeamFound(
-        query=title(asked), also=tuple(map(title, others)), notice=notice_of(hits, UNTRUSTED), count=len(hits),
-        results=hits, team=found.state,
+        query=title(query.intent), also=tuple(map(title, query.also)), notice=notice_of(hits, UNTRUSTED),
+        count=len(hits), results=hits, team=found.state,
     )  # fmt: skip
 
 

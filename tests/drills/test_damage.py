@@ -20,7 +20,6 @@ from smart_fork.agents.readers import READERS
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.overview import overview
 from smart_fork.registry.workers import Registry
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
 from tests.drilled import drilled
@@ -37,6 +36,7 @@ from tests.drills.drill import (
     untouched,
     write_logs,
 )
+from tests.smart_fork.asking import find
 
 pytestmark = pytest.mark.thorough  # of the real processes; each module has kills of its own
 
@@ -111,7 +111,7 @@ def test_a_damaged_index_is_kept_aside_and_built_anew(indexed, harm, set_aside, 
     grow(indexed[1], "more about harbour", "yes")  # so that there is something to write
     harm()
     with untouched():
-        answers = [find(FindRequest("harbour", all_projects=True), Engine(Quick())).as_json() for _ in range(2)]
+        answers = [find(FindRequest("harbour"), Engine(Quick())).as_json() for _ in range(2)]
         complete_again()
 
     assert set_aside == len(kept(index_db()))
@@ -141,7 +141,7 @@ def test_wherever_the_index_is_damaged_a_question_is_answered(indexed, monkeypat
         overwrite(chance.randrange(100, len(good) - 600), chance.choice([16, 64, 512]))
         before = len(kept(index_db()))
         for word in ("harbour", "retry"):
-            answer = find(FindRequest(word, agent_type="both", all_projects=True), Engine(words)).as_json()
+            answer = find(FindRequest(word, agent_type="both"), Engine(words)).as_json()
             assert answer.get("results") or answer.get("fallback_sessions")
         noticed += len(kept(index_db())) > before
     assert noticed > drilled(1, 0)  # much of the file is room for vectors
@@ -228,7 +228,7 @@ def test_while_another_process_writes_the_damaged_index_stays_where_it_is(indexe
     monkeypatch.setattr(damage, "_PATIENCE", 0.0)
     text()
     with only_writer(0):
-        answer = find(FindRequest("harbour", all_projects=True), Engine(Quick())).as_json()
+        answer = find(FindRequest("harbour"), Engine(Quick())).as_json()
     assert "file is not a database" in answer["message"]
     assert answer["fallback_sessions"]
     assert [] == kept(index_db())
@@ -240,12 +240,12 @@ def test_an_index_that_another_program_holds_is_waited_for_a_moment_and_said(ind
     db = apsw.Connection(str(index_db()))
     db.execute("PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE; UPDATE meta SET value = value; COMMIT").fetchall()
     with untouched():
-        answer = find(FindRequest("harbour", all_projects=True), Engine(Quick())).as_json()
+        answer = find(FindRequest("harbour"), Engine(Quick())).as_json()
         assert "database is locked" in answer["message"]
         assert "Another process is writing to it; try again." == answer["next_steps"][0]
         assert answer["fallback_sessions"]
         db.close()
-        assert find(FindRequest("harbour", all_projects=True), Engine(Quick())).as_json()["results"]
+        assert find(FindRequest("harbour"), Engine(Quick())).as_json()["results"]
     assert "" == differs(fresh(tmp_path / "fresh"))
 
 
@@ -264,7 +264,7 @@ def test_a_damaged_register_of_workers_stays_where_it_is_and_says_how_to_save_it
             registry.workers()
         assert f"mv {path} {path}.damaged" in told.value.hint
         assert "is damaged" in overview().workers_problem.error
-        assert find(FindRequest("harbour", all_projects=True), Engine(Quick())).as_json()["results"]
+        assert find(FindRequest("harbour"), Engine(Quick())).as_json()["results"]
         status = smart_fork("status")
         assert (0, True) == (status.returncode, "The register of workers" in status.stdout)
         started = smart_fork("active", "--json")

@@ -22,10 +22,10 @@ SECONDS = 120.0
 #: Reads and embeds everything, without waiting for the frameworks that are faster from hundreds of texts on.
 INDEX = """
 from indexer.light import LightEmbedder
-from smart_fork.retrieval.finder import find
+from tests.smart_fork.asking import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
-answer = find(FindRequest("anything", agent_type="both", all_projects=True), Engine(LightEmbedder(), 60, 60))
+answer = find(FindRequest("anything", agent_type="both"), Engine(LightEmbedder(), 60, 60))
 assert answer.index.complete, answer
 """
 #: What an agent does that is asked to release something: it asks first, and says which answer it was given.

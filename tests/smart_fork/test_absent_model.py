@@ -10,11 +10,11 @@ from indexer import absent_model, state
 from indexer.embedder import ModelUnavailableError, SentenceTransformerEmbedder
 from indexer.models import configured_embedder
 from smart_fork.doctor import run_checks
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.shared import Shared
 from smart_fork.retrieval.upkeep import Engine
 from tests.cases import mostly_first
+from tests.smart_fork.asking import find
 from tests.smart_fork.world import World
 
 #: The light install looks for no other model.
@@ -44,7 +44,7 @@ def loads(monkeypatch) -> list[str]:
 
 
 def asked(world: World, shop, embedder=None) -> dict:
-    return find(FindRequest(RETRY, project_path=str(shop)), Engine(embedder or configured_embedder())).as_json()
+    return find(FindRequest(RETRY), Engine(embedder or configured_embedder()), shop).as_json()
 
 
 def named(answer: dict, model: str) -> bool:

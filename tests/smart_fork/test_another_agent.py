@@ -181,13 +181,13 @@ def test_its_sessions_are_listed_found_and_read(world, shop, home):
     code = f"""
 import json
 from smart_fork import sessions
-from smart_fork.retrieval.finder import find
+from tests.smart_fork.asking import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.retrieval.session_list import list_recent
 from tests.smart_fork.world import WordsModel
 
-found = find(FindRequest({RETRY!r}, project_path={str(shop)!r}, agent_type="all"), Engine(WordsModel())).as_json()
+found = find(FindRequest({RETRY!r}, agent_type="all"), Engine(WordsModel()), {str(shop)!r}).as_json()
 print(json.dumps([
     [one.session_id for one in list_recent(which, {str(shop)!r}, 9).sessions] for which in ("all", "both", "madeup")
 ] + [[(one["session_id"], one["agent_type"]) for one in found["results"]], sessions.locate({session_id!r}).agent]))

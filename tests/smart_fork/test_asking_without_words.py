@@ -11,9 +11,9 @@ import smart_fork
 from smart_fork import notes
 from smart_fork.agents.options import Options
 from smart_fork.errors import Usage
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest, check
 from smart_fork.retrieval.upkeep import Engine
+from tests.smart_fork.asking import find
 from tests.smart_fork.authorship.test_authorship import BODY, commit
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run
@@ -150,6 +150,6 @@ def test_a_session_that_is_named_needs_a_prompt_or_an_intent_and_who_wrote_code_
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a library for people")
 def test_a_script_asks_the_library_the_same(world, shop, wrote):
-    (hit,) = find(FindRequest("", project_path=str(shop), tag="later"), Engine(world.model)).results
+    (hit,) = find(FindRequest("", tag="later"), Engine(world.model), shop).results
 
     assert (1.0, wrote) == (hit.score, hit.session_id)

@@ -21,7 +21,6 @@ from smart_fork.agents.verbs import ABILITIES, abilities_of
 from smart_fork.cli import application
 from smart_fork.forking.started import Forked, Spawned, StartedWorker
 from smart_fork.retrieval import answer, fork_point, index_answers
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.ranking import KNOWN, KNOWN_AGAIN
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
@@ -32,6 +31,7 @@ from smart_fork.terminal.commands import COMMANDS
 from smart_fork.workers import state
 from smart_fork.workers.worktrees import WorkersTree
 from tests.cases import each
+from tests.smart_fork.asking import find
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.found import a_fork
 from tests.smart_fork.world import World
@@ -74,7 +74,7 @@ def test_json_of_a_search_that_fails(world: World, shop, monkeypatch):
     assert_documented("index", world.find(RETRY, shop)["index"])
     monkeypatch.setenv("SMART_FORK_HOME", "/dev/null/x")
 
-    told = find(FindRequest(RETRY, project_path=str(shop)), Engine(world.model)).as_json()
+    told = find(FindRequest(RETRY), Engine(world.model), shop).as_json()
 
     assert_documented("index_not_available", told)
     assert_documented("sessions", told["fallback_sessions"][0])

@@ -11,9 +11,9 @@ import pytest
 from indexer.damage import kept
 from indexer.paths import index_db
 from indexer.writer import only_writer
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
+from tests.smart_fork.asking import find
 from tests.smart_fork.world import BrokenModel
 
 RETRY = "add retry with backoff to the uploader"
@@ -79,7 +79,7 @@ class TestFallbacks:
         asked = []
         engine = Engine(world.model, read_seconds=0, embed_seconds=0, unfinished=asked.append)
 
-        answer = find(FindRequest(RETRY, project_path=str(shop)), engine).as_json()
+        answer = find(FindRequest(RETRY), engine, shop).as_json()
 
         assert [str(shop)] == [project.root for project in asked]
         assert answer["index"]["unread_logs"] > 0

@@ -18,12 +18,12 @@ from smart_fork import sessions
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.cli.found import print_found
 from smart_fork.errors import NotFound
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.session_list import list_recent
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.system import permission
 from tests.cases import first
+from tests.smart_fork.asking import find
 from tests.smart_fork.relatives import lineage
 from tests.smart_fork.world import World, git
 
@@ -247,7 +247,7 @@ def test_the_conversation_says_that_its_project_is_inferred(world, shop, monkeyp
 def test_people_are_shown_that_a_project_is_inferred_and_who_said_what_matched(world, shop, capsys):
     old_log(world, NOTHING, commit=head(shop))
     for asked, spoken in ((ASKED, f"User: {ASKED}"), ("minus sign lost", "Assistant: The minus sign was lost.")):
-        print_found(find(FindRequest(asked, agent_type="both", project_path=str(shop)), Engine(world.model)))
+        print_found(find(FindRequest(asked, agent_type="both"), Engine(world.model), shop))
         printed = capsys.readouterr().out
 
         assert "project inferred from its commit" in printed

@@ -11,9 +11,9 @@ import pytest
 from indexer.paths import index_db
 from indexer.store import extension
 from smart_fork.doctor import run_checks
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
+from tests.smart_fork.asking import find
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
 RETRY = "add retry with backoff to the uploader"
@@ -26,7 +26,7 @@ def absent(monkeypatch, tmp_path):
 
 
 def asked(world, shop) -> dict:
-    return find(FindRequest(RETRY, project_path=str(shop)), Engine(world.model)).as_json()
+    return find(FindRequest(RETRY), Engine(world.model), shop).as_json()
 
 
 @pytest.mark.parametrize("embedded", [True, False])

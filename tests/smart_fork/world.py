@@ -18,9 +18,9 @@ import pytest
 
 from indexer.embedder import ModelUnavailableError
 from smart_fork.agents.claude.log import slug
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
+from tests.smart_fork.asking import find
 from tests.smart_fork.repositories import INIT, make_repository
 
 DIMENSIONS = 32
@@ -215,8 +215,9 @@ class World:
 
     def find(self, intent: str, project: Path | str, **more: object) -> dict:
         """The library's answer as JSON values, with this world's model."""
-        request = FindRequest(intent, project_path=str(project), **({"agent_type": "both"} | more))
-        return find(request, Engine(self.model)).as_json()
+        where = {"everywhere": more.pop("all_projects", False), "caller": more.pop("caller_session_id", None)}
+        request = FindRequest(intent, **({"agent_type": "both"} | more))
+        return find(request, Engine(self.model), project, **where).as_json()
 
     def ids(self, intent: str, project: Path | str, **more: object) -> list[str]:
         return [hit["session_id"] for hit in self.find(intent, project, **more)["results"]]

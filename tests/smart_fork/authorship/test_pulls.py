@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.system.processes import Completed, Processes
 from tests.cases import mostly
+from tests.smart_fork.asking import find
 from tests.smart_fork.authorship.test_authorship import BODY, LATER, commit, git, wrote
 
 
@@ -34,8 +34,8 @@ class WithGh(Processes):
 
 
 def sessions(world, shop: Path, gh: WithGh, number: int = 7) -> list[str]:
-    request = FindRequest("", project_path=str(shop), agent_type="all", pull=number)
-    return [hit.session_id for hit in find(request, Engine(world.model, processes=gh)).results]
+    request = FindRequest("", agent_type="all", pull=number)
+    return [hit.session_id for hit in find(request, Engine(world.model, processes=gh), shop).results]
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 import random
 import string
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -138,7 +139,7 @@ class Roads:
             "smart_fork": self._called("smart_fork", intent="it", as_agent="codex", **how, **given),
             "branch_session": self._called("branch_session", session_id=parent, as_agent="codex", **given),
             "spawn_workers": self._called("spawn_workers", workers=[worker]),
-            "the page": _told(forked_by_form(form, engine=lambda: None)),
+            "the page": _told(forked_by_form(form, library=nullcontext)),
             "the library's branch": _told(smart_fork.branch(parent, as_agent="codex", unmasked=plain)),
             "the library": _told(smart_fork.fork(parent, "go", as_agent="codex", place="process", **given).started),
         }

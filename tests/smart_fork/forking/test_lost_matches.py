@@ -20,7 +20,6 @@ from smart_fork.copies.session_copy import Point, branch_point, point_at, write_
 from smart_fork.forking.fan_out import best_of
 from smart_fork.forking.launch import end_of_whole, fork_session
 from smart_fork.forking.request import ForkChoice, ForkRequest
-from smart_fork.forking.search_and_fork import find_and_fork
 from smart_fork.forking.spawn import Asked
 from smart_fork.forking.spending import Spending, chosen
 from smart_fork.forking.ways import ways
@@ -33,6 +32,7 @@ from smart_fork.retrieval.upkeep import Engine
 from tests.cases import each
 from tests.smart_fork.agents.qwen.test_log import fixture as qwen_fixture
 from tests.smart_fork.agents.qwen.test_log import read_qwen
+from tests.smart_fork.asking import find_and_fork
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.copies.test_session_copy import NOW
@@ -146,8 +146,8 @@ def test_auto_fork_carries_what_matched_and_a_choice_of_ones_own_stays(world, sh
     monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
 
     def forked(intent: str, **choice: object) -> dict:
-        request = FindRequest(intent, project_path=str(shop), agent_type="claude")
-        return find_and_fork(request, Engine(world.model), ForkChoice(**choice)).as_json()["forked_session"]
+        request = FindRequest(intent, agent_type="claude")
+        return find_and_fork(request, Engine(world.model), ForkChoice(**choice), shop).as_json()["forked_session"]
 
     first, *_ = (
         forked(SIGN, auto_fork=True),

@@ -12,14 +12,14 @@ from smart_fork.agents.readers import READERS
 from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage
 from smart_fork.forking.launch import fork_session
-from smart_fork.forking.match import fork_at_match, message_for
 from smart_fork.forking.request import ForkChoice, ForkRequest
-from smart_fork.forking.search_and_fork import find_and_fork
 from smart_fork.forking.spending import Spending
 from smart_fork.retrieval.index_access import opened
+from smart_fork.retrieval.library import Library
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
 from tests.cases import first
+from tests.smart_fork.asking import find_and_fork, fork_at_match, message_for
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import FakeProcesses
 from tests.smart_fork.world import BrokenModel
@@ -131,12 +131,15 @@ def test_words_that_have_nothing_to_do_with_a_session_fork_nothing_at_a_match(wo
         fork_at_match(ForkRequest(parent, Options(place="process")), "zanzibar pancakes", engine)
     assert "fork all of it without `match`" in refused.value.hint
 
-    least = Spending(Wanted("match"), "zanzibar pancakes", engine=engine)
+    least = Spending(Wanted("match"), "zanzibar pancakes", library=Library(engine))
     with pytest.raises(NotFound, match=f"No passage of {parent} answers that"):
         fork_session(ForkRequest(parent, Options(place="process"), budget=least))
-    request = FindRequest("zanzibar pancakes", project_path=str(world.home / "shop"), agent_type=agent)
+    request = FindRequest("zanzibar pancakes", agent_type=agent)
     answer = find_and_fork(
-        request, engine, ForkChoice(fork_session_id=parent, at="match", options=Options(place="process"))
+        request,
+        engine,
+        ForkChoice(fork_session_id=parent, at="match", options=Options(place="process")),
+        world.home / "shop",
     )
     assert f"No passage of {parent} answers that" in answer.as_json()["error"]
     assert not played.started
@@ -144,7 +147,7 @@ def test_words_that_have_nothing_to_do_with_a_session_fork_nothing_at_a_match(wo
 
 @agents
 def test_within_a_budget_words_that_nothing_answers_are_said_and_what_was_said_last_is_kept(world, parent, agent):
-    asked = Spending(Wanted(20), "zanzibar pancakes", engine=Engine(world.model))
+    asked = Spending(Wanted(20), "zanzibar pancakes", library=Library(Engine(world.model)))
 
     kept = fork_session(ForkRequest(parent, Options("go on", place="process"), dry_run=True, budget=asked))
 
@@ -179,11 +182,12 @@ class TestWithASearch:
     """`find_and_fork`, as the MCP tool calls it."""
 
     def ask(self, world, shop, **choice):
-        request = FindRequest(RETRY, project_path=str(shop), agent_type="both")
+        request = FindRequest(RETRY, agent_type="both")
         return find_and_fork(
             request,
             Engine(world.model),
             ForkChoice(at="match", options=Options(place="process", prompt=choice.pop("prompt", None)), **choice),
+            shop,
         ).as_json()
 
     @agents
@@ -210,9 +214,9 @@ class TestWithASearch:
         assert answer["count"] == 0
 
     def test_another_word_is_refused(self, world, shop):
-        request = FindRequest(RETRY, project_path=str(shop))
+        request = FindRequest(RETRY)
         with pytest.raises(Usage, match="at must be a number or 'match'"):
-            find_and_fork(request, Engine(world.model), ForkChoice(at="end", auto_fork=True))
+            find_and_fork(request, Engine(world.model), ForkChoice(at="end", auto_fork=True), shop)
 
 
 class TestCommand:
@@ -288,10 +292,10 @@ def test_a_result_that_is_forked_at_its_match_is_forked_where_all_is_known(world
         "paint the logo", "blue",
     )  # fmt: skip
     parent = world.claude(shop, *said)
-    request = FindRequest("rename the uploader, raise the compiler version", project_path=str(shop))
+    request = FindRequest("rename the uploader, raise the compiler version")
 
     forked = find_and_fork(
-        request, Engine(world.model), ForkChoice(fork_index=0, at="match", options=Options(place="process"))
+        request, Engine(world.model), ForkChoice(fork_index=0, at="match", options=Options(place="process")), shop
     ).as_json()["forked_session"]
 
     assert forked["resume_session_id"] == parent

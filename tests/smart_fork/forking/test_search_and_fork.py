@@ -10,11 +10,11 @@ import pytest
 from smart_fork.agents.options import Options
 from smart_fork.errors import ProgramFailed, Usage
 from smart_fork.forking.request import ForkChoice, ForkRequest
-from smart_fork.forking.search_and_fork import find_and_fork
 from smart_fork.forking.started import Forked
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.text.advice import speak_of_tools
+from tests.smart_fork.asking import find_and_fork
 from tests.smart_fork.forks import told
 from tests.smart_fork.found import a_fork, a_hit, an_answer
 from tests.smart_fork.world import World
@@ -38,8 +38,8 @@ def forks(monkeypatch) -> SimpleNamespace:
 
 
 def ask(world: World, shop, intent: str = RETRY, min_score: float | None = None, **choice: object) -> dict:
-    request = FindRequest(intent, project_path=str(shop), agent_type="both", min_score=min_score)
-    return find_and_fork(request, Engine(world.model), ForkChoice(**choice)).as_json()
+    request = FindRequest(intent, agent_type="both", min_score=min_score)
+    return find_and_fork(request, Engine(world.model), ForkChoice(**choice), shop).as_json()
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_what_cannot_be_forked_is_passed_over_and_refused_by_index(world, shop, 
 def test_what_stands_first_but_scores_less_than_is_wanted_is_not_forked(world, shop, two, forks, monkeypatch):
     """Of about equally likely ones the better to fork stands first."""
     found = an_answer(*map(a_hit, (0.58, 0.61), two))
-    monkeypatch.setattr("smart_fork.forking.search_and_fork.find", lambda *_: found)
+    monkeypatch.setattr("smart_fork.retrieval.library.Library.find", lambda *_: found)
 
     answer = ask(world, shop, auto_fork=True, min_score=0.6)
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
+from indexer.changes import Report
 from smart_fork.agents.options import Options
 from smart_fork.agents.selection import readable, word_for
 from smart_fork.caller import calling_agent, speak_for
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import Forked
+from smart_fork.retrieval import upkeep
 from smart_fork.retrieval.all_agents import find_in_all
-from smart_fork.retrieval.answer import Found, Unsearched
+from smart_fork.retrieval.answer import Unsearched
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
+from tests.smart_fork.asking import opened
 from tests.smart_fork.client import answer
 from tests.smart_fork.found import a_fork, a_hit, an_answer
 from tests.smart_fork.world import World
@@ -187,25 +191,32 @@ def test_a_likelier_one_that_cannot_be_forked_is_named_beside_the_fork(world: Wo
 def test_an_answer_without_results_is_left_as_it_is():
     said = Unsearched(error="index_not_available", message="no", next_steps=("Wait.",))
 
-    assert said == find_in_all(FindRequest("x", agent_type="codex"), Engine(None), lambda *_: said)
+    assert said == find_in_all(FindRequest("x", agent_type="codex"), lambda _: said)
 
 
 def test_another_engines_scores_are_no_chances():
     own = an_answer(a_hit(0.01), engine="qmd", agent_type="codex")
 
-    assert own == find_in_all(FindRequest("x", agent_type="codex"), Engine(None), lambda *_: own)
+    assert own == find_in_all(FindRequest("x", agent_type="codex"), lambda _: own)
 
 
-def test_an_index_that_was_waited_for_is_not_waited_for_again(world: World):
-    waited = []
+def test_an_index_that_was_waited_for_is_not_waited_for_again(world: World, shop, monkeypatch):
+    world.claude(shop, "paint the header", DONE)
+    read, waited = [], []
+    embed_first, read_changes = upkeep.embed_first, upkeep.read_changes
 
-    def look(request: FindRequest, engine: Engine) -> Found:
-        waited.append(engine.read_seconds)
-        return an_answer(agent_type=request.agent_type, complete=False)
+    def embed(*how: Any, **more: Any) -> Report:
+        waited.append(how[3])
+        return embed_first(*how[:3], 0.0, *how[4:], **more)
 
-    find_in_all(FindRequest("x", agent_type="codex"), Engine(world.model), look)
+    monkeypatch.setattr(upkeep, "embed_first", embed)
+    monkeypatch.setattr(upkeep, "read_changes", lambda *how: read.append(how) or read_changes(*how))
+    with opened(Engine(world.model), shop) as library:
+        find_in_all(FindRequest("tidy the kitchen", agent_type="codex"), library.find)
 
-    assert waited[1] < waited[0]
+    assert 1 == len(read)
+    assert waited == sorted(waited, reverse=True)
+    assert waited[-1] <= 1.0
 
 
 @pytest.mark.parametrize(

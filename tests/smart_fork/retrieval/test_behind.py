@@ -14,10 +14,10 @@ from indexer.runs import Run, record
 from indexer.store.sqlite import SqliteStore
 from smart_fork.retrieval.answer import Covered
 from smart_fork.retrieval.covered import background_notice, doubt, early_notice
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.shared import Shared
 from smart_fork.retrieval.upkeep import Engine, Upkeep, makes_vectors
+from tests.smart_fork.asking import find
 from tests.smart_fork.world import WordsModel, World
 
 RETRY = "add retry with backoff to the uploader"
@@ -67,11 +67,11 @@ def test_one_line_says_how_far_it_is_who_does_the_rest_and_how_long_that_takes(
 def test_it_is_in_the_answer_only_where_somebody_goes_on(world: World, shop):
     for number in range(3):
         world.claude(shop, f"{RETRY} {number}", "done")
-    request = FindRequest(RETRY, project_path=str(shop))
+    request = FindRequest(RETRY)
 
-    without = find(request, Engine(world.model, embed_seconds=0.0)).as_json()
-    begun = find(request, Engine(world.model, embed_seconds=0.0, unfinished=lambda _: None)).as_json()
-    complete = find(request, Engine(world.model, unfinished=lambda _: None)).as_json()
+    without = find(request, Engine(world.model, embed_seconds=0.0), shop).as_json()
+    begun = find(request, Engine(world.model, embed_seconds=0.0, unfinished=lambda _: None), shop).as_json()
+    complete = find(request, Engine(world.model, unfinished=lambda _: None), shop).as_json()
 
     assert "background_notice" not in without
     assert "The index is 0 % embedded; the rest continues in the background." == begun["background_notice"]
@@ -82,15 +82,15 @@ def test_an_early_answer_says_so_and_its_scores_are_lower_until_all_is_embedded(
     for number in range(3):
         world.claude(shop, f"{RETRY} {number}", "done")
     world.claude(shop, "paint the header blue", "done")
-    request = FindRequest("paint the header", project_path=str(shop), explain=True)
+    request = FindRequest("paint the header", explain=True)
     indexer = SimpleNamespace(doing="embedding 1/9", run_soon=lambda *_: None, put_first=lambda *_: None)
     waits = Engine(Shared(world.model, 60, indexer))  # its indexer makes the vectors
-    find(request, Engine(world.model, embed_seconds=0.0))  # reads
+    find(request, Engine(world.model, embed_seconds=0.0), shop)  # reads
 
-    early = find(request, waits).as_json()
-    alone = find(request, Engine(world.model, embed_seconds=0.0)).as_json()
-    whole = find(request, Engine(world.model)).as_json()
-    later = find(request, waits).as_json()
+    early = find(request, waits, shop).as_json()
+    alone = find(request, Engine(world.model, embed_seconds=0.0), shop).as_json()
+    whole = find(request, Engine(world.model), shop).as_json()
+    later = find(request, waits, shop).as_json()
 
     assert "This answer is early: 0 % of the passages here" in early["early_notice"]
     assert "early_notice" not in alone, "nobody is to make vectors: no score waits for one"

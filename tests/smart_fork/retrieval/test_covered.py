@@ -7,13 +7,13 @@ import pytest
 from smart_fork.retrieval.answer import Covered
 from smart_fork.retrieval.covered import covered, in_words
 from smart_fork.retrieval.evidence import gather
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.ranking import parts
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.status import index_status
 from smart_fork.retrieval.upkeep import MANY_LOGS, Engine
+from tests.smart_fork.asking import find
 from tests.smart_fork.world import WordsModel
 
 ASKED = "why does the uploader lose a file"
@@ -22,7 +22,7 @@ LONG = "It never tried again. " * 200
 
 def ask(folder):
     """An answer that makes no vectors."""
-    return find(FindRequest(ASKED, project_path=str(folder)), Engine(WordsModel(), embed_seconds=0.0)).as_json()
+    return find(FindRequest(ASKED), Engine(WordsModel(), embed_seconds=0.0), folder).as_json()
 
 
 @pytest.fixture
@@ -78,6 +78,6 @@ def test_while_many_logs_are_read_the_model_is_loaded(world, shop, sessions, beg
     for number in range(sessions):
         world.claude(shop, f"{ASKED} {number}", "done")
 
-    answer = find(FindRequest(ASKED, project_path=str(shop)), Engine(Model())).as_json()
+    answer = find(FindRequest(ASKED), Engine(Model()), shop).as_json()
 
     assert (begun, True) == (Model.begins, answer["index"]["complete"])

@@ -11,9 +11,10 @@ from indexer.outcome import MOST_STEPS
 from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
 from smart_fork.errors import Usage
-from smart_fork.retrieval.errors import Signs, fix
+from smart_fork.retrieval.errors import Signs
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
+from tests.smart_fork.asking import opened
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import Did
 
@@ -34,8 +35,8 @@ def edited(name: str) -> Did:
 
 
 def asked(world, shop, error: str = ERROR, **more):
-    request = FindRequest("", agent_type="all", project_path=str(shop), error=error, **more)
-    return fix(request, Engine(world.model))
+    with opened(Engine(world.model), shop, caller=more.pop("caller", None)) as library:
+        return library.fix(FindRequest("", agent_type="all", error=error, **more))
 
 
 def ended(world, shop, *steps: str | Did) -> tuple[str, ...]:
@@ -146,7 +147,7 @@ def test_neither_the_caller_nor_its_forks_nor_another_repository_answers(world, 
     world.worked("claude", shop, "> go on", "yes", of=session)
     world.worked("claude", world.repository("other"), *steps)
 
-    assert () == asked(world, shop, caller_session_id=session).fixes
+    assert () == asked(world, shop, caller=session).fixes
     assert 1 == len(asked(world, shop).fixes)
 
 

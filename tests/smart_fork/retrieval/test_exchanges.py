@@ -14,10 +14,10 @@ from smart_fork import sessions
 from smart_fork.budget.wanted import wanted_of
 from smart_fork.copies.session_copy import last_branch_point
 from smart_fork.forking.spending import Spending, chosen
-from smart_fork.retrieval.meaning import meaning_of
 from smart_fork.retrieval.upkeep import Engine
 from tests import warm
 from tests.cases import mostly_first
+from tests.smart_fork.asking import opened
 from tests.smart_fork.world import World
 
 SUBJECTS = ("upload", "invoice", "logo", "password", "queue", "translation")
@@ -45,10 +45,11 @@ def session(request, world: World, shop: Path) -> str:
 
 
 def selection_of(session: str, budget: str) -> dict[str, Any]:
-    engine, (intent, also) = Engine(configured_embedder()), ASKED
+    intent, also = ASKED
     read = sessions.read(sessions.locate(session))
-    with meaning_of(intent, also, engine.embedder) as meaning:
-        spending = Spending(wanted_of(budget), intent, also, engine, meaning)  # type: ignore[arg-type]
+    with opened(Engine(configured_embedder())) as library:
+        library.expect(intent, also)
+        spending = Spending(wanted_of(budget), intent, also, library)  # type: ignore[arg-type]
         return chosen(read, last_branch_point(read), spending).selection.as_json()
 
 

@@ -16,11 +16,11 @@ from indexer.embedder import DEFAULT_MODEL
 from smart_fork.agents.selection import choices, one_of
 from smart_fork.errors import Usage
 from smart_fork.registry.workers import Registry
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.query import MAX_CHARACTERS
 from smart_fork.retrieval.request import FindRequest, check
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.system import permission
+from tests.smart_fork.asking import find
 from tests.smart_fork.retrieval.test_query import HOSTILE
 from tests.smart_fork.world import World, add_program, git
 
@@ -69,7 +69,7 @@ def test_no_value_is_the_default_everywhere(world, shop, monkeypatch):
     world.codex(shop, RETRY, DONE)
     monkeypatch.chdir(shop)
 
-    nothing = dict.fromkeys(("agent_type", "limit", "project_path", "collection", "min_score", "include_snippets"))
+    nothing = dict.fromkeys(("agent_type", "limit", "collection", "min_score", "include_snippets"))
     answer = find(FindRequest(RETRY, **nothing), Engine(world.model)).as_json()
 
     assert answer["agent_type"] == "claude"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smart_fork.retrieval.query import language_of, most_are_in
+from smart_fork.retrieval.language import language_of, most_are_in
 from tests.cases import each
 
 

@@ -7,10 +7,10 @@ import pytest
 from indexer.changes import Report
 from indexer.pipeline import embed_waiting
 from smart_fork.agents.readers import READERS
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
+from tests.smart_fork.asking import find
 from tests.smart_fork.world import WordsModel
 
 ASKED = "Add retry with exponential backoff to the uploader"
@@ -23,7 +23,7 @@ def small_batches(monkeypatch):
 
 
 def ask(shop, model=None, **how):
-    return find(FindRequest(ASKED, project_path=str(shop)), Engine(model or WordsModel(), **how)).as_json()
+    return find(FindRequest(ASKED), Engine(model or WordsModel(), **how), shop).as_json()
 
 
 def embedded_batch(model) -> None:

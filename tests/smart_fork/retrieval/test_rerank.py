@@ -16,11 +16,11 @@ from indexer.embedder import ModelUnavailableError
 from smart_fork.doctor import run_checks
 from smart_fork.retrieval import rerank as module
 from smart_fork.retrieval.background import engine
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.rerank import RERANKED, SHARE, CrossEncoderReranker, SecondLook, configured_reranker
 from smart_fork.retrieval.upkeep import Engine
 from tests.cases import first
+from tests.smart_fork.asking import find
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
 RETRY = "add retry with backoff to the uploader"
@@ -86,7 +86,7 @@ def two(world, shop) -> list[str]:
 
 
 def ask(world, shop, rerank=None) -> dict:
-    return find(FindRequest(RETRY, project_path=str(shop)), Engine(world.model, rerank=rerank)).as_json()
+    return find(FindRequest(RETRY), Engine(world.model, rerank=rerank), shop).as_json()
 
 
 @pytest.mark.full

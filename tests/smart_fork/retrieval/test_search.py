@@ -52,7 +52,8 @@ def test_the_text_is_embedded_once_however_many_ways_are_tried(store):
             calls.append(texts)
             raise RuntimeError
 
-    found = ask(store, RETRY, Meaning(Failing(), (RETRY,)).of)
+    meaning = Meaning(Failing(), (RETRY,))
+    found = ask(store, RETRY, lambda _: meaning.of())
 
     assert calls == [(RETRY,)]
     assert found.mode == "lexical"

@@ -6,10 +6,10 @@ import pytest
 
 from indexer.paths import index_db
 from indexer.store.connection import connect
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
 from tests.cases import each, first, mostly
+from tests.smart_fork.asking import find
 from tests.smart_fork.retrieval.test_query import HOSTILE
 from tests.smart_fork.world import BrokenModel
 
@@ -28,7 +28,7 @@ QUESTIONS = [
 def answered(world, shop, question: str) -> dict:
     answer = world.find(question, shop)
     assert ("hybrid", False) == (answer["search_mode"], answer["fallback_used"]), answer.get("search_error")
-    by_words = find(FindRequest(question, project_path=str(shop)), Engine(BrokenModel())).as_json()
+    by_words = find(FindRequest(question), Engine(BrokenModel()), shop).as_json()
     assert "lexical" == by_words["search_mode"], by_words.get("search_error")
     return answer
 

@@ -11,11 +11,11 @@ from indexer.transcripts.base import LogFile
 from indexer.writer import IndexBusyError
 from smart_fork.retrieval import shared as shared_module
 from smart_fork.retrieval import upkeep
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.shared import HOLDS_SECONDS, Shared
 from smart_fork.retrieval.upkeep import Engine
+from tests.smart_fork.asking import find
 from tests.smart_fork.world import WordsModel
 
 LEFT = LogFile("claude", "/home/logs/one.jsonl", 1, 1, 1)
@@ -82,7 +82,7 @@ def test_a_question_does_nothing_that_the_indexer_is_doing(world, shop):
     """F-180: while logs are read it is answered with what there is, and it makes no vectors at any time."""
     clock, indexer = Clock(), Indexer("reading 3/7")
     engine = Engine(Shared(world.model, 60, indexer, clock))
-    request = FindRequest("add retry to the uploader", agent_type="both", all_projects=True)
+    request = FindRequest("add retry to the uploader", agent_type="both")
     world.claude(shop, "add retry to the uploader", "done")
     assert 1 == find(request, engine).as_json()["index"]["sessions"], "where there is nothing at all, a question reads"
 
@@ -102,10 +102,10 @@ def test_a_question_does_nothing_that_the_indexer_is_doing(world, shop):
 def test_the_indexer_of_the_process_is_told_what_the_words_of_a_question_find(world, shop, doing):
     world.claude(shop, "add retry to the uploader", "done")
     world.claude(shop, "the colour of the header", "blue")
-    find(FindRequest("anything", project_path=str(shop)), Engine(world.model, embed_seconds=0.0))
+    find(FindRequest("anything"), Engine(world.model, embed_seconds=0.0), shop)
     indexer = Indexer(doing)
 
-    find(FindRequest("retry the uploader", project_path=str(shop)), Engine(Shared(world.model, 60, indexer)))
+    find(FindRequest("retry the uploader"), Engine(Shared(world.model, 60, indexer)), shop)
 
     ((project, wanted),) = indexer.put
     with opened() as store:
@@ -120,7 +120,7 @@ def test_a_question_reads_no_longer_than_a_moment_where_an_indexer_does_the_rest
     indexer = Indexer()
     for number in range(3):
         world.claude(shop, f"uploader {number}", "done")
-    request = FindRequest("the uploader", agent_type="both", all_projects=True)
+    request = FindRequest("the uploader", agent_type="both")
     beside = Engine(Shared(world.model, 60, indexer))
 
     assert 2 == find(request, beside).as_json()["index"]["unread_logs"]
@@ -133,7 +133,7 @@ def test_the_indexer_of_the_process_goes_on_and_without_one_whoever_asks_sees_to
     indexer, told = Indexer(), []
     shared = Shared(world.model, 60, indexer)
     engine = Engine(shared, embed_seconds=0, unfinished=lambda _: told.append("itself"))
-    request = FindRequest("the uploader", agent_type="both", all_projects=True)
+    request = FindRequest("the uploader", agent_type="both")
     world.claude(shop, "the uploader", "done")
 
     find(request, engine)

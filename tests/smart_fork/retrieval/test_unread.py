@@ -9,12 +9,11 @@ import pytest
 from indexer.freshness import complete
 from smart_fork.agents.readers import READERS
 from smart_fork.forking.request import ForkChoice
-from smart_fork.forking.search_and_fork import find_and_fork
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server.steps import after_search
+from tests.smart_fork.asking import find, find_and_fork
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import git
 
@@ -33,9 +32,7 @@ def partly(world, shop):
 
 
 def ask(world, shop, **how):
-    return find(
-        FindRequest(ASKED, project_path=str(shop), **how), Engine(world.model, read_seconds=-1, embed_seconds=0)
-    )
+    return find(FindRequest(ASKED, **how), Engine(world.model, read_seconds=-1, embed_seconds=0), shop)
 
 
 def test_a_session_is_as_much_less_likely_as_logs_are_unread(world, partly):
@@ -100,9 +97,9 @@ def test_a_model_is_told_to_ask_again(world, partly):
 
 def test_nothing_is_forked_by_itself_and_the_answer_says_why(world, partly):
     engine = Engine(world.model, read_seconds=-1, embed_seconds=0)
-    request = FindRequest(ASKED, project_path=str(partly))
+    request = FindRequest(ASKED)
 
-    answer = find_and_fork(request, engine, ForkChoice(auto_fork=True))
+    answer = find_and_fork(request, engine, ForkChoice(auto_fork=True), partly)
 
     assert answer.forked_session is None
     assert "Nothing was forked" in answer.error

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from smart_fork.errors import NotFound, Usage
-from smart_fork.retrieval.exchanges import within
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
+from tests.smart_fork.asking import opened
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
 SAID = (
@@ -20,10 +20,9 @@ SAID = (
 
 
 def asked(world, shop, session: str, intent: str = "upload packet flushed", caller: str | None = None):
-    request = FindRequest(
-        intent, agent_type="all", project_path=str(shop), session=session, caller_session_id=caller, limit=2
-    )
-    return within(request, Engine(world.model))
+    request = FindRequest(intent, agent_type="all", session=session, limit=2)
+    with opened(Engine(world.model), shop, caller=caller) as library:
+        return library.within(request)
 
 
 def test_a_session_finds_its_own_exchange(world, shop):

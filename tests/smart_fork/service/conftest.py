@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from indexer.paths import private_dir, state_home
 from smart_fork.page import views
+from smart_fork.retrieval.library import Library
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server import calls
 from smart_fork.service import client
@@ -119,7 +120,12 @@ def served(world, monkeypatch):
             raise RuntimeError("the disk is gone")
 
     entrance = running.entrance
-    page = views.Page(lambda: Engine(world.model), entrance.forms, entrance.entries, entrance.visits)
+    page = views.Page(
+        lambda *how, **where: Library.open(*(how or (None,)), Engine(world.model), **where),
+        entrance.forms,
+        entrance.entries,
+        entrance.visits,
+    )
     work = Work(world.model, question, lambda: {"state": "idle"})
     app, doors = application(create_server(world.model, everything=True), work, page)
     running.doors, running.pages = doors, page.routes()

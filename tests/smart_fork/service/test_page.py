@@ -17,6 +17,7 @@ from smart_fork.agents.selection import handed_to
 from smart_fork.page import views
 from smart_fork.page.kin import MIN_LENGTH, timeline
 from smart_fork.page.views import LIVE
+from smart_fork.retrieval.library import Library
 from smart_fork.retrieval.upkeep import Engine
 from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -429,7 +430,9 @@ def test_a_form_asks_for_exactly_what_the_command_line_asks_for(run, world):  # 
         (told | {"way": "whole", "at": "1", "budget": "15k"}, ()),
     ):  # fmt: skip
         form = {"session": knows, "prompt": "retry the upload; --help", **fields}
-        here = views.previewed(form, lambda: Engine(world.model)).fork.as_json()
+        here = views.previewed(
+            form, lambda *how, **where: Library.open(*(how or (None,)), Engine(world.model), **where)
+        ).fork.as_json()
         there = json.loads(run("fork", knows, *words, "--dry-run", "--json", "--", form["prompt"]).out)
 
         for key in ("command", "cwd", "place", "resume_session_id", "agent_type", "warnings"):

@@ -9,7 +9,6 @@ import pytest
 
 from indexer.paths import index_db
 from smart_fork.cuts import snapshots
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.service import app
@@ -74,7 +73,8 @@ def test_where_indexing_is_switched_off_a_question_to_the_service_indexes_nothin
     monkeypatch.setenv("SMART_FORK_INDEXING", value)
     world.claude(shop, "something else", "another answer")
     service.start()
-    answer = find(FindRequest("something else", all_projects=True), service._engine())
+    with service.library(everywhere=True) as library:
+        answer = library.find(FindRequest("something else"))
 
     assert "switched off" in answer.index.problem
     with opened() as store:

@@ -12,7 +12,6 @@ import smart_fork
 from indexer.light import LightEmbedder
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.request import ForkChoice
-from smart_fork.forking.search_and_fork import find_and_fork
 from smart_fork.retrieval.elsewhere import AskedElsewhere
 from smart_fork.retrieval.meaning import Meaning
 from smart_fork.retrieval.request import FindRequest
@@ -25,6 +24,7 @@ from smart_fork.team.login import Account, account, remember
 from smart_fork.team.tracking import Tracking, place_of
 from smart_fork.teamserver import question
 from tests.cases import first
+from tests.smart_fork.asking import find_and_fork
 from tests.smart_fork.found import a_fork
 from tests.smart_fork.teamserver.shop import INVOICES, UPLOADER, index_all
 from tests.smart_fork.world import WordsModel
@@ -160,8 +160,8 @@ def forks(monkeypatch):
 
 def ask(bob, **more):
     with bob.here():
-        engine = Engine(WordsModel(), elsewhere=TeamSearch())
-        return find_and_fork(FindRequest(QUESTION, project_path=str(bob.repository)), engine, ForkChoice(**more))
+        engine, there = Engine(WordsModel()), TeamSearch()
+        return find_and_fork(FindRequest(QUESTION), engine, ForkChoice(**more), bob.repository, elsewhere=there)
 
 
 @first("broken", ["switched off", "damaged"])

@@ -19,6 +19,7 @@ from starlette.applications import Starlette
 from smart_fork.errors import ForkRefused
 from smart_fork.forking import launch
 from smart_fork.page import views
+from smart_fork.retrieval.library import Library
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.service.app import Entrance
 from smart_fork.team import find as team_find
@@ -72,7 +73,12 @@ def think(log: Path) -> None:
 def page(bob, tmp_path, monkeypatch) -> Iterator[str]:
     """Where Bob's page is."""
     entrance = Entrance(tmp_path / "page", "127.0.0.1:1")
-    shown = views.Page(lambda: Engine(bob.world.model), entrance.forms, entrance.entries, entrance.visits)
+    shown = views.Page(
+        lambda *how, **where: Library.open(*(how or (None,)), Engine(bob.world.model), **where),
+        entrance.forms,
+        entrance.entries,
+        entrance.visits,
+    )
     with bob.here(), serving(Starlette(routes=shown.routes())) as url:
         monkeypatch.chdir(tmp_path)  # a service stands in no project
         yield url

@@ -1,0 +1,50 @@
+"""Questions of tests: each opens a library of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from indexer.transcripts.model import Session
+from smart_fork.forking import match
+from smart_fork.forking.request import ForkChoice, ForkRequest
+from smart_fork.forking.started import Forked
+from smart_fork.retrieval.answer import Answer
+from smart_fork.retrieval.library import Library
+from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.upkeep import Engine
+
+
+def find(request: FindRequest, engine: Engine, path: Path | str | None = None, **where: Any) -> Answer:
+    """What a library of a project, by default of all, finds."""
+    with opened(engine, path, **where) as library:
+        return library.find(request)
+
+
+def find_and_fork(
+    request: FindRequest, engine: Engine, choice: ForkChoice, path: Path | str | None = None, **where: Any
+) -> Answer:
+    """The same, and the fork that `choice` asks for."""
+    from smart_fork.forking.search_and_fork import find_and_fork as found_and_forked
+
+    with opened(engine, path, **where) as library:
+        return found_and_forked(request, library, choice)
+
+
+def message_for(session: Session, intent: str, engine: Engine) -> str:
+    """The message of the exchange that answers best."""
+    with opened(engine) as library:
+        return match.message_for(session, intent, library)
+
+
+def fork_at_match(request: ForkRequest, intent: str, engine: Engine, also: Sequence[str] = ()) -> Forked:
+    """A fork at the end of the exchange that answers best."""
+    with opened(engine) as library:
+        return match.fork_at_match(request, intent, library, also)
+
+
+def opened(engine: Engine, path: Path | str | None = None, **where: Any) -> AbstractContextManager[Library]:
+    """A library of a project, by default of all."""
+    return Library.open(None if path is None else str(path), engine, **{"everywhere": path is None} | where)
