@@ -191,6 +191,7 @@ class Library(ProjectIndex):
 
         if (asked := asked_by(first)) is None:
             return None
+        _ = self.project  # a directory that is not there is an error
         with self.index() as store:
             if store.meta("model") != self.engine.embedder.model:
                 return None

@@ -49,7 +49,7 @@ from smart_fork.retrieval.answer import Unsearched
 from smart_fork.retrieval.background import MODEL_SECONDS, library_beside
 from smart_fork.retrieval.before_edit import Edit, Origin
 from smart_fork.retrieval.index_access import opened
-from smart_fork.retrieval.library import Library, Opening
+from smart_fork.retrieval.library import Library
 from smart_fork.retrieval.recall import FirstPrompt
 from smart_fork.retrieval.renewal import Renewal
 from smart_fork.retrieval.request import FindRequest
@@ -83,23 +83,21 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the routes call: the library, a test question, the state of indexing, and the pending version."""
+    """What the routes call: a test question, the state of indexing, and the pending version."""
 
-    library: Opening
     question: Callable[[], object]
     status: Callable[[], Mapping[str, object]]
     restart: Callable[[], Mapping[str, str] | None] = lambda: None
-
-    def ask(self, question: Callable[[Library, Asked], Answered], asked: Asked) -> Answered:
-        """Ask what a hook asks, in the directory of its session."""
-        with self.library(asked.directory, caller=asked.session_id) as library:
-            return question(library, asked)
 
 
 def application(
     mcp: MCPServer[Any], work: Work, page: views.Page
 ) -> tuple[Starlette, Doors]:  # fmt: skip
     """Return the application and, for the guard around it, which routes are open to whom."""
+
+    def answered(question: Callable[[Library, Asked], Answered], asked: Asked) -> Answered:
+        with page.library(asked.directory, caller=asked.session_id) as library:
+            return question(library, asked)
 
     async def healthz(request: Request) -> Response:
         if request.scope.get(WITH) is not Key.TOKEN:
@@ -113,7 +111,7 @@ def application(
         if first is None:
             return JSONResponse({"error": "agent, session_id, directory and prompt"}, 400)
         try:
-            found = await anyio.to_thread.run_sync(partial(work.ask, Library.recall, first))
+            found = await anyio.to_thread.run_sync(partial(answered, Library.recall, first))
         except (SmartForkError, OSError) as error:
             log.warning("nothing is recalled: %s", error)
             return JSONResponse({"error": "it cannot be looked up"}, 503)
@@ -125,7 +123,7 @@ def application(
             if call is None:
                 return JSONResponse({"error": "agent, session_id, directory, tool and given"}, 400)
             try:
-                found = await anyio.to_thread.run_sync(partial(work.ask, ask, call))
+                found = await anyio.to_thread.run_sync(partial(answered, ask, call))
             except (SmartForkError, OSError) as error:
                 log.info("nothing is said at a call: %s", error)
                 found = None
@@ -254,7 +252,7 @@ class ServiceParts:
     def application(self, entrance: Entrance) -> tuple[Starlette, Doors]:
         """What answers, and which of its addresses are for whom."""
         page = views.Page(self.library, entrance.forms, entrance.entries, entrance.visits, self._state)
-        work = Work(self.library, self._question, self._status, self._restart)
+        work = Work(self._question, self._status, self._restart)
         return application(
             create_server(self.model, everything=wants_everything(os.environ)),
             work,

@@ -19,7 +19,6 @@ from starlette.routing import Route
 
 from indexer.paths import private_dir, state_home
 from smart_fork.page import views
-from smart_fork.retrieval.library import Library
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server import calls
 from smart_fork.service import client
@@ -28,6 +27,7 @@ from smart_fork.service.app import Entrance, Work, application
 from smart_fork.service.guard import Connection, Doors
 from smart_fork.service.listener import listen_locally
 from smart_fork.system.release import own_version
+from tests.smart_fork.asking import opened
 from tests.smart_fork.tool_server import create_server
 
 
@@ -121,12 +121,12 @@ def served(world, monkeypatch):
 
     entrance = running.entrance
     page = views.Page(
-        lambda *how, **where: Library.open(*(how or (None,)), Engine(world.model), **where),
+        lambda *how, **where: opened(Engine(world.model), *how, **where),
         entrance.forms,
         entrance.entries,
         entrance.visits,
     )
-    work = Work(world.model, question, lambda: {"state": "idle"})
+    work = Work(question, lambda: {"state": "idle"})
     app, doors = application(create_server(world.model, everything=True), work, page)
     running.doors, running.pages = doors, page.routes()
     guard = entrance.guard(app, [f"127.0.0.1:{port}"], doors)

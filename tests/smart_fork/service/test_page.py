@@ -7,6 +7,7 @@ import os
 import re
 import time
 import uuid
+from functools import partial
 from html.parser import HTMLParser
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -17,9 +18,9 @@ from smart_fork.agents.selection import handed_to
 from smart_fork.page import views
 from smart_fork.page.kin import MIN_LENGTH, timeline
 from smart_fork.page.views import LIVE
-from smart_fork.retrieval.library import Library
 from smart_fork.retrieval.upkeep import Engine
 from tests.cases import first
+from tests.smart_fork.asking import opened
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import eventually
 from tests.smart_fork.relatives import a_relative
@@ -430,9 +431,7 @@ def test_a_form_asks_for_exactly_what_the_command_line_asks_for(run, world):  # 
         (told | {"way": "whole", "at": "1", "budget": "15k"}, ()),
     ):  # fmt: skip
         form = {"session": knows, "prompt": "retry the upload; --help", **fields}
-        here = views.previewed(
-            form, lambda *how, **where: Library.open(*(how or (None,)), Engine(world.model), **where)
-        ).fork.as_json()
+        here = views.previewed(form, partial(opened, Engine(world.model))).fork.as_json()
         there = json.loads(run("fork", knows, *words, "--dry-run", "--json", "--", form["prompt"]).out)
 
         for key in ("command", "cwd", "place", "resume_session_id", "agent_type", "warnings"):

@@ -7,6 +7,7 @@ import re
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from html import unescape
 from pathlib import Path
 from urllib.error import HTTPError
@@ -19,11 +20,11 @@ from starlette.applications import Starlette
 from smart_fork.errors import ForkRefused
 from smart_fork.forking import launch
 from smart_fork.page import views
-from smart_fork.retrieval.library import Library
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.service.app import Entrance
 from smart_fork.team import find as team_find
 from tests.e2e.browsing import Watch, browser, chromium, low_contrast, violations, window
+from tests.smart_fork.asking import opened
 from tests.smart_fork.teamserver.machines import serving
 from tests.smart_fork.teamserver.shop import INVOICES, UPLOADER, index_all
 
@@ -74,7 +75,7 @@ def page(bob, tmp_path, monkeypatch) -> Iterator[str]:
     """Where Bob's page is."""
     entrance = Entrance(tmp_path / "page", "127.0.0.1:1")
     shown = views.Page(
-        lambda *how, **where: Library.open(*(how or (None,)), Engine(bob.world.model), **where),
+        partial(opened, Engine(bob.world.model)),
         entrance.forms,
         entrance.entries,
         entrance.visits,
