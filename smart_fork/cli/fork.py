@@ -204,8 +204,7 @@ def spending_on(wanted: Wanted | None, point: ForkPoint, asked: ForkRequest) -> 
 
     told = progress_bar() if wanted or point.at_match else nullcontext()
     with told as progress, library(progress=progress) as known:
-        if wanted is not None:
-            known.expect(intent, also)  # while the session is read
+        known.expect(intent, also)  # while the session is read
         yield Spending(wanted or Wanted(MATCH), intent, also, known)
 
 

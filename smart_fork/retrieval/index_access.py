@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
 
 import apsw
 
@@ -15,21 +16,28 @@ from indexer.store.sqlite import SqliteStore
 from smart_fork.errors import IndexUnavailable
 from smart_fork.text.advice import advice
 
+#: The index, for as long as this thread has it open.
+_open: ContextVar[SqliteStore | None] = ContextVar("open", default=None)
+
 
 @contextmanager
 def opened() -> Iterator[SqliteStore]:
-    """The index, made where it is missing, closed afterwards.
+    """The index, made where it is missing, closed afterwards. Whoever has it open already gets the same again.
 
     Raises:
         IndexUnavailable: it cannot be opened, or turned out to be damaged while it was used.
             One that is damaged has been set aside; the next one who asks gets a new one.
     """
+    if (store := _open.get()) is not None:
+        yield store
+        return
     try:
         with ExitStack() as stack:
             try:
                 store = stack.enter_context(open_sound(index_db()))
             except (NewerIndexError, OlderIndexError, OSError, ImportError) as error:
                 raise unavailable(error) from error
+            stack.callback(_open.reset, _open.set(store))
             yield store
     except (DamagedIndexError, apsw.Error) as error:
         raise unavailable(error) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.model import AgentName
 from smart_fork.engines.base import SearchEngine
 from smart_fork.engines.configured import configured_engine
-from smart_fork.errors import SmartForkError
+from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.notes import marked, tag
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry
@@ -153,10 +153,12 @@ class ProjectIndex:
         return self.meaning(texts).of()
 
     def expect(self, intent: str, also: Sequence[str] | None) -> None:
-        """Have the vectors made by which one session is going to be asked; not without an index."""
+        """Open the index and have the vectors made by which one session is going to be asked; not without an index."""
         if (words := plain(intent)) and index_db().exists():
             self._expected = self.meaning((words, *further(words, also)))
             self._expected.begin()
+            with suppress(IndexUnavailable), self.index():
+                pass  # it stays open
 
     def settle(self) -> None:
         """Wait until those are made: a process that ends, or becomes an agent, while a model is at work is aborted."""

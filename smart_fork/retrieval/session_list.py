@@ -9,6 +9,7 @@ from smart_fork.errors import Usage
 from smart_fork.notes import tag as checked
 from smart_fork.retrieval.answer import Recents
 from smart_fork.retrieval.gone import gone_prompts
+from smart_fork.retrieval.index_access import known_index
 from smart_fork.retrieval.recent import Listed, recent_sessions
 from smart_fork.retrieval.request import current_project, project_notice
 from smart_fork.retrieval.results import recent_ones
@@ -29,11 +30,11 @@ def list_recent(
         raise Usage(f"limit must be at least 1, not {limit}", "Drop it for the default.")
     within = None if everywhere else current_project(project)
     adapters = [READERS[one] for one in agents]
-    found = recent_sessions(
-        adapters, within, limit, automated=automated or bool(tag), listed=Listed(checked(tag) if tag else "", archived)
-    )
+    listed = Listed(checked(tag) if tag else "", archived)
+    with known_index():
+        found = recent_sessions(adapters, within, limit, automated=automated or bool(tag), listed=listed)
+        gone = () if tag or archived else gone_prompts(within, agents)
     passed_over = () if permission.limited() else (*odd(adapters), *found.passed_over)
     notice = project_notice(within, found=bool(found.sessions))
-    gone = () if tag or archived else gone_prompts(within, agents)
     shown = recent_ones(found.sessions)
     return Recents(len(shown), "", shown, found.hidden, unread(adapters), passed_over, notice, gone)
