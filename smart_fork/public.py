@@ -118,10 +118,10 @@ def find(
     """
     from smart_fork.retrieval.answer import Unsearched
     from smart_fork.retrieval.request import FindRequest
-    from smart_fork.team.beside import beside
+    from smart_fork.retrieval.team_search import team_search
 
     request = FindRequest(intent, agent_type=agent, limit=limit, min_score=min_score, also=also)
-    with _library(project, beside(wanted=None if team else False)) as library:
+    with _library(project, team_search(wanted=None if team else False)) as library:
         found = library.find(request)
     if isinstance(found, Unsearched):
         raise IndexUnavailable(found.message, found.next_steps[0])
@@ -342,11 +342,13 @@ def forget(session_id: str, *, undo: bool = False) -> Removal:
     return session_removal.undo(session_id) if undo else session_removal.forget(session_id)
 
 
-def _here(session_ids: Sequence[str], cwd: str | None, *, keep: bool = True) -> AbstractContextManager[list[str]]:
-    """Return the sessions as those of this machine. A team's copy goes again if what follows fails."""
-    from smart_fork.team.workers import on_this_machine
+@contextmanager
+def _here(session_ids: Sequence[str], cwd: str | None, *, keep: bool = True) -> Iterator[list[str]]:
+    """The sessions' ids on this machine. A team's copy goes again if what follows fails."""
+    from smart_fork.retrieval.team_search import sessions_here
 
-    return on_this_machine(session_ids, directory=Path(cwd) if cwd else None, keep=keep)
+    with sessions_here(session_ids, cwd, keep=keep) as found:
+        yield [one.session_id for one in found]
 
 
 def _library(project: str | None = None, elsewhere: Elsewhere | None = None) -> AbstractContextManager[Library]:

@@ -13,10 +13,14 @@ _NUMBER = re.compile(r"-\d+")
 
 
 class Resolved(NamedTuple):
-    """A resolved reference: the session's id on this machine, and the kind of reference."""
+    """A resolved reference: the session's id on this machine, and the kind of reference.
+
+    `warnings` tell what is not in a copy of a team's session.
+    """
 
     session_id: str
     by: Literal["session", "worker", "alias", "team"]
+    warnings: tuple[str, ...] = ()
 
 
 class Reference(NamedTuple):

@@ -63,7 +63,7 @@ def branch(
 ) -> None:
     """Copy a session under a title of its own, to go on with later; the original stays untouched."""
     from smart_fork.families.branch import branch as branch_session
-    from smart_fork.team.workers import on_this_machine
+    from smart_fork.retrieval.team_search import sessions_here
 
     if not start and (prompt or place):
         raise Usage("A prompt and --in are only for --start", "Give --start to resume the branch immediately.")
@@ -81,13 +81,13 @@ def branch(
         return
     number = point.number()
     with (
-        on_this_machine([session], directory=cwd or project) as (meant,),
+        sessions_here([session], cwd or project) as (meant,),
         starting(place, quiet=not start),
         spending_on(wanted, point, ForkRequest(session, Options(prompt=prompt))) as spent,
     ):
-        through = _answering(meant, spent) if point.at_match and spent is not None else None
+        through = _answering(meant.session_id, spent) if point.at_match and spent is not None else None
         branched = branch_session(
-            meant,
+            meant.session_id,
             at=number,
             through=through,
             title=title,

@@ -83,7 +83,7 @@ def find(  # noqa: PLR0917 - typer's way
     Words starting with a dash go after "--":  smart-fork find -- "-Werror breaks the build"
     """
     from smart_fork.retrieval.request import FindRequest
-    from smart_fork.team.beside import beside
+    from smart_fork.retrieval.team_search import team_search
 
     request = FindRequest(
         intent,
@@ -115,7 +115,7 @@ def find(  # noqa: PLR0917 - typer's way
         return
     from smart_fork.retrieval.background import library
 
-    there = beside(wanted=team)
+    there = team_search(wanted=team)
     with progress_bar() as progress, library(_path(project), progress, everywhere=everywhere, elsewhere=there) as known:
         answer = known.find(request)
     if not printed_as_json(answer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +12,7 @@ import typer
 
 from indexer.shapes import dataclass
 from smart_fork.agents.options import Options, said
-from smart_fork.agents.references import Resolved, here
+from smart_fork.agents.references import Resolved
 from smart_fork.budget.wanted import MATCH, BudgetAsked, Wanted
 from smart_fork.caller import caller_session
 from smart_fork.cli.agents import CwdOption, HandedOption
@@ -23,8 +23,8 @@ from smart_fork.cli.output import printed_as_json, say
 from smart_fork.cli.progress import progress_bar, starting
 from smart_fork.errors import Usage
 from smart_fork.forking.request import ForkRequest
-from smart_fork.team.login import is_known as knows_a_team
-from smart_fork.team.workers import is_shared, on_this_machine
+from smart_fork.retrieval.team_search import sessions_here
+from smart_fork.team.workers import is_shared
 
 if TYPE_CHECKING:
     from smart_fork.forking.spending import Spending
@@ -134,8 +134,8 @@ def fork(
         from smart_fork.cli.fan_out import fork_several
 
         in_worktrees = options.worktree if options.worktree is not None else True
-        with on_this_machine(ids, keep=not dry_run) as meant:
-            fork_several(meant, point, asked, in_worktrees=in_worktrees)
+        with sessions_here(ids, keep=not dry_run) as meant:
+            fork_several([one.session_id for one in meant], point, asked, in_worktrees=in_worktrees)
         return
     else:
         forked = _forked_one(asked, point, wanted)
@@ -153,11 +153,13 @@ def _check_merge(wanted: Wanted | None, point: ForkPoint) -> None:
 def _forked_merged(asked: ForkRequest, point: ForkPoint, wanted: Wanted | None) -> Forked:
     from smart_fork.forking.merger import fork_merged
 
-    with ExitStack() as stack:
-        ids = (asked.session, *asked.merge)
-        first, *others = [stack.enter_context(_on_this_machine(one, dry_run=asked.dry_run)).session_id for one in ids]
-        spending = stack.enter_context(spending_on(wanted, point, asked))
-        return fork_merged(replace(asked, session=first, merge=tuple(others), budget=spending))
+    with (
+        sessions_here((asked.session, *asked.merge), keep=not asked.dry_run) as (first, *others),
+        spending_on(wanted, point, asked) as spending,
+    ):
+        _warn((first, *others))
+        merged = tuple(one.session_id for one in others)
+        return fork_merged(replace(asked, session=first.session_id, merge=merged, budget=spending))
 
 
 def _forked_one(asked: ForkRequest, point: ForkPoint, wanted: Wanted | None) -> Forked:
@@ -170,9 +172,10 @@ def _forked_one(asked: ForkRequest, point: ForkPoint, wanted: Wanted | None) -> 
         )
     asked = replace(asked, at=point.number())
     with (
-        _on_this_machine(asked.session, dry_run=asked.dry_run) as resolved,
+        sessions_here([asked.session], keep=not asked.dry_run) as (resolved,),
         spending_on(wanted, point, asked) as spending,
     ):
+        _warn([resolved])
         within = None if wanted is None else spending
         asked = replace(asked, session=resolved.session_id, budget=within, preview=None if wanted else spending)
         if point.at_match and spending is not None and spending.library is not None:
@@ -208,18 +211,10 @@ def spending_on(wanted: Wanted | None, point: ForkPoint, asked: ForkRequest) -> 
         yield Spending(wanted or Wanted(MATCH), intent, also, known)
 
 
-@contextmanager
-def _on_this_machine(session: str, *, dry_run: bool) -> Iterator[Resolved]:
-    """The session; one of the team's is written here first, and taken away again after a dry run or a failure."""
-    if not knows_a_team():
-        yield here(session)
-        return
-    from smart_fork.team.find import found_or_taken
-
-    with found_or_taken(session, keep=not dry_run) as (resolved, taken):
-        for warning in taken.warnings if taken else ():
-            say(warning)
-        yield resolved
+def _warn(sessions: Sequence[Resolved]) -> None:
+    """Say what is not in copies of the team's sessions."""
+    for warning in (warning for one in sessions for warning in one.warnings):
+        say(warning)
 
 
 def _ids_and_prompt(words: list[str], *, protected: bool) -> tuple[list[str], str | None]:

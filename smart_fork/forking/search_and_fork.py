@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
-from pathlib import Path
 
 from indexer.changes import Progress
 from indexer.transcripts.lines import bounded
@@ -17,8 +16,6 @@ from indexer.transcripts.model import AgentName
 from smart_fork import sessions
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.options import PLACES, Options
-from smart_fork.agents.references import Resolved
-from smart_fork.agents.references import here as of_this_machine
 from smart_fork.agents.selection import first, handed_to, named
 from smart_fork.budget.wanted import MATCH as LEAST
 from smart_fork.budget.wanted import Wanted, amount
@@ -75,7 +72,7 @@ def find_and_fork(request: FindRequest, library: Library, choice: ForkChoice) ->
         index, session_id = _chosen(results, choice.fork_index, choice.fork_session_id)
         with ExitStack() as stack:
             named_ids = (session_id, *choice.merge)
-            here = [stack.enter_context(_here(one, library, keep=not choice.dry_run)) for one in named_ids]
+            here = stack.enter_context(library.sessions(named_ids, keep=not choice.dry_run))
             hit = None if index is None else results[index]
             notes, choice = _carrying(hit, choice)
             through = _through(hit, here[0].session_id, request, library) if choice.at == MATCH else None
@@ -182,16 +179,6 @@ def _forked(request: ForkRequest) -> Forked:
 
 def _telling(library: Library) -> Progress:
     return library.engine.progress or (lambda *_: None)
-
-
-@contextmanager
-def _here(session_id: str, library: Library, *, keep: bool) -> Iterator[Resolved]:
-    """The session as one of this machine: a teammate's is written here, and goes again where nothing is started."""
-    if library.elsewhere is None:
-        yield of_this_machine(session_id)
-        return
-    with library.elsewhere.taken(session_id, Path(library.path or Path.cwd()), keep=keep) as here:
-        yield here
 
 
 @bounded()

@@ -28,11 +28,11 @@ from smart_fork.page.desk import Asked, Desk
 from smart_fork.page.renderer import PageValues, Shown
 from smart_fork.removal import sessions as session_removal
 from smart_fork.removal.sessions import Removal, cut
-from smart_fork.retrieval.elsewhere import is_known
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.index_answers import IndexStatus
 from smart_fork.retrieval.results import title
 from smart_fork.retrieval.status import index_status
+from smart_fork.retrieval.team_search import is_known
 
 #: What an address asks to be cut, and what the form repeats.
 _SECRETS = "secrets"

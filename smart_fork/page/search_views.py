@@ -30,14 +30,13 @@ from smart_fork.page.renderer import HEADERS, PageValues, Shown, SpokenPart, ren
 from smart_fork.page.session import conversation
 from smart_fork.retrieval.all_agents import fits
 from smart_fork.retrieval.answer import Answer, Found, GonePrompt, Hit, RecentSession, SharedSession
-from smart_fork.retrieval.elsewhere import is_known
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.library import Opening
 from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.results import outcome_in_words, title
 from smart_fork.retrieval.session_list import list_recent
-from smart_fork.team.beside import beside
+from smart_fork.retrieval.team_search import is_known, team_search
 from smart_fork.team.conversation import listed as listed_there
 from smart_fork.whereabouts import permits, where_now
 
@@ -224,7 +223,7 @@ def _search(search: SearchPage, library: Opening) -> Answer:
         commit=search.code.get("commit"),
         changes=bool(search.code.get("changes")),
     )
-    path, there = search.project or None, beside() if search.project else None
+    path, there = search.project or None, team_search() if search.project else None
     with library(path, everywhere=path is None, elsewhere=there) as opened_library:
         return opened_library.find(question)
 

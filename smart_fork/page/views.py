@@ -45,8 +45,8 @@ from smart_fork.page.session import number, session_routes
 from smart_fork.page.since import check_still
 from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.library import Opening
+from smart_fork.retrieval.team_search import sessions_here
 from smart_fork.system.processes import Processes
-from smart_fork.team.workers import on_this_machine
 from smart_fork.text.given import is_empty
 from smart_fork.text.snippets import printable
 from smart_fork.workers.comparison import compare
@@ -154,8 +154,8 @@ def _fork(form: Mapping[str, str], library: Opening, *, dry_run: bool = False) -
     session, project = form.get("session", "").strip(), form.get("project", "").strip()
     if is_empty(form.get("prompt", "")):
         raise Usage("The prompt is empty.", "Go back and write it in a sentence.")
-    with on_this_machine([session], directory=folder(project) if project else None, keep=not dry_run) as (here,):
-        return _fork_here(here, form, library, dry_run=dry_run)
+    with sessions_here([session], folder(project) if project else None, keep=not dry_run) as (here,):
+        return _fork_here(here.session_id, form, library, dry_run=dry_run)
 
 
 def _fork_here(session: str, form: Mapping[str, str], library: Opening, *, dry_run: bool) -> Forked:

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Protocol
 
 from indexer.masking import mask
-from indexer.paths import state_home
-from indexer.settings import TEAM_URL
 from indexer.shapes import dataclass
 from indexer.store.base import Placement, SessionRow
-from smart_fork.agents.references import Resolved
 from smart_fork.retrieval.answer import Hit, Lineage, Match, Origin, Price, TeamState
 from smart_fork.retrieval.found import Candidate, Candidates, Query
 from smart_fork.retrieval.meaning import Meaning
@@ -116,18 +112,6 @@ class Elsewhere(Protocol):
     def auto_fork(self) -> bool:
         """Whether one of these may be forked without being chosen."""
         ...
-
-    def taken(self, session_id: str, directory: Path, *, keep: bool = True) -> AbstractContextManager[Resolved]:
-        """What an id means; a session elsewhere is written here.
-
-        It is taken away again where its context fails, and where it is not to be kept.
-        """
-        ...
-
-
-def is_known() -> bool:
-    """Whether there may be a server to ask. It imports nothing: nearly nobody has one."""
-    return bool(TEAM_URL.text()) or (state_home() / "team" / "tokens.json").exists()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from indexer.transcripts.model import Session
 from smart_fork.agents.logs import unread
 from smart_fork.agents.programs import problems_of
 from smart_fork.agents.readers import READERS
+from smart_fork.agents.references import Resolved, here
 from smart_fork.agents.selection import ALL, word_for
 from smart_fork.engines.base import EngineUnavailable, collection_of
 from smart_fork.engines.configured import OWN
@@ -61,6 +62,7 @@ from smart_fork.retrieval.recent import Listed, recent_sessions
 from smart_fork.retrieval.request import MAX_LIMIT, FindRequest, check, current_project, project_notice
 from smart_fork.retrieval.search import search
 from smart_fork.retrieval.status import passed_over
+from smart_fork.retrieval.team_search import sessions_here
 from smart_fork.retrieval.upkeep import Engine, Upkeep, go_on, makes_vectors
 from smart_fork.retrieval.worth import BETTER_FIRST, COMPARED, Worth, better_first, close, worth_of
 from smart_fork.text.advice import advice
@@ -108,6 +110,16 @@ class Library(ProjectIndex):
         library = cls(engine, path, caller, elsewhere, everywhere=everywhere)
         with library.held():
             yield library
+
+    def sessions(self, references: Sequence[str], *, keep: bool = True) -> AbstractContextManager[list[Resolved]]:
+        """Sessions of this machine; where the team is asked beside it also those of the team, see `sessions_here`.
+
+        Raises:
+            SmartForkError: one is neither here nor the team's.
+        """
+        if self.elsewhere is None:
+            return nullcontext([here(one) for one in references])
+        return sessions_here(references, self.directory, keep=keep)
 
     def find(self, request: FindRequest) -> Answer:
         """Find the sessions that know how (see docs/reference/json.md).

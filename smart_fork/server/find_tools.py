@@ -30,12 +30,12 @@ from smart_fork.retrieval.answer import Exchanges, Fixes, Found, Hit, Recents, U
 from smart_fork.retrieval.index_answers import IndexStatus, NoIndex
 from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
 from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.team_search import team_search
 from smart_fork.server.calls import progress_of, project_for, sent
 from smart_fork.server.steps import FURTHER, after_search
 from smart_fork.server.tools import brief as briefly
 from smart_fork.server.tools import strict, takes
 from smart_fork.system import permission
-from smart_fork.team.beside import beside
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -231,7 +231,7 @@ class Searching:
         anybody = all(given.get(name) is None for name in ("agent_type", "collection"))
         choice = replace(choice, or_all=anybody, call=given)
         path = project_for(project_path, caller)
-        with self.library(path, caller=caller.session_id, elsewhere=beside(wanted=team)) as library:
+        with self.library(path, caller=caller.session_id, elsewhere=team_search(wanted=team)) as library:
             if asked.error is not None:
                 return library.fix(replace(asked, agent_type=ALL))
             if asked.session:

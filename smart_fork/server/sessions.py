@@ -215,7 +215,7 @@ class Branching:
         earlier message. Use smart_fork's fork_session_id to have a fork work on something immediately.
         """
         from smart_fork.families.branch import branch
-        from smart_fork.team.workers import on_this_machine
+        from smart_fork.retrieval.team_search import sessions_here
 
         if not start and (run_in or (prompt and budget.budget is None)):
             raise ToolError("prompt and run_in are only for start: true. Without it nothing runs.")
@@ -223,11 +223,11 @@ class Branching:
         cwd = project_for(cwd, caller) if cwd else None
         where = cwd or project
         with (
-            on_this_machine([session_id], directory=Path(where) if where else None) as (meant,),
+            sessions_here([session_id], where) as (meant,),
             self._spending(budget, intent.strip() or prompt) as spending,
         ):
             return branch(
-                meant,
+                meant.session_id,
                 at=at,
                 title=title,
                 project=project,

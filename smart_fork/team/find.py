@@ -63,9 +63,7 @@ class Taken:
 
 
 @contextmanager
-def found_or_taken(
-    reference: str, *, directory: Path | None = None, keep: bool = True
-) -> Iterator[tuple[Resolved, Taken | None]]:
+def fetched(reference: str, *, directory: Path | None = None, keep: bool = True) -> Iterator[Resolved]:
     """What is meant, as a session of this machine: one of it, by its id or a worker's; by an alias; one of the team's.
 
     One that is not to `keep` is written for as long as somebody looks at it.
@@ -82,10 +80,10 @@ def found_or_taken(
     else:
         if here.path is not None:
             take_over_of(here.path, here.agent)
-        yield of_this_machine(reference), None
+        yield of_this_machine(reference)
         return
     with _taken_there(reference, missing, directory, keep=keep) as one:
-        yield Resolved(one.session_id, "alias" if one.named else "team"), one
+        yield Resolved(one.session_id, "alias" if one.named else "team", one.warnings)
 
 
 @contextmanager
@@ -249,12 +247,6 @@ class TeamSearch:
     def auto_fork(self) -> bool:
         """Whether a person has settled that these may be forked without being chosen."""
         return config.team().auto_fork
-
-    @contextmanager
-    def taken(self, session_id: str, directory: Path, *, keep: bool = True) -> Iterator[Resolved]:
-        """A session of the team as one of this machine, and one of this machine after what was withdrawn of it."""
-        with found_or_taken(session_id, directory=directory, keep=keep) as (here, _):
-            yield here
 
     def _ask(self, asked: AskedElsewhere) -> None:
         try:

@@ -4,8 +4,8 @@ away again where what was begun with them has failed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,25 +19,6 @@ _FROM = "fork_from"
 
 class _Failed(Exception):
     """What was begun with a session has failed."""
-
-
-@contextmanager
-def on_this_machine(
-    references: Sequence[str], *, directory: Path | None = None, keep: bool = True
-) -> Iterator[list[str]]:
-    """The ids that sessions have on this machine. Those of the team go again where what follows fails.
-
-    Raises:
-        SmartForkError: one is neither here nor the team's.
-    """
-    if not login.is_known():
-        yield list(references)
-        return
-    from smart_fork.team.find import found_or_taken
-
-    with ExitStack() as stack:
-        meant = (stack.enter_context(found_or_taken(one, directory=directory, keep=keep)) for one in references)
-        yield [here.session_id for here, _ in meant]
 
 
 def started(
@@ -81,8 +62,8 @@ def _meant(order: Any, held: ExitStack) -> Any:
     reference = order.get(_FROM) if isinstance(order, dict) else None
     if not isinstance(reference, str) or not reference:
         return order
-    from smart_fork.team.find import found_or_taken
+    from smart_fork.team.find import fetched
 
     path = Path(str(order.get("project_path") or "")).expanduser()
-    here, _ = held.enter_context(found_or_taken(reference, directory=path if path.is_dir() else None))
+    here = held.enter_context(fetched(reference, directory=path if path.is_dir() else None))
     return {**order, _FROM: here.session_id}
