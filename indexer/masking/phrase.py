@@ -89,19 +89,15 @@ def _phrase(rule: Rule) -> Phrase:
         anchors = tuple(programs.split("|"))
     return Phrase(
         kind,
-        _bytes(anchors),
-        _bytes(literals(rule, "if") or anchors),
-        _bytes(words.replace("␣", " ").split()),
+        tuple(map(str.encode, anchors)),
+        tuple(map(str.encode, literals(rule, "if") or anchors)),
+        tuple(map(str.encode, words.replace("␣", " ").split())),
         pattern,
         rule.get("check", "any"),
         whole="whole" in options,
         reach=int(rule.get("reach", 0)),
         begins="begins" in options,
     )
-
-
-def _bytes(texts: Iterable[str]) -> tuple[bytes, ...]:
-    return tuple(text.encode() for text in texts)
 
 
 def found_in(phrase: Phrase, text: str, lower: bytes, places: Iterable[int]) -> Iterator[Span]:

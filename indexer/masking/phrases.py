@@ -51,7 +51,7 @@ def _parted(kind: str, beginning: str, length: int) -> Phrase:
 
 _TOLD = [*phrases_of("phrases"), *phrases_of("prose"), *_wrapped()]
 #: Phrases with words beyond ASCII, which the bytes of a text do not show, and the others by the signs of a text.
-_ABROAD = [phrase for phrase in _TOLD if not all(anchor.isascii() for anchor in phrase.anchors)]
+_ABROAD = [phrase for phrase in _TOLD if not all(map(bytes.isascii, phrase.anchors))]
 _BY_SIGN: dict[bytes, list[Phrase]] = defaultdict(list)
 for _phrase in _TOLD:
     for _sign in _phrase.words or _phrase.signs if _phrase not in _ABROAD else ():

@@ -44,14 +44,10 @@ _shown: dict[bytes, None] = {}
 _MOST_SHOWN = 200_000
 
 
-def _kind(byte: int) -> int:
-    character = chr(byte)
-    if not character.isascii() or not (character.isalnum() or character == "_"):
-        return _OTHER
-    return _UNDERSCORE if character == "_" else _UPPER if character.isupper() else _LOWER
-
-
-_KINDS = bytes(map(_kind, range(256)))
+_KINDS = bytes(
+    _UNDERSCORE if char == "_" else _UPPER if "A" <= char <= "Z" else _LOWER if re.match("[a-z0-9]", char) else _OTHER
+    for char in map(chr, range(256))
+)
 
 
 class Symbols:

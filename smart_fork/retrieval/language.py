@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
@@ -43,10 +43,10 @@ _COMMONEST: Mapping[str, frozenset[str]] = {
     }.items()
 }
 #: The languages that have a word among their commonest.
-_LANGUAGES_OF: Mapping[str, tuple[str, ...]] = {
-    word: tuple(language for language, words in _COMMONEST.items() if word in words)
-    for word in frozenset().union(*_COMMONEST.values())
-}
+_LANGUAGES_OF = defaultdict[str, list[str]](list)
+for _language, _words in _COMMONEST.items():
+    for _word in _words:
+        _LANGUAGES_OF[_word].append(_language)
 _LETTERS = re.compile(r"[^\W\d_]+")
 _ASCII, _NO_ASCII_LETTER = re.compile(r"[\0-\x7f]+"), re.compile(r"[^A-Za-z]+")
 #: So many common words tell a language. One can be chance, but in short English questions there is often no other.
