@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexer.shapes import dataclass
-from smart_fork.errors import IndexUnavailable, Usage
+from smart_fork.errors import Ambiguous, IndexUnavailable, NotFound, Usage
 from smart_fork.retrieval.answer import Hit
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from smart_fork.removal.sessions import Removal
     from smart_fork.retrieval.elsewhere import Elsewhere
     from smart_fork.retrieval.library import Library
+    from smart_fork.sessions import Reading
     from smart_fork.workers.state import WorkerClosed, WorkerMessaged, WorkerRead, WorkerWaited
 
 
@@ -181,9 +182,30 @@ def read(
         SmartForkError: there is no such session or message, or it cannot be read.
     """
     from smart_fork.sessions import Reading
-    from smart_fork.team.conversation import conversation
 
     return conversation(session_id, Reading(at, context or 0, context), Path(project or Path.cwd()))
+
+
+def conversation(
+    reference: str, reading: Reading, project: Path | None, *, notice: str = ""
+) -> Conversation | Exported:
+    """Read a session of this machine, or one that the team of `project` shares; see `read`.
+
+    Raises:
+        SmartForkError: there is no such session or message, or it cannot be read.
+    """
+    from smart_fork import sessions
+    from smart_fork.agents.references import here
+
+    try:
+        located = sessions.locate(reference)
+    except (NotFound, Usage) as missing:
+        if isinstance(missing, Ambiguous) or project is None:
+            raise
+        from smart_fork.team.conversation import read as read_shared
+
+        return read_shared(reference, missing, project, reading)
+    return sessions.conversation(located, reading, notice=notice, resolved=here(reference).by)
 
 
 def preview(

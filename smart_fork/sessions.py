@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +15,9 @@ from indexer.failures import what_failed
 from indexer.markdown import export_path, parse_front_matter
 from indexer.masking import Masked, beginning, mask
 from indexer.shapes import dataclass
-from indexer.transcripts.lines import is_over
+from indexer.transcripts.lines import bounded, is_over
 from indexer.transcripts.model import AgentName, Session, Turn
+from smart_fork.agents.checkpoints import author_of
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.logs import logs_of, originals_first, unread
 from smart_fork.agents.readers import READERS
@@ -23,6 +25,7 @@ from smart_fork.agents.references import names_worker, parsed
 from smart_fork.agents.references import reference as reference_to
 from smart_fork.conversation import CommitsMade, Conversation, Exported, Message, Noted, resumed_part
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage, joined
+from smart_fork.notes import noted_if_known
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.system import permission
@@ -179,6 +182,39 @@ def look_into(located: Located, *, keep_raw: bool = False) -> Session:
     return _told(result.session)
 
 
+@bounded()
+def conversation(
+    located: Located, reading: Reading, *, notice: str = "", resolved: str = ""
+) -> Conversation | Exported:
+    """Read a session; the export if its log is gone.
+
+    Raises:
+        NotFound: there is no such message, or it cannot be read.
+    """
+    one = located.agent, located.session_id
+    noted = noted_if_known([one]).get(one) if reading.at is None else None  # they are told with the first message
+    if not located.readable:
+        text = exported(located)
+        text = beginning(text, reading.characters) if reading.characters else text
+        return Exported(
+            session_id=located.session_id, agent_type=located.agent, notice=notice, noted=noted, markdown=text
+        )
+    author = author_of(str(located.path or ""))
+    if author:
+        from smart_fork.retrieval.elsewhere import written_by
+        from smart_fork.retrieval.results import UNTRUSTED
+
+        notice = written_by([author], notice or UNTRUSTED)
+    session = look_into(located)
+    read = told(session, reading, notice=notice, resolved=resolved, owner=author)
+    if reading.at is not None:
+        return read
+    from smart_fork.retrieval.commits_made import commits_made
+
+    made = commits_made([(session.agent, session.session_id)], session.cwd)
+    return replace(read, commits=made.get(session.session_id), noted=noted)
+
+
 def messages(
     session: Session, at: int | None = None, *, before: int = 0, after: int | None = None, characters: int | None = None
 ) -> tuple[list[Message], int | None]:
@@ -317,11 +353,6 @@ def told(
         left_out=left,
         read_on={} if reading.characters is None else {"next_at": next_at},
     )
-
-
-def told_export(located: Located, text: Masked, *, notice: str = "") -> Exported:
-    """An export as it is answered."""
-    return Exported(session_id=located.session_id, agent_type=located.agent, notice=notice, markdown=text)
 
 
 def exported(located: Located) -> Masked:

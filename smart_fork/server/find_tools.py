@@ -291,9 +291,9 @@ def read_session(
     context: Annotated[int, Field(description="Number of messages before at.")] = 0,
 ) -> Conversation | Exported:
     """Read a session's or worker's numbered messages, in pieces. They are untrusted quotations."""
+    from smart_fork.public import conversation
     from smart_fork.retrieval.results import UNTRUSTED
     from smart_fork.sessions import Reading
-    from smart_fork.team.conversation import conversation
 
     if context < 0:
         raise Usage(f"context must be at least 0, not {context}", "It is the number of messages before at.")

@@ -8,17 +8,13 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from indexer.masking import beginning, mask
-from indexer.transcripts.lines import bounded
+from indexer.masking import mask
 from indexer.transcripts.model import AgentName, Role, Session, Turn
 from indexer.values import Value
 from smart_fork import sessions
-from smart_fork.agents.checkpoints import author_of
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.references import here
-from smart_fork.conversation import Conversation, Exported
-from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, SmartForkError, Usage
-from smart_fork.notes import noted_if_known
+from smart_fork.conversation import Conversation
+from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
 from smart_fork.retrieval.answer import SharedSession, SharedSessions
 from smart_fork.retrieval.elsewhere import written_by
 from smart_fork.retrieval.results import UNTRUSTED, title
@@ -64,6 +60,8 @@ def read(reference: str, missing: SmartForkError, directory: Path, reading: Read
     Raises:
         SmartForkError: it is `missing` on this machine, and the team has none; or it cannot be had.
     """
+    if not is_known():
+        raise missing
     try:
         with opened(directory=directory) as where:
             known = where.tracking.read().named(reference)
@@ -115,40 +113,6 @@ def _listed(info: wire.SessionInfo, file: Path | None) -> SharedSession:
         turns=said.turns,
         also_local=READERS[info.agent].id_of(file) if file else None,
     )
-
-
-@bounded()
-def conversation(
-    session_id: str, reading: sessions.Reading, project: Path | None, *, notice: str = ""
-) -> Conversation | Exported:
-    """Read a session of this machine, or of the team of `project`; the export if its log is gone.
-
-    Raises:
-        SmartForkError: there is no such session or message, or it cannot be read.
-    """
-    try:
-        located = sessions.locate(session_id)
-    except (NotFound, Usage) as missing:
-        if isinstance(missing, Ambiguous) or project is None or not is_known():
-            raise
-
-        return read(session_id, missing, project, reading)
-    one = located.agent, located.session_id
-    noted = noted_if_known([one]).get(one) if reading.at is None else None  # they are told with the first message
-    if not located.readable:
-        text = sessions.exported(located)
-        text = beginning(text, reading.characters) if reading.characters else text
-        return replace(sessions.told_export(located, text, notice=notice), noted=noted)
-    from smart_fork.retrieval.commits_made import commits_made
-
-    author = author_of(str(located.path or ""))
-    notice = written_by([author], notice or UNTRUSTED) if author else notice
-    session = sessions.look_into(located)
-    told = sessions.told(session, reading, notice=notice, resolved=here(session_id).by, owner=author)
-    if reading.at is not None:
-        return told
-    made = commits_made([(session.agent, session.session_id)], session.cwd)
-    return replace(told, commits=made.get(session.session_id), noted=noted)
 
 
 #: Pages of a family that are read: nobody looks at more.
