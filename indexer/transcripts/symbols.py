@@ -30,37 +30,33 @@ MAX_SYMBOLS = 8_000
 #: Parts of one list looked at.
 MAX_PARTS = 100
 
-#: snake_case, UPPER_CASE, camelCase, PascalCase; a word of one kind of letter alone is none.
-_SYMBOL = re.compile(rb"[A-Za-z][a-z0-9]*(?:_[A-Za-z0-9]|[A-Z][A-Za-z0-9]*(?:[a-z0-9]|_[A-Za-z0-9]))")
+#: snake_case, UPPER_CASE, camelCase, PascalCase; a word of one kind of letter alone is none. What was once matched is
+#: not tried in another way: most of what is looked through are other words.
+_SYMBOL = re.compile(
+    r"\b[A-Za-z][a-z0-9]*+(?=[A-Z_])(?:_[A-Za-z0-9]|[A-Z][A-Za-z0-9]*(?:[a-z0-9]|_[A-Za-z0-9]))\w*+", re.ASCII
+)
 _SHORTEST, _LONGEST = 6, 64
 #: Keys and digests look like names with many digits in them.
-_DIGITS = re.compile(rb"[0-9]")
+_DIGITS = re.compile(r"[0-9]")
 _MAX_DIGITS = 8
-#: Texts are searched so many characters together: calling NumPy for each would cost more than the search.
+#: Texts are searched so many characters together: many are short, and of one run of lines one mask tells.
 _BATCH = 1 << 16
-_UPPER, _LOWER, _UNDERSCORE, _OTHER = b"Aa_ "
 #: Names that stood somewhere where nothing hides them: most of what a session sees, others of the same run have seen.
-_shown: dict[bytes, None] = {}
+_shown: dict[str, None] = {}
 _MOST_SHOWN = 200_000
-
-
-_KINDS = bytes(
-    _UNDERSCORE if char == "_" else _UPPER if "A" <= char <= "Z" else _LOWER if re.match("[a-z0-9]", char) else _OTHER
-    for char in map(chr, range(256))
-)
 
 
 class Symbols:
     """The different names in the texts that are added, in the order of their first appearance."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
-        self._known: dict[bytes, None] = dict.fromkeys(name.encode() for name in known)
+        self._known: dict[str, None] = dict.fromkeys(known)
         self._waiting: list[str] = []
         self._size = 0
 
     def __iter__(self) -> Iterator[str]:
         self._search()
-        return (name.decode() for name in self._known)
+        return iter(self._known)
 
     def add(self, text: str) -> None:
         """The names at the beginning of `text`."""
@@ -92,14 +88,15 @@ class Symbols:
 
     def _search(self) -> None:
         text, known = "\n".join(self._waiting), self._known
-        new: dict[bytes, int] = {}
+        new: dict[str, int] = {}
         # A text that is longer is alone. What is beyond its head only shows whether a secret goes on there.
         last = HEAD_CHARACTERS if len(self._waiting) == 1 else len(text)
-        for name, start in _candidates(text) if text else ():
-            if start >= last:
+        for found in _SYMBOL.finditer(text):
+            if found.start() >= last:
                 break
+            name = found[0]
             if name not in known and name not in new and _is_name(name):
-                new[name] = start
+                new[name] = found.start()
         shown = {name for name in new if name in _shown}
         shown.update(_shown_in(text, {name: place for name, place in new.items() if name not in shown}))
         for name in new:
@@ -148,21 +145,21 @@ def _masked(arguments: Mapping[str, Any]) -> dict[str, Any]:
         return {}
 
 
-def _is_name(word: bytes) -> bool:
-    return _SYMBOL.match(word) is not None and len(_DIGITS.findall(word)) <= _MAX_DIGITS
+def _is_name(word: str) -> bool:
+    return _SHORTEST <= len(word) <= _LONGEST and len(_DIGITS.findall(word)) <= _MAX_DIGITS
 
 
-def _shown_in(text: str, names: Mapping[bytes, int]) -> Iterator[bytes]:
+def _shown_in(text: str, names: Mapping[str, int]) -> Iterator[str]:
     """Those of `names`, which are given with their places in `text`, that are there when it is masked as well."""
     for start, end, inside in _surroundings(text, names):
         lines = text[start:end]
         masked = mask(lines)
-        yield from inside if masked == lines else {name for name, _ in _candidates(masked)}.intersection(inside)
+        yield from inside if masked == lines else set(_SYMBOL.findall(masked)).intersection(inside)
 
 
-def _surroundings(text: str, names: Mapping[bytes, int]) -> Iterator[tuple[int, int, list[bytes]]]:
+def _surroundings(text: str, names: Mapping[str, int]) -> Iterator[tuple[int, int, list[str]]]:
     """The lines of `names`, in order, and what is above them, as stretches that do not overlap."""
-    start, end, inside = 0, -1, list[bytes]()
+    start, end, inside = 0, -1, list[str]()
     for name, place in names.items():
         if place > end:
             above = text.rfind("\n", 0, max(0, place - _ABOVE)) + 1
@@ -175,23 +172,3 @@ def _surroundings(text: str, names: Mapping[bytes, int]) -> Iterator[tuple[int, 
         inside.append(name)
     if inside:
         yield start, end, inside
-
-
-def _candidates(text: str) -> list[tuple[bytes, int]]:
-    """The words of `text` that have an underscore, or a capital between a letter and a small one, as every name does,
-    and where they begin.
-    """
-    import numpy as np
-
-    plain = f" {text} ".encode("ascii", "replace")
-    kinds = np.frombuffer(plain.translate(_KINDS), dtype=np.uint8)
-    within = kinds != _OTHER
-    edges = np.flatnonzero(within[1:] != within[:-1])  # the last position before a word, its last, and so on
-    inner = kinds[1:-1]
-    signs = np.flatnonzero((inner == _UNDERSCORE) | ((inner == _UPPER) & (kinds[2:] == _LOWER) & within[:-2]))
-    words = np.searchsorted(edges, signs, side="right") // 2
-    words = words[np.flatnonzero(np.diff(words, prepend=-1))]
-    starts, ends = edges[0::2][words] + 1, edges[1::2][words] + 1
-    fitting = (ends - starts >= _SHORTEST) & (ends - starts <= _LONGEST)
-    places = zip(starts[fitting].tolist(), ends[fitting].tolist(), strict=True)
-    return [(plain[start:end], start - 1) for start, end in places]
