@@ -269,6 +269,8 @@ class Doings:
         opens_a_session: Callable[[str], object], tools: Mapping[str, str] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         self._runs, self._opens, self._tools, self._not_run = runs, opens_a_session, tools, not_run
+        #: `False` if nobody searches the session: to find names of code takes longer than to read a log.
+        self.names_code = True
         self.symbols, self.wrote = Symbols(facts.pop("symbols", ())), Symbols(facts.pop("wrote", ()))
         self.ours: set[str] = set(facts.pop("ours", ()))
         self.deeds = Deeds(facts.pop("deeds", None), not_run=not_run)
@@ -300,7 +302,7 @@ class Doings:
         ours = ours or is_ours(name) or runs_ours(arguments)
         if ours or self._opens(action):
             self.ours.add(identity)
-        elif action or self.thorough:
+        elif self.names_code and (action or self.thorough):
             self.symbols.add_all(arguments)
             if writes(edits, given):
                 self.wrote.add_all(arguments)
@@ -325,7 +327,8 @@ class Doings:
         """Note the result of a call."""
         identity, note, proof, errors = intern(back.id), NOTHING, Proof.NOTHING, b""
         if identity not in self.ours:
-            self.symbols.add(back.output)
+            if self.names_code:
+                self.symbols.add(back.output)
             note = error_note(back.output) if back.failed else NOTHING
             tried = back.id in self.deeds
             proof = self.end(back)

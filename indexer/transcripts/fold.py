@@ -250,6 +250,7 @@ def read(begun: Callable[..., LineFold], path: Path, checkpoint: Checkpoint | No
     fold.masks = checkpoint is not None and not keep_raw
     if fold.masks:
         reader.bound = None  # the index has whole sessions
+    fold.doings.names_code = reader.bound is None
     keeps = fold.take(reader).finish(turns=True) or reader.worth_resuming
     after = Checkpoint(
         reader.offset, reader.lines, probe(path, reader.offset), fold.pack() if keeps and fold.masks else b""
@@ -265,7 +266,9 @@ def read(begun: Callable[..., LineFold], path: Path, checkpoint: Checkpoint | No
 
 def glance(begun: Callable[..., LineFold], path: Path) -> Session | None:
     """See `AgentAdapter.glance`."""
-    fold = begun(path, None, keep_raw=False).take(first_lines(path))
+    fold = begun(path, None, keep_raw=False)
+    fold.doings.names_code = False
+    fold.take(first_lines(path))
     for record in last_records(path, fold.naming):
         fold.note_title(record)
     fold.finish(turns=False)

@@ -194,6 +194,7 @@ class _Fold(fold.LineFold):
         if path is None:
             return None
         above = _Fold(path, None, keep_raw=self.keep_raw)
+        above.doings.names_code = self.doings.names_code
         above.masks = self.masks
         lines = LineReader(path) if whole else first_lines(path)
         if self.masks and isinstance(lines, LineReader):

@@ -9,6 +9,8 @@ from uuid import uuid4
 
 import pytest
 
+from indexer.transcripts.base import UNREAD
+from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Cache
 from smart_fork.agents.claude.log import ClaudeAdapter
 from tests.indexer.transcripts.records import (
@@ -469,3 +471,17 @@ def test_logs_are_discovered_and_located_in_all_folders(home, monkeypatch):
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home / "elsewhere"))
     assert list(reader.discover()) == []
     assert reader.resume_command("x") == ("claude", "--resume", "x")
+
+
+def test_a_look_at_a_session_finds_no_names_of_code_and_the_index_does(home):
+    log = claude_log(
+        home,
+        user("u1", None, "fix the uploader"),
+        assistant("a1", "u1", use("t1", "Bash", command="grep retry_upload")),
+    )
+
+    with bounded():
+        looked_at, indexed = ClaudeAdapter().read(log), ClaudeAdapter().read(log, UNREAD)
+
+    assert ((), ("retry_upload",)) == (looked_at.session.symbols, indexed.session.symbols)
+    assert looked_at.session.turns == indexed.session.turns
