@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
@@ -24,7 +24,9 @@ from indexer.paths import checkpoints_dir, private_dir
 from indexer.settings import CHECKPOINTS
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName, Session
-from smart_fork.agents.checkpoint_objects import Stored, refs_of, sessions_in
+
+if TYPE_CHECKING:
+    from smart_fork.agents.checkpoint_objects import Stored
 
 #: Fetches both forms of refs. What the remote does not have is no error.
 _FETCH = "git fetch origin '+refs/heads/entire/*:refs/remotes/origin/entire/*' '+refs/entire/*:refs/entire/*'"
@@ -155,6 +157,8 @@ def _load(file: Path) -> Listed | None:
 
 @lru_cache(maxsize=16)
 def _loaded(file: Path, *_state: int) -> Listed | None:
+    from smart_fork.agents.checkpoint_objects import Stored
+
     try:
         said = orjson.loads(file.read_bytes())
         stored = [dict(zip(Stored._fields, one, strict=True)) for one in said["sessions"]]
@@ -176,6 +180,8 @@ def _list(common: str, top: str, before: Listed | None) -> Listed | None:
     Raises:
         OSError: git, or the list, cannot be read or written.
     """
+    from smart_fork.agents.checkpoint_objects import refs_of, sessions_in
+
     stamp = _stamp(common)
     refs = refs_of(common)
     digest = sha256("\n".join(map(" ".join, refs)).encode()).hexdigest()

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.cuts.cutter import Files
 from smart_fork.errors import Usage
 from smart_fork.text.advice import advice
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.registration import Registration
     from smart_fork.agents.starter import Starter
     from smart_fork.agents.tail import Tail
-    from smart_fork.cuts.cutter import Cutter
+    from smart_fork.cuts.cutter import Cutter, Files
 
 F = TypeVar("F")
 #: Instead of a name: the file itself tells its agent.
@@ -152,6 +151,8 @@ def find_cutter(tool: str) -> Cutter | None:
 
 def files_of(tool: str) -> Files:
     """Return how transcripts of that agent are stored; of an unknown agent, as files."""
+    from smart_fork.cuts.cutter import Files
+
     return find_cutter(tool) or Files()
 
 

@@ -10,7 +10,6 @@ from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.files import odd_files
 from smart_fork.agents.facets import title_of
 from smart_fork.registry.file import has_registry
-from smart_fork.registry.workers import Registry
 from smart_fork.system import permission
 from smart_fork.text.snippets import printable
 
@@ -47,6 +46,8 @@ def staged_paths(session_id: str) -> Collection[str]:
     """Return the copies of a session that were made for forks."""
     if not has_registry():
         return ()
+    from smart_fork.registry.workers import Registry
+
     with Registry() as registry:
         return {copy.path for copy in registry.staged_copies(session_id)}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from contextlib import suppress
 
@@ -31,6 +30,8 @@ def begin() -> None:
 
 def _listens(path: str) -> bool:
     """Return whether a preloader listens: the socket of one that was killed is still there."""
+    import socket
+
     with socket.socket(socket.AF_UNIX) as line:
         try:
             line.connect(path)
