@@ -1,13 +1,14 @@
 """From the command to the agent's first request: a fork, whole and distilled, beside the bare ``claude``.
 
-    python benchmarks/forking.py [--rounds 7] [--exchanges 12] [--service] [--json FILE]
+    python benchmarks/forking.py [--rounds 7] [--exchanges 12] [--service] [--preload] [--json FILE]
 
 The real Claude Code talks to a model on loopback, as in the end-to-end tests (its program is brought from npm once, see
 ``SMART_FORK_E2E_CACHE``). It is given a session of a repository, about 5,000 tokens an exchange. Then, in turns:
 ``claude --resume ID --fork-session -p``, ``smart-fork fork ID --in process``, the same without the note of changes, at
 the message in the middle, and with ``--budget``. The clock runs from the start of the command until the model has the
 request with the prompt. Times are medians of all rounds; the ratio to the bare program counts. With ``--service`` the
-service runs meanwhile, as it does for those who have installed it; without it a command that forks is alone.
+service runs meanwhile, as it does for those who have installed it; without it a command that forks is alone. With
+``--preload`` a preloader runs the commands, as it does on Linux from a home's second command on.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from tests.e2e.logs import Log
 from tests.e2e.model_server import ModelServer
 from tests.e2e.programs import CLAUDE_AND_CODEX, cache_folder, install
 from tests.e2e.services import service_on
+from tests.e2e.terminals import wait_until
 
 WORDS = "The uploader retries with backoff, the queue drains in order, and the tests tell which part has failed. " * 100
 SECONDS = 120
@@ -47,6 +49,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--exchanges", type=int, default=12)
     parser.add_argument("--service", action="store_true", help="with the service running")
+    parser.add_argument("--preload", action="store_true", help="with a preloader")
     parser.add_argument("--json", type=Path, help="write the figures here too")
     asked = parser.parse_args()
     programs = install(cache_folder(), CLAUDE_AND_CODEX)
@@ -54,12 +57,28 @@ def main() -> None:
         machine = Machine(Path(folder), programs, model)
         machine.env |= {"HF_HUB_OFFLINE": "1"}
         log = session(machine, asked.exchanges)
-        with service_on(machine) if asked.service else nullcontext():
+        with service_on(machine) if asked.service else nullcontext(), preloader(machine, wanted=asked.preload):
             figures = measured(machine, log, asked.rounds)
     figures["load"] = os.getloadavg()[1]
     show(figures)
     if asked.json:
         asked.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+@contextmanager
+def preloader(machine: Machine, *, wanted: bool) -> Iterator[None]:
+    """One that waits for this machine's commands, if `wanted`."""
+    if not wanted:
+        yield
+        return
+    del machine.env["SMART_FORK_PRELOAD"]
+    command = [sys.executable, "-P", "-m", "smart_fork.preload.server"]
+    with subprocess.Popen(command, cwd="/", env=machine.env) as server:
+        wait_until(lambda: any((machine.home / ".smart-fork/preload").glob("????????")), "the preloader to listen", 30)
+        try:
+            yield
+        finally:
+            server.terminate()
 
 
 def session(machine: Machine, exchanges: int) -> Log:

@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 _FACTORY = object()
+_made: list[type[Any]] = []
 
 
 def late(
@@ -36,18 +37,30 @@ def late(
         for name, method in methods.items():
             if name not in own:
                 setattr(kind, name, method)
+        if "__init__" not in own:
+            _made.append(kind)
         return kind
 
     return made
+
+
+def compile_all() -> None:
+    """Compile the ``__init__`` of all classes that are imported: for a process that is to be ready."""
+    for kind in _made:
+        _compile_init(kind)
+
+
+def _compile_init(kind: type[Any]) -> Callable[..., None]:
+    compiled = _compiled_init(kind)
+    setattr(kind, "__init__", compiled)  # noqa: B010 - which a type checker does not know to be one
+    return compiled
 
 
 def _init(kind: type[Any]) -> Callable[..., None]:
     """An ``__init__`` that compiles the one of `kind`, which stands in its place from then on."""
 
     def init(self: object, *given: Any, **named: Any) -> None:
-        compiled = _compiled_init(kind)
-        setattr(kind, "__init__", compiled)  # noqa: B010 - which a type checker does not know to be one
-        compiled(self, *given, **named)
+        _compile_init(kind)(self, *given, **named)
 
     return init
 

@@ -50,14 +50,20 @@ def main() -> None:
 
     if (status := hand_over(sys.argv)) is not None:
         os._exit(status)
-    _expect_little_garbage()
     if command == "mcp":
         _preload_meanwhile()
     run(_end_and_preload)
 
 
 def run(end: Callable[[int], NoReturn]) -> None:
-    """Run the command of `sys.argv` in this process, and `end` it with the command's exit status."""
+    """Run the command of `sys.argv` in this process, and `end` it with the command's exit status.
+
+    Nearly all that a command makes stays: modules, and records of logs. To look through them for garbage took a
+    twentieth of its time.
+    """
+    import gc
+
+    gc.set_threshold(100_000, 20, 20)
     from smart_fork.cli import main as command_line
 
     try:
@@ -92,15 +98,6 @@ def _open_what_is_closed() -> None:
             if opened != number:
                 os.dup2(opened, number)
             setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115 - it stays
-
-
-def _expect_little_garbage() -> None:
-    """Nearly all that such a command makes are modules, which stay: to look through them for garbage again and again
-    takes a twentieth of its time.
-    """
-    import gc
-
-    gc.set_threshold(100_000)
 
 
 def _leave(status: int, end: Callable[[int], NoReturn]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import logging
 import os
@@ -160,8 +159,6 @@ def _meant(arguments: list[str]) -> Iterable[str]:
 
 
 def _run() -> int:
-    # Records of logs are made by the ten thousands and stay: looking through them took a quarter of a cut.
-    gc.set_threshold(20_000, 20, 20)
     arguments = sys.argv[1:]
     as_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
     try:

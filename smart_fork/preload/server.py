@@ -23,11 +23,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, TextIO
 
+from indexer import patterns, shapes
 from indexer.embedder import ModelUnavailableError
 from indexer.light import LightEmbedder
 from indexer.masking import mask
 from indexer.paths import private_dir
-from indexer.patterns import compile_all
 from smart_fork.preload.client import (
     BECOMES,
     ENDED,
@@ -92,7 +92,10 @@ KILLED_SECONDS = 1.0
 #: Longer than the arguments and variables that a system lets a program have.
 LONGEST = 8 << 20
 #: A text in which every kind of rule has something to look at.
-_SAMPLE = 'export API_KEY="abc" # the password for it is: hunter2 https://a:b@example.com/?token=x $ mysql -u a -p b'
+_SAMPLE = (
+    'export API_KEY="abc" # the password for it is: hunter2 https://a:b@example.com/?token=x $ mysql -u a -p b '
+    "0123456789abcdef0123456789abcdef-us1 --token 0123456789abcdef0123456789abcdef01234567"
+)
 _HANGUP_SECONDS = 5.0
 #: stdin, stdout, stderr and the directory.
 _DESCRIPTORS = 4
@@ -122,9 +125,10 @@ def main() -> None:
 def _load() -> None:
     """Import what commands use, compile what they search with, and load the default model."""
     load_all(but=_NOT_LOADED)
-    for name in ("rich.table", "rich.padding", "rich.progress", "typer.rich_utils"):
+    for name in ("rich.table", "rich.padding", "rich.progress", "typer.rich_utils", "encodings.utf_16_be"):
         importlib.import_module(name)
-    compile_all()
+    patterns.compile_all()
+    shapes.compile_all()
     mask(_SAMPLE)
     with suppress(ModelUnavailableError):  # the command says so
         LightEmbedder().embed(["a first text takes longer"])
