@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from indexer.changes import Progress
 from indexer.models import configured_embedder
@@ -22,7 +22,6 @@ from smart_fork.system.processes import Processes
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from smart_fork.retrieval.elsewhere import Elsewhere
     from smart_fork.retrieval.library import Library
     from smart_fork.retrieval.shared import Shared
 
@@ -33,25 +32,19 @@ MODEL_SECONDS, READ_SECONDS, EMBED_SECONDS = 12.0, 12.0, 5.0
 
 
 def library(
-    path: str | None = None, progress: Progress | None = None, *, everywhere: bool = False,
-    elsewhere: Elsewhere | None = None,
-) -> AbstractContextManager[Library]:  # fmt: skip
-    """The sessions that the command line finds: never the one in which the command is run."""
+    path: str | None = None, progress: Progress | None = None, shared: Shared | None = None, **how: Any
+) -> AbstractContextManager[Library]:
+    """The sessions that the command line finds, never the one that it is run in; see `Library.open`.
+
+    In a process that stays, which has a `shared` model, those that its callers find.
+    """
     from smart_fork.retrieval.library import Library
 
-    caller = caller_session(os.environ)
-    return Library.open(path, engine(progress), caller=caller, everywhere=everywhere, elsewhere=elsewhere)
-
-
-def library_beside(
-    shared: Shared, path: str | None = None, progress: Progress | None = None, *, caller: str | None = None,
-    everywhere: bool = False, elsewhere: Elsewhere | None = None,
-) -> AbstractContextManager[Library]:  # fmt: skip
-    """The sessions that a caller finds in a process that stays."""
-    from smart_fork.retrieval.library import Library
-
-    waits = replace(engine(progress), embedder=shared, read_seconds=READ_SECONDS, embed_seconds=EMBED_SECONDS)
-    return Library.open(path, waits, caller=caller, everywhere=everywhere, elsewhere=elsewhere)
+    own = engine(progress)
+    if shared is None:
+        return Library.open(path, own, caller=caller_session(os.environ), **how)
+    own = replace(own, embedder=shared, read_seconds=READ_SECONDS, embed_seconds=EMBED_SECONDS)
+    return Library.open(path, own, **how)
 
 
 def engine(progress: Progress | None = None) -> Engine:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from indexer.masking import mask
 from indexer.shapes import dataclass
-from indexer.store.base import Placement, SessionRow
+from indexer.store.base import Placement, SessionRow, Store
 from smart_fork.retrieval.answer import Hit, Lineage, Match, Origin, Price, TeamState
 from smart_fork.retrieval.found import Candidate, Candidates, Query
 from smart_fork.retrieval.meaning import Meaning
@@ -22,18 +22,6 @@ from smart_fork.retrieval.query import words_of
 from smart_fork.retrieval.ranking import Weighed, share, shared_anew, strongest
 from smart_fork.retrieval.results import match_of, suggested_fork, why_less
 from smart_fork.text.snippets import matched_words, printable, snippet
-
-
-class Families(Protocol):
-    """What merging asks of the own index."""
-
-    def family(self, root_id: str) -> list[SessionRow]:
-        """All sessions that share a beginning, oldest first."""
-        ...
-
-    def find_sessions(self, prefix: str) -> list[SessionRow]:
-        """Sessions whose id is or starts with `prefix`, newest first."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +111,7 @@ class Merged:
     also: Mapping[str, Origin] = field(default_factory=dict)
 
 
-def merge(store: Families | None, found: Candidates, distant: Sequence[Distant], query: Query) -> Merged:
+def merge(store: Store | None, found: Candidates, distant: Sequence[Distant], query: Query) -> Merged:
     """Share the chance among both sides; one hit a family, which is the one elsewhere if that knows more."""
     kept: dict[str, Distant] = {}
     also: dict[str, Origin] = {}
@@ -190,7 +178,7 @@ def _ordered(own: Sequence[Hit], merged: Merged, query: Query, *, snippets: bool
     yield from there
 
 
-def _here(store: Families | None, one: Distant) -> list[SessionRow]:
+def _here(store: Store | None, one: Distant) -> list[SessionRow]:
     """The sessions of this machine that are of the same family."""
     if store is None:
         return []

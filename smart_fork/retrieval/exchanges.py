@@ -20,7 +20,7 @@ from smart_fork.retrieval.request import DEFAULT_LIMIT, FindRequest, check
 from smart_fork.retrieval.results import UNTRUSTED, title
 from smart_fork.text.advice import advice
 from smart_fork.text.snippets import shown
-from smart_fork.whereabouts import is_there, permits
+from smart_fork.whereabouts import is_there
 
 
 def asked_of(session: Session | SessionRow, intent: str, also: Sequence[str] | None) -> FindRequest:
@@ -69,25 +69,19 @@ def best_exchanges(store: Store, row: SessionRow, evidence: ExchangeEvidence, as
     )
 
 
-def session_row(store: Store, wanted: str) -> SessionRow | None:
-    """The session of the index that a person means; `None` if there is none.
+def only_one(rows: Sequence[SessionRow], wanted: str) -> SessionRow:
+    """The session of the index that a person means.
 
     Raises:
-        NotFound: there are several.
+        NotFound: there is none, or there are several.
     """
-    rows = [row for row in store.find_sessions(wanted) if permits(row)]
-    if len(rows) > 1:
-        raise _not_one(f"{len(rows)} sessions of the index begin with {shown(wanted)}")
-    return rows[0] if rows else None
-
-
-def unknown_session(wanted: str) -> NotFound:
-    """The error where the index has no such session."""
-    return _not_one(f"The index has no session {shown(wanted)}")
-
-
-def _not_one(why: str) -> NotFound:
-    return NotFound(why, advice("`smart-fork list` lists sessions.", tool="list_sessions lists sessions."))
+    if len(rows) == 1:
+        return rows[0]
+    raise NotFound(
+        f"{len(rows)} sessions of the index begin with {shown(wanted)}" if rows else
+        f"The index has no session {shown(wanted)}",
+        advice("`smart-fork list` lists sessions.", tool="list_sessions lists sessions."),
+    )  # fmt: skip
 
 
 def _worth(parts: PointParts) -> float:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from indexer.damage import kept
 from indexer.paths import index_db
 from indexer.settings import INDEXING
-from indexer.store.base import Scope, SessionRow
+from indexer.store.base import Counts, Scope, SessionRow
 from indexer.transcripts.error_lines import commands_of
 from indexer.transcripts.model import Session
 from smart_fork.agents.logs import unread
@@ -22,7 +22,6 @@ from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import Resolved, here
 from smart_fork.agents.selection import ALL, word_for
 from smart_fork.engines.base import EngineUnavailable, collection_of
-from smart_fork.engines.configured import OWN
 from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.notes import tag as checked_tag
 from smart_fork.retrieval import results
@@ -42,14 +41,7 @@ from smart_fork.retrieval.answer import (
 from smart_fork.retrieval.by_code import all_in_scope, by_code, with_files
 from smart_fork.retrieval.covered import covered, doubt, early_notice, unread_notice
 from smart_fork.retrieval.elsewhere import AskedElsewhere, Elsewhere, SaidElsewhere, alone, merge, notice_of, together
-from smart_fork.retrieval.exchanges import (
-    asked_of,
-    best_exchanges,
-    exchange_evidence,
-    query_of,
-    session_row,
-    unknown_session,
-)
+from smart_fork.retrieval.exchanges import asked_of, best_exchanges, exchange_evidence, only_one, query_of
 from smart_fork.retrieval.fork_point import ExchangeEvidence
 from smart_fork.retrieval.found import Candidates, Query
 from smart_fork.retrieval.gone import gone_prompts
@@ -66,6 +58,7 @@ from smart_fork.retrieval.team_search import sessions_here
 from smart_fork.retrieval.upkeep import Engine, Upkeep, go_on, makes_vectors
 from smart_fork.retrieval.worth import BETTER_FIRST, COMPARED, Worth, better_first, close, worth_of
 from smart_fork.text.advice import advice
+from smart_fork.whereabouts import permits
 
 if TYPE_CHECKING:
     from smart_fork.retrieval.before_edit import Edit, Origin
@@ -163,33 +156,19 @@ class Library(ProjectIndex):
         own = self._results(found, worth, asked, partial(vectors, query.meanings))
         shown = together(own, merged, query, query.limit, snippets=asked.include_snippets is not False)
         readers = [READERS[agent] for agent in query.agents] if self.search_program is None else []
-        return Found(
-            **self._as_asked(asked),
-            notice=notice_of(shown, results.UNTRUSTED),
-            project_notice=project_notice(self.project, found=bool(shown)),
+        return self._answer(
+            asked, found, shown, told, results.index_state(counts, shares, state.left, state.problem),
             background_notice=state.background,
             early_notice=early_notice(shares) if early else "",
             unread_notice=unread_notice(new, counts.sessions) if self.search_program is None and not asked.code else "",
             language_notice=language_notice(query.phrasings, candidates.hits, self.engine.embedder.model),
-            count=len(shown),
-            engine=found.engine,
-            search_mode=found.mode,
-            fallback_used=found.fallback_used,
-            search_error=found.error,
-            rerank_error=found.rerank_error,
-            said=found.said,
-            index=results.index_state(counts, shares, state.left, state.problem),
-            skipped=found.dropped,
             order_notice=BETTER_FIRST if results.is_moved(found.hits) else "",
             code=code,
-            results=shown,
             fallback_sessions=self._recent(asked) if found.error and found.mode == "recent" else None,
-            team=told.state,
-            team_error=told.error,
             unread=unread(readers),
             passed_over=passed_over(self.store, readers) if readers else (),
             gone_prompts=gone_prompts(self.project, query.agents, query.phrasings) if asked.intent else (),
-        )
+        )  # fmt: skip
 
     def recall(self, first: FirstPrompt) -> Recalled | None:
         """The session that probably knows what is asked first in a new one; `None` where that is not likely.
@@ -293,12 +272,10 @@ class Library(ProjectIndex):
         if not wanted:
             raise Usage("it is not known which session asks", "Give the session's id.")
         with self.index() as store:
-            row = session_row(store, wanted)
-            if row is None:  # one that is there is brought up to date when its exchanges are looked for
-                self.refreshed(asked, vectors=False)
-                row = session_row(store, wanted)
-            if row is None:
-                raise unknown_session(wanted)
+            if not (rows := list(filter(permits, store.find_sessions(wanted)))):
+                self.refreshed(asked, vectors=False)  # one that is there is read when its exchanges are looked for
+                rows = list(filter(permits, store.find_sessions(wanted)))
+            row = only_one(rows, wanted)
             return best_exchanges(store, row, self.evidence(row, request.intent, request.also), asked)
 
     def evidence(self, session: Session | SessionRow, intent: str, also: Sequence[str] | None = ()) -> ExchangeEvidence:
@@ -387,15 +364,32 @@ class Library(ProjectIndex):
 
     # -- where nothing can be searched ----------------------------------------------------------------------------
 
-    def _as_asked(self, asked: FindRequest) -> dict[str, Any]:
-        """What an answer repeats of the question."""
-        return {
-            "query": results.title(asked.intent),
-            "also": tuple(map(results.title, asked.also or ())) if self.search_program is None else (),
-            "agent_type": word_for(asked.agents),
-            "collections": tuple(map(collection_of, asked.agents)),
-            "project_path": str(self.directory) if self.project else None,
-        }
+    def _answer(
+        self, asked: FindRequest, found: Candidates, shown: tuple[Hit, ...], told: SaidElsewhere, index: IndexState,
+        **more: Any,
+    ) -> Found:  # fmt: skip
+        return Found(
+            query=results.title(asked.intent),
+            also=tuple(map(results.title, asked.also or ())) if self.search_program is None else (),
+            agent_type=word_for(asked.agents),
+            collections=tuple(map(collection_of, asked.agents)),
+            project_path=str(self.directory) if self.project else None,
+            notice=notice_of(shown, results.UNTRUSTED),
+            project_notice=project_notice(self.project, found=bool(shown)),
+            count=len(shown),
+            engine=found.engine,
+            search_mode=found.mode,
+            fallback_used=found.fallback_used,
+            search_error=found.error,
+            rerank_error=found.rerank_error,
+            said=found.said,
+            index=index,
+            skipped=found.dropped,
+            results=shown,
+            team=told.state,
+            team_error=told.error,
+            **more,
+        )
 
     def _recent(self, asked: FindRequest) -> tuple[RecentSession, ...]:
         adapters = [agent for agent in READERS if agent.name in asked.agents]
@@ -433,22 +427,9 @@ class Library(ProjectIndex):
                 error="index_not_available", message=message, next_steps=steps, fallback_sessions=recent,
                 team=told.state, team_error=told.error,
             )  # fmt: skip
-        return Found(
-            **self._as_asked(asked),
-            notice=notice_of(hits, results.UNTRUSTED),
-            project_notice=project_notice(self.project),
-            count=len(hits),
-            engine=OWN,
-            search_mode="hybrid",
-            fallback_used=False,
-            index=IndexState(
-                sessions=0, chunks=0, embedded=0, covered=Covered(0.0, 0.0), complete=False,
-                problem=f"{message} {steps[0]}",
-            ),
-            results=hits,
-            fallback_sessions=recent,
-            team=told.state,
-        )  # fmt: skip
+        nothing = Counts(0, 0, 0, 0, {}, 0, "")
+        index = results.index_state(nothing, Covered(0.0, 0.0), None, f"{message} {steps[0]}")
+        return self._answer(asked, Candidates((), "hybrid"), hits, told, index, fallback_sessions=recent)
 
 
 def _what_to_do(hint: str, *, off: bool) -> tuple[str, ...]:

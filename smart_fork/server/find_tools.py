@@ -204,9 +204,9 @@ class Searching:
             return form.form
 
     def library(self, path: str | None = None, **how: Any) -> AbstractContextManager[Library]:
-        """The sessions that a caller finds; see `library_beside`."""
+        """The sessions that a caller finds; see `Library.open`."""
         from indexer.models import configured_embedder
-        from smart_fork.retrieval.background import MODEL_SECONDS, library_beside
+        from smart_fork.retrieval.background import MODEL_SECONDS, library
         from smart_fork.retrieval.shared import Shared
 
         with self._lock:
@@ -214,7 +214,7 @@ class Searching:
                 given = self._embedder or configured_embedder(background=True)
                 self._shared = given if isinstance(given, Shared) else Shared(given, MODEL_SECONDS)
         self._shared.start()  # it is ready when the logs have been read
-        return library_beside(self._shared, path, progress_of(), **how)
+        return library(path, progress_of(), self._shared, **how)
 
     def _answered(
         self, ctx: Context[Any, Any], caller: Caller, asked: FindRequest, choice: ForkChoice, *,

@@ -46,7 +46,7 @@ from smart_fork.page.sent_forms import PageForms
 from smart_fork.page.views import LIVE
 from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.answer import Unsearched
-from smart_fork.retrieval.background import MODEL_SECONDS, library_beside
+from smart_fork.retrieval.background import MODEL_SECONDS, library
 from smart_fork.retrieval.before_edit import Edit, Origin
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.library import Library
@@ -96,8 +96,8 @@ def application(
     """Return the application and, for the guard around it, which routes are open to whom."""
 
     def answered(question: Callable[[Library, Asked], Answered], asked: Asked) -> Answered:
-        with page.library(asked.directory, caller=asked.session_id) as library:
-            return question(library, asked)
+        with page.library(asked.directory, caller=asked.session_id) as known:
+            return question(known, asked)
 
     async def healthz(request: Request) -> Response:
         if request.scope.get(WITH) is not Key.TOKEN:
@@ -246,7 +246,7 @@ class ServiceParts:
 
     def __init__(self, restart: Callable[[], Mapping[str, str] | None] = lambda: None) -> None:
         self.model = Shared(configured_embedder(background=True), MODEL_SECONDS)
-        self.library = partial(library_beside, self.model)
+        self.library = partial(library, shared=self.model)
         self._restart = restart
 
     def application(self, entrance: Entrance) -> tuple[Starlette, Doors]:
@@ -288,8 +288,8 @@ class ServiceParts:
         return self.model.indexer is None or waited >= RUN_SECONDS or self.model.indexer.status().state != "indexing"
 
     def _question(self) -> None:
-        with self.library(everywhere=True) as library:
-            answer = library.find(QUESTION)
+        with self.library(everywhere=True) as known:
+            answer = known.find(QUESTION)
         if isinstance(answer, Unsearched):
             raise RuntimeError(answer.message)  # noqa: TRY004 - no wrong type, but no index
 
