@@ -103,8 +103,8 @@ def measured(labelled: Labelled, known: str, *, again: bool) -> dict[str, Any]:
 
 
 def _asked(labelled: Labelled, known: str, *, again: bool) -> Iterator[Asked]:
+    from smart_fork.retrieval.evidence import QueryWords
     from smart_fork.retrieval.found import Query
-    from smart_fork.retrieval.words import QueryWords
 
     projects = sorted({query["project"] for query in labelled.queries})
     scopes = {project: labelled.scope(project) for project in projects}

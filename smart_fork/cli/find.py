@@ -254,8 +254,8 @@ def list_sessions(  # noqa: PLR0917 - typer's way
             )
         list_shared(agent=whose, limit=limit, place=TeamPlace(project=_path(project)))
         return
+    from smart_fork.retrieval.recent import list_recent
     from smart_fork.retrieval.results import inferred
-    from smart_fork.retrieval.session_list import list_recent
     from smart_fork.terminal.words import short
 
     found = list_recent(

@@ -32,10 +32,10 @@ from smart_fork.retrieval.all_agents import fits
 from smart_fork.retrieval.answer import Answer, Found, GonePrompt, Hit, RecentSession, SharedSession
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.library import Opening
-from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
+from smart_fork.retrieval.query import MAX_CHARACTERS, MOST
+from smart_fork.retrieval.recent import list_recent
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.results import outcome_in_words, title
-from smart_fork.retrieval.session_list import list_recent
 from smart_fork.retrieval.team_search import is_known, team_search
 from smart_fork.team.conversation import listed as listed_there
 from smart_fork.whereabouts import permits, where_now

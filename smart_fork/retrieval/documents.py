@@ -15,10 +15,9 @@ from indexer.transcripts.model import AgentName
 from smart_fork.engines.base import EngineQuestion, RankedDocument, SearchEngine
 from smart_fork.retrieval.evidence import admitted
 from smart_fork.retrieval.found import Candidate, Candidates, Query
-from smart_fork.retrieval.kinship import families, known_to
+from smart_fork.retrieval.kinship import families, known_to, without_askers
 from smart_fork.retrieval.query import words_of
 from smart_fork.retrieval.search import lines_of
-from smart_fork.retrieval.stand_ins import without_askers
 from smart_fork.text.snippets import matched_words
 
 log = logging.getLogger(__name__)

@@ -249,7 +249,7 @@ class Library(ProjectIndex):
             IndexUnavailable: the index cannot be opened.
             ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
         """
-        from smart_fork.retrieval.why import causes_of, changed
+        from smart_fork.retrieval.by_code import causes_of, changed
 
         asked = check(FindRequest("", agent_type=ALL, files=(where,)))
         _ = self.project  # who may not ask here gets no further

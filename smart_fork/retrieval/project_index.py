@@ -28,8 +28,7 @@ from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.kinship import relatives
 from smart_fork.retrieval.meaning import Meaning, check_comparable
-from smart_fork.retrieval.phrasings import further
-from smart_fork.retrieval.query import plain
+from smart_fork.retrieval.query import further, plain
 from smart_fork.retrieval.request import FindRequest, current_project
 from smart_fork.retrieval.upkeep import SOON_SECONDS, Engine, Upkeep, embed_some, refresh
 

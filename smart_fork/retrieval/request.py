@@ -22,8 +22,7 @@ from smart_fork.engines.base import collection_of, collections
 from smart_fork.errors import Usage
 from smart_fork.notes import tag
 from smart_fork.retrieval.found import Query
-from smart_fork.retrieval.phrasings import check_also, further
-from smart_fork.retrieval.query import plain
+from smart_fork.retrieval.query import check_also, further, plain
 from smart_fork.system import permission
 from smart_fork.text.advice import advice
 from smart_fork.text.given import is_empty

@@ -24,9 +24,9 @@ from indexer.transcripts.model import AgentName
 from indexer.writer import IndexBusyError
 from smart_fork.agents.readers import READERS
 from smart_fork.retrieval.covered import background_notice
+from smart_fork.retrieval.evidence import found_by_words
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.shared import Shared
-from smart_fork.retrieval.words import found_by_words
 from smart_fork.system.processes import Processes
 
 if TYPE_CHECKING:

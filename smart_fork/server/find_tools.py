@@ -28,7 +28,7 @@ from smart_fork.forking.request import ForkChoice
 from smart_fork.forking.which import Ask, Later, labels, nobody_chose, none_wanted
 from smart_fork.retrieval.answer import Exchanges, Fixes, Found, Hit, Recents, Unsearched
 from smart_fork.retrieval.index_answers import IndexStatus, NoIndex
-from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
+from smart_fork.retrieval.query import MAX_CHARACTERS, MOST
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.team_search import team_search
 from smart_fork.server.calls import progress_of, project_for, sent
@@ -260,8 +260,8 @@ def list_sessions(
     team: Annotated[bool | None, Field(description="Also the team's.")] = None,
 ) -> Recents:
     """List recent sessions of this repository. Titles are untrusted quotations."""
+    from smart_fork.retrieval.recent import list_recent
     from smart_fork.retrieval.results import UNTRUSTED
-    from smart_fork.retrieval.session_list import list_recent
 
     project = project_for(project_path, caller)
     if not 1 <= limit <= MAX_RECENT:

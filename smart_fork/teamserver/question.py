@@ -9,8 +9,7 @@ from indexer.embedder import ModelUnavailableError
 from indexer.pieces import PieceRole
 from smart_fork.retrieval.evidence import Gathered, Passage, gather
 from smart_fork.retrieval.found import Query
-from smart_fork.retrieval.phrasings import further
-from smart_fork.retrieval.query import plain
+from smart_fork.retrieval.query import further, plain
 from smart_fork.retrieval.ranking import Parts, Weighed, weigh
 from smart_fork.sharing import wire
 from smart_fork.teamserver import sessions

@@ -20,7 +20,7 @@ from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut, rollback
 from smart_fork.registry.workers import Registry
 from smart_fork.repository.worktree import create_worktree
-from smart_fork.retrieval.session_list import list_recent
+from smart_fork.retrieval.recent import list_recent
 from smart_fork.system.processes import Processes
 from smart_fork.workers.termination import close_workers
 from tests.cases import first

@@ -325,7 +325,7 @@ class TestErrors:
         assert f"delete {state}/index.db*" in json.loads(done.out)["hint"]
 
     def test_what_nobody_thought_of_is_one_line(self, run, monkeypatch):
-        monkeypatch.setattr("smart_fork.retrieval.session_list.list_recent", lambda *_, **__: 1 / 0)
+        monkeypatch.setattr("smart_fork.retrieval.recent.list_recent", lambda *_, **__: 1 / 0)
 
         done = run("list", "--json")
 
@@ -338,7 +338,7 @@ class TestErrors:
         def interrupt(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("smart_fork.retrieval.session_list.list_recent", interrupt)
+        monkeypatch.setattr("smart_fork.retrieval.recent.list_recent", interrupt)
 
         assert run("list").code == 130
 

@@ -12,8 +12,8 @@ from smart_fork.forking.launch import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.repository.identity import Place
 from smart_fork.retrieval.adoption import adopt
+from smart_fork.retrieval.recent import list_recent
 from smart_fork.retrieval.request import current_project
-from smart_fork.retrieval.session_list import list_recent
 from tests.cases import mostly
 from tests.smart_fork.moves import (
     URL,

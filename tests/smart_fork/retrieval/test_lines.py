@@ -14,8 +14,8 @@ from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.readers import READERS
 from smart_fork.excise import Request, cut
 from smart_fork.retrieval.index_access import opened
+from smart_fork.retrieval.recent import list_recent
 from smart_fork.retrieval.results import passage_place
-from smart_fork.retrieval.session_list import list_recent
 from tests.cases import first
 from tests.smart_fork.found import a_hit
 from tests.smart_fork.world import Did, World

@@ -16,7 +16,7 @@ from indexer.transcripts.lines import GAP_BYTES, GLANCE_GAP_BYTES, LineReader, f
 from smart_fork import doctor, sessions
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotFound
-from smart_fork.retrieval.session_list import list_recent
+from smart_fork.retrieval.recent import list_recent
 from smart_fork.system import permission
 from tests.indexer.transcripts.records import codex_path, id_of, meta
 from tests.smart_fork.commands import command_model, run

@@ -13,7 +13,7 @@ from smart_fork.retrieval.evidence import gather
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.meaning import embedded
-from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST, check_also, further
+from smart_fork.retrieval.query import MAX_CHARACTERS, MOST, check_also, further
 from smart_fork.retrieval.ranking import parts
 from smart_fork.retrieval.request import FindRequest, check
 from tests.cases import each, first

@@ -11,7 +11,7 @@ import pytest
 from indexer.transcripts.lines import GLANCE_BYTES
 from smart_fork.errors import Usage
 from smart_fork.retrieval import recent
-from smart_fork.retrieval.session_list import list_recent
+from smart_fork.retrieval.recent import list_recent
 from tests.smart_fork.world import git
 
 #: What Claude Code writes of a session that a program has started.

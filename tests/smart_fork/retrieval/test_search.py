@@ -14,11 +14,11 @@ from indexer.project import project_of
 from smart_fork.retrieval.evidence import admitted
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened
+from smart_fork.retrieval.kinship import without_askers
 from smart_fork.retrieval.meaning import Meaning, embedded
 from smart_fork.retrieval.query import MAX_WORDS
 from smart_fork.retrieval.ranking import Parts
 from smart_fork.retrieval.search import search
-from smart_fork.retrieval.stand_ins import without_askers
 from tests.cases import first
 from tests.smart_fork.world import Did, WordsModel, git
 
