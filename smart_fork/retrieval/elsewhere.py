@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from pathlib import Path
 from typing import Protocol
 
 from indexer.masking import mask
@@ -66,22 +65,11 @@ class SaidElsewhere:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AskedElsewhere:
-    """A question about the project of a directory, and its vectors, which are made for the own search as well."""
-
-    intent: str
-    also: tuple[str, ...]
-    directory: Path
-    limit: int
-    meaning: Meaning
-
-
 class Elsewhere(Protocol):
     """Where a question is asked as well."""
 
-    def begin(self, asked: AskedElsewhere) -> None:
-        """Ask, and do not wait."""
+    def begin(self, query: Query, meaning: Meaning) -> None:
+        """Ask about the project of the query's directory, and do not wait. The own search needs the vectors, too."""
         ...
 
     def answer(self) -> SaidElsewhere:

@@ -40,7 +40,7 @@ from smart_fork.retrieval.answer import (
 )
 from smart_fork.retrieval.by_code import all_in_scope, by_code, with_files
 from smart_fork.retrieval.covered import covered, doubt, early_notice, unread_notice
-from smart_fork.retrieval.elsewhere import AskedElsewhere, Elsewhere, SaidElsewhere, alone, merge, notice_of, together
+from smart_fork.retrieval.elsewhere import Elsewhere, SaidElsewhere, alone, merge, notice_of, together
 from smart_fork.retrieval.exchanges import asked_of, best_exchanges, exchange_evidence, only_one, query_of
 from smart_fork.retrieval.fork_point import ExchangeEvidence
 from smart_fork.retrieval.found import Candidates, Query
@@ -357,9 +357,8 @@ class Library(ProjectIndex):
         there, project = self.elsewhere, self.project
         if there is None or project is None or self.search_program is not None or asked.tag or asked.code:
             return None
-        query = asked.query(Scope())
-        limit, meaning = max(query.limit, RIVALS), self.meaning(query.meanings)
-        there.begin(AskedElsewhere(query.intent, query.also, Path(project.root), limit, meaning))
+        query = asked.query(Scope(), directory=Path(project.root))
+        there.begin(replace(query, limit=max(query.limit, RIVALS)), self.meaning(query.meanings))
         return there
 
     # -- where nothing can be searched ----------------------------------------------------------------------------

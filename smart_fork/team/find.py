@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +24,8 @@ from smart_fork.agents.references import here as of_this_machine
 from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
 from smart_fork.foreign_sessions import looked_at, refuse_owing
 from smart_fork.retrieval.answer import Origin, TeamFound, TeamState
-from smart_fork.retrieval.elsewhere import AskedElsewhere, Distant, SaidElsewhere, TheirPassage, alone, notice_of
+from smart_fork.retrieval.elsewhere import Distant, SaidElsewhere, TheirPassage, alone, notice_of
+from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.meaning import Meaning
 from smart_fork.retrieval.query import is_long
 from smart_fork.retrieval.ranking import RIVALS, Parts, shares_of_phrasings, weigh_one
@@ -213,12 +214,12 @@ class TeamSearch:
     _origin: str = ""
     _withheld: frozenset[str] = frozenset()
 
-    def begin(self, asked: AskedElsewhere) -> None:
+    def begin(self, query: Query, meaning: Meaning) -> None:
         """Ask in a thread."""
-        if self._asked == (same := (asked.intent, asked.also, asked.directory)):
+        if self._asked == (same := (query.phrasings, query.directory)):
             return  # the own index is searched again, for all agents
         self._asked, self._said = same, None
-        work = partial(self._ask, asked)
+        work = partial(self._ask, query, meaning)
         self._waiting = client.Waiting(work, "ask the team", self.seconds)
 
     def answer(self) -> SaidElsewhere:
@@ -248,17 +249,17 @@ class TeamSearch:
         """Whether a person has settled that these may be forked without being chosen."""
         return config.team().auto_fork
 
-    def _ask(self, asked: AskedElsewhere) -> None:
+    def _ask(self, query: Query, meaning: Meaning) -> None:
         try:
-            with opened(self.server, self.project, directory=asked.directory) as where:
+            with opened(self.server, self.project, directory=query.directory) as where:
                 self._origin = where.server
                 if client.is_away(where.server):
                     self._said = SaidElsewhere(error=client.AGAIN)
                     return
                 with client.quick(where.client.account) as quick:
                     changes.learn(quick)
-                    found = ask(quick, where.key, asked.intent, asked.also, asked.limit, asked.meaning)
-                self._said = said(where, found, (asked.intent, *asked.also))
+                    found = ask(quick, where.key, query, meaning)
+                self._said = said(where, found, query.phrasings)
         except (NotFound, Usage) as error:  # this project is not shared, or is none that could be
             self._said = SaidElsewhere(error=error.message if self.wanted else "")
         except ServerUnavailable as error:
@@ -282,7 +283,7 @@ def find_there(request: FindRequest, *, server: str | None = None, project: str 
     with changes.opened(server, project) as where:
         meaning = Meaning(configured_embedder(), query.meanings)
         try:
-            told = ask(where.client, where.key, query.intent, query.also, max(query.limit, RIVALS), meaning)
+            told = ask(where.client, where.key, replace(query, limit=max(query.limit, RIVALS)), meaning)
         finally:
             meaning.settle()
         found = said(where, told, query.phrasings)
@@ -294,9 +295,7 @@ def find_there(request: FindRequest, *, server: str | None = None, project: str 
     )  # fmt: skip
 
 
-def ask(  # noqa: PLR0917 - the question
-    client: Client, project: str, intent: str, also: Sequence[str], limit: int, meaning: Meaning
-) -> wire.Found:
+def ask(client: Client, project: str, query: Query, meaning: Meaning) -> wire.Found:
     """What a server knows about a question. It makes the vectors itself where they are not made here in a moment.
 
     Raises:
@@ -306,11 +305,11 @@ def ask(  # noqa: PLR0917 - the question
     made = meaning.within(VECTOR_SECONDS) if meaning.model == LightEmbedder().model else None
     wanted = wire.made(
         wire.Search,
-        question=intent,
-        also=tuple(also),
+        question=query.intent,
+        also=query.also,
         space=space_of(meaning.model, LightEmbedder.dimensions) if made else None,
         e=halves(made or ()),
-        limit=min(limit, wire.PAGE),
+        limit=min(query.limit, wire.PAGE),
     )
     return client.search(project, wanted)
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.retrieval.elsewhere import AskedElsewhere
+from indexer.store.base import Scope
+from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.meaning import Meaning
 from smart_fork.team import client
 from smart_fork.team.find import TeamSearch
@@ -91,7 +92,8 @@ def test_what_answers_in_no_way_of_a_server_is_asked_once_and_ones_own_results_s
     at(bob, peer.address)
     with bob.here():
         asked = TeamSearch(seconds=0.0)
-        asked.begin(AskedElsewhere(QUESTION, (), bob.repository, 5, Meaning(WordsModel(), [QUESTION])))
+        query = Query(QUESTION, Scope(), 5, directory=bob.repository)
+        asked.begin(query, Meaning(WordsModel(), [QUESTION]))
         peer.asked.wait()  # a slow machine may come later than in time
         said = asked.answer()
 

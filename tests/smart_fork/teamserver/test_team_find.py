@@ -10,9 +10,10 @@ import pytest
 
 import smart_fork
 from indexer.light import LightEmbedder
+from indexer.store.base import Scope
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.request import ForkChoice
-from smart_fork.retrieval.elsewhere import AskedElsewhere
+from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.meaning import Meaning
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
@@ -33,7 +34,7 @@ QUESTION = "retry with backoff in the uploader"
 
 
 def asked_of(directory):
-    return AskedElsewhere(QUESTION, (), directory, 5, Meaning(WordsModel(), [QUESTION]))
+    return Query(QUESTION, Scope(), 5, directory=directory), Meaning(WordsModel(), [QUESTION])
 
 
 @pytest.fixture(autouse=True)
@@ -142,7 +143,7 @@ def test_a_project_that_is_not_shared_is_no_error_unless_somebody_asks_for_it(bo
     with bob.here():
         quiet, wanted = TeamSearch(), TeamSearch(wanted=True)
         for one in (quiet, wanted):
-            one.begin(asked_of(bob.home))
+            one.begin(*asked_of(bob.home))
         assert ("", "This directory is in no git repository.") == (quiet.answer().error, wanted.answer().error)
 
 
