@@ -354,14 +354,12 @@ class Library(ProjectIndex):
 
     def _ask_elsewhere(self, asked: FindRequest) -> Elsewhere | None:
         """Ask where sessions are kept elsewhere, if they can answer. Tags and code are of this machine alone."""
-        there, project = self.elsewhere, self.project
-        if there is None or project is None or self.search_program is not None or asked.tag or asked.code:
+        there, project, own = self.elsewhere, self.project, self.search_program is None
+        if there is None or project is None or not own or asked.tag or asked.code:
             return None
         query = asked.query(Scope(), directory=Path(project.root))
         there.begin(replace(query, limit=max(query.limit, RIVALS)), self.meaning(query.meanings))
         return there
-
-    # -- where nothing can be searched ----------------------------------------------------------------------------
 
     def _answer(
         self, asked: FindRequest, found: Candidates, shown: tuple[Hit, ...], told: SaidElsewhere, index: IndexState,
@@ -389,6 +387,8 @@ class Library(ProjectIndex):
             team_error=told.error,
             **more,
         )
+
+    # -- where nothing can be searched ----------------------------------------------------------------------------
 
     def _recent(self, asked: FindRequest) -> tuple[RecentSession, ...]:
         adapters = [agent for agent in READERS if agent.name in asked.agents]
