@@ -169,15 +169,18 @@ class Index:
 
 def played(known: Mapping[str, Transcript], folder: Path, source: Clone | None) -> tuple[list[Asked], Counter[str]]:
     """Ask about each edit of a repository, and say how many edits there were of each kind."""
+    from indexer.models import configured_embedder
     from smart_fork.errors import SmartForkError
-    from smart_fork.retrieval import before_edit
-    from smart_fork.system.processes import Processes
+    from smart_fork.retrieval import hints
+    from smart_fork.retrieval.library import Library
+    from smart_fork.retrieval.upkeep import Engine
 
+    engine = Engine(configured_embedder())
     asked, counts = list[Asked](), Counter[str]()
     with at_home(folder / "home", folder / "state"):
         play, files, index = Play(known, folder, source), Files(), Index()
         # What is said with a larger part is counted below; a busy machine must not change what is found.
-        before_edit.LEAST_PART, before_edit.SECONDS = PARTS[0], SECONDS
+        hints.LEAST_PART, hints.SECONDS = PARTS[0], SECONDS
         for done in play.edits():
             said, lines, name = None, list[tuple[str, frozenset[Owner]]](), ""
             play.commit(done)
@@ -207,15 +210,17 @@ def played(known: Mapping[str, Transcript], folder: Path, source: Clone | None) 
                 if name == file:
                     play.write(done)
                     index.update()
-                    edit = before_edit.Edit(done.agent, done.by.session, str(play.here), done.tool, done.given)
+                    here = str(play.here)
+                    edit = hints.HookEvent(done.agent, done.by.session, here, tool=done.tool, given=done.given)
                     try:
-                        said = before_edit.origin_of(edit, Processes())
+                        with Library.open(here, engine) as library:
+                            said = library.before_edit(edit)
                     except (SmartForkError, OSError):
                         said = None
                 play.put(*done_after)
                 files.edited(file, after, done.by)
             if name:
-                told = (said.line, said.part, said.key) if said else ("", 0.0, "")
+                told = (said.line, said.chance, said.key) if said else ("", 0.0, "")
                 asked.append(Asked(done, name, *told, lines))
     return asked, counts
 

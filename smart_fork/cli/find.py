@@ -156,8 +156,8 @@ def recall(
     project: ProjectOption = None,
 ) -> None:
     """Find the one session that probably knows, as at a first prompt, or what this session said before."""
+    from smart_fork.retrieval.hints import LEAST
     from smart_fork.retrieval.library import SELF
-    from smart_fork.retrieval.recall import LEAST
 
     if here:
         find(intent, session=SELF, project=project)

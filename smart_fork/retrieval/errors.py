@@ -13,12 +13,11 @@ from indexer.transcripts.error_lines import hashed, parted, telling
 from smart_fork.conversation import Noted
 from smart_fork.notes import noted_if_known
 from smart_fork.retrieval.answer import Fix, Fixes
-from smart_fork.retrieval.before_edit import Origin, sentence
 from smart_fork.retrieval.by_code import beginning_of
 from smart_fork.retrieval.covered import unread_notice
 from smart_fork.retrieval.evidence import admitted
 from smart_fork.retrieval.found import Query
-from smart_fork.retrieval.recall import is_plain_id
+from smart_fork.retrieval.hints import Hint, is_plain_id, sentence
 from smart_fork.retrieval.results import UNTRUSTED, title
 
 #: So many passages before the end of an error are looked at for what ended it.
@@ -78,7 +77,7 @@ def fixes(output: str, store: Store, query: Query, new: int) -> Fixes:
     return Fixes(UNTRUSTED, len(told), found.lines, found.met, told, unread)
 
 
-def end_of(output: str, store: Store, query: Query) -> Origin | None:
+def end_of(output: str, store: Store, query: Query) -> Hint | None:
     """What ended the error in the output of a call that failed, in another session, by a name of its own and as one
     sentence. `None` where it is not likely that the same ends it again.
 
@@ -89,7 +88,7 @@ def end_of(output: str, store: Store, query: Query) -> Origin | None:
     if one is None or one.signs.chance() < LEAST or not is_plain_id(one.row.session_id):
         return None
     line = sentence(one.row, "met this error until", "; ".join(one.by))
-    return Origin(f"{one.row.session_id}:{one.turn}", line, one.signs.chance())
+    return Hint(f"{one.row.session_id}:{one.turn}", line, one.signs.chance())
 
 
 def endings(output: str, store: Store, query: Query) -> Endings:

@@ -61,8 +61,7 @@ from smart_fork.text.advice import advice
 from smart_fork.whereabouts import permits
 
 if TYPE_CHECKING:
-    from smart_fork.retrieval.before_edit import Edit, Origin
-    from smart_fork.retrieval.recall import FirstPrompt, Recalled
+    from smart_fork.retrieval.hints import Hint, HookEvent
 
 log = logging.getLogger(__name__)
 
@@ -170,7 +169,7 @@ class Library(ProjectIndex):
             gone_prompts=gone_prompts(self.project, query.agents, query.phrasings) if asked.intent else (),
         )  # fmt: skip
 
-    def recall(self, first: FirstPrompt) -> Recalled | None:
+    def recall(self, first: HookEvent) -> Hint | None:
         """The session that probably knows what is asked first in a new one; `None` where that is not likely.
 
         Nothing is read or embedded for it but the prompt: what the index does not have yet is not found.
@@ -178,7 +177,7 @@ class Library(ProjectIndex):
         Raises:
             SmartForkError: there is no such directory, or no index.
         """
-        from smart_fork.retrieval.recall import asked_by, recalled
+        from smart_fork.retrieval.hints import asked_by, recalled
 
         if (asked := asked_by(first)) is None:
             return None
@@ -206,7 +205,7 @@ class Library(ProjectIndex):
             query = self.query(replace(asked, include_automated=True))
             return fixes(error, store, query, state.new(store, query))
 
-    def after_failure(self, call: Edit) -> Origin | None:
+    def after_failure(self, call: HookEvent) -> Hint | None:
         """What ended the error in the `output` of a call that failed, in another session. The index is asked as it is.
 
         Raises:
@@ -221,7 +220,7 @@ class Library(ProjectIndex):
         with self.index() as store:
             return end_of(output, store, self.query(_EVERYTHING))
 
-    def before_edit(self, edit: Edit) -> Origin | None:
+    def before_edit(self, edit: HookEvent) -> Hint | None:
         """The exchange of another session that wrote most of the lines that a call is about to change.
 
         The index is asked as it is. `None` if no session is known to have written them.
@@ -231,7 +230,7 @@ class Library(ProjectIndex):
             IndexUnavailable: there is no index.
             ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
         """
-        from smart_fork.retrieval.before_edit import edited_lines, origin_of, place_of
+        from smart_fork.retrieval.hints import edited_lines, origin_of, place_of
 
         if (where := place_of(edit)) is None:
             return None

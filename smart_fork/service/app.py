@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio.to_thread
 import orjson
@@ -47,10 +47,9 @@ from smart_fork.page.views import LIVE
 from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.answer import Unsearched
 from smart_fork.retrieval.background import MODEL_SECONDS, library
-from smart_fork.retrieval.before_edit import Edit, Origin
+from smart_fork.retrieval.hints import Hint, HookEvent
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.library import Library
-from smart_fork.retrieval.recall import FirstPrompt
 from smart_fork.retrieval.renewal import Renewal
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.shared import Shared
@@ -60,9 +59,6 @@ from smart_fork.service.token import Token
 from smart_fork.system.release import own_version
 from smart_fork.system.rpc import Id, made, read, refusal
 from smart_fork.workers.recovery import recover
-
-Asked = TypeVar("Asked", FirstPrompt, Edit)
-Answered = TypeVar("Answered")
 
 #: A client's session of MCP ends when it has neither asked nor listened for so long; each holds its last answer.
 SESSION_SECONDS = 600.0
@@ -95,9 +91,9 @@ def application(
 ) -> tuple[Starlette, Doors]:  # fmt: skip
     """Return the application and, for the guard around it, which routes are open to whom."""
 
-    def answered(question: Callable[[Library, Asked], Answered], asked: Asked) -> Answered:
-        with page.library(asked.directory, caller=asked.session_id) as known:
-            return question(known, asked)
+    def answered(question: Callable[[Library, HookEvent], Hint | None], asked: HookEvent) -> Hint | None:
+        with page.library(asked.directory, caller=asked.session_id) as library:
+            return question(library, asked)
 
     async def healthz(request: Request) -> Response:
         if request.scope.get(WITH) is not Key.TOKEN:
@@ -107,7 +103,7 @@ def application(
         return JSONResponse(facts, 200 if problem is None else 503)
 
     async def recall(request: Request) -> Response:
-        first = FirstPrompt.of(await _object(request) or {})
+        first = HookEvent.of(await _object(request) or {})
         if first is None:
             return JSONResponse({"error": "agent, session_id, directory and prompt"}, 400)
         try:
@@ -115,12 +111,13 @@ def application(
         except (SmartForkError, OSError) as error:
             log.warning("nothing is recalled: %s", error)
             return JSONResponse({"error": "it cannot be looked up"}, 503)
-        return JSONResponse({"line": found and found.line, "session_id": found and found.session_id})
+        return JSONResponse({"line": found and found.line, "session_id": found and found.key})
 
-    def at_a_call(ask: Callable[[Library, Edit], Origin | None]) -> Callable[[Request], Awaitable[Response]]:
+    def at_a_call(ask: Callable[[Library, HookEvent], Hint | None]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            call = Edit.of(await _object(request) or {})
-            if call is None:
+            told = await _object(request) or {}
+            call = HookEvent.of(told)
+            if call is None or not call.tool or not isinstance(told.get("given"), Mapping):
                 return JSONResponse({"error": "agent, session_id, directory, tool and given"}, 400)
             try:
                 found = await anyio.to_thread.run_sync(partial(answered, ask, call))
