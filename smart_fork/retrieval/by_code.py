@@ -28,7 +28,6 @@ from smart_fork.authorship.blame import (
 from smart_fork.authorship.sessions import Writer, Wrote, sessions_of, writers_of
 from smart_fork.errors import SmartForkError
 from smart_fork.repository.git import Repository, opened, paths
-from smart_fork.repository.git import opened as repository_at
 from smart_fork.retrieval.answer import AskedCode, Cause, Causes, WroteLines
 from smart_fork.retrieval.covered import unread_notice
 from smart_fork.retrieval.evidence import admitted
@@ -142,7 +141,7 @@ def changed(where: str, folder: Path, limit: int, processes: Processes) -> Chang
         Usage, NotFound: there are no such lines, or there is no such file, in the repository.
         ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
     """
-    there = repository_at(folder, processes)
+    there = opened(folder, processes)
     if names_lines(where):
         lines = blamed(there, range_of(there, folder, where))
         made = [*(one for one in lines if not one.commit), *history(there, [one for one in lines if one.asked])]
