@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from contextvars import ContextVar
 
 import apsw
 
@@ -16,8 +16,14 @@ from indexer.store.sqlite import SqliteStore
 from smart_fork.errors import IndexUnavailable
 from smart_fork.text.advice import advice
 
-#: The index, for as long as this thread has it open.
-_open: ContextVar[SqliteStore | None] = ContextVar("open", default=None)
+
+class _OfThread(threading.local):
+    """The index, for as long as a thread has it open."""
+
+    store: SqliteStore | None = None
+
+
+_open = _OfThread()
 
 
 @contextmanager
@@ -28,8 +34,8 @@ def opened() -> Iterator[SqliteStore]:
         IndexUnavailable: it cannot be opened, or turned out to be damaged while it was used.
             One that is damaged has been set aside; the next one who asks gets a new one.
     """
-    if (store := _open.get()) is not None:
-        yield store
+    if _open.store is not None:
+        yield _open.store
         return
     try:
         with ExitStack() as stack:
@@ -37,7 +43,8 @@ def opened() -> Iterator[SqliteStore]:
                 store = stack.enter_context(open_sound(index_db()))
             except (NewerIndexError, OlderIndexError, OSError, ImportError) as error:
                 raise unavailable(error) from error
-            stack.callback(_open.reset, _open.set(store))
+            _open.store = store
+            stack.callback(setattr, _open, "store", None)
             yield store
     except (DamagedIndexError, apsw.Error) as error:
         raise unavailable(error) from error

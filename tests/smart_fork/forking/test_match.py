@@ -15,11 +15,11 @@ from smart_fork.forking.launch import fork_session
 from smart_fork.forking.request import ForkChoice, ForkRequest
 from smart_fork.forking.spending import Spending
 from smart_fork.retrieval.index_access import opened
-from smart_fork.retrieval.library import Library
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
 from tests.cases import first
 from tests.smart_fork.asking import find_and_fork, fork_at_match, message_for
+from tests.smart_fork.asking import opened as library_of
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import FakeProcesses
 from tests.smart_fork.world import BrokenModel
@@ -131,8 +131,8 @@ def test_words_that_have_nothing_to_do_with_a_session_fork_nothing_at_a_match(wo
         fork_at_match(ForkRequest(parent, Options(place="process")), "zanzibar pancakes", engine)
     assert "fork all of it without `match`" in refused.value.hint
 
-    least = Spending(Wanted("match"), "zanzibar pancakes", library=Library(engine))
-    with pytest.raises(NotFound, match=f"No passage of {parent} answers that"):
+    with library_of(engine) as library, pytest.raises(NotFound, match=f"No passage of {parent} answers that"):
+        least = Spending(Wanted("match"), "zanzibar pancakes", library=library)
         fork_session(ForkRequest(parent, Options(place="process"), budget=least))
     request = FindRequest("zanzibar pancakes", agent_type=agent)
     answer = find_and_fork(
@@ -147,9 +147,9 @@ def test_words_that_have_nothing_to_do_with_a_session_fork_nothing_at_a_match(wo
 
 @agents
 def test_within_a_budget_words_that_nothing_answers_are_said_and_what_was_said_last_is_kept(world, parent, agent):
-    asked = Spending(Wanted(20), "zanzibar pancakes", library=Library(Engine(world.model)))
-
-    kept = fork_session(ForkRequest(parent, Options("go on", place="process"), dry_run=True, budget=asked))
+    with library_of(Engine(world.model)) as library:
+        asked = Spending(Wanted(20), "zanzibar pancakes", library=library)
+        kept = fork_session(ForkRequest(parent, Options("go on", place="process"), dry_run=True, budget=asked))
 
     assert "nothing fits: the best score is 0.00" in " ".join(kept.warnings)
     assert "answers" not in {one.why for one in kept.selection.exchanges[:-1]}
