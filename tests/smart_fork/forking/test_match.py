@@ -131,9 +131,10 @@ def test_words_that_have_nothing_to_do_with_a_session_fork_nothing_at_a_match(wo
         fork_at_match(ForkRequest(parent, Options(place="process")), "zanzibar pancakes", engine)
     assert "fork all of it without `match`" in refused.value.hint
 
-    with library_of(engine) as library, pytest.raises(NotFound, match=f"No passage of {parent} answers that"):
+    with library_of(engine) as library:
         least = Spending(Wanted("match"), "zanzibar pancakes", library=library)
-        fork_session(ForkRequest(parent, Options(place="process"), budget=least))
+        with pytest.raises(NotFound, match=f"No passage of {parent} answers that"):
+            fork_session(ForkRequest(parent, Options(place="process"), budget=least))
     request = FindRequest("zanzibar pancakes", agent_type=agent)
     answer = find_and_fork(
         request,
