@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from enum import StrEnum
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -150,7 +151,7 @@ class Resumed(NamedTuple):
     kept: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Session:
     """One conversation: its active chain of turns, oldest first, and what its records say about it.
 
@@ -217,7 +218,7 @@ class Session:
         """About how many tokens a fork of all of it loads, since its last compaction; a gap is bridged."""
         return self.loads()[-1] if self.resumed.start < len(self.turns) else self.instructions
 
-    @property
+    @cached_property
     def instructions(self) -> int:
         """About how many tokens the agent's own instructions and tools take, without which no session begins.
 

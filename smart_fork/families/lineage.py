@@ -86,7 +86,7 @@ def _lineage(asked: Session) -> Family:
     family = relatives(asked, _project(asked).root, found)
 
     def told(store: SqliteStore | None) -> Family:
-        telling, known = _Telling(store, found), family
+        telling, known = _Telling(store, found, asked), family
         if permission.limited():  # a fork may work elsewhere; there it is as if its log were gone
             known = [kin for kin in family if telling.facts(kin).may_be_told]
         return _told(asked, known, found, workers, telling)
@@ -238,10 +238,10 @@ def _running(worker: WorkerRecord | None) -> Running | None:
 class _Telling:
     """Titles, sizes and places: from the index where a log has not changed since it was indexed, else from the log."""
 
-    def __init__(self, store: SqliteStore | None, found: Crossings) -> None:
+    def __init__(self, store: SqliteStore | None, found: Crossings, asked: Session) -> None:
         self._store, self._found = store, found
         self._seen: Mapping[str, SeenFile] = store.seen() if store else {}
-        self._read: dict[Path, Session | None] = {}
+        self._read: dict[Path, Session | None] = {asked.source_path: asked}
 
     def facts(self, kin: Kin) -> Facts:
         """What is told of the session in a log."""

@@ -7,14 +7,13 @@ from contextlib import suppress
 from itertools import accumulate
 
 from indexer.transcripts.model import Session
-from smart_fork.agents.checkpoints import author_of
 from smart_fork.agents.facets import tail_of
 from smart_fork.budget.costs import costs
 from smart_fork.budget.selection import Selection
 from smart_fork.copies.session_copy import Point
 from smart_fork.errors import SmartForkError
 from smart_fork.forking.started import ForkPrice
-from smart_fork.retrieval.cache import cached_until, is_cached
+from smart_fork.retrieval.cache import is_cached, own_cached_until
 
 
 def price_of(
@@ -44,7 +43,7 @@ def shared_until(session: Session, end: int | None = None, *, elsewhere: bool = 
     Empty where the log does not say it, or a fork begins otherwise: of another person's session, across a gap, or
     `elsewhere`, in another directory than the session's, which most agents' versions name before all that was said.
     """
-    until = "" if author_of(str(session.source_path)) else cached_until(session.cache(end))
+    until = own_cached_until(str(session.source_path), session.cache(end))
     return (
         "" if elsewhere and is_cached(until) and not tail_of(session.agent).keeps_prompt(session.source_path) else until
     )

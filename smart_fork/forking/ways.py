@@ -18,14 +18,12 @@ from smart_fork.forking.floor import fits
 from smart_fork.forking.price import beside, loaded_within, loads_of, price_of
 from smart_fork.forking.started import ForkPrice, Way
 from smart_fork.retrieval.cache import age_of, ago, cache_in_words
+from smart_fork.retrieval.results import BUDGET_TOKENS
 
 if TYPE_CHECKING:
     from smart_fork.forking.spending import Spending
 
 log = logging.getLogger(__name__)
-
-#: A budget that is shown where none was given.
-USUAL = 30_000
 
 
 def ways(
@@ -57,7 +55,10 @@ def ways(
         end = at.index if at is not None else last_branch_point(session)
         chooser = kept.chooser if kept else chooser_of(session, counted, end, evidence if answers else None)
         wanted = spending.wanted
-        amounts: list[Amount] = [*([MATCH] if answers else []), USUAL if wanted.budget == MATCH else wanted.budget]
+        amounts: list[Amount] = [
+            *([MATCH] if answers else []),
+            BUDGET_TOKENS if wanted.budget == MATCH else wanted.budget,
+        ]
         for budget in amounts:
             same = budget == wanted.budget
             one = kept if kept is not None and same else within(chooser, wanted if same else Wanted(budget))

@@ -7,6 +7,15 @@ from datetime import datetime, timedelta
 
 from indexer.transcripts.model import Cache
 from indexer.unchecked import seconds_in
+from smart_fork.agents.checkpoints import author_of
+
+
+def own_cached_until(path: str, cache: Cache) -> str:
+    """Return until when the model's cache has what a fork of the session in a log is sent, as `cached_until` says it.
+
+    Nothing of another person's session is in a cache that is ours.
+    """
+    return "" if author_of(path) else cached_until(cache)
 
 
 def cached_until(cache: Cache) -> str:

@@ -35,7 +35,7 @@ from smart_fork.retrieval.answer import (
     RecentSession,
     ToldBy,
 )
-from smart_fork.retrieval.cache import cached_until, is_cached
+from smart_fork.retrieval.cache import is_cached, own_cached_until
 from smart_fork.retrieval.fork_point import lost
 from smart_fork.retrieval.found import Candidate, Candidates
 from smart_fork.retrieval.obstacles import Forkable, obstacles
@@ -235,7 +235,7 @@ def _hit(
 ) -> Hit:  # fmt: skip
     row, near = one.session, round(one.near, 4) if one.near is not None else None
     author = author_of(row.path)
-    until = "" if author else cached_until(Cache(row.cache_seconds, row.cache_used))
+    until = own_cached_until(row.path, Cache(row.cache_seconds, row.cache_used))
     hit = Hit(
         rank=rank,
         score=round(one.score, 4),

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smart_fork.agents.ancestry import Copied, Kin
-from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.claude.log import ClaudeAdapter, folder_of
 from smart_fork.agents.copier import stage_transcript
 from smart_fork.errors import NotFound
 from smart_fork.families.crossing import parents
@@ -64,6 +64,21 @@ def go_on(world: World, session_id: str, shop: Path, *said: str) -> None:
 def written(world: World, session_id: str) -> str:
     """A branch at message 1, made now as the world has it."""
     return branch(session_id, at=1, now=datetime.fromisoformat(world.now()).timestamp())["session_id"]
+
+
+def test_the_session_that_is_asked_for_is_read_once(world, shop, native, monkeypatch):
+    first = world.claude(shop, "add retry", "Retries", "and docs", "Documented")
+    fork = native(first, "in blue", "Blue")
+    read, real = [], ClaudeAdapter.read
+
+    def noting(self, path, *given, **named):
+        read.append(path.stem)
+        return real(self, path, *given, **named)
+
+    monkeypatch.setattr(ClaudeAdapter, "read", noting)
+
+    assert [(0, first), (1, fork)] == tree(first)
+    assert sorted((first, fork)) == sorted(read)
 
 
 # Claude Code
