@@ -12,7 +12,8 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
@@ -20,12 +21,14 @@ from pathlib import Path, PurePosixPath
 import orjson
 
 from indexer.compressed import Compressed, pieces, up_to_date
+from indexer.failures import is_full
 from indexer.files import replace_file
 from indexer.locks import held
 from indexer.paths import file_name, private_dir, state_home
 from indexer.settings import KEEP_MEGABYTES, KEEP_TRANSCRIPTS
 from indexer.shapes import dataclass
-from indexer.transcripts.base import AgentAdapter, LogFile
+from indexer.store.base import Store
+from indexer.transcripts.base import AgentAdapter, Agents, LogFile
 from indexer.transcripts.model import AgentName
 
 log = logging.getLogger(__name__)
@@ -217,7 +220,7 @@ def is_measuring_due() -> bool:
     return _written() >= room() / _MEASURED_SHARE
 
 
-def make_room(forked: Collection[tuple[AgentName, str]]) -> int:
+def _let_go(forked: Collection[tuple[AgentName, str]]) -> int:
     """Let go of the oldest copies, those of sessions in `forked` last, until the rest has room; how many those were."""
     every = sorted(copies(), key=lambda copy: ((copy.agent, copy.session_id) in forked, copy.log.mtime_ns))
     sweep_unused()
@@ -326,3 +329,65 @@ def _written() -> int:
 
 def _count(length: int) -> None:
     _write(_root() / "written", _written() + max(0, length))
+
+
+# Keeping copies of indexed logs. One that cannot be made keeps no log out of the index.
+
+
+def keep_copy(file: LogFile, session_id: str, reader: AgentAdapter) -> None:
+    """Bring the copy of this session's log, which `reader` reads, up to date."""
+    try:
+        _keep_one(file, session_id, reader)
+    except OSError as error:
+        log.warning("no copy is kept of %s: %s", file.path, error)
+
+
+def _keep_one(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
+    """Whether there was anything to do. A full disk is an `OSError`, because the next copy would not fit either."""
+    if not wanted(reader):
+        return False
+    try:
+        return keep(file, session_id, reader)
+    except OSError as error:
+        if is_full(error):
+            raise
+        log.warning("no copy is kept of %s: %s", file.path, error)
+        return False
+
+
+def make_room(store: Store) -> None:
+    """Let go of the oldest copies where all together have become too large."""
+    if not is_measuring_due():
+        return
+    try:
+        _let_go(store.forked())
+    except OSError as error:
+        log.warning("no kept copy could be removed: %s", error)
+
+
+def keep_all(
+    store: Store, agents: Agents, done: set[str], progress: Callable[[str, int, int], None] | None = None,
+    deadline: float | None = None,
+) -> bool:  # fmt: skip
+    """Copies of all indexed logs that have none yet, the newest first, of those `agents` of which they are kept. One
+    that is there costs a look at two files.
+
+    For whoever holds the index's lock. Whether all was done before `deadline` (of `time.monotonic`): at least one is,
+    and those in `done`, to which each is added, are not looked at again, so that it ends however slow the disk is.
+
+    Raises:
+        OSError: the disk is full.
+    """
+    kept = {agent.name for agent in agents if wanted(agent)}
+    logs = [one for one in store.sources() if one[0] in kept] if kept else []
+    left = [one for one in logs if one[2] not in done]
+    for number, (agent, session_id, path) in enumerate(left):
+        if number and deadline is not None and time.monotonic() >= deadline:
+            return False
+        if progress:
+            progress("copying", len(logs) - len(left) + number, len(logs))
+        done.add(path)
+        file = agents[agent].log_at(path)
+        if file and _keep_one(file, session_id, agents[agent]):
+            make_room(store)
+    return True

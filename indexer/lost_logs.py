@@ -14,7 +14,6 @@ from indexer.damage import remove_older
 from indexer.errors import joined
 from indexer.failures import is_of_the_store, next_step, what_failed
 from indexer.forgotten import forgotten
-from indexer.log_keeper import keep_all
 from indexer.markdown import export_path, write_export
 from indexer.masking import mask, mask_parts
 from indexer.paths import index_db, index_root, state_home
@@ -37,7 +36,7 @@ def remember(
     """
     sweep_staged()
     try:
-        if not keep_all(store, agents, done, progress, deadline):
+        if not kept_logs.keep_all(store, agents, done, progress, deadline):
             return False
     except OSError as error:  # the index is complete all the same
         said = joined(what_failed(error), next_step(error, indexing=True))
@@ -63,12 +62,7 @@ def recall(store: Store, agents: Agents, report: Report, progress: Progress | No
             continue
         if agents[copy.agent].locate(copy.session_id):
             continue
-        try:
-            _recall_one(store, agents, copy, report)
-        except Exception as error:  # one odd copy must not keep all others out of the index
-            if is_of_the_store(error):
-                raise
-            log.warning("the copy of %s is passed over: %s", copy.session_id, error)
+        _recall_one(store, agents, copy, report)
 
 
 def renew(store: Store, agents: Agents, report: Report, progress: Progress | None = None) -> None:
@@ -85,26 +79,27 @@ def renew(store: Store, agents: Agents, report: Report, progress: Progress | Non
         report.exported += mask_again(store, session)
         copy = kept_logs.find(session.agent, session.session_id)
         if copy and copy.agent in agents.names:
-            try:
-                _recall_one(store, agents, copy, report)
-            except Exception as error:  # what is stored is masked all the same
-                if is_of_the_store(error):
-                    raise
-                log.warning("the copy of %s is passed over: %s", copy.session_id, error)
+            _recall_one(store, agents, copy, report)
     store.set_meta(RENEWED, versions.VERSION)
 
 
 def _recall_one(store: Store, agents: Agents, copy: kept_logs.KeptLog, report: Report) -> None:
+    """Index a copy. An odd one is passed over: it must not keep others out, and what is stored of it stays."""
     agent = agents[copy.agent]
     where = agent.home() / copy.place
-    with kept_logs.opened(copy) as path, noting(bytes.fromhex(store.meta("key"))):
-        result = agent.read(path)
-    if result.session is None:
-        return
-    session = dataclasses.replace(result.session, source_path=where)
-    file = LogFile(copy.agent, str(where), *copy.log.stamp)
-    save_session(store, agents, Reading(file, "", result.checkpoint), session, report)
-    store.forget_files([str(where)])  # there is no such log: it is known as one that has gone
+    try:
+        with kept_logs.opened(copy) as path, noting(bytes.fromhex(store.meta("key"))):
+            result = agent.read(path)
+        if result.session is None:
+            return
+        session = dataclasses.replace(result.session, source_path=where)
+        file = LogFile(copy.agent, str(where), *copy.log.stamp)
+        save_session(store, agents, Reading(file, "", result.checkpoint), session, report)
+        store.forget_files([str(where)])  # there is no such log: it is known as one that has gone
+    except Exception as error:
+        if is_of_the_store(error):
+            raise
+        log.warning("the copy of %s is passed over: %s", copy.session_id, error)
 
 
 def sweep(store: Store) -> None:

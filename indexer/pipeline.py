@@ -16,7 +16,7 @@ from indexer.changes import Progress, Report
 from indexer.embedder import Embedder
 from indexer.failures import is_full, is_of_the_store, what_failed
 from indexer.forgotten import forgotten
-from indexer.log_keeper import keep_copy, make_room
+from indexer.kept_logs import keep_copy, make_room
 from indexer.markdown import Export, export_path, to_markdown, write_export
 from indexer.masking import NOTHING, Masked, joined, mask, mask_once
 from indexer.model_notice import telling

@@ -231,7 +231,7 @@ def test_a_session_is_found_again_from_its_copy_when_file_and_index_are_gone(sto
 def test_a_copy_that_was_let_go_of_is_not_made_again_before_its_session_changes(store, shelf, monkeypatch):
     monkeypatch.setenv("SMART_FORK_KEEP_MEGABYTES", "0")
     index(store, shelf)
-    kept_logs.make_room(())
+    kept_logs._let_go(())
     as_file = []
     monkeypatch.setattr(shelf, "as_file", as_file.append)
     index(store, shelf)
