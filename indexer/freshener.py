@@ -17,11 +17,12 @@ from indexer.embedder import Embedder
 from indexer.errors import IndexerError, SmartForkError
 from indexer.failures import next_step, what_failed
 from indexer.freshness import read_named, read_rest, read_some
+from indexer.last_run import LastRun
 from indexer.paths import index_db, index_root, private_dir, state_home
 from indexer.pipeline import embed_waiting
 from indexer.priority import step_back
 from indexer.project import Project
-from indexer.runs import Freshness, Outcome, Run, announce, moment, record
+from indexer.runs import Freshness, Outcome, announce, ended_run, moment, record
 from indexer.schedule import Schedule
 from indexer.shapes import dataclass
 from indexer.store.base import Store
@@ -141,8 +142,8 @@ class Freshener:
         self._rest_until = 0.0
         self._embedded_for = 0.0
         self._doing = ""
-        self._last_run: Run | None = None
-        self._last_change: Run | None = None
+        self._last_run: LastRun | None = None
+        self._last_change: LastRun | None = None
         self._last_error, self._last_error_at, self._failing = "", "", False
         self._stop = threading.Event()
         self._schedule = Schedule(self.run_soon, trigger, now)
@@ -259,14 +260,15 @@ class Freshener:
         self._embedded_for = 0.0
         outcome, error = self._attempt(job, report)
         took = self._clock() - began
+        run = ended_run(started, took, outcome, report, error)
         self._doing, self._failing = "", outcome == "failed" or (self._failing and outcome != "completed")
         if job.paths is None:
-            self._last_run = Run(started, took, outcome, report, error)
-            self._record(self._last_run)
+            self._last_run = run
+            self._record(run)
             if outcome in ("completed", "failed"):
                 self._after()
         else:
-            self._last_change = Run(started, took, outcome, report, error)
+            self._last_change = run
         with self._changed:
             if not job.scheduled:
                 self._rest_until = self._clock() + min(REST_SHARE * (took - self._embedded_for), REST_SECONDS)
@@ -274,7 +276,7 @@ class Freshener:
                 wait = BUSY_SECONDS if outcome == "skipped" else FAILED_SECONDS
                 self._look_at = self._clock() + wait
 
-    def _record(self, run: Run) -> None:
+    def _record(self, run: LastRun) -> None:
         """Have the index tell of it, to whoever asks. It may be damaged, or gone: then it has nothing to tell."""
         try:
             with self._opened() as store:

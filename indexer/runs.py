@@ -27,29 +27,18 @@ MAX_FAILED = 10
 Outcome = Literal["completed", "failed", "cancelled", "skipped"]
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One run. `report` is what it did up to its end, however that came about; `error` why it failed or was skipped."""
-
-    started_at: str
-    seconds: float
-    outcome: Outcome
-    report: Report
-    error: str = ""
-
-    def told(self) -> LastRun:
-        """What is kept of it, and told."""
-        done = self.report
-        return LastRun(
-            started_at=self.started_at,
-            seconds=round(self.seconds, 2),
-            outcome=self.outcome,
-            error=self.error or None,
-            logs=done.files,
-            **{name: getattr(done, name) for name in COUNTED},
-            failed_logs=len(done.failed),
-            failed=tuple(FailedLog(path, reason) for path, reason in islice(done.failed.items(), MAX_FAILED)),
-        )
+def ended_run(started_at: str, seconds: float, outcome: Outcome, report: Report, error: str = "") -> LastRun:
+    """What is kept of a run, and told. `report` is what it did up to its end, `error` why it failed or was skipped."""
+    return LastRun(
+        started_at=started_at,
+        seconds=round(seconds, 2),
+        outcome=outcome,
+        error=error or None,
+        logs=report.files,
+        **{name: getattr(report, name) for name in COUNTED},
+        failed_logs=len(report.failed),
+        failed=tuple(FailedLog(path, reason) for path, reason in islice(report.failed.items(), MAX_FAILED)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +50,8 @@ class Freshness:
     state: Literal["stopped", "idle", "indexing"]
     doing: str
     pending_logs: int
-    last_run: Run | None
-    last_change: Run | None
+    last_run: LastRun | None
+    last_change: LastRun | None
     failing: bool
     last_error: str
     last_error_at: str | None
@@ -71,15 +60,15 @@ class Freshness:
     def as_json(self) -> dict[str, Any]:
         """The state as JSON values."""
         return asdict(self) | {
-            "last_run": self.last_run.told().as_json() if self.last_run else None,
-            "last_change": self.last_change.told().as_json() if self.last_change else None,
+            "last_run": self.last_run.as_json() if self.last_run else None,
+            "last_change": self.last_change.as_json() if self.last_change else None,
             "last_error": self.last_error or None,
         }
 
 
-def record(store: Store, run: Run) -> None:
+def record(store: Store, run: LastRun) -> None:
     """Keep what became of a run over everything."""
-    store.set_meta(_LAST, orjson.dumps(run.told().as_json()).decode())
+    store.set_meta(_LAST, orjson.dumps(run.as_json()).decode())
 
 
 @contextmanager
@@ -93,9 +82,9 @@ def recorded(store: Store, report: Report, unless: type[Exception]) -> Iterator[
     except Exception as error:
         problem = what_failed(error)
         with suppress(Exception):  # what went wrong is what matters
-            record(store, Run(started, time.monotonic() - began, "failed", report, problem))
+            record(store, ended_run(started, time.monotonic() - began, "failed", report, problem))
         raise
-    record(store, Run(started, time.monotonic() - began, "completed", report))
+    record(store, ended_run(started, time.monotonic() - began, "completed", report))
 
 
 def announce(store: Store, next_run: str | None) -> None:

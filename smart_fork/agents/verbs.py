@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from smart_fork.agents.agent import Agent
 
 
 class Ability(NamedTuple):
-    """An ability in words for people, and whether an agent has it."""
+    """An ability in words for people, and the facet of an agent that has it; all agents have one without a facet."""
 
     words: str
-    has: Callable[[Agent], bool]
+    facet: str = ""
 
 
 #: The abilities by their JSON keys.
 ABILITIES: Mapping[str, Ability] = {
-    "found": Ability("search", lambda _: True),
-    "started": Ability("fork", lambda agent: agent.has("starter")),
-    "branched": Ability("fork at a message", lambda agent: agent.has("copier")),
-    "budgeted": Ability("budget", lambda agent: agent.has("copier")),
-    "told": Ability("receive hand-overs", lambda agent: agent.has("forms")),
-    "cut": Ability("cut", lambda agent: agent.has("cutter")),
-    "shared": Ability("share", lambda agent: agent.has("forms")),
-    "tells": Ability("live status", lambda agent: agent.has("hooks")),
-    "set_up": Ability("setup", lambda agent: agent.has("registration")),
+    "found": Ability("search"),
+    "started": Ability("fork", "starter"),
+    "branched": Ability("fork at a message", "copier"),
+    "budgeted": Ability("budget", "copier"),
+    "told": Ability("receive hand-overs", "forms"),
+    "cut": Ability("cut", "cutter"),
+    "shared": Ability("share", "forms"),
+    "tells": Ability("live status", "hooks"),
+    "set_up": Ability("setup", "registration"),
 }
 
 
 def abilities_of(agent: Agent) -> dict[str, bool]:
     """Return the abilities of an agent."""
-    return {name: ability.has(agent) for name, ability in ABILITIES.items()}
+    return {name: not ability.facet or agent.has(ability.facet) for name, ability in ABILITIES.items()}

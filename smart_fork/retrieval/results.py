@@ -18,7 +18,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.checkpoints import author_of
 from smart_fork.agents.facets import starter_of
 from smart_fork.agents.selection import first
-from smart_fork.agents.verbs import ABILITIES
+from smart_fork.agents.verbs import abilities_of
 from smart_fork.conversation import Noted, resumed_part
 from smart_fork.notes import noted_if_known
 from smart_fork.repository.drift import Drift
@@ -174,7 +174,7 @@ def suggested_budget(hit: Hit) -> str | None:
     loads = hit.token_estimate if suggested_at(hit) is None else hit.match.token_estimate or 0
     less = within_budget(hit)
     much = less < loads if loads > MUCH_TOKENS else bool(hit.match.lost) and _saves(less, loads)
-    return BUDGET if much and ABILITIES["budgeted"].has(AGENTS[hit.agent_type]) else None
+    return BUDGET if much and abilities_of(AGENTS[hit.agent_type])["budgeted"] else None
 
 
 def within_budget(hit: Hit) -> int:

@@ -131,11 +131,11 @@ def test_a_new_log_and_a_growing_one_are_indexed_as_they_change(fresh, runs):
     for number in range(2, 100):  # while folders that have just come begin to be watched, everything is looked at
         append(log, lines(claude_records(identity(1), "/work/a", [f"and {number}"], number)))
         run, job = runs.get(timeout=SECONDS)
-        if job.paths and set(job.paths) == {str(log)} and run.report.sessions:
+        if job.paths and set(job.paths) == {str(log)} and run.sessions:
             break
 
-    assert (1, 1) == (run.report.files, run.report.resumed)
-    assert run.report.bytes_read < log.stat().st_size
+    assert (1, 1) == (run.logs, run.resumed)
+    assert run.bytes_read < log.stat().st_size
     assert 3 == holds()[0]
     assert holds()[1] == holds()[2]
 
@@ -301,7 +301,7 @@ def test_the_flag_to_stop_is_looked_at_between_pieces_that_are_over_before_they_
     assert one.stop(SECONDS)
 
     run = one.status().last_run or one.status().last_change
-    assert ("cancelled", 1) == (run.outcome, run.report.embedded)
+    assert ("cancelled", 1) == (run.outcome, run.embedded)
     assert (30, 30, 1) == holds()
 
 
