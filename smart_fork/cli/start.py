@@ -185,8 +185,12 @@ def _caller() -> str | None:
 
 
 def _started(spec: WorkerSpec) -> StartedWorker:
-    from smart_fork.forking.start import start
+    from smart_fork.forking.start import start, unloaded
+    from smart_fork.places import choose_place
+    from smart_fork.system.processes import Processes
 
+    if choose_place(spec.options.place, Processes(), os.environ).replaces:  # then nothing can be said afterwards
+        say_notes(unloaded(spec))
     with starting(spec.options.place):
         return start(spec)
 

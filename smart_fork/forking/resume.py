@@ -62,6 +62,7 @@ def session_to_resume(
     return source
 
 
+@bounded()
 def newest_session(
     target: Path,
     agent: AgentName,
@@ -88,7 +89,7 @@ def newest_session(
                 tool="list_sessions shows all sessions of the project.",
             ),
         )
-    return source_of(session)
+    return source_of(sessions.read(sessions.Located(session.agent, session.session_id, session.source_path)))
 
 
 def check_free(source: ForkSource, *, force: bool = False, world: Instruments | None = None) -> None:

@@ -23,6 +23,7 @@ from smart_fork.agents.programs import find_program, require_fork
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.starter import ForkRequest
 from smart_fork.caller import calling_agent
+from smart_fork.conversation import resumed_part
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.forking.attempt import Attempt
@@ -139,7 +140,8 @@ def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECOND
             attempt.otherwise(spec.written.undo)
         worker = _registered(prepared, world, attempt)
         made, warnings = _worktree(prepared, attempt)
-        warnings += [*another_agent(spec), *moved(spec, prepared.request.target_cwd), *prepared.provisions.notes]
+        warnings += [*another_agent(spec), *moved(spec, prepared.request.target_cwd), *unloaded(spec)]
+        warnings += prepared.provisions.notes
         plan = prepared.plan(made.path if made else None, worker.id)
         if not spec.written:
             warnings += attempt.stage(plan, prepared.request.source_path, spec)
@@ -287,6 +289,13 @@ def moved(spec: WorkerSpec, target: Path) -> list[str]:
     if spec.source is None or spec.cwd is not None or where_now(spec.source.cwd) == spec.source.cwd:
         return []
     return [f"Its directory is gone: {directory_of(spec.source.cwd)}. It continues in {target}"]
+
+
+def unloaded(spec: WorkerSpec) -> list[str]:
+    """What to say where an agent does not load all of the session that it resumes."""
+    session = spec.source.session if spec.source and spec.form == "resume" else None
+    part = session and resumed_part(session.resumed, session.compacted(), len(session.turns))
+    return [f"Its agent {part.sentence}"] if part else []
 
 
 def directory(path: str | Path, hint: str = "Give an existing directory.") -> Path:

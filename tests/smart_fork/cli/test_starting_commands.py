@@ -8,12 +8,18 @@ import os
 
 import pytest
 
+from smart_fork.errors import ForkRefused
 from smart_fork.registry.workers import Registry
 from tests.cases import first
+from tests.smart_fork.forking.test_lost_matches import worked
 from tests.smart_fork.forks import NEW
 
 agents = first("agent", ["claude", "codex"])
 HEADLESS = ("--in", "process")
+
+
+def becomes(*_: object, **__: object) -> None:
+    raise ForkRefused("It becomes the agent")
 
 
 def past(world, agent: str, *where_and_what) -> str:
@@ -89,6 +95,31 @@ def test_resume_goes_on_where_the_session_worked(run, world, scripted, shop, age
     _, words, cwd, _ = scripted.call(worker["worker_id"])
     assert str(shop) == cwd
     assert session == words[words.index("--resume" if agent == "claude" else "resume") + 1]
+
+
+@pytest.mark.parametrize("command", ["resume", "continue"])
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [
+        ("gap", "Its agent loads 4 of 8 messages: a record was never written"),
+        ("compaction", "Its agent loads 5 of 9 messages: the session was compacted"),
+    ],
+)
+def test_what_a_resumed_session_does_not_load_is_said(  # noqa: PLR0917
+    run, world, scripted, shop, why, said, command, monkeypatch
+):
+    session = worked(world, shop, why)
+    os.utime(world.log_of(session), (0, 0))
+    monkeypatch.chdir(shop)
+    words = ("resume", session) if command == "resume" else ("continue", "--agent", "claude")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("smart_fork.forking.start.start", becomes)
+        before = run(*words, "go on with it", "--in", "here").err
+    worker = json.loads(run(*words, "go on with it", *HEADLESS, "--json").out)
+
+    assert [f"note: {said}", "error: It becomes the agent"] == before.splitlines()
+    assert [said] == worker["warnings"]
 
 
 @agents
