@@ -247,7 +247,8 @@ class _Fold(fold.LineFold):
             self.note_model(payload.get("model"))
         elif kind == "compacted":
             self.note_compaction()
-            compacted = ordinal_of(line), self._messages_in(payload)
+            at = ordinal_of(line)
+            compacted = at, self._messages_in(payload), at
             self.facts["compacted"] = [*self.facts.get("compacted", ()), compacted]
         elif kind == "response_item":
             self._item(payload, identity, moment, raw)
@@ -321,6 +322,8 @@ class _Fold(fold.LineFold):
         kind = event.get("type")
         if kind == "turn_aborted":
             self.facts["interrupted"] = True
+        elif kind == "task_started":
+            self.facts["began"] = int(identity)
         if kind in ("user_message", "agent_message"):
             said = event.get("message") if isinstance(event.get("message"), str) else event.get("text")
             text = said if isinstance(said, str) else ""
@@ -345,8 +348,14 @@ class _Fold(fold.LineFold):
         missing = roll_back(turns, prompts)
         if forgotten := before[len(turns) :]:
             first = int(forgotten[0].id)
-            self.facts["compacted"] = [one for one in self.facts.get("compacted", ()) if one[0] < first]
+            self.facts["compacted"] = [one for one in self.facts.get("compacted", ()) if one[2] < first]
         return missing
+
+    def _asked(self, prompt: int) -> None:
+        """Note that a compaction at the beginning of this prompt's turn goes when the prompt is rolled back."""
+        began, compacted = self.facts.pop("began", None), self.facts.get("compacted", ())
+        if began is not None and compacted and compacted[-1][0] > began:
+            self.facts["compacted"] = [*compacted[:-1], (*compacted[-1][:2], prompt)]
 
     def note_title(self, record: fold.Record) -> None:
         """See `LineFold.note_title`."""
@@ -368,6 +377,8 @@ class _Fold(fold.LineFold):
 
     def _add(self, identity: str, role: Role, moment: str, raw: bytes, text: str = "", **more: Any) -> None:
         self.facts.pop("interrupted", None)
+        if more.get("prompt"):
+            self._asked(int(identity))
         last = self.turns[-1] if self.turns else None
         turn = self.said(turn_of(identity, last.id if last else None, role, moment, text, raw=raw, **more))
         if last and last.loaded and turn.text == last.text and not turn.prompt:
@@ -396,7 +407,7 @@ class _Fold(fold.LineFold):
             return Resumed(len(turns), "gap")
         if not (compacted := self.facts.get("compacted")):
             return Resumed()
-        last, messages = compacted[-1]
+        last, messages, _ = compacted[-1]
         start = next((at for at, turn in enumerate(turns) if int(turn.id) > last), len(turns))
         left, kept = Counter(messages), list[int]()
         for at in reversed(range(start)):

@@ -31,6 +31,11 @@ def compacted(*kept: object) -> object:
     return enveloped("compacted", message="", replacement_history=[*(one["payload"] for one in kept), summary])
 
 
+def turn(word: str, *first: object) -> list[object]:
+    """A turn as its records say where it begins: a compaction before its prompt is part of it."""
+    return [event("task_started", turn_id=word), *first, *said(word), event("task_complete", turn_id=word)]
+
+
 def back(prompts: int) -> object:
     return event("thread_rolled_back", num_turns=prompts)
 
@@ -61,6 +66,18 @@ LOADED = {
     "in the middle of a turn": (
         [*said("a"), B, message("assistant", "on it"), compacted(A, B), message("assistant", "did b")],
         "a, b, did b", "compaction",
+    ),
+    "before the prompt": ([*turn("a"), *turn("b", compacted(A)), *turn("d")], "a, b, did b, d, did d", "compaction"),
+    "before a prompt that was rolled back": (
+        [*turn("a"), *turn("b", compacted(A)), back(1), *turn("d")], "a, did a, d, did d", "",
+    ),
+    "in a turn of its own before one that was rolled back": (
+        [*turn("a"), event("task_started", turn_id="c"), compacted(A), *turn("b"), back(1), *turn("d")],
+        "a, d, did d", "compaction",
+    ),
+    "before a prompt that stays": (
+        [*turn("a"), *turn("b", compacted(A)), *turn("c"), back(1), *turn("d")],
+        "a, b, did b, d, did d", "compaction",
     ),
 }  # fmt: skip
 
