@@ -31,6 +31,8 @@ LOOSE = frozenset({"cwd", "gitBranch"})
 #: What nobody can read: it is signed, encrypted, or an image.
 _OPAQUE = ("signature", "encrypted_content", "base64")
 _DEPTH = 64
+#: A shorter secret may be any word of a name.
+_LEAST = 4
 #: Texts stand in a record several times, as what came back and as what is shown of it.
 _REMEMBERED, _LONG = 64, 200
 OWN = "own-pattern"
@@ -63,11 +65,22 @@ class Secrets:
         self._own = [re.compile(pattern) for pattern in redact]
         self._allowed = [text for text in allow if text]
         self._known: set[str] = set()
+        self._found: dict[str, str] = {}
         self._long = lru_cache(_REMEMBERED)(self._masked)
 
     def text(self, text: str) -> str:
         """A text without secrets. Doing it again changes nothing."""
         return self._long(text) if len(text) > _LONG else self._masked(text)
+
+    def name(self, text: str) -> str:
+        """A session's name without secrets, also those that only the words around them tell in what was said."""
+        text = self.text(text)
+        spans = [
+            Span(at.start(), SHAPE, at.end(), kind)
+            for one, kind in self._found.items() if one in text
+            for at in re.finditer(rf"(?<!\w){re.escape(one)}(?!\w)", text)
+        ]  # fmt: skip
+        return hidden(text, spans)
 
     def learn(self, records: Iterable[Record]) -> None:
         """Know the lines of all private keys in these records: an edit may show some of them, and no more."""
@@ -99,6 +112,8 @@ class Secrets:
 
     def _masked(self, text: str) -> str:
         while spans := self._spans(text):
+            secrets = {text[one.start : one.end]: one.kind for one in spans}
+            self._found |= {one: kind for one, kind in secrets.items() if len(one) >= _LEAST and MARK not in one}
             text = hidden(text, spans)
         return text
 

@@ -158,6 +158,8 @@ def prepare(
     if open_turns := sum(turn.speaks for turn in session.turns[end + 1 :]):
         steps.left_out[OPEN] = open_turns
     records = tuple(steps.records(session, end, since or Since()))
+    for turn in session.turns if since else ():  # a name repeats what was said, which may be out already
+        secrets.text(str(turn.text))
     return Outgoing(
         session,
         place,
@@ -210,7 +212,7 @@ def digests_of(lines: Iterable[bytes], agent: AgentName, root: Path) -> frozense
 def plain(text: str, place: HomePlace, secrets: Secrets, forms: Forms) -> str:
     """A text about a session, as people read it: without paths of this machine and secrets."""
     shared = str(forms.outgoing({"text": text}, place)["text"])
-    return secrets.text(shared.replace(ROOT, ".").replace(HOME, "~").replace(LITERAL, ""))
+    return secrets.name(shared.replace(ROOT, ".").replace(HOME, "~").replace(LITERAL, ""))
 
 
 def _read(log: Path, agent: str) -> Session:

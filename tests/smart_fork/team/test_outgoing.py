@@ -340,6 +340,21 @@ def test_paths_of_this_machine_become_marks_also_in_the_title(home, root):
 # 6. Secrets
 
 
+@pytest.mark.parametrize("went_out", [False, True])
+def test_a_title_has_no_secret_that_only_the_words_around_it_tell_in_what_was_said(home, root, went_out):
+    """Also where what was said went out before."""
+    said = [user("u", None, "The database password is hunter2, please rotate it"), assistant("a", "u", "done")]
+    named = {"type": "custom-title", "customTitle": "Rotate hunter2 to hunter22"}
+    log = claude(home, root, *said, named)
+    begun = prepare(log, "claude", root).local
+    since = begun if went_out else None
+
+    out = prepare(log, "claude", root, since=since)
+
+    assert "Rotate [REDACTED:password] to hunter22" == out.title
+    assert "Call it [REDACTED:password]" == out.plain("Call it hunter2")
+
+
 @pytest.mark.parametrize(
     "given",
     [
