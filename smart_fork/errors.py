@@ -24,6 +24,7 @@ in `indexer.errors`, which cannot import this.
 from __future__ import annotations
 
 import logging
+from contextvars import ContextVar
 
 from indexer.errors import IndexerError as IndexerError  # noqa: PLC0414 - it is caught by the name that it has here
 from indexer.errors import SmartForkError as SmartForkError  # noqa: PLC0414 - it is caught by the name that it has here
@@ -144,3 +145,17 @@ class TooLarge(Unshareable):
 
     code = "too_large"
     http_status = 413
+
+
+#: What to do next goes with a request into its threads: the code that knows it need not know who will read it.
+_of_tools: ContextVar[bool] = ContextVar("of_tools", default=False)
+
+
+def speak_of_tools() -> None:
+    """From here on in this context, whoever asks has tools and no command line."""
+    _of_tools.set(True)
+
+
+def advice(command: str, *, tool: str) -> str:
+    """Return what to do next: `command` for a person at a terminal, `tool` for a model that calls tools."""
+    return tool if _of_tools.get() else command

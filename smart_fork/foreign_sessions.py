@@ -12,8 +12,7 @@ from contextlib import contextmanager
 import orjson
 
 from indexer import state
-from smart_fork.errors import Conflict
-from smart_fork.text.advice import advice
+from smart_fork.errors import Conflict, advice
 
 
 def remember(session_id: str, messages: Iterable[str]) -> None:

@@ -16,8 +16,7 @@ from indexer import forgotten, state
 from indexer.masking import Masked, mask, shorten
 from indexer.transcripts.model import AgentName
 from smart_fork.conversation import Noted, Verdict
-from smart_fork.errors import NotFound, Usage
-from smart_fork.text.advice import advice
+from smart_fork.errors import NotFound, Usage, advice
 from smart_fork.text.snippets import printable, shown, storable
 
 if TYPE_CHECKING:

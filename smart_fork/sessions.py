@@ -24,12 +24,11 @@ from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import names_worker, parsed
 from smart_fork.agents.references import reference as reference_to
 from smart_fork.conversation import CommitsMade, Conversation, Exported, Message, Noted, resumed_part
-from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage, joined
+from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage, advice, joined
 from smart_fork.notes import noted_if_known
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.system import permission
-from smart_fork.text.advice import advice
 from smart_fork.text.snippets import printable, quoted
 from smart_fork.whereabouts import permits, placed_here
 

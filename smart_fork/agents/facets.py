@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.errors import Usage
-from smart_fork.text.advice import advice
+from smart_fork.errors import Usage, advice
 
 if TYPE_CHECKING:
     from smart_fork.agents.agent import ProgramSpec, Storage

@@ -9,8 +9,7 @@ from typing import Literal
 from indexer.patterns import late
 from indexer.shapes import dataclass
 from smart_fork.agents.options import said
-from smart_fork.errors import Usage
-from smart_fork.text.advice import advice
+from smart_fork.errors import Usage, advice
 from smart_fork.text.snippets import shown
 
 #: In the place of a number: what answers, with what that needs, and nothing else.

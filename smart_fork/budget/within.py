@@ -12,9 +12,8 @@ from smart_fork.budget.costs import Costs, costs
 from smart_fork.budget.selection import Kept, SelectedExchange, Selection
 from smart_fork.budget.units import Unit, units
 from smart_fork.budget.wanted import MATCH, Wanted
-from smart_fork.errors import ForkRefused, Usage
+from smart_fork.errors import ForkRefused, Usage, advice
 from smart_fork.retrieval.fork_point import ExchangeEvidence
-from smart_fork.text.advice import advice
 
 
 class Selected(NamedTuple):

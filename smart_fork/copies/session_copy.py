@@ -19,9 +19,8 @@ from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork.agents.copier import Copy, Excerpt, NewSession
 from smart_fork.agents.facets import copier
 from smart_fork.agents.plan import check_id
-from smart_fork.errors import ForkRefused, NotFound
+from smart_fork.errors import ForkRefused, NotFound, advice
 from smart_fork.system.processes import Machine, Processes
-from smart_fork.text.advice import advice
 
 if TYPE_CHECKING:
     from smart_fork.copies.told import Part

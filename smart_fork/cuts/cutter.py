@@ -11,8 +11,7 @@ from indexer.files import replace_file
 from smart_fork.cuts.edits import Edits
 from smart_fork.cuts.lines import only_prompts_previewed, stamp_of
 from smart_fork.cuts.model import CutWarning, Stamp, Tool, Transcript, TranscriptTurn
-from smart_fork.errors import ForkRefused, NotFound, Usage
-from smart_fork.text.advice import advice
+from smart_fork.errors import ForkRefused, NotFound, Usage, advice
 
 _PIECE = 1 << 20
 

@@ -32,9 +32,8 @@ from smart_fork.engines.base import (
     collection_of,
     collections,
 )
-from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
+from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError, advice
 from smart_fork.system.processes import Completed, Processes
-from smart_fork.text.advice import advice
 from smart_fork.text.snippets import printable
 
 #: Colours, cursors and progress.

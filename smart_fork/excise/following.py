@@ -17,14 +17,13 @@ from smart_fork.agents.facets import cutter
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import Followed, NotFollowed
 from smart_fork.cuts.model import Transcript
-from smart_fork.errors import SmartForkError
+from smart_fork.errors import SmartForkError, advice
 from smart_fork.excise import propagation
 from smart_fork.excise.plan import Plan, plan
 from smart_fork.excise.replacement import write_lines, written_path, written_size
 from smart_fork.excise.secrets import masked
 from smart_fork.families.descent import Descent
 from smart_fork.forking.occupation import Occupation
-from smart_fork.text.advice import advice
 
 NOTHING = Descent()
 

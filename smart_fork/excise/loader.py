@@ -10,8 +10,7 @@ from smart_fork.agents.facets import AUTO, cuttable, cutter, cutters, first_cut,
 from smart_fork.agents.readers import OWN
 from smart_fork.cuts.lines import only_prompts_previewed
 from smart_fork.cuts.model import Tool, Transcript, TranscriptTurn
-from smart_fork.errors import ForkRefused, NotFound, Usage
-from smart_fork.text.advice import advice
+from smart_fork.errors import ForkRefused, NotFound, Usage, advice
 
 
 def auto(path: Path) -> Tool:

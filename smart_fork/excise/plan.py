@@ -9,9 +9,8 @@ from dataclasses import field
 from indexer.shapes import dataclass
 from smart_fork.agents.facets import cutter
 from smart_fork.cuts.model import ANY_TURN, CutWarning, Transcript, TranscriptTurn
-from smart_fork.errors import SmartForkError
+from smart_fork.errors import SmartForkError, advice
 from smart_fork.families.crossing import reached
-from smart_fork.text.advice import advice
 
 
 def excise(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> list[TranscriptTurn]:

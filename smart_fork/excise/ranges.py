@@ -9,9 +9,8 @@ from smart_fork.agents.facets import cutter
 from smart_fork.agents.readers import READERS
 from smart_fork.cuts.answer import NumberedTurn, NumberedTurns
 from smart_fork.cuts.model import Transcript, told_again
-from smart_fork.errors import Usage
+from smart_fork.errors import Usage, advice
 from smart_fork.sessions import left_out
-from smart_fork.text.advice import advice
 from smart_fork.text.snippets import quoted
 
 

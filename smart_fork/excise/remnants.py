@@ -23,7 +23,7 @@ from smart_fork.agents.readers import READERS
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import CopyBehind
 from smart_fork.cuts.model import Transcript, raws
-from smart_fork.errors import ProgramFailed, SmartForkError
+from smart_fork.errors import ProgramFailed, SmartForkError, advice
 from smart_fork.excise import propagation
 from smart_fork.excise.line_words import LETTERS, all_words, said_in, still_said, still_secret
 from smart_fork.excise.plan import Plan
@@ -35,7 +35,6 @@ from smart_fork.repository.git import GIT_SECONDS, bare_environment
 from smart_fork.retrieval.index_access import opened
 from smart_fork.system import permission
 from smart_fork.system.processes import Processes
-from smart_fork.text.advice import advice
 
 #: The shortest word with a digit that is taken for a secret, and how many solid texts are looked for, the longest.
 _SECRET, _MOST = 8, 200

@@ -18,7 +18,7 @@ from smart_fork.agents.readers import READERS
 from smart_fork.cuts import marks, snapshots
 from smart_fork.cuts.answer import Excised, NotFollowed
 from smart_fork.cuts.model import CutWarning, Place, Transcript
-from smart_fork.errors import ForkRefused, Usage
+from smart_fork.errors import ForkRefused, Usage, advice
 from smart_fork.excise import erasure, propagation
 from smart_fork.excise.following import beside_of, change_of, follow, write
 from smart_fork.excise.loader import load_for_cut, located
@@ -33,7 +33,6 @@ from smart_fork.families.descent import Descendant, Descent
 from smart_fork.registry.workers import known_workers
 from smart_fork.system import permission
 from smart_fork.system.cancellation import refuse_cancelled
-from smart_fork.text.advice import advice
 
 #: Asked between what would be done and doing it; whoever answers no has nothing written.
 Agree = Callable[[Plan], bool]

@@ -28,7 +28,7 @@ from smart_fork.agents.readers import READERS
 from smart_fork.cuts import snapshots, titles
 from smart_fork.cuts.answer import Parent, Trimmed
 from smart_fork.cuts.model import CutWarning, Transcript
-from smart_fork.errors import ForkRefused, Usage
+from smart_fork.errors import ForkRefused, Usage, advice
 from smart_fork.excise.following import beside_of
 from smart_fork.excise.loader import load_for_cut, located
 from smart_fork.excise.plan import Plan, plan, refuse
@@ -38,7 +38,6 @@ from smart_fork.excise.secrets import masked
 from smart_fork.families.branch import command_to_resume, new_title, refuse_while_tasks_run, refuse_while_working
 from smart_fork.retrieval.results import title as shown_title
 from smart_fork.system.processes import Machine, Processes
-from smart_fork.text.advice import advice
 
 
 @dataclass(frozen=True, slots=True)

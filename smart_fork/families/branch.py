@@ -35,7 +35,7 @@ from smart_fork.agents.references import names_session
 from smart_fork.agents.selection import named
 from smart_fork.copies.session_copy import Branch, branch_point, last_branch_point, message_at, write_copy
 from smart_fork.cuts.titles import key, without_suffix
-from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, joined
+from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice, joined
 from smart_fork.families.told import Branched, Named
 from smart_fork.forking.bringing_back import forkable
 from smart_fork.forking.occupation import Occupation
@@ -45,7 +45,6 @@ from smart_fork.forking.world import Clock, SystemClock
 from smart_fork.retrieval.results import title as shown_title
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
-from smart_fork.text.advice import advice
 from smart_fork.text.snippets import quoted
 from smart_fork.whereabouts import belongs, unplaced, where_now
 

@@ -22,9 +22,8 @@ from smart_fork.agents import checkpoints
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.agents.facets import forms_of, heads_of, storage_of, title_of
 from smart_fork.agents.readers import READERS
-from smart_fork.errors import ForkRefused, NotFound
+from smart_fork.errors import ForkRefused, NotFound, advice
 from smart_fork.sessions import Located
-from smart_fork.text.advice import advice
 
 
 @contextmanager

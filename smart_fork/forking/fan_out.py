@@ -12,14 +12,13 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork import sessions
 from smart_fork.agents.references import names_session, reference
-from smart_fork.errors import NotFound, SmartForkError, Usage
+from smart_fork.errors import NotFound, SmartForkError, Usage, advice
 from smart_fork.forking.floor import fitting
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import FannedOut, Forked, NotForked
 from smart_fork.repository import worktree
 from smart_fork.retrieval.answer import Answer
-from smart_fork.text.advice import advice
 
 log = logging.getLogger(__name__)
 

@@ -10,11 +10,10 @@ from operator import attrgetter
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.programs import find_program
-from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, joined
+from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, advice, joined
 from smart_fork.retrieval.answer import Answer, Hit, Unsearched
 from smart_fork.retrieval.fork_point import ExchangeEvidence
 from smart_fork.retrieval.ranking import FITS
-from smart_fork.text.advice import advice
 
 #: Below this chance nothing is forked, unless `min_score` says otherwise.
 FLOOR = FITS

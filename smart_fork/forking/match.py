@@ -8,13 +8,12 @@ from dataclasses import replace
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
 from smart_fork import sessions
-from smart_fork.errors import NotFound
+from smart_fork.errors import NotFound, advice
 from smart_fork.forking.floor import fits, none_answers
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import Forked
 from smart_fork.retrieval.fork_point import ExchangeEvidence
 from smart_fork.retrieval.library import Library
-from smart_fork.text.advice import advice
 
 #: Stands for a message's number: the end of the exchange that answers the intent.
 MATCH = "match"

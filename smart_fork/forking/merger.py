@@ -17,7 +17,7 @@ from smart_fork.budget.wanted import MATCH
 from smart_fork.budget.within import Selected
 from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.copies.told import Part, beginning_with, whence, without_shared
-from smart_fork.errors import Usage
+from smart_fork.errors import Usage, advice
 from smart_fork.foreign_sessions import shared_as
 from smart_fork.forking.bringing_back import brought_back
 from smart_fork.forking.handover import beyond, handover, joined, notes
@@ -26,7 +26,6 @@ from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spec import WorkerSpec, source_of
 from smart_fork.forking.spending import Spending, chosen
 from smart_fork.forking.started import Forked
-from smart_fork.text.advice import advice
 
 #: So many sessions go into one.
 MOST = 8

@@ -17,12 +17,11 @@ from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import find_cutter, title_of
-from smart_fork.errors import ForkRefused
+from smart_fork.errors import ForkRefused, advice
 from smart_fork.forking.limit import AlreadyRuns, occupant
 from smart_fork.forking.world import Instruments
 from smart_fork.registry.workers import WorkerRecord, known_workers
 from smart_fork.system.processes import Running
-from smart_fork.text.advice import advice
 
 #: A log that was written to this short a time ago is being written to.
 FRESH_SECONDS = 5.0

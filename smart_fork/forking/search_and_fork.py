@@ -21,7 +21,7 @@ from smart_fork.budget.wanted import MATCH as LEAST
 from smart_fork.budget.wanted import Wanted, amount
 from smart_fork.caller import calling_agent
 from smart_fork.engines.configured import OWN
-from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
+from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage, advice
 from smart_fork.forking.floor import FLOOR, fitting, none_can_be_forked
 from smart_fork.forking.match import MATCH, message_for
 from smart_fork.forking.request import ForkChoice, ForkRequest
@@ -34,7 +34,6 @@ from smart_fork.retrieval.library import Library
 from smart_fork.retrieval.request import MAX_LIMIT, FindRequest, check
 from smart_fork.retrieval.results import suggested_at, suggested_budget
 from smart_fork.retrieval.worth import least_close
-from smart_fork.text.advice import advice
 from smart_fork.text.given import is_empty, refuse_both, refuse_empty
 from smart_fork.text.snippets import shown
 

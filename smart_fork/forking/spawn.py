@@ -19,7 +19,7 @@ from smart_fork.agents.options import KEYS, options_from
 from smart_fork.agents.selection import first, named
 from smart_fork.budget.wanted import wanted_of
 from smart_fork.copies.session_copy import Point, point_at
-from smart_fork.errors import ForkRefused, SmartForkError, Usage
+from smart_fork.errors import ForkRefused, SmartForkError, Usage, advice
 from smart_fork.forking.bringing_back import forkable, is_borrowed, refuse_borrowed
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.handover import notes
@@ -33,7 +33,6 @@ from smart_fork.forking.world import Clock, SystemClock, World, world_of
 from smart_fork.places import choose_place
 from smart_fork.registry.workers import Kind
 from smart_fork.system.processes import Processes
-from smart_fork.text.advice import advice
 from smart_fork.text.given import refuse_both, refuse_empty
 from smart_fork.text.snippets import quoted, shown
 from smart_fork.whereabouts import directory_of, is_there, where_now

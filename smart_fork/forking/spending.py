@@ -11,11 +11,10 @@ from indexer.transcripts.model import Session
 from smart_fork.budget.wanted import MATCH, Wanted
 from smart_fork.budget.within import Selected, selected
 from smart_fork.copies.session_copy import Point, last_branch_point
-from smart_fork.errors import IndexUnavailable, Usage
+from smart_fork.errors import IndexUnavailable, Usage, advice
 from smart_fork.forking.floor import NAMED_FLOOR, fits, in_words, none_answers
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.retrieval.fork_point import ExchangeEvidence
-from smart_fork.text.advice import advice
 
 if TYPE_CHECKING:
     from smart_fork.retrieval.library import Library

@@ -18,11 +18,10 @@ from indexer.store.erasure import compact
 from indexer.store.schema import immediate
 from indexer.transcripts.model import AgentName
 from indexer.unchecked import json_in, list_in
-from smart_fork.errors import NotFound, Usage
+from smart_fork.errors import NotFound, Usage, advice
 from smart_fork.registry.file import has_registry, registry_file
 from smart_fork.registry.schema import opened, unusable
 from smart_fork.system import permission
-from smart_fork.text.advice import advice
 from smart_fork.text.snippets import quoted, storable
 
 BUSY_MILLISECONDS = 15_000

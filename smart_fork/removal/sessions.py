@@ -25,7 +25,7 @@ from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import parsed
 from smart_fork.cuts.answer import Excised, NotFollowed, Soundness
 from smart_fork.cuts.model import Transcript
-from smart_fork.errors import NotFound, SmartForkError, Usage
+from smart_fork.errors import NotFound, SmartForkError, Usage, advice
 from smart_fork.excise import erasure, request, soundness
 from smart_fork.excise.propagation import descent_of, held
 from smart_fork.excise.request import Agree, Request
@@ -33,7 +33,6 @@ from smart_fork.retrieval.index_access import opened
 from smart_fork.sessions import MIN_PREFIX, Located, locate, only_one
 from smart_fork.system import permission
 from smart_fork.team.withdraw import still_shared
-from smart_fork.text.advice import advice
 from smart_fork.text.snippets import quoted
 
 

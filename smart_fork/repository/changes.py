@@ -13,11 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from indexer.shapes import dataclass
-from smart_fork.errors import ForkRefused, ProgramFailed
+from smart_fork.errors import ForkRefused, ProgramFailed, advice
 from smart_fork.repository.file_change import FileChange
 from smart_fork.repository.git import Repository, opened, opened_worktree, paths
 from smart_fork.system.processes import Processes
-from smart_fork.text.advice import advice
 
 #: Keeps what was carried into a worktree from being collected as garbage. Git forgets those of the worktree's own.
 BASES = "refs/smart-fork-base/"

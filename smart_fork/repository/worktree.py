@@ -13,12 +13,11 @@ from pathlib import Path
 from indexer.checkout import bare_at, content
 from indexer.project import is_within, project_of, resolve
 from indexer.shapes import dataclass
-from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError
+from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError, advice
 from smart_fork.repository import changes
 from smart_fork.repository.changes import difference, submodules
 from smart_fork.repository.git import FOLDER, Repository, opened, opened_worktree
 from smart_fork.system.processes import Completed, Processes, every_process
-from smart_fork.text.advice import advice
 from smart_fork.text.snippets import printable
 
 BRANCHES = "smart-fork/"

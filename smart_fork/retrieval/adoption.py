@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from indexer import repositories
 from indexer.project import Project, is_within, resolve
-from smart_fork.errors import NotFound, Usage
+from smart_fork.errors import NotFound, Usage, advice
 from smart_fork.repository.identity import AboutProject, described
 from smart_fork.retrieval.index_access import opened
-from smart_fork.text.advice import advice
 from smart_fork.text.snippets import shown
 
 

@@ -8,7 +8,7 @@ from indexer.failures import is_damage
 from indexer.project import project_of
 from indexer.store.base import Scope, SessionRow, Store
 from indexer.transcripts.model import Session
-from smart_fork.errors import NotFound
+from smart_fork.errors import NotFound, advice
 from smart_fork.retrieval.answer import Exchanges, KnownExchange
 from smart_fork.retrieval.by_code import beginning_of
 from smart_fork.retrieval.evidence import gather
@@ -18,7 +18,6 @@ from smart_fork.retrieval.meaning import Embed
 from smart_fork.retrieval.ranking import scores
 from smart_fork.retrieval.request import DEFAULT_LIMIT, FindRequest, check
 from smart_fork.retrieval.results import UNTRUSTED, title
-from smart_fork.text.advice import advice
 from smart_fork.text.snippets import shown
 from smart_fork.whereabouts import is_there
 

@@ -13,8 +13,7 @@ from indexer.failures import is_damage, next_step, what_failed
 from indexer.paths import index_db
 from indexer.store.schema import NewerIndexError, OlderIndexError
 from indexer.store.sqlite import SqliteStore
-from smart_fork.errors import IndexUnavailable
-from smart_fork.text.advice import advice
+from smart_fork.errors import IndexUnavailable, advice
 
 
 class _OfThread(threading.local):

@@ -22,7 +22,7 @@ from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import Resolved, here
 from smart_fork.agents.selection import ALL, word_for
 from smart_fork.engines.base import EngineUnavailable, collection_of
-from smart_fork.errors import IndexUnavailable, Usage
+from smart_fork.errors import IndexUnavailable, Usage, advice
 from smart_fork.notes import tag as checked_tag
 from smart_fork.retrieval import results
 from smart_fork.retrieval.answer import (
@@ -57,7 +57,6 @@ from smart_fork.retrieval.status import passed_over
 from smart_fork.retrieval.team_search import sessions_here
 from smart_fork.retrieval.upkeep import Engine, Upkeep, go_on, makes_vectors
 from smart_fork.retrieval.worth import BETTER_FIRST, COMPARED, Worth, better_first, close, worth_of
-from smart_fork.text.advice import advice
 from smart_fork.whereabouts import permits
 
 if TYPE_CHECKING:

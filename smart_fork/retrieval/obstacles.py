@@ -7,7 +7,7 @@ import os
 from indexer.shapes import dataclass
 from indexer.transcripts.files import file_of
 from indexer.transcripts.model import AgentName
-from smart_fork.text.advice import advice
+from smart_fork.errors import advice
 from smart_fork.text.snippets import shown
 from smart_fork.whereabouts import is_there, unplaced, where_now
 

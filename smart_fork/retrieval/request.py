@@ -19,12 +19,11 @@ from smart_fork.agents.readers import READERS
 from smart_fork.agents.selection import choices, first, one_of, selected
 from smart_fork.authorship.blame import Code
 from smart_fork.engines.base import collection_of, collections
-from smart_fork.errors import Usage
+from smart_fork.errors import Usage, advice
 from smart_fork.notes import tag
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.query import check_also, further, plain
 from smart_fork.system import permission
-from smart_fork.text.advice import advice
 from smart_fork.text.given import is_empty
 from smart_fork.text.snippets import printable, quoted, shown
 

@@ -23,11 +23,11 @@ from typing_extensions import TypedDict
 
 from indexer.values import RARE, SPREAD, Value
 from smart_fork.agents.options import ordered, said_of
+from smart_fork.errors import speak_of_tools
 from smart_fork.hooks.switch import follow
 from smart_fork.server.arguments import taken
 from smart_fork.server.calls import around, caller_of, in_thread, own_projects, reported, without_its_own
 from smart_fork.system import permission
-from smart_fork.text.advice import speak_of_tools
 
 #: Bytes of an answer with five results; what is left of them by all else, the snippets share.
 ANSWER, RESULTS = 4_000, 5

@@ -25,7 +25,7 @@ from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import CopyBehind
 from smart_fork.cuts.model import Transcript
 from smart_fork.cuts.titles import without_suffix
-from smart_fork.errors import Conflict, ServerUnavailable, SmartForkError, Usage, WrongVerb
+from smart_fork.errors import Conflict, ServerUnavailable, SmartForkError, Usage, WrongVerb, advice
 from smart_fork.excise import propagation
 from smart_fork.excise.line_words import said_in
 from smart_fork.excise.loader import load_for_cut, load_with_tool
@@ -45,7 +45,6 @@ from smart_fork.team.materialise import Arrived, Download, arrived, download, pl
 from smart_fork.team.outgoing import digests_of
 from smart_fork.team.project import Project, url_of
 from smart_fork.team.pulled import key_of
-from smart_fork.text.advice import advice
 from smart_fork.text.snippets import quoted
 
 

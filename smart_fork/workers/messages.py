@@ -24,7 +24,7 @@ from smart_fork.agents.plan import ForkPlan, environment, plain_prompt, plan_for
 from smart_fork.agents.programs import find_program
 from smart_fork.agents.questions import Question
 from smart_fork.agents.starter import ForkRequest
-from smart_fork.errors import ForkRefused, ProgramFailed, Usage
+from smart_fork.errors import ForkRefused, ProgramFailed, Usage, advice
 from smart_fork.forking.provisions import provisions
 from smart_fork.forking.resume import check_free
 from smart_fork.forking.spec import ForkSource
@@ -34,7 +34,6 @@ from smart_fork.places import place_of
 from smart_fork.places.base import WorkerPlace, note_started, runs, whereabouts
 from smart_fork.registry.workers import ASKED, UNASKED, Registry, WorkerRecord
 from smart_fork.system.cancellation import refuse_cancelled
-from smart_fork.text.advice import advice
 from smart_fork.workers.observation import Seen, WorkerWatch
 from smart_fork.workers.roster import described
 from smart_fork.workers.state import WorkerMessaged

@@ -10,16 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork import sessions
-from smart_fork.errors import NotFound
+from smart_fork import errors, sessions
+from smart_fork.errors import NotFound, advice
 from smart_fork.server import FEW
 from smart_fork.terminal.commands import COMMANDS
-from smart_fork.text import advice as advising
-from smart_fork.text.advice import advice
 from tests.smart_fork.client import call, refusal
 from tests.smart_fork.tool_server import create_server
 
-PACKAGE = Path(advising.__file__).parents[1]
+PACKAGE = Path(errors.__file__).parent
 #: Rooms that only a person at a terminal, or in front of the page, ever hears.
 OF_PEOPLE = ("cli/", "demo/", "doctor.py", "examination.py", "hooks/", "overview.py", "page/", "service/", "setup/")
 #: The server of a team answers its commands, and they are people's, as is what both sides say.
@@ -93,7 +91,7 @@ def test_each_hears_what_it_can_do():
     assert advice("type it", tool="call it") == "type it"
 
     asked = copy_context()
-    asked.run(advising.speak_of_tools)
+    asked.run(errors.speak_of_tools)
 
     assert asked.run(advice, "type it", tool="call it") == "call it"
     assert advice("type it", tool="call it") == "type it"

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents.options import Options
-from smart_fork.errors import ForkRefused
+from smart_fork.errors import ForkRefused, speak_of_tools
 from smart_fork.forking.occupation import Occupation
 from smart_fork.registry.workers import Registry
-from smart_fork.text.advice import speak_of_tools
 from tests.smart_fork.families.test_branch import age, append, everything
 from tests.smart_fork.forks import SESSION, said, text
 from tests.smart_fork.relatives import branch

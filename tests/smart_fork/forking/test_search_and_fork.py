@@ -8,12 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from smart_fork.agents.options import Options
-from smart_fork.errors import ProgramFailed, Usage
+from smart_fork.errors import ProgramFailed, Usage, speak_of_tools
 from smart_fork.forking.request import ForkChoice, ForkRequest
 from smart_fork.forking.started import Forked
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
-from smart_fork.text.advice import speak_of_tools
 from tests.smart_fork.asking import find_and_fork
 from tests.smart_fork.forks import told
 from tests.smart_fork.found import a_fork, a_hit, an_answer
