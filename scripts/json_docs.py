@@ -14,7 +14,8 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_ty
 
 from indexer.last_run import LastRun
 from indexer.values import RARE, SPREAD, Value
-from smart_fork import agent_roster, conversation, doctor, overview
+from smart_fork import agent_roster, conversation, doctor
+from smart_fork.cli import overview
 from smart_fork.families import told
 from smart_fork.forking import started
 from smart_fork.page import export

@@ -1,14 +1,173 @@
-"""``status``."""
+"""``status``: one screen on what is indexed and how fresh, the service, the workers, and what went wrong."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
 
+from indexer.damage import kept
+from indexer.paths import index_db, state_home
+from indexer.settings import SERVICE
+from indexer.values import Value, rare, record, value
+from smart_fork.agents.readers import READERS
 from smart_fork.cli.output import out, plain, printed_as_json
-from smart_fork.errors import joined
-from smart_fork.overview import IndexOverview, RecallOverview, ServiceOverview, Trouble, WorkerOverview, overview
+from smart_fork.errors import IndexUnavailable, RegistryUnavailable, joined
+from smart_fork.hooks import ASKED, EDITS, ERRORS, switch
+from smart_fork.registry.file import has_registry
 from smart_fork.retrieval import covered
-from smart_fork.retrieval.status import in_words, when_next
+from smart_fork.retrieval.index_answers import IndexStatus
+from smart_fork.retrieval.status import in_words, index_status, when_next
+from smart_fork.service.client import ServiceStatus, find_service
+from smart_fork.service.lock import holder
+from smart_fork.workers.roster import list_workers
+from smart_fork.workers.state import WorkerState
+
+
+@value
+class Trouble(Value):
+    """Why something cannot be shown, and what to do."""
+
+    error: str
+    hint: str
+
+
+#: Where its logs are broken is `index status`'s to say.
+_OF_INDEX = (
+    "logs", "unread_logs", "sessions", "chunks", "embedded", "covered", "complete", "updated_at", "bytes", "model",
+    "last_run", "next_run", "broken_lines", "set_aside",
+)  # fmt: skip
+_OF_WORKER = ("worker_id", "name", "agent_type", "kind", "state", "status", "waiting_for", "cwd")
+
+
+@record
+class IndexOverview(IndexStatus):
+    """What the index holds."""
+
+    set_aside: tuple[str, ...] = rare(())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return JSON values, of the index in short."""
+        told = super().as_json()
+        return {name: told[name] for name in _OF_INDEX if name in told}
+
+
+@record
+class ServiceOverview(Value):
+    """The service with its own status, or with an `error` if it does not answer. Without a service only `hint`."""
+
+    running: bool
+    hint: str = rare("")
+    url: str = rare("")
+    pid: int = rare(0)
+    started: str = rare("")
+    error: str = rare("")
+    status: ServiceStatus | None = rare()
+    memory_bytes: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return JSON values, with the service's own status among them."""
+        told = super().as_json()
+        said, memory = told.pop("status", None), told.pop("memory_bytes")
+        return told if said is None else {**told, **said, "memory_bytes": memory}
+
+
+@value
+class RecallOverview(Value):
+    """For which agents it is on, and what came of it: of `sessions`, exchanges named before edits, ends of errors.
+
+    Where an answer came too late it counts as late, and not as told. Followed are sessions that were asked for by the
+    session that was told of them.
+    """
+
+    on: tuple[str, ...]
+    sessions: int
+    told: int
+    late: int = rare(0)
+    edits_told: int = rare(0)
+    edits_late: int = rare(0)
+    followed: int = rare(0)
+    edits_followed: int = rare(0)
+    errors_told: int = rare(0)
+    errors_late: int = rare(0)
+    errors_followed: int = rare(0)
+
+
+class WorkerOverview(WorkerState):
+    """A worker that runs."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return JSON values, of the worker in short."""
+        told = super().as_json()
+        return {name: told[name] for name in _OF_WORKER}
+
+
+@value
+class Overview(Value):
+    """The state of all parts. `workers_problem` says why the workers cannot be listed."""
+
+    home: str
+    index: IndexOverview | Trouble
+    service: ServiceOverview
+    recall: RecallOverview
+    workers: tuple[WorkerOverview, ...] = ()
+    workers_problem: Trouble | None = rare()
+
+
+def overview() -> Overview:
+    """The state of all parts. Nothing is read or started for it."""
+    seen = Overview(str(state_home()), _index(), _service(), _recall())
+    try:
+        return replace(seen, workers=_workers())
+    except RegistryUnavailable as error:
+        return replace(seen, workers_problem=Trouble(error.message, error.hint))
+
+
+def _index() -> IndexOverview | Trouble:
+    try:
+        known = index_status()
+    except IndexUnavailable as error:
+        return Trouble(error.message, error.hint)
+    aside = tuple(str(path) for path in kept(index_db()))
+    return IndexOverview(**{one.name: getattr(known, one.name) for one in fields(known)}, set_aside=aside)
+
+
+def _service() -> ServiceOverview:
+    service = find_service()
+    if service is not None:
+        at = service.address
+        known = ServiceOverview(running=True, url=at.url, pid=at.pid, started=at.started, status=service.status)
+        return replace(known, memory_bytes=_memory(at.pid))
+    process = None if SERVICE.is_off() else holder()
+    if process:
+        return ServiceOverview(
+            running=True, pid=process, error="It is just starting, or it hangs: smart-fork service stop"
+        )
+    return ServiceOverview(running=False, hint="smart-fork serve, or smart-fork service install")
+
+
+def _recall() -> RecallOverview:
+    on = tuple(one.name for one in READERS if switch.is_on(one.name))
+    edits = switch.said(EDITS)
+    return RecallOverview(
+        on, *switch.asked(), switch.late(), edits.told, edits.late, switch.said(ASKED).followed, edits.followed,
+        *switch.said(ERRORS),
+    )  # fmt: skip
+
+
+def _memory(pid: int) -> int | None:
+    import psutil
+
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return None
+
+
+def _workers() -> tuple[WorkerOverview, ...]:
+    if not has_registry():
+        return ()
+    return tuple(WorkerOverview.more(one) for one in list_workers(None) if one.worker_id)
 
 
 def status() -> None:
@@ -17,13 +176,13 @@ def status() -> None:
     if printed_as_json(state):
         return
     problem = state.workers_problem
-    workers = [("workers", joined(problem.error, problem.hint))] if problem else _workers(state.workers)
-    rows = (*_index(state.index), *_service(state.service), *_recall(state.recall), *workers)
+    workers = [("workers", joined(problem.error, problem.hint))] if problem else _workers_rows(state.workers)
+    rows = (*_index_rows(state.index), *_service_rows(state.service), *_recall_rows(state.recall), *workers)
     for name, text in rows:
         out.named(plain(name, "bold"), plain(text), 10)
 
 
-def _index(index: IndexOverview | Trouble) -> list[tuple[str, str]]:
+def _index_rows(index: IndexOverview | Trouble) -> list[tuple[str, str]]:
 
     if isinstance(index, Trouble):
         return [("index", joined(index.error, index.hint))]
@@ -40,7 +199,7 @@ def _index(index: IndexOverview | Trouble) -> list[tuple[str, str]]:
     ]
 
 
-def _service(service: ServiceOverview) -> list[tuple[str, str]]:
+def _service_rows(service: ServiceOverview) -> list[tuple[str, str]]:
     if not service.running:
         return [("service", f"not running: {service.hint}")]
     if service.status is None:
@@ -59,7 +218,7 @@ def _service(service: ServiceOverview) -> list[tuple[str, str]]:
     return rows
 
 
-def _recall(recall: RecallOverview) -> list[tuple[str, str]]:
+def _recall_rows(recall: RecallOverview) -> list[tuple[str, str]]:
     if not recall.on:
         return []
     spoke = f"suggested a session in {recall.told:,} of {recall.sessions:,} new sessions"
@@ -76,7 +235,7 @@ def _recall(recall: RecallOverview) -> list[tuple[str, str]]:
     return [("recall", f"on for {' and '.join(recall.on)}, {spoke}")]
 
 
-def _workers(workers: Sequence[WorkerOverview]) -> list[tuple[str, str]]:
+def _workers_rows(workers: Sequence[WorkerOverview]) -> list[tuple[str, str]]:
     if not workers:
         return [("workers", "none")]
     rows = []

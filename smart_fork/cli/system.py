@@ -1,12 +1,15 @@
-"""``mcp`` and ``help``."""
+"""``mcp``, ``config``, ``help``, ``statusline`` and ``welcome``."""
 
 from __future__ import annotations
 
 import gc
+import json
+import sys
 from typing import Annotated, Literal
 
 import typer
 
+from smart_fork.cli.output import out, plain, print_json, printed_as_json, wants_json
 from smart_fork.terminal.commands import COMMANDS
 
 
@@ -39,3 +42,49 @@ def show_help(
     words = topic or []
     names = [word for word in words[:1] if word in COMMANDS]
     command_line(*names)([*words, "--help"], prog_name="smart-fork", standalone_mode=False)
+
+
+AllOption = Annotated[bool, typer.Option("--all", "-a", help="Also settings that have their default value.")]
+
+
+def config(every: AllOption = False) -> None:
+    """Show every setting, its value and where the value comes from."""
+    from smart_fork.settings import settings
+
+    found = settings()
+    if printed_as_json(found):
+        return
+    changed = [one for one in found.settings if every or one.source != "default"]
+    for one in changed:
+        value = f" = {one.value or 'not set'}"
+        out.print(plain(one.name, "bold"), plain(value), plain(f"  ({one.source})", "dim"), sep="")
+        out.print(plain(f"    {one.meaning} Change: {one.change}"))
+    hidden = len(found.settings) - len(changed)
+    if hidden:
+        out.print(plain(f"{hidden} settings have their default value. `smart-fork config --all` lists them."))
+    out.print(plain(f"Settings file: {found.file}"))
+
+
+# Without options `__main__` answers these two, in a tenth of the time.
+
+
+def statusline() -> None:
+    """One segment of a status line, for the JSON that an agent gives on stdin: whose fork it is, what workers do."""
+    from smart_fork.terminal.statusline import MAX_BYTES, main, segment
+
+    if not wants_json():
+        main()
+    try:
+        status = json.loads(sys.stdin.buffer.read(MAX_BYTES))
+    except ValueError:
+        status = {}
+    print_json({"segment": segment(status)})
+
+
+def welcome() -> None:
+    """For the plugin's hook: one line on how many sessions came before, or nothing."""
+    from smart_fork.terminal.welcome import line, main
+
+    if not wants_json():
+        main()
+    print_json({"line": line()})

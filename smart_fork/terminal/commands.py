@@ -75,19 +75,17 @@ COMMANDS = {
     "serve": CommandEntry("serve.serve", "Run the service in this terminal. Ctrl-C ends it.", _SERVICE),
     "logs": CommandEntry("serve.logs", "Print the service's log.", _SERVICE),
     "setup": CommandEntry("setup.app", "Connect smart-fork to your agents. --remove undoes it.", _SETUP),
-    "config": CommandEntry(
-        "configuration.config", "Show every setting, its value and where the value comes from.", _SETUP
-    ),
+    "config": CommandEntry("system.config", "Show every setting, its value and where the value comes from.", _SETUP),
     "help": CommandEntry("system.show_help", "Print the help of a command.", _SETUP),
     "agents": CommandEntry(
         "agent_roster.agents", "List the agents on this machine and what each one supports.", _SETUP
     ),
     "doctor": CommandEntry("doctor.doctor", "Test every part and name the next step for each failure.", _SETUP),
     "mcp": CommandEntry("system.mcp", "Serve MCP on stdin and stdout. Agents start this.", _SETUP),
-    "statusline": CommandEntry("glances.statusline", "Print one segment for an agent's status line.", _SETUP),
+    "statusline": CommandEntry("system.statusline", "Print one segment for an agent's status line.", _SETUP),
     "hook": CommandEntry("setup.hook", "Take one hook event from stdin. Agents run this.", _SETUP, hidden=True),
     "welcome": CommandEntry(
-        "glances.welcome", "Print how many sessions this project has. The plugin's hook runs this.", _SETUP, hidden=True
+        "system.welcome", "Print how many sessions this project has. The plugin's hook runs this.", _SETUP, hidden=True
     ),
 }
 

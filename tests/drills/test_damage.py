@@ -17,8 +17,8 @@ from indexer.paths import index_db, index_root, state_home
 from indexer.store.sqlite import SqliteStore
 from indexer.writer import only_writer
 from smart_fork.agents.readers import READERS
+from smart_fork.cli.overview import overview
 from smart_fork.errors import RegistryUnavailable
-from smart_fork.overview import overview
 from smart_fork.registry.workers import Registry
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine

@@ -19,7 +19,7 @@ from tests.smart_fork.tool_server import create_server
 
 PACKAGE = Path(errors.__file__).parent
 #: Rooms that only a person at a terminal, or in front of the page, ever hears.
-OF_PEOPLE = ("cli/", "demo/", "doctor.py", "examination.py", "hooks/", "overview.py", "page/", "service/", "setup/")
+OF_PEOPLE = ("cli/", "demo/", "doctor.py", "examination.py", "hooks/", "page/", "service/", "setup/")
 #: The server of a team answers its commands, and they are people's, as is what both sides say.
 OF_PEOPLE += ("sharing/wire.py", "sync/", "team/", "teamserver/")
 #: The same of single modules: rolling back and suggesting are commands alone.

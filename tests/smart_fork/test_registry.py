@@ -13,8 +13,8 @@ import apsw
 import pytest
 
 from indexer.paths import state_home
+from smart_fork.cli.overview import overview
 from smart_fork.errors import NotFound, RegistryUnavailable, Usage
-from smart_fork.overview import overview
 from smart_fork.registry import schema
 from smart_fork.registry.workers import Registry
 from tests.smart_fork.forks import NEW, SESSION

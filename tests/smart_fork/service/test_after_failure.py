@@ -10,8 +10,8 @@ import pytest
 from indexer.paths import state_home
 from indexer.transcripts.model import estimate_tokens
 from smart_fork import notes
+from smart_fork.cli.overview import overview
 from smart_fork.hooks import ERRORS, RECALL, agent_settings, switch
-from smart_fork.overview import overview
 from tests.cases import first
 from tests.smart_fork.retrieval.test_errors import ERROR, bash, broke, edited
 from tests.smart_fork.service.test_recall import NEW, announced, asked, on, run

@@ -11,8 +11,8 @@ import pytest
 from indexer.paths import state_home
 from indexer.transcripts.model import estimate_tokens
 from smart_fork import notes
+from smart_fork.cli.overview import overview
 from smart_fork.hooks import EDITS, RECALL, agent_settings, switch
-from smart_fork.overview import overview
 from tests.cases import mostly_first
 from tests.smart_fork.authorship.test_authorship import BODY, commit, wrote
 from tests.smart_fork.client import answer
