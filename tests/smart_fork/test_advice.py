@@ -26,6 +26,8 @@ OF_PEOPLE += ("sharing/wire.py", "sync/", "team/", "teamserver/")
 OF_PEOPLE += ("cuts/snapshots.py", "excise/suggestions.py", "excise/undo.py")
 #: What is listed on the command line, and completed in a shell.
 OF_PEOPLE += ("terminal/commands.py",)
+#: A made-up text that is masked, so that all patterns are compiled.
+OF_PEOPLE += ("preload/server.py",)
 #: `git worktree remove --force` is git's.
 COMMAND = re.compile(rf"smart-fork (?:{'|'.join(COMMANDS)})\b(?! on demand)|(?<!remove )(?<=\s)--[a-z]+")
 TOOL_NAMES = sorted(create_server()._tool_manager._tools)
