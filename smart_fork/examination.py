@@ -20,7 +20,7 @@ from indexer.model_notice import telling
 from indexer.paths import index_db
 from indexer.pipeline import document_of
 from indexer.shapes import dataclass
-from indexer.store import groups, soundness
+from indexer.store import soundness, vectors
 from indexer.store.base import Scope, SessionRow, Store
 from indexer.store.queries import StoreReading
 from indexer.store.soundness import SHOWN, read_only
@@ -84,7 +84,7 @@ class _Examination:
             "workers": _workers,
             "references": lambda: _part("references", soundness.dangling(db), "no row points to a missing one"),
             "words": lambda: _part("words", soundness.words(db), "all passages and sessions have their words"),
-            "vectors": lambda: _part("vectors", groups.faults(db), "all vectors are where they belong"),
+            "vectors": lambda: _part("vectors", vectors.faults(db), "all vectors are where they belong"),
             "logs": self._logs,
             "sample": self._sample,
             "exports": self._exports,

@@ -1,6 +1,6 @@
 """Secrets out of what is exported, indexed, logged or shown: `mask` puts ``[REDACTED:<kind>]`` in their place.
 
-`Masked` is a text that went through it. Only such a text can be shortened (`excerpt.py`): of a secret that a cut
+`Masked` is a text that went through it. Only such a text can be shortened (`masked.py`): of a secret that a cut
 has gone through, nothing would be known any more.
 """
 
@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 
-from indexer.masking.excerpt import beginning, between, ending, joined, shorten
-from indexer.masking.masked import MARK, NOTHING, VERSION, Masked
+from indexer.masking.masked import MARK, NOTHING, VERSION, Masked, beginning, between, ending, joined, shorten
 
 __all__ = [
     "NOTHING",

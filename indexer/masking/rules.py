@@ -6,8 +6,10 @@ They are not TOML, because its parser takes 30 ms for so many rules, and each co
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from indexer.masking.spans import HIDDEN
 
@@ -20,6 +22,7 @@ _NAMED = {
     "value": r"(?:'([^'\n{hidden}]{3,256}+)'|\"([^\"\n{hidden}]{3,256}+)\"|"
     r"([^\s\"'`|;&<>(){hidden}-][^\s\"'`|<>{hidden}]{2,256}+))",
 }
+_COUNTED = re.compile(r"(\d+)([^\w\s]*)")
 _NAME = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -64,3 +67,31 @@ def expanded(pattern: str) -> str:
 
 
 rules_in("values")
+
+
+class Vendor(NamedTuple):
+    """One kind of token of ``vendors.rules``: its beginnings, and a pattern for what follows.
+
+    A pattern that is not `exact` stands for at least `length` letters and digits, which must look random.
+    """
+
+    kind: str
+    beginnings: list[str]
+    follows: str
+    length: int
+    exact: bool
+
+
+def _vendors() -> Iterator[Vendor]:
+    for line in lines_of("vendors", "    "):
+        if line.startswith("  +"):
+            continue
+        kind, *beginnings, follows = line.split()
+        if counted := _COUNTED.fullmatch(follows):
+            least, also = counted.groups()
+            yield Vendor(kind, beginnings, f"[A-Za-z0-9_{re.escape(also)}-]{{{least},}}+", int(least), exact=False)
+        else:
+            yield Vendor(kind, beginnings, follows, 0, exact=True)
+
+
+VENDORS = tuple(_vendors())

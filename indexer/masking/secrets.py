@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cache
 from typing import NamedTuple
 
 from indexer.masking.answers import ANSWER_LITERALS, ANSWER_WORDS, answers_in
@@ -15,10 +13,17 @@ from indexer.masking.encoded import texts_in
 from indexer.masking.masked import MARK
 from indexer.masking.near import NEAR_WORDS, keys_in, strange_behind, strange_in
 from indexer.masking.nouns import STEM_WORDS, nouns_in
-from indexer.masking.phrase import Phrase, found_at, phrases_of
-from indexer.masking.phrases import PHRASE_ANCHORS, PHRASE_SIGNS, PHRASE_WORDS, hashes_in, phrases_abroad, phrases_in
+from indexer.masking.phrases import (
+    PHRASE_ANCHORS,
+    PHRASE_SIGNS,
+    PHRASE_WORDS,
+    commands_in,
+    hashes_in,
+    phrases_abroad,
+    phrases_in,
+)
 from indexer.masking.rules import expanded
-from indexer.masking.spans import HIDDEN, SHAPE, Span, lines_at
+from indexer.masking.spans import HIDDEN, SHAPE, Span
 from indexer.masking.tokens import Literals, has_controls, is_begun, long_runs, runs_of, tokens_in
 from indexer.masking.values import goes_on, is_hard, is_key_pair
 from indexer.masking.view import View, as_seen, joined, other_readings
@@ -154,7 +159,7 @@ def _read(read: _Text, depth: int, *, whole: bool = True) -> list[Span]:
         spans += [*assignments_in(text, lower, signs, places), *answers_in(text, lower, signs, places)]
         spans += strange_in(text, lower, signs, places)
     if b" -" in lower:
-        spans += _commands_in(text, lower)
+        spans += commands_in(text, lower)
     for noun in nouns_in(text) if not text.isascii() else ():
         spans += [*assigned_to(text, noun), *strange_behind(text, lower, noun)]
     return spans
@@ -202,40 +207,3 @@ def private_keys(text: str, plain: bytes) -> Iterator[Span]:
         done = end.end()
     for match in _PUTTY.finditer(text) if b"Private-Lines:" in plain else ():
         yield Span(match.start(1), SHAPE, match.end(1), "private-key")
-
-
-#: Short options that a password may follow.
-_OPTION = late(rb" -(?:[a-z]{0,3}u|[pawnk]|hp|-pass|-user|-auth|-proxy-user|pass|storep|keyp|destst|srcst)")
-#: The characters of programs' names, with blanks for all other bytes.
-_NAMES = bytes(
-    byte if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in "_.-") else 32 for byte in range(256)
-)
-
-
-def _commands_in(text: str, lower: bytes) -> Iterator[Span]:
-    """Yield the passwords behind options of commands."""
-    if options := [found.start() for found in _OPTION.finditer(lower)]:
-        lines = lines_at(lower, options)
-        said = b"\n".join([lower[start:end] for start, end in lines])
-        if not _words_in(said).isdisjoint(_by_program()):
-            for phrase in dict.fromkeys(_by_program()[found[1]] for found in _programs().finditer(said)):
-                yield from found_at(phrase, text, lines)
-
-
-def _words_in(said: bytes) -> set[bytes]:
-    """Return words that may be names of programs. This is much faster than a search for all names."""
-    for not_of_the_name in (b".exe", b"\\n", b"\\r", b"\\t") if b"\\" in said or b".exe" in said else ():
-        said = said.replace(not_of_the_name, b" ")
-    return set(said.translate(_NAMES).split())
-
-
-@cache
-def _by_program() -> dict[bytes, Phrase]:
-    return {program: phrase for phrase in phrases_of("commands") for program in phrase.anchors}
-
-
-@cache
-def _programs() -> re.Pattern[bytes]:
-    longest_first: list[bytes] = sorted(_by_program(), key=len, reverse=True)
-    names = b"|".join(longest_first)
-    return re.compile(rb"(?:(?<![a-z0-9_.-])|(?<=\\[nrt]))(" + names + rb")(?:\.exe)?[ \t]")

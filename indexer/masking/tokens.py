@@ -15,10 +15,9 @@ from functools import cache
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation
 
-from indexer.masking.rules import Rule, compiled, literals, rules_in
+from indexer.masking.rules import VENDORS, Rule, Vendor, compiled, literals, rules_in
 from indexer.masking.spans import NEAR, SHAPE, Span, changes, lines_at, monotone
 from indexer.masking.values import is_number, is_tangled, is_thrown_together
-from indexer.masking.vendors import VENDORS, Vendor
 
 
 class Literals:

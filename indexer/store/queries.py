@@ -15,7 +15,7 @@ from indexer.chunks import Voices
 from indexer.objects import known
 from indexer.outcome import Authored, Edits, Fate, MetError, Outcome
 from indexer.project import Project, head_of, is_within, places_of
-from indexer.store import groups, vectors
+from indexer.store import vectors
 from indexer.store.base import (
     Counts,
     HavingTable,
@@ -168,7 +168,7 @@ class StoreReading:
     def similarities(self, questions: Sequence[bytes], scope: Scope) -> Similarities:
         if not (questions and self.meta("model")):
             return _NoSimilarities()
-        size = groups.length(self.db)
+        size = vectors.length(self.db)
         if wrong := next((len(one) for one in questions if len(one) != 4 * size), None):
             raise ValueError(f"the index has vectors of {size} dimensions, not of {wrong // 4}")
         with_vectors(self.db)

@@ -10,7 +10,7 @@ import pytest
 
 import indexer
 import smart_fork
-from indexer.masking import phrases, rules, vendors
+from indexer.masking import phrases, rules
 from indexer.patterns import _Late, late
 
 #: What matches one character, of which nothing can be given back.
@@ -77,4 +77,4 @@ def test_no_group_is_repeated_possessively():
     ours = [*_all(_Late), *_all(re.Pattern), *map(rules.compiled, {phrase.pattern for phrase in phrases._TOLD})]
     found = {one.pattern for one in ours if any(possessive_groups(parser.parse(one.pattern, one.flags)))}
     assert set() == found
-    assert [] == [one for one in vendors.VENDORS if any(possessive_groups(parser.parse(one.follows)))]
+    assert [] == [one for one in rules.VENDORS if any(possessive_groups(parser.parse(one.follows)))]

@@ -13,7 +13,7 @@ import pytest
 import indexer
 from indexer.failures import is_damage
 from indexer.paths import index_db
-from indexer.store import extension, groups
+from indexer.store import extension, vectors
 from indexer.store.base import Scope
 from indexer.store.queries import StoreReading
 from indexer.store.soundness import read_only
@@ -112,7 +112,7 @@ def test_without_it_words_are_found_sessions_are_kept_and_vectors_are_there_agai
     assert before == nearest(without, "User: the first text")  # the same connection
     embed(without)
     assert without.counts().chunks == len(stored_vectors(without.db)) == without.counts().embedded
-    assert [] == list(groups.faults(without.db))
+    assert [] == list(vectors.faults(without.db))
     without.close()
 
 
@@ -131,7 +131,7 @@ def test_without_it_what_is_forgotten_is_in_no_byte_either(store, absent):
         assert 0 < without.counts().embedded < 199  # its whole group has gone
     assert vector not in every_byte()
     with closing(SqliteStore(index_db())) as again:
-        assert [] == list(groups.faults(again.db))
+        assert [] == list(vectors.faults(again.db))
         embed(again)
         assert 199 == again.counts().embedded == len(stored_vectors(again.db))
 
@@ -171,7 +171,7 @@ def test_after_groups_have_gone_and_the_database_was_written_again_all_is_found(
             store.forget_session("claude", f"s{number}")
     assert store.erase()
 
-    assert [] == list(groups.faults(store.db))
+    assert [] == list(vectors.faults(store.db))
     for number in (10, 300, 301, 550):
         (place,) = store.placements_of(store.session("claude", f"s{number}").row)
         assert place.chunk == nearest(store, f"User: text {number}")[0]
@@ -233,5 +233,5 @@ def test_a_question_to_damaged_tables_tells_that_they_are(store, harm):
 def test_what_goes_wrong_without_damage_is_not_taken_for_it(store):
     save(store, session_of("some text"))
     embed(store)
-    with pytest.raises(apsw.SQLError), groups.telling_damage(store.db):
+    with pytest.raises(apsw.SQLError), vectors.telling_damage(store.db):
         store.db.execute("SELECT * FROM nowhere")

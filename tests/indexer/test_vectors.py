@@ -9,9 +9,9 @@ import pytest
 
 from indexer.store import vectors
 from indexer.store.base import Scope
-from indexer.store.groups import faults
 from indexer.store.schema import immediate
 from indexer.store.sqlite import SqliteStore
+from indexer.store.vectors import faults
 from tests.indexer.written import crowd, save, session_of, stored_vectors, vector_of
 
 

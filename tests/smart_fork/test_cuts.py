@@ -181,7 +181,6 @@ def test_only_the_masking_functions_make_a_masked_text():
     assert {
         "indexer/masking/__init__.py",
         "indexer/masking/masked.py",
-        "indexer/masking/excerpt.py",
         "indexer/pipeline.py",  # as its reader masked it
         "indexer/transcripts/state.py",
         "smart_fork/notes.py",  # as it was stored

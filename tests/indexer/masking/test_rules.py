@@ -6,9 +6,8 @@ from pathlib import Path
 
 from indexer.masking import mask
 from indexer.masking import rules as reader
-from indexer.masking.phrase import found_at, phrases_of
-from indexer.masking.rules import compiled, rules_in
-from indexer.masking.vendors import VENDORS, Vendor
+from indexer.masking.phrases import found_at, phrases_of
+from indexer.masking.rules import VENDORS, Vendor, compiled, rules_in
 from tests.cases import each
 from tests.indexer.masking.evaluation.expand import HOLE, Sample, filled
 
