@@ -15,13 +15,6 @@ TEXT = "\n".join(KEY)
 NUMBERED = "\n".join(f"{number:6}\u2192{line}" for number, line in enumerate(KEY, 1))
 
 
-@pytest.fixture
-def root(home):
-    folder = home / "shop"
-    folder.mkdir()
-    return folder
-
-
 def hunk(*lines: str) -> dict:
     return {"oldStart": 1, "oldLines": len(lines), "newStart": 1, "newLines": len(lines), "lines": list(lines)}
 

@@ -24,13 +24,6 @@ GITHUB = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 PNG = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo" * 15_000}}
 
 
-@pytest.fixture
-def root(home):
-    folder = home / "shop"
-    folder.mkdir()
-    return folder
-
-
 def configure(home, text):
     (home / ".smart-fork").mkdir(exist_ok=True)
     (home / ".smart-fork/config.toml").write_text(text)

@@ -19,12 +19,6 @@ PNG = {"type": "image", "source": {"type": "base64", "media_type": "image/png", 
 
 
 @pytest.fixture
-def root(home):
-    (home / "shop").mkdir()
-    return home / "shop"
-
-
-@pytest.fixture
 def log(home, root):
     return claude(
         home,
