@@ -339,9 +339,7 @@ def test_a_title_has_no_secret_that_only_the_words_around_it_tell_in_what_was_sa
     said = [user("u", None, "The database password is hunter2, please rotate it"), assistant("a", "u", "done")]
     named = {"type": "custom-title", "customTitle": "Rotate hunter2 to hunter22"}
     log = claude(home, root, *said, named)
-    begun = prepare(log, "claude", root).local
-    since = begun if went_out else None
-
+    since = prepare(log, "claude", root).local if went_out else None
     out = prepare(log, "claude", root, since=since)
 
     assert "Rotate [REDACTED:password] to hunter22" == out.title
