@@ -15,6 +15,7 @@ import runpy
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, FrameType
@@ -28,7 +29,7 @@ WORK = {
     "complete": "refreshed",
     "gather": "gathered",
 }
-#: Iterated, it reads a log: to its end, unless only so much is asked for.
+#: Iterated, it reads a log.
 READER = "LineReader.__iter__"
 INDEX = "index.db"
 NUMBERS = ("files", "calls", "opened", "refreshed", "read", "gathered")
@@ -73,20 +74,26 @@ class Counting:
         if Path(database.filename).name == INDEX:
             self._note("opened", sys._getframe(1))
 
-    def _called(self, frame: FrameType, event: str, argument: Any) -> None:
+    def _called(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
         code = frame.f_code
         begins = self._begins.get(code)
         if begins is None:
             begins = self._begins[code] = self._beginning(code)
-        if frame.f_lasti > begins:
-            return
-        self.calls[code] += 1
-        if code.co_name in WORK and "." not in code.co_qualname:
-            self._note(WORK[code.co_name], frame)
-        elif code.co_qualname == READER:
-            reader = frame.f_locals["self"]
-            if not reader.start and not reader._most:
-                self._note("read", frame)
+        if frame.f_lasti <= begins:
+            self.calls[code] += 1
+            if code.co_name in WORK and "." not in code.co_qualname:
+                self._note(WORK[code.co_name], frame)
+        if begins == _NOT_COUNTED or code.co_qualname != READER:
+            return None
+        frame.f_trace_lines = False
+        return self._read
+
+    def _read(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
+        """A log is read whole when its reader, which began at its start, has come to its end, and not for a glance."""
+        ended = event == "return" and dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN_")
+        if ended and not (reader := frame.f_locals["self"]).start and not reader._most:
+            self._note("read", frame)
+        return self._read
 
     def _beginning(self, code: CodeType) -> int:
         """The instruction at which a frame of this code stands when it has just been called."""

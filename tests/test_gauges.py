@@ -130,6 +130,22 @@ def test_what_gauges_write_they_read_again(tmp_path, monkeypatch):
     assert {"lines": {"indexer": 1}, "cut-dry-run": {"files": 2, "calls": 3}} == gauges.kept()
 
 
+def test_a_log_is_read_whole_where_its_reader_comes_to_its_end(tmp_path):
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"a": 1}\n' * 3)
+    program = (
+        f"import json, sys; sys.path[:0] = [{str(gauges.ROOT)!r}]\n"
+        "from pathlib import Path; from tests.counted import Counting\n"
+        f"counting = Counting(Path({str(gauges.ROOT / 'indexer')!r})); counting.begin()\n"
+        f"from indexer.transcripts.lines import LineReader; log = Path({str(log)!r})\n"
+        "list(LineReader(log)); next(iter(LineReader(log))); list(LineReader(log, 9, 1)); list(LineReader(log, most=99)); [*LineReader(log)]\n"
+        "sys.settrace(None); print(json.dumps(counting.as_json()))"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert 2 == json.loads(ran.stdout)["read"]
+
+
 def test_calls_are_those_of_functions_in_all_threads_and_a_generator_that_goes_on_is_not_called_again(tmp_path):
     (tmp_path / "ours").mkdir()
     (tmp_path / "ours/work.py").write_text(
