@@ -33,10 +33,10 @@ def opened() -> Iterator[SqliteStore]:
         IndexUnavailable: it cannot be opened, or turned out to be damaged while it was used.
             One that is damaged has been set aside; the next one who asks gets a new one.
     """
-    if _open.store is not None:
-        yield _open.store
-        return
     try:
+        if _open.store is not None:
+            yield _open.store
+            return
         with ExitStack() as stack:
             try:
                 store = stack.enter_context(open_sound(index_db()))

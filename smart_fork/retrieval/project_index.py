@@ -133,7 +133,7 @@ class ProjectIndex:
     ) -> Upkeep:
         """The same for a `query`, about one `session` or about all."""
         engine, state = self.engine, self._states.get(session) or self._states.get(None)
-        if state is None or (session and session not in self._states and not state.is_complete):
+        if state is None or (session and session not in self._states and state.left != 0):
             state = refresh(self.store, engine, None if session else self.project, query, session, vectors=vectors)
         elif vectors and not state.absent:
             if session is None:  # it has been waited for already

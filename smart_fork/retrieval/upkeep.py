@@ -79,11 +79,6 @@ class Upkeep(NamedTuple):
     background: str = ""
     unread: Sequence[LogFile] = ()
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether all logs were read."""
-        return self.left == 0
-
     def new(self, store: Store, query: Query) -> int:
         """Count the logs that were never read and may belong to the question's project and agents."""
         root = query.scope.project.root if query.scope.project else ""

@@ -36,6 +36,15 @@ def test_who_asks_inside_gets_the_same_and_another_thread_its_own(world):
         assert store is not again
 
 
+def test_damage_that_is_found_inside_is_an_error_of_the_index_for_who_asks_there(world):
+    with opened() as store, known_index():
+        with pytest.raises(IndexUnavailable), opened():
+            raise apsw.CorruptError
+
+        with opened() as still:
+            assert still is store
+
+
 def test_after_a_failure_inside_it_is_opened_again(world):
     with pytest.raises(IndexUnavailable), opened(), opened():
         raise apsw.BusyError
