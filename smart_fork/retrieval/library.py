@@ -44,14 +44,13 @@ from smart_fork.retrieval.elsewhere import Elsewhere, SaidElsewhere, alone, merg
 from smart_fork.retrieval.exchanges import asked_of, best_exchanges, exchange_evidence, only_one, query_of
 from smart_fork.retrieval.fork_point import ExchangeEvidence
 from smart_fork.retrieval.found import Candidates, Query
-from smart_fork.retrieval.gone import gone_prompts
 from smart_fork.retrieval.language import language_notice
 from smart_fork.retrieval.meaning import Embed
 from smart_fork.retrieval.project_index import ProjectIndex
-from smart_fork.retrieval.quotation import nearness
 from smart_fork.retrieval.ranking import RIVALS
-from smart_fork.retrieval.recent import Listed, recent_sessions
+from smart_fork.retrieval.recent import Listed, gone_prompts, recent_sessions
 from smart_fork.retrieval.request import MAX_LIMIT, FindRequest, check, current_project, project_notice
+from smart_fork.retrieval.results import nearness
 from smart_fork.retrieval.search import search
 from smart_fork.retrieval.status import passed_over
 from smart_fork.retrieval.team_search import sessions_here

@@ -8,7 +8,7 @@ import pytest
 
 from indexer.store.base import Placement
 from smart_fork.retrieval.found import Candidate
-from smart_fork.retrieval.quotation import quotations
+from smart_fork.retrieval.results import quotations
 from smart_fork.text.snippets import snippet, tidied
 from tests.cases import each
 
