@@ -86,14 +86,29 @@ class Written:
 
 
 class Copy(ABC):
-    """The lines of one copy, made while they are read. After the last line, `copied` is the number of records."""
+    """The lines of one copy, made while they are read: turns 0 to `end` of a session, the turns that an `excerpt`
+    keeps, or `records`. After the last line, `copied` is the number of records.
+
+    An agent defines how its records become those of the copy.
+    """
 
     copied: int = 0
+    #: The attributes that the copy of another session continues with in the same file.
+    carried: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, source: Session, new: NewSession) -> None:
-        self._source, self._new = source, new
+    def __init__(
+        self,
+        copier: Copier,
+        source: Session,
+        new: NewSession,
+        *,
+        end: int = -1,
+        excerpt: Excerpt | None = None,
+        records: Iterable[Entry] = (),
+    ) -> None:
+        self._copier, self._source, self._new = copier, source, new
+        self._end, self._excerpt, self._records = end, excerpt, records
 
-    @abstractmethod
     def __iter__(self) -> Iterator[bytes]:
         """Yield the lines without newlines, the title last if there is one.
 
@@ -101,6 +116,82 @@ class Copy(ABC):
             NotFound: A session that this one was forked from is gone.
             ForkRefused: The log was rewritten meanwhile.
         """
+        yield from self.header()
+        yield from self.said()
+        yield from self.last()
+
+    def said(self) -> Iterator[bytes]:
+        """Yield the copied records."""
+        if self._excerpt:
+            yield from self._kept(self._excerpt)
+            return
+        for entry in self._records if self._end < 0 else self.up_to(self._end):
+            for line in self.record(-1, entry):
+                self.copied += 1
+                yield line
+
+    def _kept(self, excerpt: Excerpt) -> Iterator[bytes]:
+        """Yield the records that an excerpt keeps, with lines for the dropped ones."""
+        live = self._copier.live
+        sums = (place for place, one in enumerate(live(self._source)) if one.sums_up and one.number <= excerpt.end)
+        newest = max(sums, default=-1)
+        yield from self.first(excerpt)
+        waiting = sorted(excerpt.told.items())
+        unbroken = True  # so far the copy is how the session begins, as its agent remembers it
+        for place, one in enumerate(live(self._source)):
+            summary, forgotten = place == newest, place < newest
+            kept = summary or (not one.sums_up and one.number in excerpt.kept)
+            short = one.number in excerpt.shortened and one.short not in (None, one.characters)
+            if one.is_link:
+                kept = unbroken and not forgotten and one.number <= excerpt.end
+            else:
+                unbroken = unbroken and kept != forgotten and not short
+            if not kept:
+                continue
+            while waiting and waiting[0][0] <= one.number and not summary:
+                yield from self.line(waiting.pop(0)[1], one.entry)
+                self.copied, unbroken = self.copied + 1, False
+            spelled, record = one.entry
+            if one.number in excerpt.shortened:
+                entry = (b"" if is_long(spelled) else spelled, self._copier.short(record))
+            else:
+                entry = one.entry
+            for line in self.summary(one.entry) if summary else self.record(one.number, entry):
+                self.copied += not one.is_link
+                yield line
+
+    def after(self, other: Copy) -> None:
+        """Continue after `other`, which is written into the same file before."""
+        for name in self.carried:
+            setattr(self, name, getattr(other, name))
+
+    def header(self) -> Iterable[bytes]:
+        """Return the first lines of a file."""
+        return ()
+
+    def up_to(self, end: int) -> Iterator[Entry]:
+        """Yield the records of turns 0 to `end`."""
+        raise NotImplementedError
+
+    def first(self, excerpt: Excerpt) -> Iterable[bytes]:
+        """Return the lines before the records that an excerpt keeps."""
+        return ()
+
+    def last(self) -> Iterable[bytes]:
+        """Return the last lines: the title, if there is one."""
+        return ()
+
+    @abstractmethod
+    def record(self, number: int, entry: Entry) -> Iterable[bytes]:
+        """Return a record as lines of the copy; `number` is its turn's, in an excerpt."""
+
+    @abstractmethod
+    def summary(self, entry: Entry) -> Iterable[bytes]:
+        """Return a compaction's summary as a message: the turns before it may be kept beside it."""
+
+    @abstractmethod
+    def line(self, text: str, before: Entry) -> Iterable[bytes]:
+        """Return a line of our own before a record."""
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
         """Copy the files beside the log, after its lines are written; return what is missing, in words.
@@ -112,6 +203,28 @@ class Copy(ABC):
             ForkRefused: Another file of the same name exists.
         """
         return []
+
+
+class Merged:
+    """Several copies as one. It begins like the first, with that one's side files."""
+
+    copied: int = 0
+
+    def __init__(self, parts: Sequence[Copy]) -> None:
+        self._parts = parts
+        self.copy_beside = parts[0].copy_beside
+
+    def __iter__(self) -> Iterator[bytes]:
+        """See `Copy.__iter__`."""
+        yield from self._parts[0].header()
+        before: Copy | None = None
+        for part in self._parts:
+            if before is not None:
+                part.after(before)
+            yield from part.said()
+            before = part
+        yield from self._parts[-1].last()
+        self.copied = sum(part.copied for part in self._parts)
 
 
 @contextlib.contextmanager
@@ -131,20 +244,28 @@ class Copier(ABC):
     """Copies one agent's sessions."""
 
     name: AgentName
-    #: The class of its copies within a budget.
-    within_budget: ClassVar[type[Distilled]]
+    #: The class of its copies.
+    copies: ClassVar[type[Copy]]
 
     @abstractmethod
     def place(self, source: Path, new: NewSession) -> Path:
         """Return the path at which the agent finds the copy from its directory, or found the `source`."""
 
-    @abstractmethod
     def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
         """Copy turns 0 to `end` of a session."""
+        return self.copies(self, session, new, end=end)
+
+    @abstractmethod
+    def size(self, record: Record) -> int:
+        """Return how many characters of a record the model is sent."""
 
     def short(self, record: Record) -> Record:
         """Return a record with its results shortened."""
         return record
+
+    def sized(self, number: int, entry: Entry, *, sums_up: bool = False) -> LiveRecord:
+        """Return a record of turn `number` with its sizes."""
+        return LiveRecord(number, entry, self.size(entry[1]), sums_up, self.size(self.short(entry[1])))
 
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy | None:
         """Copy these records of a session, in file order. Return `None` if they cannot be dropped from its sessions."""
@@ -161,9 +282,11 @@ class Copier(ABC):
 
     def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
         """Copy the turns of a session that an `excerpt` keeps."""
-        return self.within_budget(self, session, excerpt, new)
+        return self.copies(self, session, new, excerpt=excerpt)
 
-    def write(self, copy: Copy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]) -> Written:
+    def write(
+        self, copy: Copy | Merged, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
+    ) -> Written:
         """Write a copy to `target`, and call `last` before it appears there.
 
         The file appears when it is complete; an error leaves nothing behind.
@@ -198,100 +321,6 @@ def _undone_on_failure(created: list[Path]) -> Iterator[None]:
         if isinstance(error, FileExistsError):
             raise ForkRefused(f"A session of this id already exists: {error.filename2 or error.filename}") from None
         raise
-
-
-class Distilled(Copy):
-    """The lines of a copy without some turns. An agent defines how its records become those of the copy."""
-
-    def __init__(self, copier: Copier, source: Session, excerpt: Excerpt, new: NewSession) -> None:
-        super().__init__(source, new)
-        self._copier, self._excerpt = copier, excerpt
-        sums = (place for place, one in enumerate(copier.live(source)) if one.sums_up and one.number <= excerpt.end)
-        self._newest = max(sums, default=-1)
-
-    def __iter__(self) -> Iterator[bytes]:
-        """See `Copy.__iter__`."""
-        yield from self.header()
-        yield from self.said()
-        yield from self.last()
-
-    def said(self) -> Iterator[bytes]:
-        """Yield the kept records, with lines for the dropped ones."""
-        yield from self.first()
-        waiting = sorted(self._excerpt.told.items())
-        unbroken = True  # so far the copy is how the session begins, as its agent remembers it
-        for place, one in enumerate(self._copier.live(self._source)):
-            summary, forgotten = place == self._newest, place < self._newest
-            kept = summary or (not one.sums_up and one.number in self._excerpt.kept)
-            short = one.number in self._excerpt.shortened and one.short not in (None, one.characters)
-            if one.is_link:
-                kept = unbroken and not forgotten and one.number <= self._excerpt.end
-            else:
-                unbroken = unbroken and kept != forgotten and not short
-            if not kept:
-                continue
-            while waiting and waiting[0][0] <= one.number and not summary:
-                yield from self.line(waiting.pop(0)[1], one.entry)
-                self.copied, unbroken = self.copied + 1, False
-            spelled, record = one.entry
-            if one.number in self._excerpt.shortened:
-                entry = (b"" if is_long(spelled) else spelled, self._copier.short(record))
-            else:
-                entry = one.entry
-            made = self.summary(one.entry) if summary else self.record(one.number, entry)
-            for line in made:
-                self.copied += not one.is_link
-                yield line
-
-    def after(self, other: Distilled) -> None:
-        """Continue after `other`, which is written into the same file before."""
-
-    def header(self) -> Iterable[bytes]:
-        """Return the first lines of a file."""
-        return ()
-
-    def first(self) -> Iterable[bytes]:
-        """Return the lines before the kept records."""
-        return ()
-
-    def last(self) -> Iterable[bytes]:
-        """Return the last lines: the title, if there is one."""
-        return ()
-
-    @abstractmethod
-    def record(self, number: int, entry: Entry) -> Iterable[bytes]:
-        """Return a record of turn `number` as lines of the copy."""
-
-    @abstractmethod
-    def summary(self, entry: Entry) -> Iterable[bytes]:
-        """Return a compaction's summary as a message: the turns before it may be kept beside it."""
-
-    @abstractmethod
-    def line(self, text: str, before: Entry) -> Iterable[bytes]:
-        """Return a line of our own before a record."""
-
-
-class Merged(Copy):
-    """Several copies as one. It begins like the first, with that one's side files."""
-
-    def __init__(self, parts: Sequence[Distilled]) -> None:
-        self._parts = parts
-
-    def __iter__(self) -> Iterator[bytes]:
-        """See `Copy.__iter__`."""
-        yield from self._parts[0].header()
-        before: Distilled | None = None
-        for part in self._parts:
-            if before is not None:
-                part.after(before)
-            yield from part.said()
-            before = part
-        yield from self._parts[-1].last()
-        self.copied = sum(part.copied for part in self._parts)
-
-    def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
-        """See `Copy.copy_beside`."""
-        return self._parts[0].copy_beside(target, created)
 
 
 _PIECE = 1 << 20

@@ -14,7 +14,7 @@ from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.tree import rooted
 from smart_fork.agents.codec import MessageCodec, Record
-from smart_fork.agents.copier import Copier, Copy, Distilled, Entry, Excerpt, LiveRecord, NewSession
+from smart_fork.agents.copier import Copier, Copy, Entry, Excerpt, LiveRecord, NewSession
 from smart_fork.errors import ForkRefused
 from smart_fork.text.json_edits import respelled
 
@@ -75,40 +75,65 @@ def _links(record: Record, above: dict[str, tuple[object, Entry | None]]) -> lis
 
 
 class TreeCopy(Copy):
-    """Records of a session in a new one, unchanged except for their identity.
+    """Records of a session in a new one, unchanged except for their identity, as one chain of parents.
 
-    `chained` links the records with ids as one chain of parents. Those without an id then keep their form.
+    Single records, which were cut out, keep their parents, and those without an id their form.
     """
 
-    def __init__(
-        self, source: Session, new: NewSession, records: Iterable[tuple[str, Entry]] = (), *, chained: bool = True
-    ) -> None:
-        super().__init__(source, new)
-        self._records, self._chained = records, chained
-        self.parent: str | None = None
+    carried: ClassVar[tuple[str, ...]] = ("parent",)
+    _copier: TreeCopier
+    parent: str | None = None
 
-    def __iter__(self) -> Iterator[bytes]:
-        """See `Copy.__iter__`."""
-        for identity, (spelled, record) in self._records:
-            if self._chained and identity:
-                record["parentUuid"], self.parent = self.parent, record["uuid"]
-            if identity or not self._chained:
-                self.own(record)
-                self.copied += not identity or identity == record["uuid"]
-            yield respelled(spelled, record)
-        yield from self.titled()
-
-    def whole(self, turns: Sequence[Turn], is_sent: Callable[[Record], bool]) -> TreeCopy:
-        """Copy the records of these turns that make what the model is sent."""
+    def said(self) -> Iterator[bytes]:
+        """See `Copy.said`. Of turns up to an end, the records that make what the model is sent are copied."""
+        if self._end < 0:
+            yield from super().said()
+            return
+        turns = self._source.turns[: self._end + 1]
         records = placed(self._source.source_path, self.order(turns), self.has_place, self.beside(turns), self.is_link)
-        self._records = (
-            (one, entry) for one, entry in records if not one or is_sent(entry[1]) or self.is_link(entry[1])
-        )
-        return self
+        for identity, (spelled, record) in records:
+            if identity and not self._copier.is_sent(record) and not self.is_link(record):
+                continue
+            if identity:
+                record["parentUuid"], self.parent = self.parent, record["uuid"]
+                self.own(record)
+                self.copied += identity == record["uuid"]
+            yield respelled(spelled, record)
 
-    def after(self, other: TreeCopy) -> None:
-        """Continue behind another copy in the same file."""
-        self.parent = other.parent
+    def last(self) -> Iterable[bytes]:
+        """See `Copy.last`."""
+        return self.titled()
+
+    def first(self, excerpt: Excerpt) -> Iterator[bytes]:
+        """See `Copy.first`: what has no place in the chain, of turns whose results are kept in full."""
+        whole = sorted(excerpt.kept - excerpt.shortened)
+        made = self.beside([self._source.turns[number] for number in whole])
+        for line in LineReader(self._source.source_path) if made else ():
+            if made and (entry := made((line.source, line.record))):
+                yield respelled(*entry)
+
+    def record(self, number: int, entry: Entry) -> Iterator[bytes]:
+        """See `Copy.record`."""
+        spelled, record = entry
+        if self._excerpt:
+            yield self._chained((spelled, self.own(self.recounted(number, record, self._excerpt.tokens))))
+        else:
+            yield respelled(spelled, self.own(record))
+
+    def summary(self, entry: Entry) -> Iterator[bytes]:
+        """See `Copy.summary`."""
+        yield self._chained(self.left(entry))
+
+    def line(self, text: str, before: Entry) -> Iterator[bytes]:
+        """See `Copy.line`."""
+        yield self._chained((b"", self.added(text, before[1])))
+
+    def _chained(self, entry: Entry) -> bytes:
+        spelled, record = entry
+        if self.parent is None:
+            record = rooted(record, self._source.root_id)
+        record["parentUuid"], self.parent = self.parent, record["uuid"]
+        return respelled(spelled, record)
 
     @staticmethod
     def has_place(record: Record) -> bool:
@@ -149,83 +174,27 @@ class TreeCopy(Copy):
         """Return a record of our own with that text, beside another record."""
 
 
-class TreeDistilled(Distilled):
-    """The turns of a session that an excerpt keeps, as one chain of parents."""
-
-    def __init__(self, copier: TreeCopier, source: Session, excerpt: Excerpt, new: NewSession) -> None:
-        super().__init__(copier, source, excerpt, new)
-        self.lines = copier.lines(source, new)
-
-    def after(self, other: Distilled) -> None:
-        """See `Distilled.after`."""
-        if isinstance(other, TreeDistilled):
-            self.lines.after(other.lines)
-
-    def first(self) -> Iterator[bytes]:
-        """See `Distilled.first`: what has no place in the chain, of turns whose results are kept in full."""
-        whole = sorted(self._excerpt.kept - self._excerpt.shortened)
-        made = self.lines.beside([self._source.turns[number] for number in whole])
-        for line in LineReader(self._source.source_path) if made else ():
-            if made and (entry := made((line.source, line.record))):
-                yield respelled(*entry)
-
-    def last(self) -> Iterable[bytes]:
-        """See `Distilled.last`."""
-        return self.lines.titled()
-
-    def record(self, number: int, entry: Entry) -> Iterator[bytes]:
-        """See `Distilled.record`."""
-        record = self.lines.recounted(number, entry[1], self._excerpt.tokens)
-        yield self._chained((entry[0], self.lines.own(record)))
-
-    def summary(self, entry: Entry) -> Iterator[bytes]:
-        """See `Distilled.summary`."""
-        yield self._chained(self.lines.left(entry))
-
-    def line(self, text: str, before: Entry) -> Iterator[bytes]:
-        """See `Distilled.line`."""
-        yield self._chained((b"", self.lines.added(text, before[1])))
-
-    def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
-        """See `Copy.copy_beside`."""
-        return self.lines.copy_beside(target, created)
-
-    def _chained(self, entry: Entry) -> bytes:
-        spelled, record = entry
-        if self.lines.parent is None:
-            record = rooted(record, self._source.root_id)
-        record["parentUuid"], self.lines.parent = self.lines.parent, record["uuid"]
-        return respelled(spelled, record)
-
-
 class TreeCopier(Copier):
     """Copies one agent's sessions."""
 
     codec: ClassVar[MessageCodec]
-    within_budget = TreeDistilled
-    #: The class of its copies.
-    lines: ClassVar[type[TreeCopy]]
-
-    def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
-        """See `Copier.up_to`."""
-        return self.lines(session, new).whole(session.turns[: end + 1], self.is_sent)
+    copies: ClassVar[type[TreeCopy]]
 
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
         """See `Copier.of_records`."""
-        return self.lines(session, new, (("", entry) for entry in records), chained=False)
+        return self.copies(self, session, new, records=records)
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """See `Copier.live`."""
         places = {turn.id: number for number, turn in enumerate(session.turns)}
-        records = placed(session.source_path, list(places), self.lines.has_place, is_link=self.lines.is_link)
+        records = placed(session.source_path, list(places), self.copies.has_place, is_link=self.copies.is_link)
         for identity, (spelled, record) in records:
             if record["uuid"] != identity:
                 yield LiveRecord(places[identity], (spelled, record), is_link=True)
                 continue
             said = self.as_said(record)
             if self.is_sent(said):
-                sums_up, short = self.sums_up(said), self.size(self.short(said))
-                yield LiveRecord(places[identity], (spelled, said), self.size(said), sums_up, short)
+                yield self.sized(places[identity], (spelled, said), sums_up=self.sums_up(said))
 
     def short(self, record: Record) -> Record:
         """See `Copier.short`."""
@@ -242,10 +211,6 @@ class TreeCopier(Copier):
     @abstractmethod
     def sums_up(self, record: Record) -> bool:
         """Return whether a record is a compaction's summary."""
-
-    @abstractmethod
-    def size(self, record: Record) -> int:
-        """Return how many characters of a record the model is sent."""
 
     @abstractmethod
     def short_part(self, part: Record) -> Record:

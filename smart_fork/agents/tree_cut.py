@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,12 +11,11 @@ from typing import Any, ClassVar
 from indexer.transcripts.items import GivenBack, Item
 from indexer.transcripts.model import Role
 from smart_fork.agents.codec import Codec, Record
-from smart_fork.agents.cut_turns import turn_of
 from smart_fork.cuts import lines
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.edits import Edits, relinked
-from smart_fork.cuts.lines import RawLine, SeenLine, first_record, names_one_of
-from smart_fork.cuts.model import Tool, Transcript, TranscriptTurn
+from smart_fork.cuts.lines import RawLine, SeenLine, first_record, names_one_of, turn_of
+from smart_fork.cuts.model import Transcript, TranscriptTurn
 
 NOTHING: Mapping[str, Any] = {}
 COMPACTS: Mapping[str, Any] = {"compacts": True}
@@ -24,10 +23,9 @@ COMPACTS: Mapping[str, Any] = {"compacts": True}
 PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
-class TreeLoader(ABC):
-    """Reads one log. It keeps every line, in order. A subclass knows its agent's records."""
+class TreeCutter(Cutter):
+    """Transcripts of one agent. Every line is kept, in order. A subclass knows its agent's records."""
 
-    tool: ClassVar[Tool]
     codec: ClassVar[Codec]
     #: The field with the id of a record, and those with the ids of others: a cut links these again.
     identity: ClassVar[str] = "uuid"
@@ -35,24 +33,22 @@ class TreeLoader(ABC):
     #: The roles of records by their types.
     roles: ClassVar[Mapping[str, Role]] = {}
 
-    @classmethod
-    def load(cls, path: Path) -> Transcript:
-        """Return the session in `path`.
+    def load(self, path: Path, composer: str = "") -> Transcript:
+        """See `Cutter.load`. What is noted of one log is in an object of its own."""
+        return lines.load(self.tool, path, type(self)().seen)
 
-        Raises:
-            NotFound: it is not there.
-            OSError: it cannot be read.
-        """
-        return lines.load(cls.tool, path, cls().seen)
+    def detect(self, path: Path) -> bool:
+        """See `Cutter.detect`: the first line that is not empty tells."""
+        return path.suffix.lower() == ".jsonl" and self.begins(first_record(path))
 
-    @classmethod
-    def detect(cls, path: Path) -> bool:
-        """Return whether the first line that is not empty is a record of this agent."""
-        return path.suffix.lower() == ".jsonl" and cls.begins(first_record(path))
+    def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
+        return relinked(turns, gone, self.links)
 
-    @staticmethod
+    def holds(self, path: Path, keys: Collection[str]) -> bool:
+        return names_one_of(path, keys, self.identity)
+
     @abstractmethod
-    def begins(record: Record) -> bool:
+    def begins(self, record: Record) -> bool:
         """Return whether a log of this agent may begin with a record."""
 
     def role(self, record: Record, said: str, results: Sequence[GivenBack]) -> Role:
@@ -133,21 +129,3 @@ class TreeLoader(ABC):
             repeats=self.repeats(record),
             key=identity,
         )
-
-
-class TreeCutter(Cutter):
-    """Transcripts that a `TreeLoader` reads."""
-
-    loader: ClassVar[type[TreeLoader]]
-
-    def detect(self, path: Path) -> bool:
-        return self.loader.detect(path)
-
-    def load(self, path: Path, composer: str = "") -> Transcript:
-        return self.loader.load(path)
-
-    def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
-        return relinked(turns, gone, self.loader.links)
-
-    def holds(self, path: Path, keys: Collection[str]) -> bool:
-        return names_one_of(path, keys, self.loader.identity)

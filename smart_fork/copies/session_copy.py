@@ -16,7 +16,7 @@ from indexer.files import remove
 from indexer.shapes import dataclass
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import AgentName, Session, Turn
-from smart_fork.agents.copier import Copy, Excerpt, NewSession
+from smart_fork.agents.copier import Copy, Excerpt, Merged, NewSession
 from smart_fork.agents.facets import copier
 from smart_fork.agents.plan import check_id
 from smart_fork.errors import ForkRefused, NotFound, advice
@@ -215,9 +215,8 @@ def write_copy(
     circular = ("Parent ids form a cycle: records are in the order of the file",) if session.circular else ()
     machine = machine or Machine(Processes(), os.environ)
     with ExitStack() as stack:
-        copy: Copy = agent.up_to(session, end, becomes)
+        copy: Copy | Merged = agent.up_to(session, end, becomes)
         if excerpt:
-            from smart_fork.agents.copier import Merged
             from smart_fork.copies.told import Part, distilled
 
             parts = [Part(session, excerpt), *others]

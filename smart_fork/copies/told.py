@@ -17,7 +17,7 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copied_texts import aside
-from smart_fork.agents.copier import Distilled, Excerpt, NewSession
+from smart_fork.agents.copier import Copy, Excerpt, NewSession
 from smart_fork.agents.facets import copier, starter_of, teller_of, title_of
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
 from smart_fork.agents.readers import READERS
@@ -141,7 +141,7 @@ def without_shared(part: Part, others: Sequence[Session]) -> Part:
 
 
 @contextmanager
-def distilled(parts: Sequence[Part], agent: AgentName, new: NewSession) -> Iterator[list[Distilled]]:
+def distilled(parts: Sequence[Part], agent: AgentName, new: NewSession) -> Iterator[list[Copy]]:
     """Yield the kept turns of each part as `agent` writes them. Parts of other agents are handed over.
 
     Raises:
@@ -150,8 +150,7 @@ def distilled(parts: Sequence[Part], agent: AgentName, new: NewSession) -> Itera
     """
     with ExitStack() as stack:
         own = [part if part.session.agent == agent else stack.enter_context(_told(part, agent)) for part in parts]
-        made = [copier(agent).distilled(part.session, part.excerpt, new) for part in own]
-        yield [one for one in made if isinstance(one, Distilled)]
+        yield [copier(agent).distilled(part.session, part.excerpt, new) for part in own]
 
 
 @contextmanager

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
+from sys import intern
 from typing import IO, Any, NamedTuple
 
 from indexer.masking import NOTHING, Masked, mask, shorten
+from indexer.transcripts.items import Item
 from indexer.transcripts.lines import GLANCE_GAP_BYTES, current_bound, decode_line, open_regular
-from smart_fork.cuts.model import Place, Stamp, Tool, Transcript, TranscriptTurn
+from indexer.transcripts.model import Role
+from smart_fork.cuts import titles
+from smart_fork.cuts.model import Call, Place, Result, Stamp, Tool, Transcript, TranscriptTurn
 from smart_fork.errors import NotFound
 
 _ID = re.compile(r"[A-Za-z0-9-]{8,}")
@@ -162,6 +166,32 @@ def preview(text: str, calls: Sequence[str] = (), results: Sequence[str] = (), *
 def tokens(size: int, calls: int = 0) -> int:
     """Estimate the tokens of a text with `size` characters."""
     return -(-size // 4) + 8 * calls
+
+
+def turn_of(
+    identity: str, role: Role, said: str, item: Item, *,
+    prompt: bool, note: str = "", says: Iterable[str] = (), counts: bool = True, **more: Any,
+) -> TranscriptTurn:  # fmt: skip
+    """Return the turn of a record that has this item and `said` this.
+
+    `note` is the preview of a record that says nothing. `says` are further keys under which other lines repeat it. A
+    record that does not count takes no tokens. `more` are other fields of the turn.
+    """
+    calls = tuple(Call(intern(call.id), intern(call.name)) for call in item.calls)
+    outputs = [result.output for result in item.results]
+    size = len(said) + sum(map(len, outputs)) + sum(len(str(call.given)) for call in item.calls if call.given)
+    keys = (f"turn:{identity}", *(f"call:{call.id}" for call in calls if call.id), *says)
+    return TranscriptTurn(
+        id=identity,
+        role=role,
+        preview=preview(said or note, [call.name for call in calls], outputs, prompt=prompt),
+        token_est=tokens(size, len(calls)) if counts else 0,
+        tool_calls=calls,
+        tool_results=tuple(Result(intern(result.id)) for result in item.results),
+        says=(*keys, *(titles.made_of(said) if prompt else ())),
+        prompt=prompt,
+        **more,
+    )
 
 
 def head(text: str) -> str:

@@ -97,7 +97,7 @@ _PRESERVED = ("preservedMessages", "preservedSegment")
 _OF_SESSION = frozenset({"atis-latch", "tools-used", "memory-mode", "repl-mode", "history-suppression"})
 
 
-class ClaudeLines(TreeCopy):
+class ClaudeCopy(TreeCopy):
     """Records of Claude Code in a copy. `backups` are the names of the file versions that they refer to.
 
     What an answer says was in the context then is replaced by what is there now: the agent compacts by it.
@@ -105,20 +105,17 @@ class ClaudeLines(TreeCopy):
 
     has_place, is_link = staticmethod(is_said), staticmethod(is_between)
 
+    carried = ("parent", "loaded")
+    loaded = 0
+
     def __init__(self, *of: Any, **how: Any) -> None:
         super().__init__(*of, **how)
         self.backups: set[str] = set()
-        self.loaded = 0
         self._counted: set[int] = set()
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
         copy_folder(self._source.source_path.with_suffix(""), target.with_suffix(""), created)
         return copy_backups(self.backups, self._source.session_id, self._new.id, created)
-
-    def after(self, other: TreeCopy) -> None:
-        """See `TreeCopy.after`."""
-        super().after(other)
-        self.loaded = other.loaded if isinstance(other, ClaudeLines) else 0
 
     def titled(self) -> Iterator[bytes]:
         """See `TreeCopy.titled`: as ``/rename`` writes it. No other record says when the copy was made."""
@@ -135,7 +132,7 @@ class ClaudeLines(TreeCopy):
             record["forkedFrom"] = {"sessionId": self._source.session_id, "messageUuid": record["uuid"]}
         if record.get("subtype") == "model_refusal_fallback":  # a fork asks the session's own model again
             record["neutralizedByFork"] = True
-        if self._chained:  # all that these lead to stands in the line
+        if self._excerpt or self._end >= 0:  # all that these lead to stands in the line
             record.pop("logicalParentUuid", None)
             for name in _PRESERVED if is_boundary(record) else ():
                 dict_in(record.get("compactMetadata")).pop(name, None)
@@ -217,7 +214,7 @@ class ClaudeCopier(TreeCopier):
 
     name = "claude"
     codec = ClaudeCodec()
-    lines = ClaudeLines
+    copies = ClaudeCopy
 
     def place(self, source: Path, new: NewSession) -> Path:
         folder = folder_of(new.cwd) if new.cwd else source.resolve().parent

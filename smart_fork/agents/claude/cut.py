@@ -15,7 +15,7 @@ from smart_fork.agents.claude.copy import file_history
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codec import Record, text_of
-from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, TreeCutter, TreeLoader
+from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, TreeCutter
 from smart_fork.cuts import titles
 from smart_fork.cuts.model import ANY_TURN, TranscriptTurn
 from smart_fork.errors import NotFound
@@ -28,16 +28,54 @@ CODEC = ClaudeCodec()
 _TITLES = {"custom-title": "customTitle", "agent-name": "agentName", "ai-title": "aiTitle", "summary": "summary"}
 
 
-class ClaudeLoader(TreeLoader):
-    """Reads ``<session-id>.jsonl``."""
+def _thought_for(message: dict[str, Any], blocks: list[dict[str, Any]]) -> tuple[str, ...]:
+    """A line of thinking alone belongs to the rest of its answer: without that no model takes it."""
+    return () if _part_of(message, blocks) or not message.get("id") else (f"part:{message['id']}",)
+
+
+def _part_of(message: object, blocks: list[dict[str, Any]]) -> tuple[str, ...]:
+    """The answer that a line says something of, and does not only think for."""
+    thinking = blocks and all(block.get("type") in CODEC.thoughts for block in blocks)
+    known = isinstance(message, dict) and message.get("id")
+    return (f"part:{known}",) if known and not thinking else ()
+
+
+def _keys_repeated(record: dict[str, Any]) -> tuple[str, ...]:
+    """Progress of a call, what hooks said of it, what was shown for its result; files before a message; a title."""
+    places = [record, record.get("attachment")]
+    named = [
+        place.get(name) for place in places if isinstance(place, dict) for name in ("toolUseID", "parentToolUseID")
+    ]
+    keys = [f"call:{one}" for one in named if isinstance(one, str)]
+    shown = (one.get("toolUseId") for one in dicts_in(record.get("replacements")))
+    keys += [f"call:{one}" for one in shown if isinstance(one, str)]
+    if isinstance(record.get("messageId"), str):
+        keys.append(f"turn:{record['messageId']}")
+    name = _TITLES.get(str(record.get("type")))
+    return (*keys, *(titles.quoting(record.get(name)) if name else ()))
+
+
+def discover_newest_claude() -> Path:
+    """The newest session of Claude Code over all projects.
+
+    Raises:
+        NotFound: there is none.
+    """
+    newest = max(ClaudeAdapter().discover(), key=lambda file: file.mtime_ns, default=None)
+    if newest is None:
+        raise NotFound(f"no .jsonl session files under {claude_home() / 'projects'}", "Give a path or a session's id.")
+    return newest.path
+
+
+class ClaudeCutter(TreeCutter):
+    """Transcripts of Claude Code: ``<session-id>.jsonl``."""
 
     tool = "claude"
     codec = CODEC
     links = ("parentUuid", "logicalParentUuid", "leafUuid")
 
-    @staticmethod
-    def begins(record: Record) -> bool:
-        """See `TreeLoader.begins`.
+    def begins(self, record: Record) -> bool:
+        """See `TreeCutter.begins`.
 
         An agent that has taken over its form has parts in its messages, or a payload.
         """
@@ -81,54 +119,8 @@ class ClaudeLoader(TreeLoader):
         name = {"queue-operation": "content", "last-prompt": "lastPrompt"}.get(str(record.get("type")), "")
         return text_of(record.get(name, queued))
 
-
-def _thought_for(message: dict[str, Any], blocks: list[dict[str, Any]]) -> tuple[str, ...]:
-    """A line of thinking alone belongs to the rest of its answer: without that no model takes it."""
-    return () if _part_of(message, blocks) or not message.get("id") else (f"part:{message['id']}",)
-
-
-def _part_of(message: object, blocks: list[dict[str, Any]]) -> tuple[str, ...]:
-    """The answer that a line says something of, and does not only think for."""
-    thinking = blocks and all(block.get("type") in CODEC.thoughts for block in blocks)
-    known = isinstance(message, dict) and message.get("id")
-    return (f"part:{known}",) if known and not thinking else ()
-
-
-def _keys_repeated(record: dict[str, Any]) -> tuple[str, ...]:
-    """Progress of a call, what hooks said of it, what was shown for its result; files before a message; a title."""
-    places = [record, record.get("attachment")]
-    named = [
-        place.get(name) for place in places if isinstance(place, dict) for name in ("toolUseID", "parentToolUseID")
-    ]
-    keys = [f"call:{one}" for one in named if isinstance(one, str)]
-    shown = (one.get("toolUseId") for one in dicts_in(record.get("replacements")))
-    keys += [f"call:{one}" for one in shown if isinstance(one, str)]
-    if isinstance(record.get("messageId"), str):
-        keys.append(f"turn:{record['messageId']}")
-    name = _TITLES.get(str(record.get("type")))
-    return (*keys, *(titles.quoting(record.get(name)) if name else ()))
-
-
-def discover_newest_claude() -> Path:
-    """The newest session of Claude Code over all projects.
-
-    Raises:
-        NotFound: there is none.
-    """
-    newest = max(ClaudeAdapter().discover(), key=lambda file: file.mtime_ns, default=None)
-    if newest is None:
-        raise NotFound(f"no .jsonl session files under {claude_home() / 'projects'}", "Give a path or a session's id.")
-    return newest.path
-
-
-class ClaudeCutter(TreeCutter):
-    """Transcripts of Claude Code."""
-
-    tool = "claude"
-    loader = ClaudeLoader
-
     def public(self) -> Mapping[str, object]:
-        return {"ClaudeLoader": ClaudeLoader, "discover_newest_claude": discover_newest_claude}
+        return {"ClaudeLoader": self, "discover_newest_claude": discover_newest_claude}
 
     def is_said(self, turn: TranscriptTurn) -> bool:
         return bool(turn.key)

@@ -14,11 +14,11 @@ from indexer.transcripts.model import Session
 from indexer.unchecked import dicts_in, list_in
 from smart_fork.agents.codec import Record, texts_of
 from smart_fork.agents.codex.codec import OUTPUTS, ordinal_of
-from smart_fork.agents.codex.cut import CodexCutter, CodexLoader
+from smart_fork.agents.codex.cut import CodexCutter
 from smart_fork.agents.codex.history import lines_of, whole
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.copied_texts import aside, characters, shortened
-from smart_fork.agents.copier import Copier, Copy, Distilled, Entry, LiveRecord, NewSession
+from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession
 from smart_fork.cuts.model import TranscriptTurn
 from smart_fork.text.json_edits import respelled
 
@@ -34,9 +34,10 @@ def remembered(session: Session, records: Iterable[tuple[str, Entry]]) -> Iterat
     Not among them is what was rolled back. A thought goes with what came of it, what is said twice with its message,
     and what the program told the model with what follows.
     """
-    lines = {line.id: line for line in CodexLoader.load(session.source_path).turns}
+    cutter = CodexCutter()
+    lines = {line.id: line for line in cutter.load(session.source_path).turns}
     places = {turn.id: number for number, turn in enumerate(session.turns)}
-    numbers = CodexCutter().numbered(tuple(lines.values()), [places.get(one) for one in lines])
+    numbers = cutter.numbered(tuple(lines.values()), [places.get(one) for one in lines])
     found = {one: number for one, number in zip(lines, numbers, strict=True) if number is not None}
     waiting: list[tuple[int | None, Entry]] = []
     last, alive = 0, True
@@ -82,8 +83,8 @@ OF_EACH_HEADER = {"originator": "smart-fork", "cli_version": "0.0.0"}
 COMPACTIONS = ("compaction", "compaction_summary")
 
 
-class _CodexCopy(Copy):
-    """What all copies have in common: their records are in the form of before copy-on-write."""
+class CodexCopy(Copy):
+    """Records of a session in a new one, in the form of before copy-on-write."""
 
     def own(self, kind: str, payload: Record) -> Record:
         """A record of the copy's own."""
@@ -119,51 +120,30 @@ class _CodexCopy(Copy):
                 header["runtime_workspace_roots"] = [str(self._new.cwd)]
         yield respelled(spelled, made)
 
-    def carried_over(self, entry: Entry) -> bytes | None:
-        """A record in today's form as it stands in the copy; nothing for headers, which are other files'."""
+    def up_to(self, end: int) -> Iterator[Entry]:
+        """See `Copy.up_to`."""
+        return kept(self._source.source_path, self._source.turns[end].id)
+
+    def record(self, number: int, entry: Entry) -> Iterator[bytes]:
+        """See `Copy.record`. Headers are other files'."""
         source, record = entry
         payload = record["payload"]
         if record["type"] == "session_meta":
-            return None
+            return
         record.pop("ordinal", None)
         to_legacy(payload)
         if self._new.cwd is not None and record["type"] == "turn_context" and "cwd" in payload:
             payload["cwd"] = str(self._new.cwd)
-        return respelled(source, record)
-
-
-class CodexCopy(_CodexCopy):
-    """Records of a session for a new one, as lines. Only one record at a time is in memory."""
-
-    def __init__(self, session: Session, records: Iterable[Entry], new: NewSession) -> None:
-        super().__init__(session, new)
-        self._records = records
-
-    def __iter__(self) -> Iterator[bytes]:
-        """See `Copy.__iter__`."""
-        yield from self.header()
-        for line in filter(None, map(self.carried_over, self._records)):
-            self.copied += 1
-            yield line
-        yield from self.last()
-
-
-class CodexDistilled(_CodexCopy, Distilled):
-    """Those turns of a session that an excerpt keeps."""
-
-    def record(self, number: int, entry: Entry) -> Iterator[bytes]:
-        """See `Distilled.record`."""
-        if made := self.carried_over(entry):
-            yield made
+        yield respelled(source, record)
 
     def summary(self, entry: Entry) -> Iterator[bytes]:
-        """See `Distilled.summary`. By its own record the agent would forget what stands above."""
+        """See `Copy.summary`. By its own record the agent would forget what stands above."""
         moment = entry[1].get("timestamp", "")
         for item in _left(entry[1]["payload"]):
             yield orjson.dumps({"timestamp": moment, "type": "response_item", "payload": item})
 
     def line(self, text: str, before: Entry) -> Iterator[bytes]:
-        """See `Distilled.line`."""
+        """See `Copy.line`."""
         yield orjson.dumps({
             "timestamp": before[1].get("timestamp", ""), "type": "response_item", "payload": _added(text),
         })  # fmt: skip
@@ -173,29 +153,27 @@ class CodexCopier(Copier):
     """Copies of sessions of Codex."""
 
     name = "codex"
-    within_budget = CodexDistilled
+    copies = CodexCopy
 
     def place(self, source: Path, new: NewSession) -> Path:
         """It files its sessions by day."""
         name = f"rollout-{new.now:%Y-%m-%dT%H-%M-%S}-{new.id}.jsonl"
         return codex_home() / "sessions" / f"{new.now:%Y/%m/%d}" / name
 
-    def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
-        return CodexCopy(session, kept(session.source_path, session.turns[end].id), new)
-
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
-        return CodexCopy(session, filter(None, starmap(enveloped, records)), new)
+        return CodexCopy(self, session, new, records=filter(None, starmap(enveloped, records)))
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """See `Copier.live`."""
         for number, entry in remembered(session, through_parents(session.source_path)):
-            kind, payload = entry[1]["type"], entry[1]["payload"]
-            if kind == "compacted":
-                yield LiveRecord(number, entry, sum(map(characters, _left(payload))), sums_up=True)
-            else:
-                counts = kind == "response_item" and not _is_instruction(payload)
-                size, short = (characters(payload), characters(self.short(entry[1])["payload"])) if counts else (0, 0)
-                yield LiveRecord(number, entry, size, short=short)
+            yield self.sized(number, entry, sums_up=entry[1]["type"] == "compacted")
+
+    def size(self, record: Record) -> int:
+        """See `Copier.size`."""
+        kind, payload = record["type"], record["payload"]
+        if kind == "compacted":
+            return sum(map(characters, _left(payload)))
+        return characters(payload) if kind == "response_item" and not _is_instruction(payload) else 0
 
     def short(self, record: Record) -> Record:
         """See `Copier.short`."""

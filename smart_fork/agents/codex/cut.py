@@ -24,12 +24,11 @@ from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, ForkBase, 
 from smart_fork.agents.codex.history import Part, first_header, whole
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.codex.rollouts import id_in, rollout_in, rollouts
-from smart_fork.agents.cut_turns import turn_of
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.cuts import edits, titles
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.edits import Edits
-from smart_fork.cuts.lines import RawLine, first_record, head, opened, raw_lines, with_sources
+from smart_fork.cuts.lines import RawLine, first_record, head, opened, raw_lines, turn_of, with_sources
 from smart_fork.cuts.marks import mark
 from smart_fork.cuts.model import CutWarning, Stamp, Transcript, TranscriptTurn, told_again
 
@@ -43,36 +42,6 @@ _ENVELOPED = ("session_meta", "response_item", "event_msg", "turn_context", "com
 #: The first record, without which Codex does not load a file.
 _HEADER = {"needed": "Codex"}
 _NOTHING: dict[str, Any] = {}
-
-
-class CodexLoader:
-    """Reads ``rollout-….jsonl``. What a fork inherited comes first, marked as such."""
-
-    @staticmethod
-    def detect(path: Path) -> bool:
-        """Whether the first record is one of Codex, its header in an envelope or without."""
-        if path.suffix.lower() != ".jsonl":
-            return False
-        record = first_record(path)
-        enveloped = record.get("type") in _ENVELOPED and isinstance(record.get("payload"), dict)
-        return enveloped or ("type" not in record and {"id", "timestamp"} <= record.keys())
-
-    @staticmethod
-    def load(path: Path) -> Transcript:
-        """The session in `path`.
-
-        Raises:
-            NotFound: it, or the session that it was forked from, is not there.
-            OSError: it cannot be read.
-        """
-        opened(path)[0].close()
-        reading = _Reading()
-        stamps = [reading.read(part, path) for part in whole(path)]
-        turns = with_sources(reading.turns, reading.heads, reading.copies)
-        session_id = id_in(path) or reading.first_id or path.stem
-        return Transcript(
-            "codex", path, session_id, turns, stamp=stamps[-1], padded=reading.numbered, base=reading.base
-        )
 
 
 class _Reading:
@@ -197,18 +166,36 @@ def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
 
 
 class CodexCutter(Cutter):
-    """Transcripts of Codex."""
+    """Transcripts of Codex: ``rollout-….jsonl``. What a fork inherited comes first, marked as such."""
 
     tool = "codex"
 
     def detect(self, path: Path) -> bool:
-        return CodexLoader.detect(path)
+        """Whether the first record is one of Codex, its header in an envelope or without."""
+        if path.suffix.lower() != ".jsonl":
+            return False
+        record = first_record(path)
+        enveloped = record.get("type") in _ENVELOPED and isinstance(record.get("payload"), dict)
+        return enveloped or ("type" not in record and {"id", "timestamp"} <= record.keys())
 
     def load(self, path: Path, composer: str = "") -> Transcript:
-        return CodexLoader.load(path)
+        """The session in `path`.
+
+        Raises:
+            NotFound: it, or the session that it was forked from, is not there.
+            OSError: it cannot be read.
+        """
+        opened(path)[0].close()
+        reading = _Reading()
+        stamps = [reading.read(part, path) for part in whole(path)]
+        turns = with_sources(reading.turns, reading.heads, reading.copies)
+        session_id = id_in(path) or reading.first_id or path.stem
+        return Transcript(
+            "codex", path, session_id, turns, stamp=stamps[-1], padded=reading.numbered, base=reading.base
+        )
 
     def public(self) -> Mapping[str, object]:
-        return {"CodexLoader": CodexLoader}
+        return {"CodexLoader": self}
 
     def without_repetitions(self, session: Transcript, gone: Collection[str]) -> Edits:
         heads = set()

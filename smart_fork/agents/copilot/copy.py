@@ -28,9 +28,9 @@ from smart_fork.agents.copied_texts import aside, characters, shortened
 from smart_fork.agents.copier import (
     Copier,
     Copy,
-    Distilled,
     Entry,
     LiveRecord,
+    Merged,
     NewSession,
     Written,
     copy_folder,
@@ -61,8 +61,12 @@ def _sweep() -> None:
                 remove(folder)
 
 
-class _CopilotCopy(Copy):
-    """What all copies have in common."""
+class CopilotCopy(Copy):
+    """Events of a session in a new one; those that an excerpt keeps as one line of parents."""
+
+    carried = ("parent",)
+    parent: Any = None
+    _head: Any = ""
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
         """See `Copy.copy_beside`: where it works, its name, and what it has written for itself.
@@ -88,89 +92,52 @@ class _CopilotCopy(Copy):
             record["data"] = data_of(record) | {"sessionId": self._new.id, "context": place}
         return record
 
-    def _from(self, parent: Any) -> bytes:
-        """The event that says whose the others are, behind the `parent`."""
+    def last(self) -> Iterator[bytes]:
+        """See `Copy.last`: the event that says whose the others are."""
         title = self._new.title or str(self._source.title)
         message = f'Forked from "{self._source.title}" ({self._source.session_id}) as "{title}" ({self._new.id}).'
-        return orjson.dumps({
+        yield orjson.dumps({
             "type": "session.info", "data": {"infoType": "fork", "message": message}, "id": str(uuid4()),
-            "timestamp": self._new.moment, "parentId": parent,
+            "timestamp": self._new.moment, "parentId": self.parent,
         })  # fmt: skip
 
-
-class CopilotCopy(_CopilotCopy):
-    """Turns 0 to `end` of a session for a new one, as lines. Only one event at a time is in memory."""
-
-    def __init__(self, session: Session, end: int, new: NewSession) -> None:
-        super().__init__(session, new)
-        self._end = session.turns[end].id
-        self._wanted = {turn.id for turn in session.turns[: end + 1]}
-
-    def __iter__(self) -> Iterator[bytes]:
-        """The events, and last the one that says whose they are.
-
-        Raises:
-            NotFound: the session is gone.
-            ForkRefused: it has changed meanwhile.
-        """
-        parent = None
-        for spelled, record in self._kept():
-            self.copied += 1
-            parent = record.get("id") or parent
-            yield respelled(spelled, self._own(record))
-        if self._wanted:
-            raise ForkRefused(f"The log changed during reading: {self._source.source_path}", "Try again.")
-        yield self._from(parent)
-
-    def _kept(self) -> Iterator[Entry]:
-        """The events up to the last turn that is wanted, and those after it until somebody asks again."""
+    def up_to(self, end: int) -> Iterator[Entry]:
+        """See `Copy.up_to`: also the events behind the last one, until somebody asks again."""
+        wanted, last = {turn.id for turn in self._source.turns[: end + 1]}, self._source.turns[end].id
         past = False
         for spelled, record in events(self._source.source_path):
             identity = record.get("id")
             asks = record.get("type") == "user.message" and not is_of_an_agent(record) and is_typed(data_of(record))
             if past and asks:
-                return
-            self._wanted.discard(identity if isinstance(identity, str) else "")
-            past = past or identity == self._end
-            yield spelled, record
-
-
-class CopilotDistilled(Distilled, _CopilotCopy):
-    """Those turns of a session that an excerpt keeps, as one line of parents."""
-
-    parent: Any = None
-    _head: Any = ""
-
-    def after(self, other: Distilled) -> None:
-        """See `Distilled.after`."""
-        if isinstance(other, CopilotDistilled):
-            self.parent = other.parent
+                break
+            wanted.discard(identity if isinstance(identity, str) else "")
+            past = past or identity == last
+            self.parent = identity or self.parent
+            yield spelled, self._own(record)
+        if wanted:
+            raise ForkRefused(f"The log changed during reading: {self._source.source_path}", "Try again.")
 
     def header(self) -> Iterator[bytes]:
-        """See `Distilled.header`."""
-        for spelled, record in events(self._source.source_path):
+        """See `Copy.header`."""
+        for spelled, record in events(self._source.source_path) if self._excerpt else ():
             if record.get("type") == "session.start":
                 yield respelled(spelled, self._chained(self._own(record)))
                 self._head = self.parent
                 return
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
-        """See `Distilled.record`."""
-        yield respelled(entry[0], self._chained(entry[1]))
+        """See `Copy.record`."""
+        yield respelled(entry[0], self._chained(entry[1]) if self._excerpt else entry[1])
 
     def summary(self, entry: Entry) -> Iterator[bytes]:
-        """See `Distilled.summary`."""
+        """See `Copy.summary`."""
         yield from self.line(_left(entry[1]), entry)
 
     def line(self, text: str, before: Entry) -> Iterator[bytes]:
-        """See `Distilled.line`."""
+        """See `Copy.line`."""
         moment = before[1].get("timestamp")
         said = {"type": "user.message", "data": {"content": aside(text)}, "id": str(uuid4()), "timestamp": moment}
         yield orjson.dumps(self._chained(said))
-
-    def last(self) -> Iterator[bytes]:
-        """See `Distilled.last`."""
-        yield self._from(self.parent)
 
     def _chained(self, record: Record) -> Record:
         if self.parent == self._head:
@@ -183,15 +150,11 @@ class CopilotCopier(Copier):
     """Copies of sessions of Copilot CLI."""
 
     name = "copilot"
-    within_budget = CopilotDistilled
+    copies = CopilotCopy
 
     def place(self, source: Path, new: NewSession) -> Path:
         """See `Copier.place`."""
         return sessions() / new.id / EVENTS
-
-    def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
-        """See `Copier.up_to`."""
-        return CopilotCopy(session, end, new)
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """See `Copier.live`. That a call has begun goes with the answer that makes it."""
@@ -203,7 +166,19 @@ class CopilotCopier(Copier):
             if number is None or is_of_an_agent(record) or kind not in (*_SAID, _BEGUN):
                 continue
             calls |= {str(one.get("toolCallId")): number for one in requests_in(data)}
-            yield LiveRecord(number, (spelled, record), _size(record), kind == _COMPACTED, _size(self.short(record)))
+            yield self.sized(number, (spelled, record), sums_up=kind == _COMPACTED)
+
+    def size(self, record: Record) -> int:
+        """See `Copier.size`."""
+        data = data_of(record)
+        if record.get("type") == _BEGUN:
+            return 0
+        if record.get("type") == _COMPACTED:
+            return len(_left(record))
+        if record.get("type") == ANSWERED:
+            return characters(_content(data)) + characters(data.get("error"))
+        called = [{"name": one.get("name"), "arguments": one.get("arguments")} for one in requests_in(data)]
+        return characters(data.get("transformedContent") or data.get("content")) + characters(called)
 
     def short(self, record: Record) -> Record:
         """See `Copier.short`."""
@@ -215,7 +190,9 @@ class CopilotCopier(Copier):
             "data": data | {"result": {"content": content} if isinstance(data["result"], dict) else content}
         }
 
-    def write(self, copy: Copy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]) -> Written:
+    def write(
+        self, copy: Copy | Merged, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
+    ) -> Written:
         """See `Copier.write`: the session gets a folder of its own, with what says where it works.
 
         Raises:
@@ -248,19 +225,6 @@ def events(log: Path) -> Iterator[Entry]:
 def _left(record: Record) -> str:
     """What a compaction has left."""
     return text_in(data_of(record).get("summaryContent"))
-
-
-def _size(record: Record) -> int:
-    """How many characters of an event a model is sent."""
-    data = data_of(record)
-    if record.get("type") == _BEGUN:
-        return 0
-    if record.get("type") == _COMPACTED:
-        return len(_left(record))
-    if record.get("type") == ANSWERED:
-        return characters(_content(data)) + characters(data.get("error"))
-    called = [{"name": one.get("name"), "arguments": one.get("arguments")} for one in requests_in(data)]
-    return characters(data.get("transformedContent") or data.get("content")) + characters(called)
 
 
 def _content(data: Record) -> Any:

@@ -19,7 +19,7 @@ from smart_fork.agents.copilot.fold import is_typed
 from smart_fork.agents.copilot.home import EVENTS, WORKSPACE, copilot_home, name_in
 from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.foreign_database import erase
-from smart_fork.agents.tree_cut import COMPACTS, NOTHING, TreeCutter, TreeLoader
+from smart_fork.agents.tree_cut import COMPACTS, NOTHING, TreeCutter
 from smart_fork.cuts import titles
 from smart_fork.cuts.lines import RawLine
 from smart_fork.cuts.model import Transcript
@@ -35,12 +35,26 @@ _FORKED = re.compile(r'Forked (?:from|this session into) "(.*)" \([0-9a-f-]{36}\
 _ALL = "model."
 
 
-class CopilotLoader(TreeLoader):
-    """Reads ``events.jsonl``. An event repeats its call, the prompt that a hook got, or something of its exchange."""
+def _calls_in(data: Mapping[str, Any]) -> Iterator[str]:
+    """The calls that an event is about: its own, one that needs a permission, those that a hook is asked about."""
+    asked, given = data.get("permissionRequest"), data.get("input")
+    named = [one.get("toolCallId") for one in (data, dict_in(asked))]
+    named += [one.get("id") for one in dicts_in(dict_in(given).get("toolCalls"))]
+    return (one for one in named if isinstance(one, str) and one)
+
+
+_NAME = re.compile(rb"^name:.*\n(?:[ \t].*\n|\n)*", re.MULTILINE)
+
+
+class CopilotCutter(TreeCutter):
+    """Transcripts of Copilot CLI: ``events.jsonl``. An event repeats its call, the prompt that a hook got, or something
+    of its exchange.
+    """
 
     tool = "copilot"
     codec = CopilotCodec()
     identity, links, roles = "id", ("parentId",), _ROLES
+    histories, withdraws = ("command-history-state.json",), False
 
     def __init__(self) -> None:
         self._said: list[str] = []  # the keys of all messages so far
@@ -48,9 +62,8 @@ class CopilotLoader(TreeLoader):
         self._agents: dict[str, str] = {}  # by sub-agent, the session's call that began it
         self._calls: dict[str, str] = {}  # the same by a sub-agent's call
 
-    @staticmethod
-    def begins(record: Record) -> bool:
-        """See `TreeLoader.begins`."""
+    def begins(self, record: Record) -> bool:
+        """See `TreeCutter.begins`."""
         return {"type", "id", "parentId"} <= record.keys() and isinstance(record.get("data"), dict)
 
     def session_id(self, line: RawLine) -> str:
@@ -97,25 +110,6 @@ class CopilotLoader(TreeLoader):
         own = self._agents[agent]
         self._calls |= {str(one.get("toolCallId")): own for one in requests_in(data)}
         return (f"call:{own}",) if own else ()
-
-
-def _calls_in(data: Mapping[str, Any]) -> Iterator[str]:
-    """The calls that an event is about: its own, one that needs a permission, those that a hook is asked about."""
-    asked, given = data.get("permissionRequest"), data.get("input")
-    named = [one.get("toolCallId") for one in (data, dict_in(asked))]
-    named += [one.get("id") for one in dicts_in(dict_in(given).get("toolCalls"))]
-    return (one for one in named if isinstance(one, str) and one)
-
-
-_NAME = re.compile(rb"^name:.*\n(?:[ \t].*\n|\n)*", re.MULTILINE)
-
-
-class CopilotCutter(TreeCutter):
-    """Transcripts of Copilot CLI."""
-
-    tool = "copilot"
-    loader = CopilotLoader
-    histories, withdraws = ("command-history-state.json",), False
 
     def files_of(self, path: Path) -> list[Path]:
         folder = path.parent

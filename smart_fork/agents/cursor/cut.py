@@ -29,47 +29,6 @@ SIDE_CAR = ".excised.jsonl"
 _BUBBLES = "SELECT key, value FROM cursorDiskKV WHERE key LIKE 'bubbleId:%' ORDER BY rowid"
 
 
-class CursorLoader:
-    """Reads ``state.vscdb`` or ``….excised.jsonl``."""
-
-    @staticmethod
-    def detect(path: Path) -> bool:
-        """Whether it is a database by its name, or its first line is a bubble in our envelope."""
-        if path.suffix.lower() in DATABASES:
-            return path.is_file()
-        return {"composerId", "bubble"} <= first_record(path).keys()
-
-    @staticmethod
-    def load(path: Path, composer: str = "") -> Transcript:
-        """The conversation `composer`; the one with most bubbles, where none is named.
-
-        Of a database what earlier cuts have left of it, and what Cursor has added since.
-
-        Raises:
-            NotFound: the file or that conversation is not there.
-            SmartForkError: the database cannot be read.
-        """
-        if path.suffix.lower() not in DATABASES:
-            return _load_side_car(path, composer)
-        found = composers(path)
-        if not found or (composer and composer not in dict(found)):
-            known = ", ".join(name for name, _ in found)
-            raise NotFound(f"No such conversation in {path}: {composer}", f"There are: {known}" if known else "")
-        chosen = composer or found[0][0]
-        turns = []
-        for key, value in _rows(path):
-            parts = key.split(":")
-            if len(parts) < 3 or parts[1] != chosen:
-                continue
-            bubble = _decoded(value)
-            if bubble is not None:
-                turns.append(_turn(parts[2], bubble, _envelope(chosen, bubble)))
-        left, stamp = _left_by_cuts(side_car(path.resolve()), chosen)
-        if stamp is not None:
-            turns = [*left, *_added(turns, left, side_car(path.resolve()), chosen)]
-        return Transcript("cursor", path, chosen, tuple(turns), composer_id=chosen, stamp=stamp)
-
-
 def composers(path: Path) -> list[tuple[str, int]]:
     """The conversations in a database and how many bubbles each has, most first, ties by id."""
     counts = Counter(parts[1] for key, _ in _rows(path) if len(parts := key.split(":")) >= 3)
@@ -191,17 +150,46 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 
 
 class CursorCutter(Cutter):
-    """Conversations of Cursor."""
+    """Conversations of Cursor: ``state.vscdb`` or ``….excised.jsonl``."""
 
     tool = "cursor"
     suffixes = (*DATABASES, ".jsonl")
     writes_on = False
 
     def detect(self, path: Path) -> bool:
-        return CursorLoader.detect(path)
+        """Whether it is a database by its name, or its first line is a bubble in our envelope."""
+        if path.suffix.lower() in DATABASES:
+            return path.is_file()
+        return {"composerId", "bubble"} <= first_record(path).keys()
 
     def load(self, path: Path, composer: str = "") -> Transcript:
-        return CursorLoader.load(path, composer)
+        """The conversation `composer`; the one with most bubbles, where none is named.
+
+        Of a database what earlier cuts have left of it, and what Cursor has added since.
+
+        Raises:
+            NotFound: the file or that conversation is not there.
+            SmartForkError: the database cannot be read.
+        """
+        if path.suffix.lower() not in DATABASES:
+            return _load_side_car(path, composer)
+        found = composers(path)
+        if not found or (composer and composer not in dict(found)):
+            known = ", ".join(name for name, _ in found)
+            raise NotFound(f"No such conversation in {path}: {composer}", f"There are: {known}" if known else "")
+        chosen = composer or found[0][0]
+        turns = []
+        for key, value in _rows(path):
+            parts = key.split(":")
+            if len(parts) < 3 or parts[1] != chosen:
+                continue
+            bubble = _decoded(value)
+            if bubble is not None:
+                turns.append(_turn(parts[2], bubble, _envelope(chosen, bubble)))
+        left, stamp = _left_by_cuts(side_car(path.resolve()), chosen)
+        if stamp is not None:
+            turns = [*left, *_added(turns, left, side_car(path.resolve()), chosen)]
+        return Transcript("cursor", path, chosen, tuple(turns), composer_id=chosen, stamp=stamp)
 
     def newest(self) -> Path:
         return default_cursor_path()
@@ -210,7 +198,7 @@ class CursorCutter(Cutter):
         return composers(path)
 
     def public(self) -> Mapping[str, object]:
-        return {"CursorLoader": CursorLoader, "default_cursor_path": default_cursor_path}
+        return {"CursorLoader": self, "default_cursor_path": default_cursor_path}
 
     def written(self, path: Path) -> Path:
         return side_car(path)

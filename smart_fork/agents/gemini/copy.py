@@ -24,7 +24,7 @@ from indexer.transcripts.model import Session
 from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copied_texts import aside, characters, shortened
-from smart_fork.agents.copier import Copier, Copy, Distilled, Entry, LiveRecord, NewSession, read_again
+from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, read_again
 from smart_fork.agents.forms import Becomes, Identity, PartForms, Utterance, all_texts, shared_of, unsigned, withheld
 from smart_fork.agents.gemini.codec import GeminiCodec, answers_in, calls_in, is_context, parts_of, said_in
 from smart_fork.agents.gemini.fold import lines_of
@@ -86,8 +86,8 @@ class Replay:
         return []
 
 
-class _GeminiCopy(Copy):
-    """What all copies begin with."""
+class GeminiCopy(Copy):
+    """Messages of a session in a new one, as Gemini CLI would read them."""
 
     def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
         """See `Copy.copy_beside`: the folder of a directory that has none yet says whose it is."""
@@ -106,45 +106,25 @@ class _GeminiCopy(Copy):
             "forkedFrom": {"sessionId": self._source.session_id, "root": self._source.root_id},
         })  # fmt: skip
 
-
-class GeminiCopy(_GeminiCopy):
-    """Turns 0 to `end` of a session for a new one: what Gemini CLI remembered then."""
-
-    def __init__(self, session: Session, end: int, new: NewSession) -> None:
-        super().__init__(session, new)
-        self._last = session.turns[end].id
-
-    def __iter__(self) -> Iterator[bytes]:
-        """The lines.
-
-        Raises:
-            NotFound: the session is gone.
-            ForkRefused: it has changed meanwhile.
-        """
-        messages = Replay(self._source.source_path).up_to(self._last)
+    def up_to(self, end: int) -> Iterator[Entry]:
+        """See `Copy.up_to`: what Gemini CLI remembered then."""
+        messages = Replay(self._source.source_path).up_to(self._source.turns[end].id)
         if not messages:
             raise ForkRefused(f"The session changed during reading: {self._source.session_id}", "Try again.")
-        yield from self.header()
         given_back = _given_back(messages)
-        for message in messages:
-            if kept := plain(message, given_back):
-                self.copied += 1
-                yield orjson.dumps(kept)
-
-
-class GeminiDistilled(_GeminiCopy, Distilled):
-    """Those turns of a session that an excerpt keeps."""
+        return ((b"", kept) for message in messages if (kept := plain(message, given_back)))
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
-        """See `Distilled.record`. What was in the context then is no more."""
-        yield orjson.dumps({name: value for name, value in entry[1].items() if name != "tokens"})
+        """See `Copy.record`. What was in the context is no more where something is left out."""
+        gone = ("tokens",) if self._excerpt else ()
+        yield orjson.dumps({name: value for name, value in entry[1].items() if name not in gone})
 
     def summary(self, entry: Entry) -> Iterator[bytes]:
-        """See `Distilled.summary`."""
+        """See `Copy.summary`."""
         yield from self.line(said_in(entry[1]), entry)
 
     def line(self, text: str, before: Entry) -> Iterator[bytes]:
-        """See `Distilled.line`."""
+        """See `Copy.line`."""
         moment = before[1].get("timestamp")
         yield orjson.dumps(
             {"id": str(uuid4()), "timestamp": moment, "type": "user", "content": [{"text": aside(text)}]}
@@ -155,16 +135,12 @@ class GeminiCopier(Copier):
     """Copies of sessions of Gemini CLI."""
 
     name = "gemini"
-    within_budget = GeminiDistilled
+    copies = GeminiCopy
 
     def place(self, source: Path, new: NewSession) -> Path:
         """See `Copier.place`."""
         folder = project_for(new.cwd) / CHATS if new.cwd else source.resolve().parent
         return folder / new_name(new.id, new.now)
-
-    def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
-        """See `Copier.up_to`."""
-        return GeminiCopy(session, end, new)
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """See `Copier.live`."""
@@ -172,9 +148,11 @@ class GeminiCopier(Copier):
         replay = Replay(session.source_path)
         for identity, kept in replay.all().items():
             if identity in places and (record := plain(kept.record, replay.given_back)):
-                yield LiveRecord(
-                    places[identity], (b"", record), _size(record), kept.sums_up, _size(self.short(record))
-                )
+                yield self.sized(places[identity], (b"", record), sums_up=kept.sums_up)
+
+    def size(self, record: Record) -> int:
+        """See `Copier.size`."""
+        return characters(record.get("content")) + characters(record.get("toolCalls"))
 
     def short(self, record: Record) -> Record:
         """See `Copier.short`."""
@@ -186,10 +164,6 @@ class GeminiCopier(Copier):
             for one in calls
         ]
         return record | {"toolCalls": made}
-
-
-def _size(record: Record) -> int:
-    return characters(record.get("content")) + characters(record.get("toolCalls"))
 
 
 def plain(record: Record, given_back: set[str]) -> Record | None:

@@ -25,7 +25,7 @@ from smart_fork.agents.gemini.codec import GeminiCodec, answers_in, is_context, 
 from smart_fork.agents.gemini.fold import named_in
 from smart_fork.agents.gemini.home import id_of
 from smart_fork.agents.gemini.memory import Memory
-from smart_fork.agents.tree_cut import COMPACTS, PLAIN, TreeCutter, TreeLoader
+from smart_fork.agents.tree_cut import COMPACTS, PLAIN, TreeCutter
 from smart_fork.cuts import titles
 from smart_fork.cuts.edits import Edits, rewritten
 from smart_fork.cuts.lines import RawLine, opened, raw_lines
@@ -34,23 +34,25 @@ from smart_fork.cuts.model import Transcript, TranscriptTurn
 #: What it notes about the whole conversation, in the first record or in changes.
 ABOUT = ("summary", "memoryScratchpad")
 _NEEDED, LISTS = {"needed": "Gemini CLI"}, {"lists": True}
+#: The characters that it replaces in the names of files.
+_OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
 
-class GeminiLoader(TreeLoader):
-    """Reads ``session-….jsonl``."""
+class GeminiCutter(TreeCutter):
+    """Transcripts of Gemini CLI: ``session-….jsonl``."""
 
     tool = "gemini"
     codec = GeminiCodec()
     identity, links = "id", ()
+    histories, withdraws = (), False
 
     def __init__(self) -> None:
         self._memory = Memory()
         self._known: set[str] = set()
         self._names: dict[str, str] = {}  # by a later id of a message, its first
 
-    @classmethod
-    def load(cls, path: Path) -> Transcript:
-        loader = cls()
+    def load(self, path: Path, composer: str = "") -> Transcript:
+        loader = GeminiCutter()
         file, stamp = opened(path)
         with file:
             turns = [turn for line in raw_lines(file, path) for turn in loader.turns(line)]
@@ -60,9 +62,8 @@ class GeminiLoader(TreeLoader):
         named = tuple(replace(turn, aliases=later[turn.id]) if turn.id in later else turn for turn in turns)
         return Transcript("gemini", path, id_of(path), named, stamp=stamp)
 
-    @staticmethod
-    def begins(record: Record) -> bool:
-        """See `TreeLoader.begins`."""
+    def begins(self, record: Record) -> bool:
+        """See `TreeCutter.begins`."""
         return {"sessionId", "projectHash", "startTime"} <= record.keys()
 
     def turns(self, line: RawLine) -> Iterator[TranscriptTurn]:
@@ -114,18 +115,6 @@ class GeminiLoader(TreeLoader):
 
     def said(self, record: Record, item: Item) -> str:
         return typed_in(record) if record.get("type") == "user" else item.text
-
-
-#: The characters that it replaces in the names of files.
-_OTHER = re.compile(r"[^A-Za-z0-9_-]")
-
-
-class GeminiCutter(TreeCutter):
-    """Transcripts of Gemini CLI."""
-
-    tool = "gemini"
-    loader = GeminiLoader
-    histories, withdraws = (), False
 
     def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
         """It forgets all of a session that is rewound to a message which is not there."""

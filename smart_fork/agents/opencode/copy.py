@@ -10,7 +10,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,10 @@ from indexer.transcripts.model import Session
 from indexer.unchecked import dict_in, json_in, list_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copied_texts import IMAGE_CHARACTERS, aside, characters, shortened
-from smart_fork.agents.copier import Copier, Copy, Distilled, Entry, Excerpt, LiveRecord, NewSession, Written
+from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, Merged, NewSession, Written, read_again
 from smart_fork.agents.opencode.codec import text_of
 from smart_fork.agents.opencode.database import Document, decoded, opened
-from smart_fork.agents.opencode.fold import LEFT_OUT, conversation
+from smart_fork.agents.opencode.fold import LEFT_OUT, conversation, written
 from smart_fork.agents.opencode.forms import UNKNOWN, document_of
 from smart_fork.agents.opencode.home import database, settings_folder
 from smart_fork.agents.opencode.log import OpenCodeAdapter
@@ -94,77 +94,57 @@ _CLEARED = "[Old tool result content cleared]"
 
 
 class OpenCodeCopy(Copy):
-    """Messages of a session for a new one, as the one line of its document; `said` chooses them.
-
-    Each message keeps its time, so that it is known as a copy.
-    """
-
-    def __init__(self, source: Session, new: NewSession, said: Callable[[Document], list[Said]]) -> None:
-        super().__init__(source, new)
-        self._said = said
-
-    def __iter__(self) -> Iterator[bytes]:
-        """The document.
-
-        Raises:
-            NotFound: the session is gone.
-            ForkRefused: it has changed meanwhile.
-        """
-        found = document_of(self._source)
-        renamed = _Renamed(self._new)
-        messages = [renamed.message(info, parts) for info, parts in self._said(found)]
-        self.copied = len(messages)
-        yield orjson.dumps({"info": _info(found, self._source, self._new), "messages": messages})
-
-
-def _up_to(session: Session, end: int, found: Document) -> list[Said]:
-    """Turns 0 to `end`; what was taken back is none of them."""
-    kept = {turn.id for turn in session.turns[: end + 1]}
-    said = [one for one in _said(found) if one[0].get("id") in kept]
-    if len(said) != len(kept):
-        raise _changed(session)
-    return said
-
-
-class OpenCodeDistilled(Distilled):
-    """Those turns of a session that an excerpt keeps, as the lines of its document.
+    """Messages of a session in a new one, as the lines of its document. Each keeps its time, so that it is known as a
+    copy.
 
     Where several sessions follow each other, what was said later elsewhere comes first: its time is that of the message
-    before it then. What an answer says was in the context is replaced by what is there now: OpenCode compacts by it.
+    before it then. Where something is left out, what an answer says was in the context is replaced by what is there
+    now: OpenCode compacts by it.
     """
 
-    def __init__(self, copier: Copier, source: Session, excerpt: Excerpt, new: NewSession) -> None:
-        super().__init__(copier, source, excerpt, new)
-        self.renamed, self.loaded = _Renamed(new), 0
+    carried = ("renamed", "loaded")
+    loaded = 0
 
-    def after(self, other: Distilled) -> None:
-        """See `Distilled.after`."""
-        if isinstance(other, OpenCodeDistilled):
-            self.renamed, self.loaded = other.renamed, other.loaded
+    @cached_property
+    def renamed(self) -> _Renamed:
+        """The new ids."""
+        return _Renamed(self._new)
 
     def header(self) -> Iterator[bytes]:
-        """See `Distilled.header`."""
-        info = _info(document_of(self._source), self._source, self._new)
+        """See `Copy.header`."""
+        with read_again(self._source.source_path):
+            info = _info(written(self._source.source_path, 1), self._source, self._new)
         yield b'{"info":' + orjson.dumps(info) + b',"messages":['
 
+    def up_to(self, end: int) -> Iterator[Entry]:
+        """See `Copy.up_to`. What was taken back is none of it."""
+        kept = {turn.id for turn in self._source.turns[: end + 1]}
+        said = [one for one in _said(document_of(self._source)) if one[0].get("id") in kept]
+        if len(said) != len(kept):
+            raise _changed(self._source)
+        return ((b"", {"info": info, "parts": parts}) for info, parts in said)
+
     def last(self) -> Iterator[bytes]:
-        """See `Distilled.last`."""
+        """See `Copy.last`."""
         yield b"]}"
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
-        """See `Distilled.record`."""
+        """See `Copy.record`."""
+        info, parts = entry[1]["info"], entry[1]["parts"]
+        if not self._excerpt:
+            yield self._line(info, parts)
+            return
         own = self._excerpt.tokens[number] if number < len(self._excerpt.tokens) else 0
         self.loaded += own
-        info, parts = entry[1]["info"], entry[1]["parts"]
         counted = [_counted(part, self.loaded, own) for part in parts]
         yield self._line(_counted(info, self.loaded, own), counted)
 
     def summary(self, entry: Entry) -> Iterator[bytes]:
-        """See `Distilled.summary`."""
+        """See `Copy.summary`."""
         yield from self.line(text_of(entry[1]["parts"]), entry)
 
     def line(self, text: str, before: Entry) -> Iterator[bytes]:
-        """See `Distilled.line`. It says whose family the copy is of, where that begins with what is left out."""
+        """See `Copy.line`. It says whose family the copy is of, where that begins with what is left out."""
         near = before[1]["info"]
         model = near.get("model") or {name: near.get(name) for name in UNKNOWN}
         info = {
@@ -186,20 +166,16 @@ class OpenCodeCopier(Copier):
     """Copies of sessions of OpenCode."""
 
     name = "opencode"
-    within_budget = OpenCodeDistilled
+    copies = OpenCodeCopy
 
     def place(self, source: Path, new: NewSession) -> Path:
         """See `Copier.place`: it finds all its sessions in its database."""
         return database() / new.id
 
-    def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
-        """See `Copier.up_to`."""
-        return OpenCodeCopy(session, new, partial(_up_to, session, end))
-
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
         """See `Copier.of_records`: the lines that a cut leaves, of which each message has one (see `rows`)."""
-        lines = [one for _, one in records if "info" in one]
-        return OpenCodeCopy(session, new, lambda _: [(_plainly(one["info"]), _parts(one)) for one in lines])
+        lines = ({"info": _plainly(one["info"]), "parts": _parts(one)} for _, one in records if "info" in one)
+        return OpenCodeCopy(self, session, new, records=((b"", one) for one in lines))
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """See `Copier.live`: message by message. That it was to be compacted says nothing."""
@@ -208,12 +184,13 @@ class OpenCodeCopier(Copier):
             number = missing.pop(str(info.get("id")), None)
             if number is None or any(part.get("type") == "compaction" for part in parts):
                 continue
-            record = {"info": info, "parts": parts}
-            yield LiveRecord(
-                number, (b"", record), _size(record), info.get("summary") is True, _size(self.short(record))
-            )
+            yield self.sized(number, (b"", {"info": info, "parts": parts}), sums_up=info.get("summary") is True)
         if missing:
             raise _changed(session)
+
+    def size(self, record: Record) -> int:
+        """See `Copier.size`."""
+        return sum(map(_sent, record["parts"]))
 
     def short(self, record: Record) -> Record:
         """See `Copier.short`."""
@@ -221,7 +198,9 @@ class OpenCodeCopier(Copier):
             "parts": [_short_part(part) if part.get("type") == "tool" else part for part in record["parts"]]
         }
 
-    def write(self, copy: Copy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]) -> Written:
+    def write(
+        self, copy: Copy | Merged, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
+    ) -> Written:
         """See `Copier.write`: OpenCode is run to take it."""
         reader = OpenCodeAdapter()
         if reader.locate(new.id):
@@ -338,11 +317,6 @@ def _counted(value: Mapping[str, Any], loaded: int, own: int) -> Mapping[str, An
     cache = dict.fromkeys(dict_in(tokens.get("cache")), 0)
     now = {"total": loaded, "input": max(0, loaded - own), "output": own, "reasoning": 0, "cache": cache}
     return {**value, "tokens": {name: now[name] for name in tokens if name in now}}
-
-
-def _size(record: Record) -> int:
-    """How many characters of a message a model is sent."""
-    return sum(map(_sent, record["parts"]))
 
 
 def _sent(part: Mapping[str, Any]) -> int:

@@ -23,7 +23,6 @@ from indexer.transcripts.model import Role
 from indexer.transcripts.state import utc
 from indexer.unchecked import dict_in, dicts_in, json_in, text_in
 from smart_fork.agents.codec import only
-from smart_fork.agents.cut_turns import turn_of
 from smart_fork.agents.foreign_database import BUSY_MILLISECONDS, columns
 from smart_fork.agents.opencode.codec import OpenCodeCodec, text_of
 from smart_fork.agents.opencode.database import Json, has, opened
@@ -32,7 +31,7 @@ from smart_fork.agents.opencode.home import HOME
 from smart_fork.cuts import titles
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.edits import Edits, rewritten
-from smart_fork.cuts.lines import preview
+from smart_fork.cuts.lines import preview, turn_of
 from smart_fork.cuts.model import Stamp, Transcript, TranscriptTurn
 from smart_fork.errors import ForkRefused, NotFound
 

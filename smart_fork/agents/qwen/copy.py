@@ -24,7 +24,7 @@ from smart_fork.agents.qwen.log import folder_of
 from smart_fork.agents.tree_copy import TreeCopier, TreeCopy, placed
 
 
-class QwenLines(TreeCopy):
+class QwenCopy(TreeCopy):
     """Records of Qwen Code in a copy. A record is found by its directory alone, so all name the one of the copy."""
 
     _last: Record | None = None
@@ -80,7 +80,7 @@ class QwenCopier(TreeCopier):
 
     name = "qwen"
     codec = QwenCodec()
-    lines = QwenLines
+    copies = QwenCopy
 
     def place(self, source: Path, new: NewSession) -> Path:
         folder = folder_of(new.cwd) if new.cwd else project_of(source.resolve()) / CHATS

@@ -13,21 +13,28 @@ from smart_fork.agents.codec import Record
 from smart_fork.agents.qwen.codec import QwenCodec, parts_of, sums_up
 from smart_fork.agents.qwen.fold import is_typed, typed_in
 from smart_fork.agents.qwen.home import agents_of
-from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, TreeCutter, TreeLoader
+from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, TreeCutter
 from smart_fork.cuts import titles
 from smart_fork.cuts.model import TranscriptTurn
 
 
-class QwenLoader(TreeLoader):
-    """Reads ``<session-id>.jsonl``."""
+def _payload(record: dict[str, Any]) -> dict[str, Any]:
+    return dict_in(record.get("systemPayload"))
+
+
+def _event(record: dict[str, Any]) -> dict[str, Any]:
+    return dict_in(_payload(record).get("uiEvent"))
+
+
+class QwenCutter(TreeCutter):
+    """Transcripts of Qwen Code: ``<session-id>.jsonl``."""
 
     tool = "qwen"
     codec = QwenCodec()
     roles: ClassVar[Mapping[str, Role]] = {"user": "user", "assistant": "assistant", "tool_result": "tool"}
 
-    @staticmethod
-    def begins(record: Record) -> bool:
-        """See `TreeLoader.begins`.
+    def begins(self, record: Record) -> bool:
+        """See `TreeCutter.begins`.
 
         Others link their records as well, but have no messages of ``parts``, and no payload of the system.
         """
@@ -58,21 +65,6 @@ class QwenLoader(TreeLoader):
     def copied(self, record: Record) -> str:
         """Telemetry repeats an answer."""
         return text_in(_event(record).get("response_text"))
-
-
-def _payload(record: dict[str, Any]) -> dict[str, Any]:
-    return dict_in(record.get("systemPayload"))
-
-
-def _event(record: dict[str, Any]) -> dict[str, Any]:
-    return dict_in(_payload(record).get("uiEvent"))
-
-
-class QwenCutter(TreeCutter):
-    """Transcripts of Qwen Code."""
-
-    tool = "qwen"
-    loader = QwenLoader
 
     def files_of(self, path: Path) -> list[Path]:
         folder = agents_of(path)

@@ -319,13 +319,13 @@ from smart_fork.agents.readers import READERS
 from smart_fork.agents.claude import copy
 from smart_fork.agents.copier import NewSession
 from smart_fork.copies import session_copy
-class Slow(copy.ClaudeLines):
+class Slow(copy.ClaudeCopy):
     def __iter__(self):
         for line in super().__iter__():
             yield line + b" " * 100_000
             print("written", flush=True)
             sys.stdin.read()
-copy.ClaudeCopier.lines = Slow
+copy.ClaudeCopier.copies = Slow
 session_copy.write_branch(READERS["claude"], Path({str(claude_session)!r}), at="a5", becomes=NewSession({NEW!r}, Path({str(repo)!r}), datetime(2026, 1, 2)))
 """
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:

@@ -134,7 +134,9 @@ def test_the_names_that_scripts_have_stay():
     names |= {"default_cursor_path", "discover_newest_claude"}
 
     assert names < set(excise.__all__)
-    assert [] == [name for name in names if getattr(excise, name).__name__ != name]
+    loaders = {name for name in names if name.endswith("Loader")}
+    assert [] == [name for name in names - loaders if getattr(excise, name).__name__ != name]
+    assert {f"{getattr(excise, name).tool.title()}Loader" for name in loaders} == loaders
     assert {"claude", "codex", "cursor"} <= {getattr(excise, name).tool for name in names if name.endswith("Writer")}
     with pytest.raises(ImportError):
         from smart_fork.excise import GeminiLoader  # noqa: F401

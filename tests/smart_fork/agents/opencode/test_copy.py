@@ -31,8 +31,7 @@ def session(path, identity):
 
 
 def document(path, identity, end):
-    (line,) = OpenCodeCopier().up_to(session(path, identity), end, NEW)
-    return json.loads(line)
+    return json.loads(b"".join(OpenCodeCopier().up_to(session(path, identity), end, NEW)))
 
 
 def test_a_copy_says_the_same_at_the_same_times_under_ids_of_its_own(path, tmp_path):

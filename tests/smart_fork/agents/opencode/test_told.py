@@ -24,8 +24,8 @@ NEW = "ses_00000000000000000000000001"
 def copied(folder: Path) -> list[dict]:
     with as_session("opencode", SAID, HomePlace(str(folder), ""), source_id="x") as told:
         new = NewSession(NEW, folder, datetime.now(UTC))
-        (line,) = copier("opencode").up_to(told, len(told.turns) - 1, new)
-    return [message["info"] for message in orjson.loads(line)["messages"]]
+        lines = list(copier("opencode").up_to(told, len(told.turns) - 1, new))
+    return [message["info"] for message in orjson.loads(b"".join(lines))["messages"]]
 
 
 @pytest.fixture
