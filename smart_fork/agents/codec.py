@@ -150,10 +150,6 @@ class MessageCodec(Codec):
             return record
         return record | {"message": record["message"] | {self.field: new}} if new else None
 
-    def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
-        """Return the record without those thoughts for which `of` is true; `None` if nothing is left."""
-        return self.changed(record, lambda part: None if self._is_thought(part) and of(part) else part)
-
 
 def only(record: Record, names: Collection[str]) -> Record:
     """Return the fields of a record with these names."""

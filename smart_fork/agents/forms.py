@@ -136,9 +136,15 @@ class Forms(Codec):
     def image(self, value: Record) -> Image | None:
         """Return the image that an object in a record is, if it is one."""
 
-    @abstractmethod
+    def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record | None:
+        """Apply `change` to each part of a record. Return the record itself if nothing changed, and `None` if no part
+        is left.
+        """
+        return record
+
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
         """Return the record without those thoughts for which `of` is true; `None` if nothing is left."""
+        return self.changed(record, lambda part: None if self._is_thought(part) and of(part) else part)
 
     def untied(self, record: Record) -> Record | None:
         """Return the record without data bound to an account, apart from thoughts; `None` if nothing is left."""

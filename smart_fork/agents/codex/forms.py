@@ -11,7 +11,7 @@ import orjson
 from indexer.transcripts.items import UsedTool
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Session
-from indexer.unchecked import dicts_in, json_in
+from indexer.unchecked import dict_in, dicts_in, json_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.codex.codec import CALLS, CodexCodec, base_of
 from smart_fork.agents.codex.copy import COMPACTIONS, OF_EACH_HEADER, kept, to_legacy
@@ -116,7 +116,7 @@ class CodexForms(CodexCodec, Forms):
                 yield UsedTool(_call_id(item), "", _decoded(given))
 
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
-        return _with_items(record, lambda item: _withheld(item, mark) if _call_id(item) in ids else item)
+        return self.changed(record, lambda item: _withheld(item, mark) if _call_id(item) in ids else item) or record
 
     def image(self, value: Record) -> Image | None:
         kind, url = value.get("type"), value.get("image_url")
@@ -130,19 +130,25 @@ class CodexForms(CodexCodec, Forms):
         return None
 
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
-        """What is shown of a thought goes with it. Thoughts are records of their own."""
-        item = record.get("payload")
-        kind = item.get("type") if isinstance(item, dict) else None
-        if isinstance(item, dict) and kind in (*self.thoughts, "agent_reasoning") and of(item):
+        """What is shown of a thought goes with it."""
+        shown = dict_in(record.get("payload"))
+        if shown.get("type") == "agent_reasoning" and of(shown):
             return None
-        return _with_items(record, lambda item: None if item.get("type") in self.thoughts and of(item) else item)
+        return super().without_thoughts(record, of)
+
+    def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record | None:
+        """See `Forms.changed`. What a compaction left stays, whatever is left of it."""
+        old = list(_items(record))
+        new = [one for item in old if (one := change(item)) is not None]
+        if new == old:
+            return record
+        if record["type"] == "response_item":
+            return record | {"payload": new[0]} if new else None
+        return record | {"payload": record["payload"] | {"replacement_history": new}}
 
     def untied(self, record: Record) -> Record | None:
         """Ids that the API has given refer to what only that organisation has there."""
-        payload = record.get("payload")
-        if isinstance(payload, dict) and payload.get("type") in COMPACTIONS:
-            return None
-        return _with_items(record, _untied)
+        return self.changed(record, _untied)
 
 
 def _untied(item: Record) -> Record | None:
@@ -181,15 +187,6 @@ def _items(record: Record) -> Iterator[Record]:
         yield payload
     elif record.get("type") == "compacted" and isinstance(payload, dict):
         yield from dicts_in(payload.get("replacement_history"))
-
-
-def _with_items(record: Record, change: Callable[[Record], Record | None]) -> Record:
-    old = list(_items(record))
-    new = [one for item in old if (one := change(item)) is not None]
-    if new == old:
-        return record
-    payload = new[0] if record["type"] == "response_item" else record["payload"] | {"replacement_history": new}
-    return record | {"payload": payload}
 
 
 def _withheld(item: Record, mark: str) -> Record:

@@ -114,7 +114,7 @@ class OpenCodeForms(OpenCodeCodec, Forms):
         return {"info": kept, "parts": [one for part in dicts_in(record.get("parts")) if (one := _part(part))]}
 
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
-        return _each(record, lambda part: _hidden(part, mark) if str(part.get("callID")) in ids else part)
+        return self.changed(record, lambda part: _hidden(part, mark) if str(part.get("callID")) in ids else part)
 
     def image(self, value: Record) -> Image | None:
         """See `Forms.image`: a part of a message, or the result of a call that has some."""
@@ -130,8 +130,11 @@ class OpenCodeForms(OpenCodeCodec, Forms):
         kind = text_in(value.get("mime")) or "image"
         return Image(kind, len(url) * 3 // 4, lambda note: {"type": "text", "text": note, "ignored": True})
 
-    def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record:
-        return _each(record, lambda part: None if self._is_thought(part) and of(part) else part)
+    def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record:
+        """See `Forms.changed`. One without parts stays: its place counts."""
+        old = dicts_in(record.get("parts"))
+        new = [one for part in old if (one := change(part)) is not None]
+        return record if new == old else record | {"parts": new}
 
     def untied(self, record: Record) -> Record:
         """What is signed was signed for an account."""
@@ -142,7 +145,7 @@ class OpenCodeForms(OpenCodeCodec, Forms):
                 {"metadata": ours} if ours else {}
             )
 
-        return _each(record, without)
+        return self.changed(record, without)
 
 
 def document_of(session: Session) -> Document:
@@ -195,13 +198,6 @@ def _hidden(part: Record, mark: str) -> Record:
     state = {name: one for name, one in dict_in(part.get("state")).items() if name != "attachments"}
     hide = ("input", "output", "title", "error", "raw", "metadata")
     return part | {"state": {name: all_texts(one, mark) if name in hide else one for name, one in state.items()}}
-
-
-def _each(record: Record, change: Callable[[Record], Record | None]) -> Record:
-    """The record with its parts changed, itself if none is. One without parts stays: its place counts."""
-    old = dicts_in(record.get("parts"))
-    new = [one for part in old if (one := change(part)) is not None]
-    return record if new == old else record | {"parts": new}
 
 
 def _goes_on(info: Record) -> bool:
