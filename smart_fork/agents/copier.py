@@ -86,8 +86,8 @@ class Written:
 
 
 class Copy(ABC):
-    """The lines of one copy, made while they are read: turns 0 to `end` of a session, the turns that an `excerpt`
-    keeps, or `records`. After the last line, `copied` is the number of records.
+    """The lines of one copy, made while they are read: `of` the turns up to a number, of those that an excerpt keeps,
+    or of records. After the last line, `copied` is the number of records.
 
     An agent defines how its records become those of the copy.
     """
@@ -96,18 +96,9 @@ class Copy(ABC):
     #: The attributes that the copy of another session continues with in the same file.
     carried: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(
-        self,
-        copier: Copier,
-        source: Session,
-        new: NewSession,
-        *,
-        end: int = -1,
-        excerpt: Excerpt | None = None,
-        records: Iterable[Entry] = (),
-    ) -> None:
-        self._copier, self._source, self._new = copier, source, new
-        self._end, self._excerpt, self._records = end, excerpt, records
+    def __init__(self, copier: Copier, source: Session, new: NewSession, of: int | Excerpt | Iterable[Entry]) -> None:
+        self._copier, self._source, self._new, self._of = copier, source, new, of
+        self._excerpt = of if isinstance(of, Excerpt) else None
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the lines without newlines, the title last if there is one.
@@ -122,10 +113,10 @@ class Copy(ABC):
 
     def said(self) -> Iterator[bytes]:
         """Yield the copied records."""
-        if self._excerpt:
-            yield from self._kept(self._excerpt)
+        if isinstance(self._of, Excerpt):
+            yield from self._kept(self._of)
             return
-        for entry in self._records if self._end < 0 else self.up_to(self._end):
+        for entry in self.up_to(self._of) if isinstance(self._of, int) else self._of:
             for line in self.record(-1, entry):
                 self.copied += 1
                 yield line
@@ -253,7 +244,7 @@ class Copier(ABC):
 
     def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
         """Copy turns 0 to `end` of a session."""
-        return self.copies(self, session, new, end=end)
+        return self.copies(self, session, new, end)
 
     @abstractmethod
     def size(self, record: Record) -> int:
@@ -282,7 +273,7 @@ class Copier(ABC):
 
     def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
         """Copy the turns of a session that an `excerpt` keeps."""
-        return self.copies(self, session, new, excerpt=excerpt)
+        return self.copies(self, session, new, excerpt)
 
     def write(
         self, copy: Copy | Merged, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]

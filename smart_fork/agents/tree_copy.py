@@ -86,10 +86,10 @@ class TreeCopy(Copy):
 
     def said(self) -> Iterator[bytes]:
         """See `Copy.said`. Of turns up to an end, the records that make what the model is sent are copied."""
-        if self._end < 0:
+        if not isinstance(self._of, int):
             yield from super().said()
             return
-        turns = self._source.turns[: self._end + 1]
+        turns = self._source.turns[: self._of + 1]
         records = placed(self._source.source_path, self.order(turns), self.has_place, self.beside(turns), self.is_link)
         for identity, (spelled, record) in records:
             if identity and not self._copier.is_sent(record) and not self.is_link(record):
@@ -182,7 +182,7 @@ class TreeCopier(Copier):
 
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
         """See `Copier.of_records`."""
-        return self.copies(self, session, new, records=records)
+        return self.copies(self, session, new, records)
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """See `Copier.live`."""

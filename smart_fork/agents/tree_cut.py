@@ -6,7 +6,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from indexer.transcripts.items import GivenBack, Item
 from indexer.transcripts.model import Role
@@ -21,6 +21,18 @@ NOTHING: Mapping[str, Any] = {}
 COMPACTS: Mapping[str, Any] = {"compacts": True}
 #: A name from a log that cannot lead out of a folder.
 PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+
+class About(NamedTuple):
+    """What a cut must know of a record beyond its item: the preview of a line of bookkeeping, the keys of what that
+    `repeats`, and the text of another record that it has `copied`; the further keys under which others repeat a record.
+    """
+
+    note: str = ""
+    meta: Mapping[str, Any] = NOTHING
+    says: tuple[str, ...] = ()
+    repeats: tuple[str, ...] = ()
+    copied: str = ""
 
 
 class TreeCutter(Cutter):
@@ -63,25 +75,9 @@ class TreeCutter(Cutter):
         """Return the text of a record."""
         return item.text
 
-    def note(self, record: Record) -> str:
-        """Return the preview of a line of bookkeeping."""
-        return ""
-
-    def meta(self, record: Record) -> Mapping[str, Any]:
-        """Return what a cut must know of a record."""
-        return NOTHING
-
-    def says(self, record: Record) -> tuple[str, ...]:
-        """Return further keys under which bookkeeping repeats a record."""
-        return ()
-
-    def repeats(self, record: Record) -> tuple[str, ...]:
-        """Return the keys of what a line of bookkeeping repeats."""
-        return ()
-
-    def copied(self, record: Record) -> str:
-        """Return the text of another record that a line of bookkeeping copies."""
-        return ""
+    def about(self, record: Record) -> About:
+        """Return what else a cut must know of a record."""
+        return About()
 
     def may_be_copied(self, turn: TranscriptTurn) -> bool:
         """Return whether bookkeeping may copy the text of a turn."""
@@ -97,13 +93,14 @@ class TreeCutter(Cutter):
         at = next((at for at, record in enumerate(objects) if record.get(self.identity)), 0)
         items = [self.codec.decode(record) for record in objects]
         record, said = objects[at], self.said(objects[at], items[at])
-        turn = self.turn(line, record, said, items)
+        about = self.about(record)
+        turn = self.turn(line, record, said, items, about)
         session_id = self.session_id(line)
         if self.may_be_copied(turn):
             return SeenLine(turn, session_id, said, "")
-        return SeenLine(turn, session_id, None, self.copied(record))
+        return SeenLine(turn, session_id, None, about.copied)
 
-    def turn(self, line: RawLine, record: Record, said: str, items: Sequence[Item]) -> TranscriptTurn:
+    def turn(self, line: RawLine, record: Record, said: str, items: Sequence[Item], about: About) -> TranscriptTurn:
         """Return a record on a line as a turn."""
         results = tuple(result for item in items for result in item.results)
         identity = record[self.identity] if isinstance(record.get(self.identity), str) else ""
@@ -117,15 +114,15 @@ class TreeCutter(Cutter):
             said,
             Item(calls=tuple(call for item in items for call in item.calls), results=results),
             prompt=prompt,
-            note=self.note(record),
-            says=self.says(record),
+            note=about.note,
+            says=about.says,
             counts=role != "system",
             parent_id=next((record[name] for name in self.links if isinstance(record.get(name), str)), None),
             links=tuple(named),
             timestamp=str(record.get("timestamp") or ""),
             kept=line.place,
-            meta=self.meta(record),
+            meta=about.meta,
             aliases=tuple(one for one in ids if isinstance(one, str)),
-            repeats=self.repeats(record),
+            repeats=about.repeats,
             key=identity,
         )

@@ -21,7 +21,7 @@ from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copied_texts import aside, characters, shortened
-from smart_fork.agents.copier import Entry, NewSession, copy_file, copy_folder
+from smart_fork.agents.copier import Entry, Excerpt, NewSession, copy_file, copy_folder
 from smart_fork.agents.forms import Becomes, Forms, Image, Utterance, all_texts
 from smart_fork.agents.tree_copy import Beside, TreeCopier, TreeCopy, placed
 
@@ -132,7 +132,7 @@ class ClaudeCopy(TreeCopy):
             record["forkedFrom"] = {"sessionId": self._source.session_id, "messageUuid": record["uuid"]}
         if record.get("subtype") == "model_refusal_fallback":  # a fork asks the session's own model again
             record["neutralizedByFork"] = True
-        if self._excerpt or self._end >= 0:  # all that these lead to stands in the line
+        if isinstance(self._of, int | Excerpt):  # all that these lead to stands in the line
             record.pop("logicalParentUuid", None)
             for name in _PRESERVED if is_boundary(record) else ():
                 dict_in(record.get("compactMetadata")).pop(name, None)

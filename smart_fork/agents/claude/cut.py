@@ -15,7 +15,7 @@ from smart_fork.agents.claude.copy import file_history
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codec import Record, text_of
-from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, TreeCutter
+from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, About, TreeCutter
 from smart_fork.cuts import titles
 from smart_fork.cuts.model import ANY_TURN, TranscriptTurn
 from smart_fork.errors import NotFound
@@ -95,29 +95,22 @@ class ClaudeCutter(TreeCutter):
     def is_typed(self, record: Record) -> bool:
         return record.get("type") == "user" and not any(record.get(one) is True for one in _NOT_TYPED)
 
-    def note(self, record: Record) -> str:
-        attachment = record.get("attachment")
+    def about(self, record: Record) -> About:
+        attachment, message, parts = record.get("attachment"), record.get("message"), CODEC.parts(record)
         kind = attachment.get("type") if isinstance(attachment, dict) else record.get("subtype")
         words = (record.get("type"), kind, record.get("summary"), record.get("content"), record.get("lastPrompt"))
-        return "" if CODEC.parts(record) else " ".join(word for word in words if isinstance(word, str))
-
-    def meta(self, record: Record) -> Mapping[str, Any]:
-        return COMPACTS if record.get("isCompactSummary") is True else NOTHING
-
-    def says(self, record: Record) -> tuple[str, ...]:
-        return _part_of(record.get("message"), CODEC.parts(record))
-
-    def repeats(self, record: Record) -> tuple[str, ...]:
-        if is_request(record):
-            return (ANY_TURN,)
-        message = record.get("message")
-        return _thought_for(message, CODEC.parts(record)) if isinstance(message, dict) else _keys_repeated(record)
-
-    def copied(self, record: Record) -> str:
-        """The prompt that a line of bookkeeping repeats."""
-        queued = dict_in(record.get("attachment")).get("prompt")
         name = {"queue-operation": "content", "last-prompt": "lastPrompt"}.get(str(record.get("type")), "")
-        return text_of(record.get(name, queued))
+        if is_request(record):
+            repeats: tuple[str, ...] = (ANY_TURN,)
+        else:
+            repeats = _thought_for(message, parts) if isinstance(message, dict) else _keys_repeated(record)
+        return About(
+            "" if parts else " ".join(word for word in words if isinstance(word, str)),
+            COMPACTS if record.get("isCompactSummary") is True else NOTHING,
+            _part_of(message, parts),
+            repeats,
+            text_of(record.get(name, dict_in(attachment).get("prompt"))),
+        )
 
     def public(self) -> Mapping[str, object]:
         return {"ClaudeLoader": self, "discover_newest_claude": discover_newest_claude}

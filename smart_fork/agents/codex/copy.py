@@ -161,7 +161,7 @@ class CodexCopier(Copier):
         return codex_home() / "sessions" / f"{new.now:%Y/%m/%d}" / name
 
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
-        return CodexCopy(self, session, new, records=filter(None, starmap(enveloped, records)))
+        return CodexCopy(self, session, new, filter(None, starmap(enveloped, records)))
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """See `Copier.live`."""

@@ -19,7 +19,7 @@ from smart_fork.agents.copilot.fold import is_typed
 from smart_fork.agents.copilot.home import EVENTS, WORKSPACE, copilot_home, name_in
 from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.foreign_database import erase
-from smart_fork.agents.tree_cut import COMPACTS, NOTHING, TreeCutter
+from smart_fork.agents.tree_cut import COMPACTS, NOTHING, About, TreeCutter
 from smart_fork.cuts import titles
 from smart_fork.cuts.lines import RawLine
 from smart_fork.cuts.model import Transcript
@@ -72,19 +72,18 @@ class CopilotCutter(TreeCutter):
     def is_typed(self, record: Record) -> bool:
         return not is_of_an_agent(record) and is_typed(data_of(record))
 
-    def note(self, record: Record) -> str:
-        kind, told = record.get("type"), data_of(record).get("message")
-        return "" if str(kind) in _ROLES else " ".join(one for one in (kind, told) if isinstance(one, str))
+    def about(self, record: Record) -> About:
+        kind, data = record.get("type"), data_of(record)
+        words = () if str(kind) in _ROLES else (kind, data.get("message"))
+        given = dict_in(data.get("input"))
+        return About(
+            " ".join(one for one in words if isinstance(one, str)),
+            _NEEDED if kind == "session.start" else COMPACTS if kind == "session.compaction_complete" else NOTHING,
+            repeats=self._repeats(record),
+            copied=text_in(given.get("prompt", given.get("initialPrompt"))),
+        )
 
-    def meta(self, record: Record) -> Mapping[str, Any]:
-        kind = record.get("type")
-        return _NEEDED if kind == "session.start" else COMPACTS if kind == "session.compaction_complete" else NOTHING
-
-    def copied(self, record: Record) -> str:
-        given = dict_in(data_of(record).get("input"))
-        return text_in(given.get("prompt", given.get("initialPrompt")))
-
-    def repeats(self, record: Record) -> tuple[str, ...]:
+    def _repeats(self, record: Record) -> tuple[str, ...]:
         kind, data, agent = str(record.get("type")), data_of(record), record.get("agentId")
         if isinstance(agent, str):
             return self._of_agent(agent, data)

@@ -175,7 +175,7 @@ class OpenCodeCopier(Copier):
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
         """See `Copier.of_records`: the lines that a cut leaves, of which each message has one (see `rows`)."""
         lines = ({"info": _plainly(one["info"]), "parts": _parts(one)} for _, one in records if "info" in one)
-        return OpenCodeCopy(self, session, new, records=((b"", one) for one in lines))
+        return OpenCodeCopy(self, session, new, ((b"", one) for one in lines))
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """See `Copier.live`: message by message. That it was to be compacted says nothing."""

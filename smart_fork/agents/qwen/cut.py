@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from indexer.transcripts.items import Item
 from indexer.transcripts.model import Role
@@ -13,17 +13,9 @@ from smart_fork.agents.codec import Record
 from smart_fork.agents.qwen.codec import QwenCodec, parts_of, sums_up
 from smart_fork.agents.qwen.fold import is_typed, typed_in
 from smart_fork.agents.qwen.home import agents_of
-from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, TreeCutter
+from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, About, TreeCutter
 from smart_fork.cuts import titles
 from smart_fork.cuts.model import TranscriptTurn
-
-
-def _payload(record: dict[str, Any]) -> dict[str, Any]:
-    return dict_in(record.get("systemPayload"))
-
-
-def _event(record: dict[str, Any]) -> dict[str, Any]:
-    return dict_in(_payload(record).get("uiEvent"))
 
 
 class QwenCutter(TreeCutter):
@@ -47,24 +39,19 @@ class QwenCutter(TreeCutter):
     def is_typed(self, record: Record) -> bool:
         return is_typed(record) and record.get("isSidechain") is not True
 
-    def note(self, record: Record) -> str:
-        payload = _payload(record)
-        words = (record.get("subtype"), _event(record).get("event.name"), payload.get("rawCommand"))
-        said = (word for word in (*words, payload.get("customTitle")) if isinstance(word, str))
-        return "" if parts_of(record.get("message")) else " ".join(said)
-
-    def meta(self, record: Record) -> Mapping[str, Any]:
-        return COMPACTS if sums_up(record) else NOTHING
-
-    def repeats(self, record: Record) -> tuple[str, ...]:
-        """A line of telemetry repeats a call, with what came back."""
-        call = _event(record).get("call_id")
+    def about(self, record: Record) -> About:
+        """A line of telemetry repeats an answer, or a call with what came back."""
+        payload = dict_in(record.get("systemPayload"))
+        event, title = dict_in(payload.get("uiEvent")), payload.get("customTitle")
+        call, words = event.get("call_id"), (record.get("subtype"), event.get("event.name"), payload.get("rawCommand"))
+        said = " ".join(word for word in (*words, title) if isinstance(word, str))
         calls = (f"call:{call}",) if isinstance(call, str) else ()
-        return (*calls, *titles.quoting(_payload(record).get("customTitle")))
-
-    def copied(self, record: Record) -> str:
-        """Telemetry repeats an answer."""
-        return text_in(_event(record).get("response_text"))
+        return About(
+            "" if parts_of(record.get("message")) else said,
+            COMPACTS if sums_up(record) else NOTHING,
+            repeats=(*calls, *titles.quoting(title)),
+            copied=text_in(event.get("response_text")),
+        )
 
     def files_of(self, path: Path) -> list[Path]:
         folder = agents_of(path)
