@@ -275,6 +275,15 @@ class Copier(ABC):
         """Copy the turns of a session that an `excerpt` keeps."""
         return self.copies(self, session, new, excerpt)
 
+    def begin(self, target: Path) -> list[Path]:
+        """Make the folder for a copy. Return what no other session is in.
+
+        Raises:
+            ForkRefused: A session of that id exists.
+        """
+        private_dir(target.parent)
+        return []
+
     def write(
         self, copy: Copy | Merged, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
     ) -> Written:
@@ -287,8 +296,7 @@ class Copier(ABC):
             ProgramFailed: The agent's own program, run on `machine`, refuses the copy.
             OSError: The copy cannot be written.
         """
-        created: list[Path] = []
-        private_dir(target.parent)
+        created = self.begin(target)
         with _undone_on_failure(created), new_file(target) as file:
             file.writelines(line + b"\n" for line in copy)
             warnings = copy.copy_beside(target, created)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4, uuid5
@@ -19,29 +18,19 @@ from uuid import UUID, uuid4, uuid5
 import orjson
 
 from indexer.files import remove, sweep, write_new
+from indexer.paths import private_dir
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from indexer.transcripts.tree import rooted
 from indexer.unchecked import dict_in, text_in
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copied_texts import aside, characters, shortened
-from smart_fork.agents.copier import (
-    Copier,
-    Copy,
-    Entry,
-    LiveRecord,
-    Merged,
-    NewSession,
-    Written,
-    copy_folder,
-    read_again,
-)
+from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, copy_folder, read_again
 from smart_fork.agents.copilot.codec import ANSWERED, THOUGHTS, CopilotCodec, data_of, is_of_an_agent, requests_in
 from smart_fork.agents.copilot.fold import is_typed
 from smart_fork.agents.copilot.home import EVENTS, WORKSPACE, sessions
 from smart_fork.agents.forms import Becomes, Forms, Identity, Image, Utterance, all_texts
 from smart_fork.errors import ForkRefused
-from smart_fork.system.processes import Machine
 from smart_fork.text.json_edits import respelled
 
 #: The folders beside a log with what its model was told that it may read again: files, and summaries of compactions.
@@ -190,25 +179,12 @@ class CopilotCopier(Copier):
             "data": data | {"result": {"content": content} if isinstance(data["result"], dict) else content}
         }
 
-    def write(
-        self, copy: Copy | Merged, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
-    ) -> Written:
-        """See `Copier.write`: the session gets a folder of its own, with what says where it works.
-
-        Raises:
-            ForkRefused: there is one of that name.
-        """
-        folder = target.parent
-        if os.path.lexists(folder):
-            raise ForkRefused(f"A session of this id already exists: {folder}")
+    def begin(self, target: Path) -> list[Path]:
+        """See `Copier.begin`. Each session has a folder of its own."""
+        if os.path.lexists(target.parent):
+            raise ForkRefused(f"A session of this id already exists: {target.parent}")
         _sweep()
-        try:
-            written = super().write(copy, target, new, machine, last)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                remove(folder)
-            raise
-        return replace(written, created=(folder, *written.created))
+        return [private_dir(target.parent)]
 
 
 def events(log: Path) -> Iterator[Entry]:

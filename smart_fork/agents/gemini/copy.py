@@ -281,8 +281,7 @@ class _Said:
             for record in lines_of(session.source_path):
                 self._take(memory, record)
         self._left = {*memory.past, *memory.now}
-        said = (message for event in self._events for message in _messages(event))
-        self._given_back = {call.id for message in said for call in calls_in(message) if call.result is not None}
+        self._given_back = _given_back(message for event in self._events for message in _messages(event))
 
     def _take(self, memory: Memory, record: Record) -> None:
         before = memory.compactions
