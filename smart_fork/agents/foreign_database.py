@@ -72,8 +72,31 @@ def columns(db: apsw.Connection, table: str) -> list[str]:
     return [str(name) for (name,) in db.execute("SELECT name FROM pragma_table_info(?)", (table,))]
 
 
+@contextmanager
+def rewriting(path: Path, *, alone: bool = False) -> Iterator[apsw.Connection]:
+    """Yield a database in a transaction. Behind it none of the bytes that it deleted is left: not in free pages, word
+    indexes or the ``-wal``. If `alone`, nobody else may have it open.
+
+    Raises:
+        apsw.Error: It cannot be written, or a program still reads the deleted bytes in the ``-wal``.
+    """
+    locking, begin = ("EXCLUSIVE", "EXCLUSIVE") if alone else ("NORMAL", "IMMEDIATE")
+    with closing(apsw.Connection(str(path.resolve()), flags=apsw.SQLITE_OPEN_READWRITE)) as db:
+        db.set_busy_timeout(BUSY_MILLISECONDS)
+        db.execute(
+            f"PRAGMA trusted_schema = OFF; PRAGMA locking_mode = {locking}; PRAGMA secure_delete = ON"
+        ).fetchall()
+        db.execute(f"BEGIN {begin}")
+        yield db
+        for (table,) in db.execute(_WORD_INDEXES).fetchall():
+            db.execute(f'INSERT INTO "{table}"("{table}") VALUES (\'rebuild\')')  # noqa: S608 - its own
+        db.execute("COMMIT; VACUUM").fetchall()
+        if db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]:
+            raise apsw.BusyError("something reads it")
+
+
 def erase(path: Path, owner: str, change: Callable[[apsw.Connection], object]) -> None:
-    """Delete rows so that none of their bytes is left: not in free pages, word indexes or the ``-wal``.
+    """Delete rows so that none of their bytes is left (see `rewriting`).
 
     Raises:
         ForkRefused: the database cannot be changed, or a program still reads the deleted bytes in the ``-wal``.
@@ -81,15 +104,8 @@ def erase(path: Path, owner: str, change: Callable[[apsw.Connection], object]) -
     if not path.is_file():
         return
     try:
-        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as db:
-            db.set_busy_timeout(BUSY_MILLISECONDS)
-            db.execute("PRAGMA trusted_schema = OFF; PRAGMA secure_delete = ON; BEGIN IMMEDIATE").fetchall()
+        with rewriting(path) as db:
             change(db)
-            for (table,) in db.execute(_WORD_INDEXES).fetchall():
-                db.execute(f'INSERT INTO "{table}"("{table}") VALUES (\'rebuild\')')  # noqa: S608 - its own
-            db.execute("COMMIT; VACUUM").fetchall()
-            if db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]:
-                raise apsw.BusyError("something reads it")
     except apsw.Error as error:
         raise ForkRefused(
             f"{owner}'s database cannot be changed: {path}: {error}", f"End {owner}. Try again."

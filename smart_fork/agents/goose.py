@@ -33,15 +33,8 @@ _MESSAGE_BYTES, _MAX_BYTES = 4096, 16 << 20
 _GLANCE_MESSAGES = 20
 #: Columns that are read. Databases of older versions do not have all of them.
 _SESSION = (
-    "id",
-    "name",
-    "description",
-    "user_set_name",
-    "session_type",
-    "working_dir",
-    "created_at",
-    "model_config_json",
-)
+    "id", "name", "description", "user_set_name", "session_type", "working_dir", "created_at", "model_config_json",
+)  # fmt: skip
 _MESSAGE = ("message_id", "role", "created_timestamp", "content_json", "metadata_json")
 _NEEDED = MappingProxyType({
     "sessions": {"id", "working_dir", "created_at", "updated_at"},

@@ -34,6 +34,11 @@ class About(NamedTuple):
     repeats: tuple[str, ...] = ()
     copied: str = ""
 
+    @property
+    def of_turn(self) -> dict[str, Any]:
+        """All but `copied`: what is the turn's own."""
+        return {name: value for name, value in self._asdict().items() if name != "copied"}
+
 
 class TreeCutter(Cutter):
     """Transcripts of one agent. Every line is kept, in order. A subclass knows its agent's records."""
@@ -114,15 +119,12 @@ class TreeCutter(Cutter):
             said,
             Item(calls=tuple(call for item in items for call in item.calls), results=results),
             prompt=prompt,
-            note=about.note,
-            says=about.says,
             counts=role != "system",
             parent_id=next((record[name] for name in self.links if isinstance(record.get(name), str)), None),
             links=tuple(named),
             timestamp=str(record.get("timestamp") or ""),
             kept=line.place,
-            meta=about.meta,
             aliases=tuple(one for one in ids if isinstance(one, str)),
-            repeats=about.repeats,
             key=identity,
+            **about.of_turn,
         )

@@ -255,14 +255,9 @@ def enveloped(source: bytes, record: Record) -> Entry | None:
     """A record in today's form; the oldest rollouts have bare items. `None` where it is nothing of the conversation."""
     if isinstance(record.get("payload"), dict) and isinstance(record.get("type"), str):
         return source, record
-    if isinstance(record.get("type"), str):
-        return _enveloped(source, record, "response_item")
-    if "record_type" not in record and isinstance(record.get("id"), str):
-        return _enveloped(source, record, "session_meta")
-    return None
-
-
-def _enveloped(source: bytes, record: Record, kind: str) -> Entry:
+    kind = "response_item" if isinstance(record.get("type"), str) else "session_meta"
+    if kind == "session_meta" and ("record_type" in record or not isinstance(record.get("id"), str)):
+        return None
     envelope = {"timestamp": record.get("timestamp", ""), "type": kind}
     spelled = orjson.dumps(envelope).removesuffix(b"}") + b',"payload":' + source.strip() + b"}"
     return spelled, envelope | {"payload": record}

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from indexer.transcripts.model import Session
-from indexer.unchecked import dict_in, json_in, list_in
+from indexer.unchecked import dict_in, json_at, list_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copied_texts import IMAGE_CHARACTERS, aside, characters, shortened
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, Merged, NewSession, Written, read_again
@@ -31,8 +31,6 @@ from smart_fork.agents.programs import find_program
 from smart_fork.errors import ForkRefused, ProgramFailed
 from smart_fork.system.processes import Machine
 
-#: Settings are short; what is larger is not read.
-_BYTES = 1 << 20
 _NAMES = ("opencode.json", "config.json")
 _NEWEST = "SELECT CAST(data AS BLOB) FROM message WHERE length(data) < 1048576 ORDER BY time_created DESC LIMIT 50"
 
@@ -40,7 +38,7 @@ _NEWEST = "SELECT CAST(data AS BLOB) FROM message WHERE length(data) < 1048576 O
 def usual_model(directory: Path | None) -> Mapping[str, str] | None:
     """The provider and the model, as messages name them, in `directory`; `None` where nobody has said any."""
     places = [*([directory] if directory else []), settings_folder()]
-    said = (_named(_read(folder / name).get("model")) for folder in places for name in _NAMES)
+    said = (_named(dict_in(json_at(folder / name)).get("model")) for folder in places for name in _NAMES)
     return next((one for one in (*said, *_chosen(), *_asked()) if one), None)
 
 
@@ -60,7 +58,7 @@ def _model(value: object) -> Mapping[str, str] | None:
 def _chosen() -> Iterator[Mapping[str, str] | None]:
     folder = os.environ.get("XDG_STATE_HOME", "")
     state = Path(folder) if folder.startswith("/") else Path.home() / ".local/state"
-    yield from map(_model, list_in(_read(state / "opencode/model.json").get("recent")))
+    yield from map(_model, list_in(dict_in(json_at(state / "opencode/model.json")).get("recent")))
 
 
 def _asked() -> Iterator[Mapping[str, str] | None]:
@@ -72,14 +70,6 @@ def _asked() -> Iterator[Mapping[str, str] | None]:
     for row in rows:
         message, _ = decoded(row)
         yield _model((message or {}).get("model"))
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        with file.open("rb") as stream:
-            return dict_in(json_in(stream.read(_BYTES)))
-    except OSError:
-        return {}
 
 
 #: How long the program may take to start and to take a session; it is slow on a busy machine.

@@ -7,7 +7,7 @@ it writes again what it has in memory.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -23,7 +23,7 @@ from indexer.transcripts.model import Role
 from indexer.transcripts.state import utc
 from indexer.unchecked import dict_in, dicts_in, json_in, text_in
 from smart_fork.agents.codec import only
-from smart_fork.agents.foreign_database import BUSY_MILLISECONDS, columns
+from smart_fork.agents.foreign_database import columns, rewriting
 from smart_fork.agents.opencode.codec import OpenCodeCodec, text_of
 from smart_fork.agents.opencode.database import Json, has, opened
 from smart_fork.agents.opencode.fold import begun_in, said_in, written
@@ -251,8 +251,6 @@ def write(path: Path, lines: Iterable[bytes], expected: Stamp | None) -> None:
         if expected is not None and stamp_of_lines(path, now) != expected:
             raise ForkRefused(f"The session changed during reading: {path.name}", "Try again.")
         _change(db, [row for line in now for row in _rows_in(orjson.loads(line))], wanted)
-        db.execute("COMMIT")
-        _overwrite(db)
 
 
 def overwrite(path: Path) -> None:
@@ -262,30 +260,22 @@ def overwrite(path: Path) -> None:
         ForkRefused: OpenCode has the database open.
         OSError: it cannot be written.
     """
-    with _alone(path.parent) as db:
-        db.execute("COMMIT")
-        _overwrite(db)
+    with _alone(path.parent):
+        pass
 
 
 @contextmanager
 def _alone(path: Path) -> Iterator[apsw.Connection]:
-    """The database in a transaction, which nobody else has open."""
+    """The database in a transaction, which nobody else has open. All pages are written again: OpenCode itself leaves
+    what it has deleted in pages that are free.
+    """
     try:
-        with closing(apsw.Connection(str(path.resolve()), flags=apsw.SQLITE_OPEN_READWRITE)) as db:
-            db.set_busy_timeout(BUSY_MILLISECONDS)
-            db.execute("PRAGMA trusted_schema = OFF; PRAGMA locking_mode = EXCLUSIVE; PRAGMA secure_delete = ON")
-            db.execute("BEGIN EXCLUSIVE")
+        with rewriting(path, alone=True) as db:
             yield db
     except (apsw.BusyError, apsw.LockedError) as error:
         raise ForkRefused(_BUSY, "Close OpenCode, also its server, and try again.") from error
     except apsw.Error as error:
         raise OSError(f"{path} cannot be written: {error}") from error
-
-
-def _overwrite(db: apsw.Connection) -> None:
-    """Write all pages again: OpenCode itself leaves what it has deleted in pages that are free."""
-    db.execute("VACUUM")
-    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 def _change(db: apsw.Connection, now: Sequence[Row], wanted: Sequence[Row]) -> None:
