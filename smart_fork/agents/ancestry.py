@@ -179,10 +179,8 @@ class TreeHeads(Heads):
 
     #: The types of records that are messages.
     said: tuple[str, ...] = ("user", "assistant")
-
-    @abstractmethod
-    def is_native(self, record: dict[str, Any]) -> bool:
-        """Return whether a record before the first message shows that the agent itself began the file."""
+    #: The types of records before the first message of which one shows that the agent itself began the file.
+    native: tuple[str, ...] = ()
 
     @abstractmethod
     def names_a_copy(self, record: dict[str, Any]) -> bool:
@@ -229,7 +227,7 @@ class TreeHeads(Heads):
         for line in islice(LineReader(kin.path), HEAD_RECORDS):
             if not messages:
                 kin.begun = max(kin.begun, _time(line.record))
-                kin.native = kin.native or self.is_native(line.record)
+                kin.native = kin.native or line.record.get("type") in self.native
             messages.add(line.record)
             if messages.begin:
                 break

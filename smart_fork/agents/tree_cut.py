@@ -25,19 +25,13 @@ PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 class About(NamedTuple):
     """What a cut must know of a record beyond its item: the preview of a line of bookkeeping, the keys of what that
-    `repeats`, and the text of another record that it has `copied`; the further keys under which others repeat a record.
+    `repeats`, and the further keys under which others repeat a record.
     """
 
     note: str = ""
     meta: Mapping[str, Any] = NOTHING
     says: tuple[str, ...] = ()
     repeats: tuple[str, ...] = ()
-    copied: str = ""
-
-    @property
-    def of_turn(self) -> dict[str, Any]:
-        """All but `copied`: what is the turn's own."""
-        return {name: value for name, value in self._asdict().items() if name != "copied"}
 
 
 class TreeCutter(Cutter):
@@ -84,6 +78,10 @@ class TreeCutter(Cutter):
         """Return what else a cut must know of a record."""
         return About()
 
+    def copied(self, record: Record) -> str:
+        """Return the text of another record that a line of bookkeeping copies."""
+        return ""
+
     def may_be_copied(self, turn: TranscriptTurn) -> bool:
         """Return whether bookkeeping may copy the text of a turn."""
         return turn.prompt or turn.role == "assistant"
@@ -98,14 +96,13 @@ class TreeCutter(Cutter):
         at = next((at for at, record in enumerate(objects) if record.get(self.identity)), 0)
         items = [self.codec.decode(record) for record in objects]
         record, said = objects[at], self.said(objects[at], items[at])
-        about = self.about(record)
-        turn = self.turn(line, record, said, items, about)
+        turn = self.turn(line, record, said, items)
         session_id = self.session_id(line)
         if self.may_be_copied(turn):
             return SeenLine(turn, session_id, said, "")
-        return SeenLine(turn, session_id, None, about.copied)
+        return SeenLine(turn, session_id, None, self.copied(record))
 
-    def turn(self, line: RawLine, record: Record, said: str, items: Sequence[Item], about: About) -> TranscriptTurn:
+    def turn(self, line: RawLine, record: Record, said: str, items: Sequence[Item]) -> TranscriptTurn:
         """Return a record on a line as a turn."""
         results = tuple(result for item in items for result in item.results)
         identity = record[self.identity] if isinstance(record.get(self.identity), str) else ""
@@ -126,5 +123,5 @@ class TreeCutter(Cutter):
             kept=line.place,
             aliases=tuple(one for one in ids if isinstance(one, str)),
             key=identity,
-            **about.of_turn,
+            **self.about(record)._asdict(),
         )

@@ -99,7 +99,6 @@ class ClaudeCutter(TreeCutter):
         attachment, message, parts = record.get("attachment"), record.get("message"), CODEC.parts(record)
         kind = attachment.get("type") if isinstance(attachment, dict) else record.get("subtype")
         words = (record.get("type"), kind, record.get("summary"), record.get("content"), record.get("lastPrompt"))
-        name = {"queue-operation": "content", "last-prompt": "lastPrompt"}.get(str(record.get("type")), "")
         if is_request(record):
             repeats: tuple[str, ...] = (ANY_TURN,)
         else:
@@ -109,8 +108,13 @@ class ClaudeCutter(TreeCutter):
             COMPACTS if record.get("isCompactSummary") is True else NOTHING,
             _part_of(message, parts),
             repeats,
-            text_of(record.get(name, dict_in(attachment).get("prompt"))),
         )
+
+    def copied(self, record: Record) -> str:
+        """The prompt that a line of bookkeeping repeats."""
+        queued = dict_in(record.get("attachment")).get("prompt")
+        name = {"queue-operation": "content", "last-prompt": "lastPrompt"}.get(str(record.get("type")), "")
+        return text_of(record.get(name, queued))
 
     def public(self) -> Mapping[str, object]:
         return {"ClaudeLoader": self, "discover_newest_claude": discover_newest_claude}

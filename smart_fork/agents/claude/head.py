@@ -7,18 +7,13 @@ from typing import Any
 from smart_fork.agents.ancestry import TreeHeads
 from smart_fork.agents.claude.log import ClaudeAdapter
 
-#: What is written at the top of a new file.
-_BEGINNING = ("mode", "permission-mode", "queue-operation", "custom-title")
-
 
 class ClaudeHeads(TreeHeads):
     """How logs of Claude Code begin."""
 
     reader = ClaudeAdapter()
-
-    def is_native(self, record: dict[str, Any]) -> bool:
-        """See `TreeHeads.is_native`."""
-        return record.get("type") in _BEGINNING
+    #: What is written at the top of a new file.
+    native = ("mode", "permission-mode", "queue-operation", "custom-title")
 
     def names_a_copy(self, record: dict[str, Any]) -> bool:
         """See `TreeHeads.names_a_copy`."""

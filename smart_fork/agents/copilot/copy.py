@@ -27,7 +27,7 @@ from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copied_texts import aside, characters, shortened
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, copy_folder, read_again
 from smart_fork.agents.copilot.codec import ANSWERED, THOUGHTS, CopilotCodec, data_of, is_of_an_agent, requests_in
-from smart_fork.agents.copilot.fold import is_typed
+from smart_fork.agents.copilot.fold import asks
 from smart_fork.agents.copilot.home import EVENTS, WORKSPACE, sessions
 from smart_fork.agents.forms import Becomes, Forms, Identity, Image, Utterance, all_texts
 from smart_fork.errors import ForkRefused
@@ -96,8 +96,7 @@ class CopilotCopy(Copy):
         past = False
         for spelled, record in events(self._source.source_path):
             identity = record.get("id")
-            asks = record.get("type") == "user.message" and not is_of_an_agent(record) and is_typed(data_of(record))
-            if past and asks:
+            if past and asks(record):
                 break
             wanted.discard(identity if isinstance(identity, str) else "")
             past = past or identity == last

@@ -14,8 +14,8 @@ import orjson
 from indexer.transcripts.model import Role
 from indexer.unchecked import dict_in, dicts_in, text_in
 from smart_fork.agents.codec import Record
-from smart_fork.agents.copilot.codec import ANSWERED, CopilotCodec, data_of, is_of_an_agent, requests_in
-from smart_fork.agents.copilot.fold import is_typed
+from smart_fork.agents.copilot.codec import ANSWERED, CopilotCodec, data_of, requests_in
+from smart_fork.agents.copilot.fold import asks, is_typed
 from smart_fork.agents.copilot.home import EVENTS, WORKSPACE, copilot_home, name_in
 from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.foreign_database import erase
@@ -70,18 +70,20 @@ class CopilotCutter(TreeCutter):
         return CopilotAdapter().id_of(line.place.path)
 
     def is_typed(self, record: Record) -> bool:
-        return not is_of_an_agent(record) and is_typed(data_of(record))
+        return asks(record)
 
     def about(self, record: Record) -> About:
         kind, data = record.get("type"), data_of(record)
         words = () if str(kind) in _ROLES else (kind, data.get("message"))
-        given = dict_in(data.get("input"))
         return About(
             " ".join(one for one in words if isinstance(one, str)),
             _NEEDED if kind == "session.start" else COMPACTS if kind == "session.compaction_complete" else NOTHING,
             repeats=self._repeats(record),
-            copied=text_in(given.get("prompt", given.get("initialPrompt"))),
         )
+
+    def copied(self, record: Record) -> str:
+        given = dict_in(data_of(record).get("input"))
+        return text_in(given.get("prompt", given.get("initialPrompt")))
 
     def _repeats(self, record: Record) -> tuple[str, ...]:
         kind, data, agent = str(record.get("type")), data_of(record), record.get("agentId")

@@ -157,6 +157,11 @@ def is_typed(data: Mapping[str, Any]) -> bool:
     return data.get("source") in (None, "user")
 
 
+def asks(record: Mapping[str, Any]) -> bool:
+    """Whether an event is what was asked of the session itself."""
+    return record.get("type") == "user.message" and not is_of_an_agent(record) and is_typed(data_of(record))
+
+
 def loaded_by(data: Mapping[str, Any]) -> int:
     """What the model had in its context when it had answered a request."""
     usage = dict_in(data.get("usage"))

@@ -25,7 +25,7 @@ from smart_fork.agents.gemini.codec import GeminiCodec, answers_in, is_context, 
 from smart_fork.agents.gemini.fold import named_in
 from smart_fork.agents.gemini.home import id_of
 from smart_fork.agents.gemini.memory import Memory
-from smart_fork.agents.tree_cut import COMPACTS, PLAIN, About, TreeCutter
+from smart_fork.agents.tree_cut import COMPACTS, PLAIN, TreeCutter
 from smart_fork.cuts import titles
 from smart_fork.cuts.edits import Edits, rewritten
 from smart_fork.cuts.lines import RawLine, opened, raw_lines
@@ -88,7 +88,7 @@ class GeminiCutter(TreeCutter):
         """Return a message as a turn."""
         self._known.add(record["id"])
         item = self.codec.decode(record)
-        return self.turn(line, record, self.said(record, item), [item], About())
+        return self.turn(line, record, self.said(record, item), [item])
 
     def _note(self, line: RawLine, record: Record, before: Sequence[str]) -> TranscriptTurn:
         changes, target = record.get("$set"), record.get("$rewindTo")

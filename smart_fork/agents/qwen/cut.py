@@ -40,7 +40,7 @@ class QwenCutter(TreeCutter):
         return is_typed(record) and record.get("isSidechain") is not True
 
     def about(self, record: Record) -> About:
-        """A line of telemetry repeats an answer, or a call with what came back."""
+        """A line of telemetry repeats a call with what came back."""
         payload = dict_in(record.get("systemPayload"))
         event, title = dict_in(payload.get("uiEvent")), payload.get("customTitle")
         call, words = event.get("call_id"), (record.get("subtype"), event.get("event.name"), payload.get("rawCommand"))
@@ -50,8 +50,11 @@ class QwenCutter(TreeCutter):
             "" if parts_of(record.get("message")) else said,
             COMPACTS if sums_up(record) else NOTHING,
             repeats=(*calls, *titles.quoting(title)),
-            copied=text_in(event.get("response_text")),
         )
+
+    def copied(self, record: Record) -> str:
+        """Telemetry repeats an answer."""
+        return text_in(dict_in(dict_in(record.get("systemPayload")).get("uiEvent")).get("response_text"))
 
     def files_of(self, path: Path) -> list[Path]:
         folder = agents_of(path)

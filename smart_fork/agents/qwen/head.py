@@ -12,14 +12,10 @@ from smart_fork.agents.qwen.log import QwenAdapter
 
 
 class QwenHeads(TreeHeads):
-    """How logs of Qwen Code begin."""
+    """How logs of Qwen Code begin: its own forks as ours do."""
 
     reader = QwenAdapter()
     said = SAID
-
-    def is_native(self, record: dict[str, Any]) -> bool:
-        """See `TreeHeads.is_native`. Its forks begin as ours do."""
-        return False
 
     def names_a_copy(self, record: dict[str, Any]) -> bool:
         """See `TreeHeads.names_a_copy`."""
