@@ -124,7 +124,8 @@ def check_startable(
         session = sessions.read(located)
         check_forkable(session, cwd)
         agent = session.agent if as_agent is None else named(as_agent)
-        spec = WorkerSpec("fork", agent, source_of(session), options, cwd=Path(cwd) if cwd else None)
+        checked = replace(options, brief=False)  # git refuses no fork, and is asked for the note when one starts
+        spec = WorkerSpec("fork", agent, source_of(session), checked, cwd=Path(cwd) if cwd else None)
         prepare(told(spec, session), world_of(agent), dry_run=dry_run)
 
 

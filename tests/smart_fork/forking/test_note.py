@@ -12,7 +12,9 @@ from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import MAX_PROMPT_BYTES
 from smart_fork.copies.session_copy import Point
+from smart_fork.forking.launch import check_startable, fork_session
 from smart_fork.forking.note import MOST_CHARACTERS, _told, preceded
+from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.start import start
 from smart_fork.forking.started import SpawnedWorker
@@ -179,6 +181,18 @@ def test_a_fork_is_told_that_its_checkout_is_behind_before_it_starts_too(launch,
     assert "\nThe checkout is 1 commit behind its upstream up, as last fetched.\n" in forked.news
     assert forked.news in played.started[0]["argv"][-1]
     assert launch(known, FakeProcesses(), prompt="go on", dry_run=True).as_json()["news"] == forked.news
+
+
+@pytest.mark.usefixtures("programs", "home")
+def test_whether_a_session_can_be_forked_is_known_without_its_note(world, shop, monkeypatch):
+    session = world.claude(shop, "add retry", "done")
+    asked = []
+    monkeypatch.setattr("smart_fork.forking.note.news", lambda *given, **more: asked.append(given))
+
+    check_startable(session, Options(prompt="fix the race", place="process"), cwd=None)
+    assert [] == asked
+    fork_session(ForkRequest(session, Options(prompt="fix the race", place="process"), dry_run=True))
+    assert 1 == len(asked)
 
 
 @agents
