@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 
 from indexer.errors import IndexerError
+from indexer.locks import held_file
 from indexer.paths import private_dir, state_home
 
 #: How long somebody who asks a question waits for another process that is indexing.
@@ -33,23 +34,17 @@ def only_writer(patience: float, name: str = "index", waiting: Callable[[], None
     Raises:
         IndexBusyError: another process has held it for `patience` seconds.
     """
-    from filelock import FileLock, Timeout  # takes a while to import, and most questions find nothing to write
-
-    lock = FileLock(private_dir(state_home()) / f"{name}.lock", mode=0o600)
-    deadline = time.monotonic() + patience
-    with _wanting(patience):
-        while not lock.is_locked:
-            left = max(0.0, deadline - time.monotonic())
-            try:
-                lock.acquire(timeout=min(left, LOOK_SECONDS) if waiting else left)
-            except Timeout as error:
+    path, deadline = private_dir(state_home()) / f"{name}.lock", time.monotonic() + patience
+    with ExitStack() as held:
+        with _wanting(patience):
+            while True:
+                left = max(0.0, deadline - time.monotonic())
+                if held.enter_context(held_file(path, min(left, LOOK_SECONDS) if waiting else left)):
+                    break
                 if waiting is None or time.monotonic() >= deadline:
-                    raise IndexBusyError("another process is indexing") from error
+                    raise IndexBusyError("another process is indexing")
                 waiting()
-    try:
         yield
-    finally:
-        lock.release()
 
 
 @contextmanager
@@ -58,15 +53,8 @@ def _wanting(patience: float) -> Iterator[None]:
     if patience <= LOCK_SECONDS:
         yield
         return
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(private_dir(state_home()) / _WANTED, mode=0o600)
-    with suppress(Timeout):  # another one waits, too
-        lock.acquire(timeout=0)
-    try:
+    with held_file(private_dir(state_home()) / _WANTED, 0):  # where it is not had, another one waits, too
         yield
-    finally:
-        lock.release()
 
 
 def give_way(*_: object) -> None:
@@ -79,11 +67,6 @@ def give_way(*_: object) -> None:
     path = state_home() / _WANTED
     if not path.exists():
         return
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(path, mode=0o600)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise IndexBusyError("another process takes over the rest") from error
-    lock.release()
+    with held_file(path, 0) as free:
+        if not free:
+            raise IndexBusyError("another process takes over the rest")

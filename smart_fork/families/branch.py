@@ -16,9 +16,8 @@ from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock
-
 from indexer.failures import next_step, what_failed
+from indexer.locks import held_file
 from indexer.paths import private_dir, state_home
 from indexer.project import Project, project_of
 from indexer.transcripts.base import AgentAdapter, Agents, LogFile
@@ -237,7 +236,7 @@ def new_title(parent_title: str, target: Path, moment: float, *, name: str | Non
         SmartForkError: in place of an `OSError`, also one that is met meanwhile.
     """
     try:
-        with FileLock(private_dir(state_home()) / "branch.lock", mode=0o600):
+        with held_file(private_dir(state_home()) / "branch.lock"):
             taken = titles_like_ours(READERS, project_of(target))
             yield branch_title(name, parent_title, taken, int(moment * 1000))
     except OSError as error:

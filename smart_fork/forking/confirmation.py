@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from indexer.locks import held_file
 from indexer.masking import Masked, mask_screen
 from indexer.paths import private_dir, state_home
 from indexer.shapes import dataclass
@@ -60,15 +61,9 @@ def one_at_a_time(plan: ForkPlan) -> Iterator[None]:
     if not _tells_its_id(plan):
         yield
         return
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(private_dir(state_home()) / f"{plan.agent}-start.lock", mode=0o600)
-    with contextlib.suppress(Timeout):  # better to be taken for another one than not to start
-        lock.acquire(timeout=CONFIRM_SECONDS)
-    try:
+    # Where it is not had: better to be taken for another one than not to start.
+    with held_file(private_dir(state_home()) / f"{plan.agent}-start.lock", CONFIRM_SECONDS):
         yield
-    finally:
-        lock.release()
 
 
 def confirm(

@@ -9,11 +9,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from indexer.failures import next_step
 from indexer.files import remove, replace_file, sweep_beside
+from indexer.locks import held_file
 from indexer.paths import private_dir, state_home
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
@@ -196,16 +196,14 @@ def alone() -> Iterator[None]:
         SmartForkError: somebody else does.
     """
     folder = state_home() / "setup"
-    lock = FileLock(private_dir(folder) / "lock", mode=0o600)
-    try:
-        with lock.acquire(timeout=0):
-            try:
-                yield
-            finally:
-                if not (folder / "ledger.json").exists():
-                    remove(folder / "lock")
-    except Timeout as error:
-        raise SmartForkError("smart-fork is being set up in another window", "Finish it there first.") from error
+    with held_file(private_dir(folder) / "lock", 0) as ours:
+        if not ours:
+            raise SmartForkError("smart-fork is being set up in another window", "Finish it there first.")
+        try:
+            yield
+        finally:
+            if not (folder / "ledger.json").exists():
+                remove(folder / "lock")
     for empty in (folder, state_home() / "hooks", state_home()):
         with suppress(OSError):
             empty.rmdir()

@@ -19,6 +19,7 @@ import orjson
 
 from indexer.failures import next_step
 from indexer.files import replace_file
+from indexer.locks import held_file
 from indexer.paths import private_dir, state_home
 from indexer.settings import TEAM_TOKEN as TOKEN
 from indexer.settings import TEAM_URL as URL
@@ -192,10 +193,8 @@ def _known() -> dict[str, Any]:
 
 
 def _change(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    from filelock import FileLock  # takes its time, and commands that ask only whether there is a server need none
-
     try:
-        with FileLock(folder() / "tokens.lock", mode=0o600):
+        with held_file(folder() / "tokens.lock"):
             known = _known()
             change(known)
             replace_file(_file(), [orjson.dumps(known, option=orjson.OPT_INDENT_2), b"\n"])

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from filelock import FileLock, Timeout
-
+from indexer.locks import held_file
 from indexer.masking import ending
 from indexer.paths import private_dir, state_home
 from smart_fork.agents.facets import screen_of
@@ -138,15 +137,10 @@ def _mark(typist: Typist, question: Question, number: str) -> None:
 @contextlib.contextmanager
 def _in_turn(worker: WorkerRecord) -> Iterator[None]:
     """Two who talk to one worker at once would type into each other's lines."""
-    lock = FileLock(private_dir(state_home() / "locks") / f"{worker.id}.lock", mode=0o600)
-    try:
-        lock.acquire(timeout=TURN_SECONDS)
-    except Timeout:
-        raise ForkRefused(f"Another process is talking to {worker.id}", "Try again.") from None
-    try:
+    with held_file(private_dir(state_home() / "locks") / f"{worker.id}.lock", TURN_SECONDS) as ours:
+        if not ours:
+            raise ForkRefused(f"Another process is talking to {worker.id}", "Try again.")
         yield
-    finally:
-        lock.release()
 
 
 @dataclass
