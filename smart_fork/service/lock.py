@@ -8,11 +8,11 @@ import signal
 import time
 from pathlib import Path
 
+from indexer.locks import locked_by
 from indexer.paths import state_home
 from smart_fork.errors import ProgramFailed
 from smart_fork.service import crashes
 from smart_fork.service.address import withdraw
-from smart_fork.system.locks import locked_by
 
 _held: int | None = None
 

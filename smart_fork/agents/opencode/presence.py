@@ -9,10 +9,10 @@ from pathlib import Path
 import apsw
 import psutil
 
+from indexer.locks import locked_by
 from smart_fork.agents.opencode.command import OpenCodeStarter
 from smart_fork.agents.opencode.database import opened
 from smart_fork.agents.presence import Note, Presence
-from smart_fork.system.locks import locked_by
 from smart_fork.system.processes import Running
 
 
