@@ -17,7 +17,7 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import starter_of
-from smart_fork.agents.starter import Delivery, ForkRequest, Form, Staging
+from smart_fork.agents.starter import Delivery, Form, Launch, Staging
 from smart_fork.errors import ForkRefused, Usage
 
 #: A fork may fork, and that fork once more.
@@ -64,7 +64,7 @@ class ForkPlan:
         return "" if self.delivery == "argument" else plain_prompt(self.prompt)
 
 
-def plan_fork(request: ForkRequest) -> ForkPlan:
+def plan_fork(request: Launch) -> ForkPlan:
     """Plan one worker.
 
     Raises:
@@ -129,7 +129,7 @@ def check_given(session_id: str) -> str:
     return session_id
 
 
-def _source_of(request: ForkRequest) -> str:
+def _source_of(request: Launch) -> str:
     if request.form == "resume" and request.source_path is None:
         return check_given(request.session_id)
     return check_id(request.source_agent or request.agent, request.session_id, "source")

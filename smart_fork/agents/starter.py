@@ -18,7 +18,7 @@ Form = Literal["fork", "new", "resume"]
 
 
 @dataclass(frozen=True, slots=True)
-class ForkRequest:
+class Launch:
     """A worker to start. `at` is the id of the last message to keep.
 
     `session_id` is the session to fork or resume, empty for a new one. `source_agent` is its agent, for a hand-over.
@@ -93,7 +93,7 @@ class Starter(ABC):
     asking: tuple[str, ...] = ()
 
     @abstractmethod
-    def line(self, request: ForkRequest) -> CommandLine:
+    def line(self, request: Launch) -> CommandLine:
         """Return the command for `request`. Its ids are checked; its prompt and name are plain, and may be empty."""
 
     def fork_words(self, session_id: str) -> tuple[str, ...]:
@@ -118,7 +118,7 @@ class OptionStarter(Starter):
     joined: bool = False
     resumed: Staging = "nothing"
 
-    def line(self, request: ForkRequest) -> CommandLine:
+    def line(self, request: Launch) -> CommandLine:
         """See `Starter.line`."""
         session_id = request.session_id if request.form == "resume" else request.new_session_id
         option = "--session-id" if request.form == "new" else "--resume"
@@ -129,7 +129,7 @@ class OptionStarter(Starter):
         staging: Staging = "branch" if request.form == "fork" else "nothing" if request.form == "new" else self.resumed
         return CommandLine(argv, session_id, staging)
 
-    def _asked(self, request: ForkRequest) -> tuple[str, ...]:
+    def _asked(self, request: Launch) -> tuple[str, ...]:
         prompt = request.prompt or ""
         said = ordinary(prompt, self.commands) if self.always or not request.headless else prompt
         if request.headless:

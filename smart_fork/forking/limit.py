@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from indexer.settings import MAX_WORKERS
-from smart_fork.agents.starter import ForkRequest
-from smart_fork.errors import ForkRefused, Usage, advice
+from smart_fork.agents.starter import Launch
+from smart_fork.errors import ForkRefused, Usage
 from smart_fork.forking.world import Instruments, World
 from smart_fork.places.liveness import lives
 from smart_fork.registry.workers import WorkerRecord
@@ -44,7 +44,7 @@ def limit(env: Mapping[str, str]) -> int:
     return MAX_WORKERS.number(env)
 
 
-def admission(request: ForkRequest, world: World, *, counts: bool) -> Callable[[Sequence[WorkerRecord]], None]:
+def admission(request: Launch, world: World, *, counts: bool) -> Callable[[Sequence[WorkerRecord]], None]:
     """What refuses the requested worker, given those that run. A terminal that a person sits at does not count.
 
     Raises:

@@ -21,7 +21,7 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan, environment, passable, plain_name, plan_fork
 from smart_fork.agents.programs import find_program, require_fork
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.starter import ForkRequest
+from smart_fork.agents.starter import Launch
 from smart_fork.caller import calling_agent
 from smart_fork.conversation import resumed_part
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
@@ -54,7 +54,7 @@ class Prepared:
     """A worker that could be started; nothing has been made for it yet."""
 
     spec: WorkerSpec
-    request: ForkRequest
+    request: Launch
     place: WorkerPlace
     provisions: Provisions = field(default_factory=Provisions)
     #: What has changed since the session that is forked: it stands before the prompt, if there is one.
@@ -84,7 +84,7 @@ def prepare(spec: WorkerSpec, world: World, *, dry_run: bool = False) -> Prepare
     target = place_of_work(source.cwd, spec.cwd) if source else directory(spec.cwd or Path.cwd())
     note = note_for(spec, target, world.processes)
     known = [*([source] if source else []), *(source_of(part.session) for part in spec.others)]
-    request = ForkRequest(
+    request = Launch(
         agent=spec.agent,
         session_id=source.session_id if source else "",
         source_path=_source_path(source) if source else None,
@@ -116,7 +116,7 @@ def prepare(spec: WorkerSpec, world: World, *, dry_run: bool = False) -> Prepare
     return replace(prepared, provisions=given)
 
 
-def planned_worktree(options: Options, request: ForkRequest, world: World) -> Path:
+def planned_worktree(options: Options, request: Launch, world: World) -> Path:
     """Where the worker's worktree would be.
 
     Raises:
@@ -327,7 +327,7 @@ def _check_told(spec: WorkerSpec) -> None:
         )
 
 
-def _check_asks(request: ForkRequest) -> None:
+def _check_asks(request: Launch) -> None:
     """Whoever could share a session could have put words there: no agent acts on them unasked."""
     if request.of_others and request.skip_permissions:
         raise ForkRefused(
@@ -339,7 +339,7 @@ def _check_asks(request: ForkRequest) -> None:
         )
 
 
-def _check_resumable(spec: WorkerSpec, request: ForkRequest) -> None:
+def _check_resumable(spec: WorkerSpec, request: Launch) -> None:
     """A session goes on where it worked, and as itself."""
     if spec.options.in_worktree or spec.point:
         raise Usage("Only a fork can have a worktree or begin at an earlier message", "Fork the session instead.")

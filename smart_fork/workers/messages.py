@@ -22,8 +22,8 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan, environment, plain_prompt, plan_fork
 from smart_fork.agents.programs import find_program
 from smart_fork.agents.questions import Question
-from smart_fork.agents.starter import ForkRequest
-from smart_fork.errors import ForkRefused, ProgramFailed, Usage, advice
+from smart_fork.agents.starter import Launch
+from smart_fork.errors import ForkRefused, ProgramFailed, Usage
 from smart_fork.forking.provisions import provisions
 from smart_fork.forking.resume import check_free
 from smart_fork.forking.spec import ForkSource
@@ -101,7 +101,7 @@ def going_on(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
             advice("Start a new worker: smart-fork new", tool="Fork the session that knows instead: smart_fork."),
         )
     return plan_fork(
-        ForkRequest(
+        Launch(
             agent=worker.agent,
             session_id=worker.session_id,
             source_path=None,

@@ -16,7 +16,7 @@ from pathlib import Path
 from indexer.unchecked import dict_in, json_at, text_in
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.presence import Note, Presence, noted_at
-from smart_fork.agents.starter import CommandLine, ForkRequest, Form, Staging, Starter
+from smart_fork.agents.starter import CommandLine, Form, Launch, Staging, Starter
 from smart_fork.system.processes import Running
 
 _STAGED: dict[Form, Staging] = {"new": "nothing", "resume": "name", "fork": "transcript"}
@@ -29,7 +29,7 @@ class ClaudeStarter(Starter):
     forks_nothing = True
     asking = ("--permission-mode", "default")
 
-    def line(self, request: ForkRequest) -> CommandLine:
+    def line(self, request: Launch) -> CommandLine:
         """See `Starter.line`. The id of a new session can be chosen, that of a fork as well."""
         new, resumes = request.new_session_id, request.form == "resume"
         chosen = ("--session-id", new) if new else ()

@@ -19,7 +19,7 @@ from pathlib import Path
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.codex.rollouts import is_id
 from smart_fork.agents.presence import Note, Presence
-from smart_fork.agents.starter import CommandLine, ForkRequest, Starter
+from smart_fork.agents.starter import CommandLine, Launch, Starter
 from smart_fork.errors import ForkRefused
 from smart_fork.system.processes import Running
 
@@ -29,7 +29,7 @@ class CodexStarter(Starter):
 
     forks = ("codex", "fork", "ID")
 
-    def line(self, request: ForkRequest) -> CommandLine:
+    def line(self, request: Launch) -> CommandLine:
         """See `Starter.line`. Its forks and new sessions have ids of their own choice; a fork writes immediately."""
         goes_on_in = request.session_id if request.form == "resume" else request.new_session_id if request.at else None
         if goes_on_in:

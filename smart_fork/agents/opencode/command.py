@@ -15,7 +15,7 @@ import secrets
 
 from indexer.masking import Masked, beginning, mask
 from smart_fork.agents.questions import MAX_CHARACTERS, Question, Screen, words
-from smart_fork.agents.starter import CommandLine, Delivery, ForkRequest, Staging, Starter
+from smart_fork.agents.starter import CommandLine, Delivery, Launch, Staging, Starter
 from smart_fork.text.snippets import printable
 
 #: The border of a box at the left, and the lower end of the one to type in.
@@ -71,7 +71,7 @@ class OpenCodeStarter(Starter):
     ids = re.compile(r"ses_[A-Za-z0-9]{8,64}")
     beginnings = re.compile(r"ses_[A-Za-z0-9]{4,64}")
 
-    def line(self, request: ForkRequest) -> CommandLine:
+    def line(self, request: Launch) -> CommandLine:
         """See `Starter.line`. A fork is a copy that was imported, and is gone on with in its own directory."""
         session_id = None if request.form == "new" else request.session_id
         if request.form == "fork":

@@ -22,13 +22,11 @@ from smart_fork.agents.plan import (
     plan_fork,
     shell_command,
 )
-from smart_fork.agents.starter import ForkRequest
+from smart_fork.agents.starter import Launch
 from smart_fork.errors import ForkRefused, Usage
 from tests.smart_fork.forks import NEW, SESSION
 
-CLAUDE = ForkRequest(
-    "claude", SESSION, Path("/logs/a.jsonl"), "/work", Path("/work"), "/bin/claude", new_session_id=NEW
-)
+CLAUDE = Launch("claude", SESSION, Path("/logs/a.jsonl"), "/work", Path("/work"), "/bin/claude", new_session_id=NEW)
 CODEX = replace(CLAUDE, agent="codex", program="/bin/codex")
 UNASKED = Options(skip_permissions=True)
 both = pytest.mark.parametrize("request_", [CLAUDE, CODEX], ids=["claude", "codex"])

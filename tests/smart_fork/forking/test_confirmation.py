@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from smart_fork.agents.plan import plan_fork
-from smart_fork.agents.starter import ForkRequest
+from smart_fork.agents.starter import Launch
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, HEARS_SECONDS, SCREEN_SECONDS, confirm
 from smart_fork.forking.report import remark
 from smart_fork.forking.world import world_of
@@ -31,7 +31,7 @@ class Showing:
 
 @pytest.fixture
 def plan(home):
-    request = ForkRequest(
+    request = Launch(
         agent="claude", session_id=SESSION, source_path=home / "x", source_cwd=str(home), target_cwd=home,
         program="claude", new_session_id=NEW, prompt="go on",
     )  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from indexer.settings import WORKER_ID
-from smart_fork.agents.starter import ForkRequest
+from smart_fork.agents.starter import Launch
 from smart_fork.errors import Usage
 from smart_fork.forking.limit import AlreadyRuns, WorkerLimit, admission, limit
 from smart_fork.forking.world import world_of
@@ -16,8 +16,8 @@ from smart_fork.places.liveness import STARTING_SECONDS
 from smart_fork.registry.workers import Registry, WorkerRecord
 from tests.smart_fork.forks import SESSION, FakeClock, FakeProcesses
 
-REQUEST = ForkRequest("claude", SESSION, None, "/work", Path("/work"), "/bin/claude", prompt="go")
-GOING_ON = ForkRequest("claude", SESSION, None, "/work", Path("/work"), "/bin/claude", prompt="go", form="resume")
+REQUEST = Launch("claude", SESSION, None, "/work", Path("/work"), "/bin/claude", prompt="go")
+GOING_ON = Launch("claude", SESSION, None, "/work", Path("/work"), "/bin/claude", prompt="go", form="resume")
 
 
 class Living(FakeProcesses):
@@ -52,9 +52,7 @@ def add(home, clock):
     return register
 
 
-def ask(
-    request: ForkRequest, processes: FakeProcesses, clock: FakeClock, *, most: int = 2, counts: bool = True
-) -> None:
+def ask(request: Launch, processes: FakeProcesses, clock: FakeClock, *, most: int = 2, counts: bool = True) -> None:
     world = world_of("claude", processes, {"SMART_FORK_MAX_WORKERS": str(most)}, clock)
     with Registry() as registry:
         registry.add("claude", source_session_id="", place="process", cwd=Path("/"), admit=admission(request, world, counts=counts))  # fmt: skip

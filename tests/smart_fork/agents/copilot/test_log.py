@@ -13,7 +13,7 @@ from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.copilot.tail import TAIL
 from smart_fork.agents.facets import hooks_of
 from smart_fork.agents.plan import plan_fork
-from smart_fork.agents.starter import ForkRequest
+from smart_fork.agents.starter import Launch
 from smart_fork.hooks.receive import HookEvent
 from tests.indexer.transcripts.records import (
     FIXTURES,
@@ -182,7 +182,7 @@ def test_its_events_are_those_of_claude_code():
 
 
 def test_a_fork_of_others_sessions_asks_before_it_acts():
-    of_others = ForkRequest(
+    of_others = Launch(
         "copilot", SESSION, None, "/srv/shop", Path("/srv/shop"), "/bin/copilot", id_of(9), of_others=True
     )
 

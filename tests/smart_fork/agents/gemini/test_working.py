@@ -19,7 +19,8 @@ from smart_fork.agents.facets import tail_of
 from smart_fork.agents.gemini.command import GeminiScreen
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import plan_fork
-from smart_fork.agents.starter import ForkRequest
+from smart_fork.agents.starter import Launch
+from smart_fork.agents.tail import activity, output_tokens
 from smart_fork.forking.occupation import Occupation
 from smart_fork.hooks.receive import HookEvent
 from tests.indexer.transcripts.records import SESSION, gemini_log, id_of, ran, spoken
@@ -95,9 +96,9 @@ def test_its_screen_tells_a_question_work_and_rest():
     ]  # fmt: skip
 
 
-def request(form: str = "fork", **more: object) -> ForkRequest:
+def request(form: str = "fork", **more: object) -> Launch:
     said: dict = {"agent": "gemini", "session_id": "" if form == "new" else SESSION, "source_path": None} | more
-    return ForkRequest(
+    return Launch(
         source_cwd="/srv/shop", target_cwd=Path("/srv/shop"), program="gemini", new_session_id=id_of(9), form=form, **said
     )  # fmt: skip
 

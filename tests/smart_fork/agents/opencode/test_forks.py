@@ -13,8 +13,8 @@ from smart_fork.agents.opencode.command import OpenCodeStarter
 from smart_fork.agents.opencode.head import OpenCodeBirths, OpenCodeHeads
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.agents.options import Options
-from smart_fork.agents.starter import ForkRequest
-from smart_fork.agents.tail import Activity
+from smart_fork.agents.starter import Launch
+from smart_fork.agents.tail import Activity, activity, output_tokens
 from smart_fork.families.crossing import parents
 from tests.cases import each
 from tests.smart_fork.agents.opencode.database import COMPACTED, FAILED, FORK, FORK_AT, SAID_AGAIN, TOOLS, change, make
@@ -93,11 +93,9 @@ def vars_of(birth):
     return (birth.session_id, birth.parent_id, birth.cwd, birth.born)
 
 
-def request(**said) -> ForkRequest:
+def request(**said) -> Launch:
     usual = {"agent": "opencode", "session_id": "", "source_path": None, "source_cwd": "/work/depot"}
-    return ForkRequest(
-        **{**usual, "target_cwd": Path("/work/depot"), "program": "/bin/opencode", "prompt": "do it", **said}
-    )
+    return Launch(**{**usual, "target_cwd": Path("/work/depot"), "program": "/bin/opencode", "prompt": "do it", **said})
 
 
 NEW = "ses_00112233445566778899aabbcc"

@@ -12,7 +12,8 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import tail_of
 from smart_fork.agents.options import Options
 from smart_fork.agents.qwen.command import QwenScreen
-from smart_fork.agents.starter import ForkRequest
+from smart_fork.agents.starter import Launch
+from smart_fork.agents.tail import activity, output_tokens, running_tasks
 from tests.cases import each
 from tests.indexer.transcripts.records import SESSION, answering, calling, id_of, linked, qwen_log
 from tests.smart_fork.agents.qwen.test_log import fixture
@@ -120,9 +121,9 @@ def test_what_is_typed_is_held_until_enter():
     assert not QwenScreen().holds(IDLE, "Take your time")
 
 
-def request(**more: object) -> ForkRequest:
+def request(**more: object) -> Launch:
     basis = {"agent": "qwen", "session_id": SESSION, "source_path": None, "source_cwd": "/r", "program": "qwen"}
-    return ForkRequest(**(basis | {"target_cwd": Path("/r"), "new_session_id": NEW} | more))
+    return Launch(**(basis | {"target_cwd": Path("/r"), "new_session_id": NEW} | more))
 
 
 @each(
