@@ -5,7 +5,6 @@ Whatever is answered is a frozen value: `as_json()` gives its JSON.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,14 +14,14 @@ from smart_fork.errors import Ambiguous, IndexUnavailable, NotFound, Usage
 from smart_fork.retrieval.answer import Hit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from indexer.embedder import Embedder
+    from smart_fork.budget.wanted import Wanted
     from smart_fork.conversation import Conversation, Exported
     from smart_fork.cuts.answer import Excised
     from smart_fork.families.told import Branched
-    from smart_fork.forking.spending import Spending
     from smart_fork.forking.started import Forked
     from smart_fork.removal.sessions import Removal
     from smart_fork.retrieval.elsewhere import Elsewhere
@@ -160,14 +159,9 @@ def fork(
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
     """
-    from smart_fork.agents.options import Options
-    from smart_fork.forking.launch import fork_session
-    from smart_fork.forking.request import ForkRequest
-
-    asks = _spending(budget, intent, also, keep, drop, otherwise=prompt or "")
-    with asks as spending, _here([session_id], cwd) as (here,):
-        asked = Options(prompt=prompt, **options)
-        return Worker(fork_session(ForkRequest(here, asked, at=at, cwd=cwd, as_agent=as_agent, budget=spending)))
+    wanted = _wanted(budget, intent, also, keep, drop)
+    asked = {"at": at, "cwd": cwd, "budget": wanted, "intent": intent or None, "also": also, "as_agent": as_agent}
+    return Worker(_forked([session_id], prompt, options, asked))
 
 
 def read(
@@ -230,20 +224,11 @@ def preview(
     Raises:
         SmartForkError: it could not be started either.
     """
-    from smart_fork.agents.options import Options
-    from smart_fork.budget.wanted import MATCH
-    from smart_fork.forking.launch import fork_session
-    from smart_fork.forking.request import ForkRequest
-
     if budget is None and (keep or drop):
         raise Usage("keep and drop are only for a budget", "Give a budget as well, such as 30000.")
-    asks = _spending(MATCH if budget is None else budget, intent, also, keep, drop, otherwise=prompt or "")
-    asked = Options(prompt=prompt, **options)
-    with asks as said, _here([session_id], cwd, keep=False) as (here,):
-        within = None if budget is None else said
-        return fork_session(
-            ForkRequest(here, asked, at=at, cwd=cwd, as_agent=as_agent, budget=within, preview=said, dry_run=True)
-        )
+    wanted = None if budget is None else _wanted(budget, intent, also, keep, drop)
+    asked = {"at": at, "cwd": cwd, "budget": wanted, "intent": intent or None, "also": also, "as_agent": as_agent}
+    return _forked([session_id], prompt, options, asked | {"dry_run": True})
 
 
 def merge(
@@ -265,40 +250,48 @@ def merge(
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
     """
-    from smart_fork.agents.options import Options
-    from smart_fork.forking.merger import fork_merged
-    from smart_fork.forking.request import ForkRequest
-
     if isinstance(session_ids, str):
         raise Usage("Several sessions are merged", "Give a list of their ids.")
-    asked = Options(prompt=prompt, **options)
-    with _spending(budget, intent, also, otherwise=prompt or "") as spending, _here(session_ids, cwd) as here:
-        first, others = "".join(here[:1]), tuple(here[1:])
-        return Worker(fork_merged(ForkRequest(first, asked, merge=others, cwd=cwd, as_agent=as_agent, budget=spending)))
+    wanted = _wanted(budget, intent, also)
+    asked = {"cwd": cwd, "budget": wanted, "intent": intent or None, "also": also, "as_agent": as_agent}
+    return Worker(_forked(session_ids, prompt, options, asked, merge=True))
 
 
-@contextmanager
-def _spending(
+def _forked(
+    session_ids: Sequence[str],
+    prompt: str | None,
+    options: Mapping[str, Any],
+    asked: Mapping[str, Any],
+    *,
+    merge: bool = False,
+) -> Forked:
+    """Fork a session, or several merged, as is asked. A team's copy goes again if that fails, or is only a preview."""
+    from smart_fork.agents.options import Options
+    from smart_fork.forking.plan import fork_session
+    from smart_fork.forking.request import ForkRequest
+    from smart_fork.retrieval.team_search import sessions_here
+
+    own = Options(prompt=prompt, **options)
+    with sessions_here(session_ids, asked["cwd"], keep=not asked.get("dry_run")) as here:
+        first, *others = (one.session_id for one in here) if here else [""]
+        return fork_session(ForkRequest(first, own, merge=tuple(others) if merge else None, **asked), _library)
+
+
+def _wanted(
     budget: int | str | None,
     intent: str | None,
     also: Sequence[str],
     keep: Sequence[int] = (),
     drop: Sequence[int] = (),
-    *,
-    otherwise: str = "",
-) -> Iterator[Spending | None]:
-    """The budget, if one was given, and the intent that it is spent on, else `otherwise`."""
+) -> Wanted | None:
+    """Return the budget, if one was given."""
     from smart_fork.budget.wanted import Wanted, amount
-    from smart_fork.forking.spending import Spending
 
     if budget is None:
         if intent or also or keep or drop:
             raise Usage("intent, also, keep and drop are only for a budget", "Give a budget as well, such as 30000.")
-        yield None
-        return
-    wanted = Wanted(amount(budget), frozenset(keep), frozenset(drop))
-    with _library() as library:
-        yield Spending(wanted, intent or otherwise, also, library)
+        return None
+    return Wanted(amount(budget), frozenset(keep), frozenset(drop))
 
 
 def branch(
@@ -323,9 +316,23 @@ def branch(
         SmartForkError: nothing was made.
     """
     from smart_fork.families.branch import branch as copy
+    from smart_fork.forking.request import BranchRequest
+    from smart_fork.retrieval.team_search import sessions_here
 
-    with _spending(budget, intent, also, keep, drop) as spending, _here([session_id], cwd) as (here,):
-        return copy(here, at=at, title=title, cwd=cwd, budget=spending, as_agent=as_agent, unmasked=unmasked)
+    wanted = _wanted(budget, intent, also, keep, drop)
+    with sessions_here([session_id], cwd) as (here,):
+        asked = BranchRequest(
+            here.session_id,
+            at=at,
+            intent=intent,
+            also=tuple(also),
+            title=title,
+            cwd=cwd,
+            budget=wanted,
+            as_agent=as_agent,
+            unmasked=unmasked,
+        )
+        return copy(asked, _library)
 
 
 def cut(
@@ -362,15 +369,6 @@ def forget(session_id: str, *, undo: bool = False) -> Removal:
     from smart_fork.removal import sessions as session_removal
 
     return session_removal.undo(session_id) if undo else session_removal.forget(session_id)
-
-
-@contextmanager
-def _here(session_ids: Sequence[str], cwd: str | None, *, keep: bool = True) -> Iterator[list[str]]:
-    """The sessions' ids on this machine. A team's copy goes again if what follows fails."""
-    from smart_fork.retrieval.team_search import sessions_here
-
-    with sessions_here(session_ids, cwd, keep=keep) as found:
-        yield [one.session_id for one in found]
 
 
 def _library(project: str | None = None, elsewhere: Elsewhere | None = None) -> AbstractContextManager[Library]:

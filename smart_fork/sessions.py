@@ -21,7 +21,7 @@ from smart_fork.agents.checkpoints import author_of
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.logs import logs_of, originals_first, unread
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.references import names_worker, parsed
+from smart_fork.agents.references import names_session, names_worker, parsed
 from smart_fork.agents.references import reference as reference_to
 from smart_fork.conversation import CommitsMade, Conversation, Exported, Message, Noted, resumed_part
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage, advice, joined
@@ -61,6 +61,21 @@ class Located:
     def readable(self) -> bool:
         """Whether its log, or a kept copy, can be read; otherwise only its export may be left."""
         return self.path is not None or kept_logs.find(self.agent, self.session_id) is not None
+
+
+def is_session(word: str) -> bool:
+    """Return whether `word` means a session, by id, by its beginning, or by a worker's id.
+
+    Raises:
+        Usage: It means several.
+    """
+    if not names_session(word):
+        return False
+    try:
+        locate(word)
+    except NotFound:
+        return False
+    return True
 
 
 def locate(reference: str) -> Located:

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from smart_fork.agents.options import Options
 from smart_fork.budget.wanted import BudgetAsked
 from smart_fork.caller import caller_session
-from smart_fork.cli.agents import CwdOption, HandedOption, UnmaskedOption
-from smart_fork.cli.fork import ForkPoint, spending_on
-from smart_fork.cli.options import PlaceChoice, takes_options
+from smart_fork.cli.agents import HandedOption
+from smart_fork.cli.fork import library_shown
+from smart_fork.cli.options import takes_options
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import starting
 from smart_fork.errors import Usage
-from smart_fork.forking.request import ForkRequest
+from smart_fork.forking.request import BranchRequest
 
 if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
     from smart_fork.families.told import Branched, Relative
-    from smart_fork.forking.spending import Spending
 
 #: Columns where nobody looks: lines are as long as they are.
 WIDE = 10_000
@@ -36,80 +35,44 @@ SessionArgument = Annotated[str, typer.Argument(help="Session id, 8 characters o
 
 
 @takes_options(
-    without=("top", "min_score"),
-    at="Copy up to this message, or `match`: up to the best answer.",
-    intent="Text for --at match and --budget.",
+    session=SessionArgument,
+    prompt=Annotated[str | None, typer.Argument(help="Prompt, with --start.")],
+    as_agent=HandedOption,
     budget="Copy only relevant exchanges, up to N tokens: 30k.",
+    order="session prompt at intent also title without start place cwd project budget keep drop as_agent unmasked",
 )
 def branch(
     *,
-    session: SessionArgument,
-    prompt: Annotated[str | None, typer.Argument(help="Prompt, with --start.")] = None,
-    point: ForkPoint,
-    title: Annotated[str | None, typer.Option("--title", help="Title. Default: the parent's title.")] = None,
+    asked: BranchRequest,
     without: Annotated[
         str | None,
         typer.Option("--excise", help="Turns to drop, numbered as in `excise list`: 5-7,9."),
     ] = None,
-    start: Annotated[bool, typer.Option("--start", help="Resume the copy immediately.")] = False,
-    place: Annotated[PlaceChoice | None, typer.Option("--in", help="Place to run, with --start.")] = None,
-    cwd: CwdOption = None,
-    project: Annotated[
-        Path | None, typer.Option("--project", "-p", help="Refuse a session of another project than this directory's.")
-    ] = None,
     budget: BudgetAsked,
-    as_agent: HandedOption = None,
-    unmasked: UnmaskedOption = False,
 ) -> None:
     """Copy a session under a title of its own, to go on with later; the original stays untouched."""
     from smart_fork.families.branch import branch as branch_session
     from smart_fork.retrieval.team_search import sessions_here
 
-    if not start and (prompt or place):
+    asked = replace(asked, budget=budget.wanted(), caller_session_id=caller_session(os.environ))
+    if not asked.start and (asked.prompt or asked.place):
         raise Usage("A prompt and --in are only for --start", "Give --start to resume the branch immediately.")
-    wanted = budget.wanted()
-    if (point.intent is None) if point.at_match else (point.intent is not None and wanted is None):
+    if (asked.intent is None) if asked.at_match else (asked.intent is not None and asked.budget is None):
         raise Usage("--at match and --intent belong together", 'Give the intent: --at match --intent "…"')
-    if point.also and point.intent is None:
+    if asked.also and asked.intent is None:
         raise Usage("--also goes with --intent", "--also is the intent in other words.")
     if without is not None:
-        if start or title or point.at or project or wanted or as_agent:
+        if asked.start or asked.title or asked.at or asked.project or asked.budget or asked.as_agent:
             raise Usage("--excise goes with --cwd alone", "`smart-fork resume` starts what it writes.")
         from smart_fork.cli.excise import branch_without
 
-        branch_without(session, without, cwd=cwd)
+        branch_without(asked.session, without, cwd=Path(asked.cwd) if asked.cwd else None)
         return
-    number = point.number()
-    with (
-        sessions_here([session], cwd or project) as (meant,),
-        starting(place, quiet=not start),
-        spending_on(wanted, point, ForkRequest(session, Options(prompt=prompt))) as spent,
-    ):
-        through = _answering(meant.session_id, spent) if point.at_match and spent is not None else None
-        branched = branch_session(
-            meant.session_id,
-            at=number,
-            through=through,
-            title=title,
-            project=str(project) if project else None,
-            cwd=str(cwd) if cwd else None,
-            start=Options(prompt=prompt, place=place) if start else None,
-            caller_session_id=caller_session(os.environ),
-            budget=spent if wanted is not None else None,
-            as_agent=as_agent,
-            unmasked=unmasked,
-        )
+    where = asked.cwd or asked.project
+    with sessions_here([asked.session], where) as (meant,), starting(asked.place, quiet=not asked.start):
+        branched = branch_session(replace(asked, session=meant.session_id), library_shown)
     if not printed_as_json(branched):
-        _print_branch(branched, named=bool(title and title.strip()))
-
-
-def _answering(session: str, spent: Spending) -> str | None:
-    from smart_fork import sessions
-    from smart_fork.forking.match import message_for
-
-    if spent.library is None:
-        return None
-    return message_for(sessions.read(sessions.locate(session)), spent.intent, spent.library, spent.also)
+        _print_branch(branched, named=bool(asked.title and asked.title.strip()))
 
 
 def _print_branch(branched: Branched, *, named: bool) -> None:

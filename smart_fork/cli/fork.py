@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from indexer.shapes import dataclass
-from smart_fork.agents.options import Options, said
-from smart_fork.agents.references import Resolved
-from smart_fork.budget.wanted import MATCH, BudgetAsked, Wanted
+from smart_fork.agents.options import Options
+from smart_fork.budget.wanted import BudgetAsked
 from smart_fork.caller import caller_session
-from smart_fork.cli.agents import CwdOption, HandedOption
+from smart_fork.cli.agents import HandedOption
 from smart_fork.cli.command import Command
 from smart_fork.cli.forked import print_forked
 from smart_fork.cli.options import takes_options
 from smart_fork.cli.output import printed_as_json, say
 from smart_fork.cli.progress import progress_bar, starting
 from smart_fork.errors import Usage
-from smart_fork.forking.request import ForkRequest
+from smart_fork.forking.request import Best, ForkRequest
 from smart_fork.retrieval.team_search import sessions_here
 from smart_fork.team.workers import is_shared
 
 if TYPE_CHECKING:
-    from smart_fork.forking.spending import Spending
-    from smart_fork.forking.started import Forked
+    from smart_fork.retrieval.library import Library
 
 _PROTECTED = "smart_fork.protected"
 
@@ -46,38 +43,6 @@ class ForkCommand(Command):
 COMMAND_CLASSES = {"fork": ForkCommand}
 
 
-@dataclass(frozen=True, slots=True)
-class ForkPoint:
-    """Where a fork leaves its session, and what is looked for."""
-
-    at: str | None = said(help="Fork after this message, or `match`: after the best answer.")
-    intent: str | None = said(help="Text for --at match, --budget and --top. Default: the prompt.")
-    also: Sequence[str] | None = said(list[str], help="The same intent in other words. Repeatable, up to 8.")
-    top: int | None = said(int, help="Fork the N best sessions of this project.")
-    min_score: float | None = said(float, help="Lowest score for --top. Default: 0.3.")
-
-    @property
-    def at_match(self) -> bool:
-        """Return whether it leaves after the best answer."""
-        return self.at == MATCH
-
-    def looked_for(self, prompt: str | None) -> str:
-        """Return the intent, by default the prompt."""
-        return (prompt if self.intent is None else self.intent) or ""
-
-    def number(self) -> int | None:
-        """Return the message number, if one was given.
-
-        Raises:
-            Usage: it is none.
-        """
-        at = None if self.at_match else self.at
-        if at is not None and not (at.isascii() and at.isdigit()):
-            why = "`smart-fork show ID` prints the numbers; `match` finds one."
-            raise Usage(f"--at {at} is not a message number", why)
-        return None if at is None else int(at)
-
-
 _Worktree = Annotated[
     bool | None,
     typer.Option("--worktree/--no-worktree", "-w", help="Run in a new git worktree. Default for several forks."),
@@ -85,7 +50,11 @@ _Worktree = Annotated[
 
 
 @takes_options(
-    without=("skip_permissions",), worktree=_Worktree, order="worktree worktree_name with_changes place cwd name"
+    without=("skip_permissions",),
+    worktree=_Worktree,
+    as_agent=HandedOption,
+    order="at intent also top min_score as_agent worktree worktree_name with_changes place cwd brief unmasked name "
+    "dry_run budget keep drop merge",
 )
 def fork(
     *,
@@ -94,11 +63,9 @@ def fork(
         list[str] | None,
         typer.Argument(metavar="ID... [PROMPT]", help="Session ids (8 characters or more), then the prompt."),
     ] = None,
-    point: ForkPoint,
-    as_agent: HandedOption = None,
+    asked: ForkRequest,
+    best: Best,
     options: Options,
-    cwd: CwdOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command and its cost. Start nothing.")] = False,
     budget: BudgetAsked,
     merge: Annotated[
         bool, typer.Option("--merge", help="Merge several sessions into one fork, within --budget.")
@@ -108,113 +75,69 @@ def fork(
 
     A prompt that starts with a dash goes after "--":  smart-fork fork 70f1a07f -- "-Werror breaks the build, fix it"
     """
-    if options.worktree is False and options.with_changes:
-        raise Usage("--no-worktree goes with neither --worktree-name nor --with-changes")
-    if point.min_score is not None and point.top is None:
-        raise Usage("--min-score is only for --top", "A session given by id is forked with any score.")
-    wanted = budget.wanted()
     given = list(words or ())
-    alone = point.top is not None
-    ids, prompt = ([], _prompt_alone(given)) if alone else _ids_and_prompt(given, protected=ctx.meta[_PROTECTED])
-    asked = ForkRequest(
-        ids[0] if ids else "",
-        replace(options, prompt=prompt),
-        merge=tuple(ids[1:]) if merge else (),
-        cwd=str(cwd) if cwd else None,
-        as_agent=as_agent,
-        dry_run=dry_run,
+    searched = best.top is not None
+    ids, prompt = ([], _prompt_alone(given)) if searched else _ids_and_prompt(given, protected=ctx.meta[_PROTECTED])
+    asked = replace(
+        asked,
+        options=replace(options, prompt=prompt),
+        budget=budget.wanted(),
         caller_session_id=caller_session(os.environ),
     )
-    if merge:
-        _check_merge(wanted, point)
-        forked = _forked_merged(asked, point, wanted)
-    elif alone or len(ids) > 1:
-        if wanted is not None:
-            raise Usage("--budget is for one session", "Fork each by itself, or --merge them into one.")
-        from smart_fork.cli.fan_out import fork_several
+    check_given(asked, best, several=searched or len(ids) > 1, merge=merge)
+    with sessions_here(ids, keep=not asked.dry_run) as meant:
+        for warning in (warning for one in meant for warning in one.warnings):
+            say(warning)
+        if searched or (len(ids) > 1 and not merge):
+            from smart_fork.cli.fan_out import fork_several
 
-        in_worktrees = options.worktree if options.worktree is not None else True
-        with sessions_here(ids, keep=not dry_run) as meant:
-            fork_several([one.session_id for one in meant], point, asked, in_worktrees=in_worktrees)
-        return
-    else:
-        forked = _forked_one(asked, point, wanted)
+            in_worktrees = options.worktree if options.worktree is not None else True
+            fork_several([one.session_id for one in meant], best, asked, in_worktrees=in_worktrees)
+            return
+        from smart_fork.forking.plan import fork_session
+
+        first, *others = (one.session_id for one in meant)
+        asked = replace(asked, session=first, merge=tuple(others) if merge else None)
+        with starting(asked.options.place, quiet=asked.dry_run):
+            forked = replace(fork_session(asked, library_shown), resolved="" if merge else meant[0].by)
     if not printed_as_json(forked):
-        print_forked(forked, dry_run=dry_run)
+        print_forked(forked, dry_run=asked.dry_run)
 
 
-def _check_merge(wanted: Wanted | None, point: ForkPoint) -> None:
-    if wanted is None:
-        raise Usage("--merge needs a budget", "Give a budget for all of them: --budget 40k.")
-    if point.at is not None or point.top is not None:
+def check_given(asked: ForkRequest, best: Best, *, several: bool, merge: bool) -> None:
+    """Refuse options that do not go together on the command line.
+
+    Raises:
+        Usage: some do not.
+    """
+    searched = best.top is not None
+    if best.min_score is not None and not searched:
+        raise Usage("--min-score is only for --top", "A session given by id is forked with any score.")
+    if merge and searched:
         raise Usage("--merge goes with neither --at nor --top", "Name the sessions and an intent.")
-
-
-def _forked_merged(asked: ForkRequest, point: ForkPoint, wanted: Wanted | None) -> Forked:
-    from smart_fork.forking.merger import fork_merged
-
-    with (
-        sessions_here((asked.session, *asked.merge), keep=not asked.dry_run) as (first, *others),
-        spending_on(wanted, point, asked) as spending,
-    ):
-        _warn((first, *others))
-        merged = tuple(one.session_id for one in others)
-        return fork_merged(replace(asked, session=first.session_id, merge=merged, budget=spending))
-
-
-def _forked_one(asked: ForkRequest, point: ForkPoint, wanted: Wanted | None) -> Forked:
-    from smart_fork.forking.launch import fork_session
-
-    if not point.at_match and wanted is None and (point.intent is not None or point.also):
-        given = "--also" if point.intent is None else "--intent"
-        raise Usage(
-            f"{given} is only for --at match, --budget and --top", "Without them, the prompt says what the fork does."
+    if several and not merge and asked.budget is not None:
+        raise Usage("--budget is for one session", "Fork each by itself, or --merge them into one.")
+    if several and not merge and not (asked.at is None or asked.at_match):
+        raise Usage("--at takes a message's number only for one session", "Use --at match, or fork them one by one.")
+    needs = asked.at_match or searched
+    if needs and not asked.looked_for.strip():
+        which = "--top and --at match need" if several else "--at match needs"
+        raise Usage(f"{which} an intent", 'Give an intent: --intent "…", or a prompt.')
+    if (asked.intent is not None or asked.also) and not (needs or asked.budget):
+        option = "--also" if asked.intent is None else "--intent"
+        which, what = (
+            ("--at match and --top", "the forks do") if several else ("--at match, --budget and --top", "the fork does")
         )
-    asked = replace(asked, at=point.number())
-    with (
-        sessions_here([asked.session], keep=not asked.dry_run) as (resolved,),
-        spending_on(wanted, point, asked) as spending,
-    ):
-        _warn([resolved])
-        within = None if wanted is None else spending
-        asked = replace(asked, session=resolved.session_id, budget=within, preview=None if wanted else spending)
-        if point.at_match and spending is not None and spending.library is not None:
-            from smart_fork.forking.match import fork_at_match
-
-            forked = fork_at_match(asked, spending.intent, spending.library, spending.also)
-        else:
-            with starting(asked.options.place, quiet=asked.dry_run):
-                forked = fork_session(asked)
-    return replace(forked, resolved=resolved.by)
+        raise Usage(f"{option} is only for {which}", f"Without them, the prompt says what {what}.")
 
 
 @contextmanager
-def spending_on(wanted: Wanted | None, point: ForkPoint, asked: ForkRequest) -> Iterator[Spending | None]:
-    """The budget, and what it is to be spent on. Without one, what a match or the ways of a dry run are found by.
-
-    Nothing where there is no index to ask: a dry run makes none.
-    """
-    from indexer.paths import index_db
-
-    intent, also = point.looked_for(asked.options.prompt), tuple(point.also or ())
-    if point.at_match and wanted is None and not intent.strip():
-        raise Usage("--at match needs an intent", 'Give an intent: --intent "…", or a prompt.')
-    if wanted is None and not point.at_match and not (asked.dry_run and intent.strip() and index_db().exists()):
-        yield None
-        return
-    from smart_fork.forking.spending import Spending
+def library_shown(path: str | None = None) -> Iterator[Library]:
+    """The sessions that the command line finds; what is done for that is shown."""
     from smart_fork.retrieval.background import library
 
-    told = progress_bar() if wanted or point.at_match else nullcontext()
-    with told as progress, library(progress=progress) as known:
-        known.expect(intent, also)  # while the session is read
-        yield Spending(wanted or Wanted(MATCH), intent, also, known)
-
-
-def _warn(sessions: Sequence[Resolved]) -> None:
-    """Say what is not in copies of the team's sessions."""
-    for warning in (warning for one in sessions for warning in one.warnings):
-        say(warning)
+    with progress_bar() as progress, library(path, progress) as known:
+        yield known
 
 
 def _ids_and_prompt(words: list[str], *, protected: bool) -> tuple[list[str], str | None]:
@@ -231,7 +154,7 @@ def _is_session(word: str) -> bool:
 
     if not names_session(word):  # as nearly every prompt
         return False
-    from smart_fork.forking.fan_out import is_session
+    from smart_fork.sessions import is_session
 
     return is_session(word) or is_shared(word)
 

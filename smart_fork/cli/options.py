@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from inspect import Parameter
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
@@ -18,7 +19,7 @@ from smart_fork.errors import Usage
 #: Where a worker can run.
 PlaceChoice = Literal["tmux", "process", "iterm2", "here"]
 #: Of some options the command line knows other values.
-_KINDS: dict[str, Any] = {"place": PlaceChoice}
+_KINDS: dict[str, Any] = {"place": PlaceChoice, "at": str, "cwd": Path, "project": Path}
 WorktreeName = Annotated[str | None, typer.Option("--worktree-name", help="Name of the worktree. Implies --worktree.")]
 _NAMED = "worktree_name"
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -66,7 +67,7 @@ def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def run(*, as_json: bool, **given: Any) -> Any:
         answer_in_json(as_json)
-        if either and given["worktree"] is False and given.get(_NAMED):
+        if either and given["worktree"] is False and (given.get(_NAMED) or given.get("with_changes")):
             raise Usage("--no-worktree goes with neither --worktree-name nor --with-changes")
         for name, (request, names) in requests.items():
             given[name] = _request(request, {one: given.pop(one) for one in names})
@@ -85,8 +86,9 @@ def with_signature(run: Callable[..., Any], shown: list[Parameter]) -> None:
 
 def _parameters(request: Any, without: Sequence[str], other: dict[str, Any]) -> list[Parameter]:
     made = []
-    own = {} if any(map(is_said, fields(request))) else get_type_hints(request, include_extras=True)
-    for one in fields(request):
+    shown = [one for one in fields(request) if is_said(one)]
+    own = {} if shown else get_type_hints(request, include_extras=True)
+    for one in shown or fields(request):
         said, described = said_of(one), other.get(one.name, own.get(one.name))
         if one.name in without or not (said.help or described):
             continue
@@ -101,7 +103,8 @@ def _parameters(request: Any, without: Sequence[str], other: dict[str, Any]) -> 
 def _parameter(name: str, default: Any, annotation: Any) -> Parameter:
     kind = Parameter.KEYWORD_ONLY
     flag = default is None and annotation.__origin__ is bool
-    return Parameter(name, kind, default=False if flag else default, annotation=annotation)
+    default = Parameter.empty if default is MISSING else False if flag else None if default == () else default
+    return Parameter(name, kind, default=default, annotation=annotation)
 
 
 def _annotation(name: str, said: Said, described: str) -> Any:
@@ -114,4 +117,14 @@ def _annotation(name: str, said: Said, described: str) -> Any:
 
 def _request(request: Any, given: dict[str, Any]) -> Any:
     name = given.pop(_NAMED, None)
+    said = {one.name: said_of(one) for one in fields(request) if is_said(one)}
+    if said:
+        given = {key: _plain(value, said.get(key)) for key, value in given.items() if value is not None}
     return request(**given) if name is None else request(**given | {"worktree": name})
+
+
+def _plain(value: Any, said: Said | None) -> Any:
+    """A value as requests have it."""
+    if isinstance(value, str) and said is not None and int in said.types and value.isascii() and value.isdigit():
+        return int(value)
+    return tuple(value) if isinstance(value, list) else str(value) if isinstance(value, Path) else value

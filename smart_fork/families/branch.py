@@ -32,13 +32,16 @@ from smart_fork.agents.plan import MAX_NAME_CHARACTERS, check_id, plain_name
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import names_session
 from smart_fork.agents.selection import named
+from smart_fork.budget.wanted import Wanted
 from smart_fork.copies.session_copy import Branch, branch_point, last_branch_point, message_at, write_copy
 from smart_fork.cuts.titles import key, without_suffix
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice, joined
 from smart_fork.families.told import Branched, Named
 from smart_fork.forking.bringing_back import forkable
+from smart_fork.forking.budget import answering, chosen, gathered
 from smart_fork.forking.occupation import Occupation
 from smart_fork.forking.others import is_others
+from smart_fork.forking.request import BranchRequest
 from smart_fork.forking.started import Forked, Handed
 from smart_fork.forking.world import Clock, SystemClock
 from smart_fork.retrieval.results import title as shown_title
@@ -48,7 +51,7 @@ from smart_fork.text.snippets import quoted
 from smart_fork.whereabouts import belongs, unplaced, where_now
 
 if TYPE_CHECKING:
-    from smart_fork.forking.spending import Spending
+    from smart_fork.retrieval.library import Opening
 
 #: An unfinished answer to which nothing was added for so long has been given up, or waits for a person.
 QUIET_SECONDS = 60.0
@@ -113,39 +116,23 @@ WRITTEN_SECONDS, LOOK_SECONDS = 3.0, 0.2
 
 @bounded()
 def branch(
-    reference: str,
-    *,
-    at: int | None = None,
-    through: str | None = None,
-    title: str | None = None,
-    project: str | None = None,
-    cwd: str | None = None,
-    start: Options | None = None,
-    caller_session_id: str | None = None,
-    now: float | None = None,
-    clock: Clock | None = None,
-    budget: Spending | None = None,
-    as_agent: AgentName | None = None,
-    unmasked: bool = False,
+    request: BranchRequest, library: Opening | None = None, *, now: float | None = None, clock: Clock | None = None
 ) -> Branched:
-    """Copy a session, up to the end of what message number `at` is part of, or up to its last finished turn.
+    """Copy a session, up to the end of what its message is part of, or up to its last finished turn.
 
-    With the id of a message in `through`, up to the end of what that is part of.
-
-    `cwd` is where the copy is to work (the session's own directory by default); a session that does not belong to
-    `project` is refused where one is given. With `start` the copy is resumed immediately, as that says; its name is
-    its title. Within a `budget` the copy has what answers alone. With `as_agent` it is handed over to that
-    agent, its secrets masked unless `unmasked`.
-
-    The caller's own session is waited for where it is so new that its agent has not written it down yet.
+    What answers is asked of the `library`, by default the commands' own. The caller's own session is waited for where
+    it is so new that its agent has not written it down yet.
 
     Raises:
         SmartForkError: nothing was made.
     """
     clock = clock or SystemClock()
+    at, budget, caller = request.message, request.budget, request.caller_session_id
+    chooses = request.at_match or budget is not None
     with ExitStack() as held:
-        session = _source(reference.strip(), caller_session_id or "", clock, held)
-        if session.unread and at is None and through is None:
+        answers = held.enter_context(gathered(request.looked_for, request.also, library, chooses=chooses))
+        session = _source(request.session.strip(), caller or "", clock, held)
+        if session.unread and request.at is None:
             raise ForkRefused(
                 f"{session.session_id} is too long to be copied whole. {sessions.left_out(session)}",
                 advice(
@@ -153,29 +140,26 @@ def branch(
                     tool="Give a message (at), or fork all of it: its agent reads it itself.",
                 ),
             )
-        agent = session.agent if as_agent is None else named(as_agent)
+        agent = session.agent if request.as_agent is None else named(request.as_agent)
         moment = clock.now() if now is None else now
         from smart_fork.forking.start import place_of_work
 
-        target = place_of_work(session.cwd, cwd)
-        if project is not None and not _belongs(session, project):
+        target = place_of_work(session.cwd, request.cwd)
+        if request.project is not None and not _belongs(session, request.project):
             raise ForkRefused(
                 f"Source session does not belong to current project: {session.session_id}",
                 f"It worked in {session.cwd}.",
             )
-        end, warnings = _end(session, at, through, moment, caller_session_id)
-        within = excerpt = None
-        if budget is not None:
-            from smart_fork.forking.spending import chosen
-
-            within = chosen(session, end, budget)
-            excerpt = within.excerpt
+        through = answering(session, answers) if request.at_match else None
+        end, warnings = _end(session, at, through, moment, caller)
+        within = chosen(session, end, budget, answers) if budget is not None else None
+        excerpt = within.excerpt if within else None
         told = None
         if agent != session.agent:
             from smart_fork.forking.handover import handover, write_told
 
-            told = handover(session, end, agent, excerpt, unmasked=unmasked)
-        with new_title(told.title if told else session.title, target, moment, name=title) as final:
+            told = handover(session, end, agent, excerpt, unmasked=request.unmasked)
+        with new_title(told.title if told else session.title, target, moment, name=request.title) as final:
             local = datetime.fromtimestamp(moment)  # noqa: DTZ006 - files may be named by local time
             refuse_cancelled()
             becomes = NewSession(starter_of(agent).new_id(), target, local, final)
@@ -191,9 +175,10 @@ def branch(
         if within is not None:
             kept = within.selection
             report = replace(report, warnings=(*kept.notes, *report.warnings), selection=kept)
-        if not start:
+        if not request.start:
             return report
-        return replace(report, started=_start(session, written, target, replace(start, name=final), caller_session_id))
+        start = Options(prompt=request.prompt or None, place=request.place, name=final)
+        return replace(report, started=_start(session, written, target, start, caller))
 
 
 def _source(reference: str, own: str, clock: Clock, held: ExitStack) -> Session:
@@ -255,11 +240,11 @@ def _remember(written: Branch, session: Session, end: int) -> None:
         raise
 
 
-def _notes(handed: Handed, agent: AgentName, budget: Spending | None) -> list[str]:
+def _notes(handed: Handed, agent: AgentName, budget: Wanted | None) -> list[str]:
     """What a person should know of what was told."""
     from smart_fork.forking.handover import beyond, notes
 
-    return [*notes(handed, agent), *(beyond(handed, budget.wanted) if budget else ())]
+    return [*notes(handed, agent), *(beyond(handed, budget) if budget else ())]
 
 
 def _end(
@@ -280,8 +265,8 @@ def _end(
 
 
 def _start(session: Session, written: Branch, target: Path, options: Options, caller: str | None) -> Forked:
-    from smart_fork.forking.launch import resume_written
     from smart_fork.forking.spec import WorkerSpec, source_of
+    from smart_fork.forking.start import resume_written
 
     source = replace(source_of(session), cwd=str(target), agent=written.agent)
     spec = WorkerSpec("branch", written.agent, source, options, caller_session_id=caller)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from indexer.settings import MAX_WORKERS
 from smart_fork.agents.starter import Launch
-from smart_fork.errors import ForkRefused, Usage
+from smart_fork.errors import ForkRefused, Usage, advice
 from smart_fork.forking.world import Instruments, World
 from smart_fork.places.liveness import lives
 from smart_fork.registry.workers import WorkerRecord

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
+from typing import TYPE_CHECKING
 
 from indexer.masking import NOTHING, ending
 from indexer.shapes import dataclass
 from smart_fork.agents.plan import ForkPlan, shell_command
+from smart_fork.agents.references import names_session
 from smart_fork.errors import ProgramFailed
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation
 from smart_fork.forking.started import Forked, StartedWorker
@@ -16,6 +19,13 @@ from smart_fork.registry.workers import WorkerRecord
 from smart_fork.system.processes import how_it_ended
 from smart_fork.text.snippets import printable
 
+if TYPE_CHECKING:
+    from smart_fork.budget.wanted import Wanted
+    from smart_fork.copies.session_copy import Point
+    from smart_fork.forking.request import ForkRequest
+
+#: How the note begins of what a command needs that a real run makes first.
+NEEDS = "The command needs"
 #: How much is repeated of the last words of a worker that has ended.
 LAST_CHARACTERS = 1000
 
@@ -122,3 +132,56 @@ def remark(plan: ForkPlan, started: Started, seen: Confirmation) -> str:
         return f"Not confirmed: {plan.agent} shows no input line yet; it may be asking something.{see}"
     what = f"did not take the prompt within {CONFIRM_SECONDS:g} seconds"
     return f"Not confirmed: {plan.agent} {what}; it may be asking something.{see}"
+
+
+def done_by(forked: Forked, command: str) -> Forked:
+    """A dry run that says which `command` of ours does what its agent's own cannot do alone."""
+    said = (f"{one}: {command}" if one.startswith(NEEDS) else one for one in forked.warnings)
+    return replace(forked, warnings=tuple(said))
+
+
+def named_as_shared(forked: Forked, copy: str, shared: str, command: str) -> Forked:
+    """A dry run of a team's session, whose copy is not here any more when somebody reads it."""
+    note = f"A real run copies the team's session, then runs: {forked.command.replace(copy, '<its id>')}"
+    return replace(forked, command=command, resume_session_id=shared, warnings=(*forked.warnings, note))
+
+
+# Writes the command of ours for a fork, with all that was asked for: a dry run says it where the agent's own fails.
+
+
+def same_command(references: Sequence[str], request: ForkRequest, point: Point | None = None) -> str:
+    """Return one line that forks these sessions in the same way, up to `point`; several are merged."""
+    options = request.options
+    given: list[tuple[str, object]] = [("--merge", len(references) > 1), ("--at", point and point.index)]
+    given += _within(request.budget, request) if request.budget else ()
+    given += [("--as", request.as_agent), ("--cwd", request.cwd), ("--in", options.place), ("--name", options.name)]
+    named = isinstance(options.worktree, str)
+    given += [
+        ("--worktree-name" if named else "--worktree", options.worktree),
+        ("--with-changes", options.with_changes),
+    ]
+    given += [("--no-brief", not options.brief), ("--unmasked", options.unmasked)]
+    return shlex.join(("smart-fork", "fork", *references, *_words(given), *_prompt(options.prompt)))
+
+
+def _within(wanted: Wanted, request: ForkRequest) -> Iterator[tuple[str, object]]:
+    yield "--budget", wanted.budget
+    for option, numbers in (("--keep", wanted.keep), ("--drop", wanted.drop)):
+        yield option, ",".join(map(str, sorted(numbers))) or None
+    intent, prompt = request.looked_for, request.options.prompt or ""
+    yield "--intent", None if intent.strip() == prompt.strip() else intent
+    for one in request.also:
+        yield "--also", one
+
+
+def _words(given: Iterable[tuple[str, object]]) -> Iterator[str]:
+    for option, value in given:
+        if value is not None and value is not False:
+            yield from (option,) if value is True else (option, str(value))
+
+
+def _prompt(prompt: str | None) -> tuple[str, ...]:
+    """The last word; behind ``--`` where it would pass for an option or a session."""
+    if not prompt:
+        return ()
+    return ("--", prompt) if prompt.startswith("-") or names_session(prompt) else (prompt,)

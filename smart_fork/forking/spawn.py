@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
 from indexer.failures import what_failed
 from indexer.project import project_of, recorded
+from indexer.shapes import dataclass
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName
 from smart_fork import sessions
 from smart_fork.agents.facets import starter_of
-from smart_fork.agents.options import KEYS, options_from
+from smart_fork.agents.options import KEYS, Options, options_from
+from smart_fork.agents.references import reference
 from smart_fork.agents.selection import first, named
 from smart_fork.budget.wanted import wanted_of
-from smart_fork.copies.session_copy import Point, point_at
 from smart_fork.errors import ForkRefused, SmartForkError, Usage, advice
-from smart_fork.forking.bringing_back import forkable, is_borrowed, refuse_borrowed
+from smart_fork.forking.bringing_back import refuse_borrowed
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
-from smart_fork.forking.handover import notes
-from smart_fork.forking.launch import check_forkable, end_of_whole, told
-from smart_fork.forking.report import as_worker
+from smart_fork.forking.handover import notes as handed_notes
+from smart_fork.forking.plan import Fork
+from smart_fork.forking.report import Launched, as_worker
+from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.resume import check_free, newest_session
 from smart_fork.forking.spec import ForkSource, WorkerSpec, source_of
 from smart_fork.forking.start import Prepared, directory, launch, prepare
@@ -82,19 +86,20 @@ def spawn(
     if len(workers) > MAX_WORKERS:
         raise Usage(f"Maximum {MAX_WORKERS} workers per spawn", "Call again for the rest.")
     time = clock or SystemClock()
-    ready = []
-    with ExitStack() as held:
-        for index, said in enumerate(workers):
+    around = partial(world_of, processes=processes, env=env, clock=time)
+    ready = list[Ready]()
+    with ExitStack() as undoing:
+        for index, one in enumerate(workers):
             try:
-                asked = Asked(said, default_agent or first(), caller_session_id, held)
-                world = world_of(asked.agent, processes, env, time)
-                ready.append((prepare(asked.spec(world, library), world), world, asked.notes))
+                asked = Asked(checked(one), default_agent or first(), caller_session_id, around)
+                ready.append(asked.ready(library))
+                undoing.callback(ready[-1].drop)
             except SmartForkError as error:
                 colon = "" if error.message.startswith(_READ_ON) else ":"
                 error.preface(f"Worker {index}{colon}")
                 raise
         deadline = time.now() + CONFIRM_SECONDS
-        return tuple(_result(index, *one, deadline) for index, one in enumerate(ready))
+        return tuple(_result(index, one, deadline - time.now()) for index, one in enumerate(ready))
 
 
 def summary(results: Sequence[SpawnedWorker | NotSpawned]) -> Spawned:
@@ -103,19 +108,34 @@ def summary(results: Sequence[SpawnedWorker | NotSpawned]) -> Spawned:
     return Spawned(len(results) - failed, failed, tuple(results))
 
 
-def _result(
-    index: int, prepared: Prepared, world: World, notes: Sequence[str], deadline: float
-) -> SpawnedWorker | NotSpawned:
-    """One that fails does not keep the others from starting."""
+class Ready(NamedTuple):
+    """A worker that can be started, and what whoever asked should know of it."""
+
+    prepared: Prepared
+    notes: Sequence[str]
+    fork: Fork | None = None
+
+    def launch(self, patience: float) -> Launched:
+        """See `launch`."""
+        return self.fork.launch(patience) if self.fork else launch(self.prepared, patience=patience)
+
+    def drop(self) -> None:
+        """See `Fork.drop`."""
+        if self.fork:
+            self.fork.drop()
+
+
+def _result(index: int, ready: Ready, left: float) -> SpawnedWorker | NotSpawned:
+    """One that fails does not keep the others from starting. It is waited for as long as is `left`."""
     try:
-        launched = launch(prepared, world, patience=max(LEAST_SECONDS, deadline - world.clock.now()))
+        launched = ready.launch(max(LEAST_SECONDS, left))
     except SmartForkError as error:
         return NotSpawned(index, error.code, error.message, error.hint)
     except (OSError, apsw.Error) as error:
         text = what_failed(error)
         hint = advice("`smart-fork doctor` checks every part.", tool="Start the others without it.")
         return NotSpawned(index, "unexpected", text, hint)
-    return SpawnedWorker.numbered(index, as_worker(launched), notes)
+    return SpawnedWorker.numbered(index, as_worker(launched), ready.notes)
 
 
 def checked(said: Any) -> dict[str, Any]:
@@ -141,66 +161,53 @@ def checked(said: Any) -> dict[str, Any]:
     return given
 
 
+@dataclass(frozen=True, slots=True)
 class Asked:
-    """One worker that was asked for in JSON. `notes` are what whoever asked should know, and a log that is made for it
-    is there as long as it is `held`.
+    """One worker, as it was `said` in JSON. `around` gives what starts an agent."""
 
-    Raises:
-        SmartForkError: it cannot be had.
-    """
+    said: Mapping[str, Any]
+    default_agent: AgentName
+    caller: str | None
+    around: Callable[[AgentName], World]
 
-    def __init__(
-        self, said: Any, default_agent: AgentName, caller_session_id: str | None, held: ExitStack
-    ) -> None:  # fmt: skip
-        self.said = checked(said)
-        self.caller = caller_session_id
-        self.notes: list[str] = []
-        self.target = directory(self.said["project_path"])
-        told = named(self.said["agent_type"]) if "agent_type" in self.said else None
-        reference = self.said.get("fork_from") or self.said.get("resume_session_id")
-        located = sessions.locate(reference) if reference else None
-        self.is_borrowed = located is not None and is_borrowed(located)
-        held.enter_context(bounded())
-        self.session = sessions.read(held.enter_context(forkable(located))) if located else None
-        self.notes += filter(None, [sessions.left_out(self.session)] if self.session else ())
-        self.agent: AgentName = told or (self.session.agent if self.session else default_agent)
-        self.kind = self._kind()
-        if located is not None and self.kind != "fork":
-            refuse_borrowed(located)
+    @property
+    def named(self) -> AgentName | None:
+        """The agent that was given."""
+        return named(self.said["agent_type"]) if "agent_type" in self.said else None
 
-    def spec(self, world: World, library: Opening | None = None) -> WorkerSpec:
-        """What is to be started for it.
+    @property
+    def target(self) -> Path:
+        """The directory that it works in."""
+        return directory(self.said["project_path"])
+
+    def ready(self, library: Opening | None = None) -> Ready:
+        """Return what starts it.
 
         Raises:
             SmartForkError: it cannot be had.
         """
-        source = source_of(self.session) if self.session else self._newest(world)
-        goes_on = self.kind in ("resume", "continue")
-        if self.session and self.kind == "fork":
-            check_forkable(self.session, str(self.target))
-        if source and goes_on:
-            self._check_going_on(source, world)
-        options = options_from(self.said)
-        unsaid = options.worktree is None
+        given, agent, notes = self.said, self.named or self.default_agent, list[str]()
+        target, unsaid = self.target, "worktree" not in given
+        kind = self._kind(agent, notes)
+        if kind != "fork":
+            for name in ("at", "budget", "keep", "drop"):
+                if name in given:
+                    which = repr(name) if name == "at" else "'budget'"
+                    raise Usage(f"{which} needs a session to fork", "Say which: fork_from.")
+        if given.get("run_in") == "here":
+            raise Usage("run_in cannot be 'here'", "Places for workers are tmux and process.")
+        options = options_from(given)
         if unsaid:  # what begins from nothing has one if that is possible
-            options = replace(options, worktree=project_of(self.target).git and not goes_on)
-        self._check_place(options.place)
-        spec = WorkerSpec(
-            self.kind,
-            self.agent,
-            source,
-            options,
-            self._point(),
-            cwd=None if goes_on and (source is None or is_there(source.cwd)) else self.target,
-            or_without=unsaid,
-            caller_session_id=self.caller,
-        )
-        spec = self._within(spec, library)
-        spec = told(spec, self.session) if self.session and self.kind == "fork" else spec
-        self.notes += notes(spec.handover.handed, spec.agent) if spec.handover else ()
-        return spec
+            options = replace(options, worktree=project_of(target).git and kind in ("fork", "new"))
+        if kind == "fork":
+            return self._fork(self._session(agent), options, library)
+        source = self._source(kind, agent)
+        agent = self.named or (source.agent if source else agent)
+        cwd = None if source and is_there(source.cwd) else target
+        spec = WorkerSpec(kind, agent, source, options, cwd=cwd, or_without=unsaid, caller_session_id=self.caller)
+        return Ready(prepare(spec, self.around(agent)), notes)
 
-    def _kind(self) -> Kind:
+    def _kind(self, agent: AgentName, notes: list[str]) -> Kind:
         fork = self.said.get("fork_session", False)
         if self.said.get("fork_from"):
             return "fork"
@@ -208,65 +215,67 @@ class Asked:
             return "fork" if fork else "resume"
         if self.said.get("continue_session"):
             return "fork" if fork else "continue"
-        if fork and not starter_of(self.agent).forks_nothing:
+        if fork and not starter_of(agent).forks_nothing:
             raise Usage(
                 "fork_session needs fork_from, resume_session_id or continue_session", "Name the session to fork."
             )
         if fork:
-            self.notes.append("fork_session is ignored without resume_session_id or continue_session")
+            notes.append("fork_session is ignored without resume_session_id or continue_session")
         return "new"
 
-    def _check_place(self, place: str | None) -> None:
-        if place == "here":
-            raise Usage("run_in cannot be 'here'", "Places for workers are tmux and process.")
+    def _session(self, agent: AgentName) -> str:
+        """The session to fork."""
+        if given := self.said.get("fork_from") or self.said.get("resume_session_id"):
+            return str(given)
+        newest = self._newest(agent)
+        return reference(newest.agent, newest.session_id)
 
-    def _newest(self, world: World) -> ForkSource | None:
-        if not self.said.get("continue_session"):
+    def _fork(self, session: str, options: Options, library: Opening | None) -> Ready:
+        given = self.said
+        request = ForkRequest(
+            session,
+            options,
+            at=given.get("at"),
+            budget=wanted_of(given.get("budget"), given.get("keep"), given.get("drop")),
+            cwd=str(self.target),
+            as_agent=self.named,
+            caller_session_id=self.caller,
+            or_without="worktree" not in given,
+        )
+        planned = Fork.plan(request, library, self.around)
+        notes = [*planned.content.notes]
+        for one in planned.content.selected:
+            told = one.selection
+            if not told.whole:
+                had = f"It has {told.kept} of {told.kept + told.left_out} exchanges, about {told.tokens:,} tokens"
+                notes.append(had)
+        if handover := planned.content.handover:
+            notes += handed_notes(handover.handed, planned.prepared.spec.agent)
+        return Ready(planned.prepared, notes, planned)
+
+    def _source(self, kind: Kind, agent: AgentName) -> ForkSource | None:
+        """The session that goes on."""
+        if kind == "new":
             return None
-        self._check_place(self.said.get("run_in"))
+        source = self._newest(agent) if kind == "continue" else self._resumed(str(self.said["resume_session_id"]))
+        self._check_going_on(source)
+        return source
+
+    def _resumed(self, reference: str) -> ForkSource:
+        located = sessions.locate(reference)
+        refuse_borrowed(located)
+        with bounded():
+            return source_of(sessions.read(located))
+
+    def _newest(self, agent: AgentName) -> ForkSource:
+        world = self.around(agent)
         headless = choose_place(self.said.get("run_in"), world.processes, world.env).headless
-        return newest_session(self.target, self.agent, automated=headless, apart_from=self.caller)
+        return newest_session(self.target, agent, automated=headless, apart_from=self.caller)
 
-    def _point(self) -> Point | None:
-        """The last turn that the fork knows: the end of what the given message is part of."""
-        at = self.said.get("at")
-        if at is None and self.session and self.kind == "fork":
-            whole, note = end_of_whole(self.session, borrowed=self.is_borrowed)
-            self.notes += [note] if note and self.agent == self.session.agent else []
-            return whole
-        if at is None:
-            return None
-        if self.session is None or self.kind != "fork":
-            raise Usage("'at' needs a session to fork", "Say which: fork_from.")
-        point = point_at(self.session, at)
-        if point.index != at:
-            self.notes.append(point.moved_from(at))
-        return point
-
-    def _within(self, spec: WorkerSpec, library: Opening | None) -> WorkerSpec:
-        """The same within the budget that was given, if any."""
-        given = [self.said.get(key) for key in ("budget", "keep", "drop")]
-        if all(one is None for one in given):  # nearly every worker, which starts sooner without what a budget needs
-            return spec
-        from smart_fork.forking.spending import Spending, within
-
-        wanted = wanted_of(*given)
-        if wanted is None or self.session is None or self.kind != "fork":
-            raise Usage("'budget' needs a session to fork", "Say which: fork_from.")
-        from smart_fork.retrieval import background
-
-        with (library or background.library)() as known:
-            spec, kept = within(spec, self.session, Spending(wanted, self.said.get("prompt") or "", (), known))
-        selection = kept.selection
-        all_of_them = selection.kept + selection.left_out
-        had = f"It has {selection.kept} of {all_of_them} exchanges, about {selection.tokens:,} tokens"
-        self.notes += selection.notes if selection.whole else [*selection.notes, had]
-        return spec
-
-    def _check_going_on(self, source: ForkSource, world: World) -> None:
-        if source.agent != self.agent:
+    def _check_going_on(self, source: ForkSource) -> None:
+        if self.named not in (None, source.agent):
             raise ForkRefused(
-                f"A {source.agent} session cannot be resumed by {self.agent}",
+                f"A {source.agent} session cannot be resumed by {self.named}",
                 "Drop agent_type, or fork it: fork_from.",
             )
         if source.session_id == self.caller:
@@ -278,4 +287,4 @@ class Asked:
                 f"{source.session_id} worked in {directory_of(source.cwd)}, which is of {whose} project",
                 "A session resumes in its own directory. To run it here, fork it: fork_from.",
             )
-        check_free(source, world=world)
+        check_free(source, world=self.around(source.agent))

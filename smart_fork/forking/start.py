@@ -10,7 +10,7 @@ from pathlib import Path
 
 import apsw
 
-from indexer.project import resolve
+from indexer.project import project_of, recorded, resolve
 from indexer.settings import DEPTH
 from indexer.shapes import dataclass
 from indexer.transcripts.files import is_there
@@ -24,17 +24,18 @@ from smart_fork.agents.readers import READERS
 from smart_fork.agents.starter import Launch
 from smart_fork.caller import calling_agent
 from smart_fork.conversation import resumed_part
+from smart_fork.copies.session_copy import Branch
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
 from smart_fork.foreign_sessions import refuse_owing
-from smart_fork.forking.attempt import Attempt
+from smart_fork.forking.attempt import Attempt, undone
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation, confirm, one_at_a_time
 from smart_fork.forking.limit import admission
 from smart_fork.forking.note import note_for, preceded
 from smart_fork.forking.others import is_others
 from smart_fork.forking.provisions import Provisions, provisions
-from smart_fork.forking.report import Launched, as_worker, ended_at_once, remark
+from smart_fork.forking.report import NEEDS, Launched, as_fork, as_worker, ended_at_once, remark
 from smart_fork.forking.spec import ForkSource, WorkerSpec, source_of
-from smart_fork.forking.started import StartedWorker
+from smart_fork.forking.started import Forked, StartedWorker
 from smart_fork.forking.world import World, world_of
 from smart_fork.places import choose_place
 from smart_fork.places.base import Started, WorkerPlace, note_started
@@ -42,7 +43,7 @@ from smart_fork.registry.workers import ASKED, UNASKED, Registry, WorkerRecord
 from smart_fork.repository.worktree import Worktree, left_unfiltered, plan_worktree
 from smart_fork.system import permission
 from smart_fork.system.cancellation import refuse_cancelled
-from smart_fork.system.processes import own_pid
+from smart_fork.system.processes import Processes, own_pid
 from smart_fork.text.given import refuse_empty
 from smart_fork.whereabouts import directory_of, unplaced, where_now
 
@@ -54,11 +55,19 @@ class Prepared:
     """A worker that could be started; nothing has been made for it yet."""
 
     spec: WorkerSpec
+    world: World
     request: Launch
     place: WorkerPlace
     provisions: Provisions = field(default_factory=Provisions)
     #: What has changed since the session that is forked: it stands before the prompt, if there is one.
     note: str = ""
+    #: Where its worktree would be, if it must have one.
+    worktree: Path | None = None
+
+    @property
+    def cwd(self) -> Path:
+        """The directory that it works in, as far as that is known before the start."""
+        return self.worktree or self.request.target_cwd
 
     def plan(self, cwd: Path | None = None, worker_id: str = "") -> ForkPlan:
         """The command of that worker, which works in `cwd` where it has a directory of its own.
@@ -71,12 +80,13 @@ class Prepared:
         return plan_fork(request)
 
 
-def prepare(spec: WorkerSpec, world: World, *, dry_run: bool = False) -> Prepared:
+def prepare(spec: WorkerSpec, world: World | None = None, *, dry_run: bool = False) -> Prepared:
     """Check all that can be checked before anything is made; for a `dry_run` not whether its agent is logged in.
 
     Raises:
         SmartForkError: it could not be started.
     """
+    world = world or world_of(spec.agent)
     _check_told(spec)
     refuse_empty({"worktree": spec.options.worktree, "name": spec.options.name})
     place = choose_place(spec.options.place, world.processes, world.env)
@@ -105,15 +115,16 @@ def prepare(spec: WorkerSpec, world: World, *, dry_run: bool = False) -> Prepare
     _check_asks(request)
     for one in () if dry_run else known:
         refuse_owing(one.session_id)
-    prepared = Prepared(spec, request, place, note=note)
+    prepared = Prepared(spec, world, request, place, note=note)
     _check_delivery(prepared.plan(), place)
     admission(request, world, counts=not place.replaces)  # whether the limit is a number; it is asked at the start
     if spec.form == "resume":
         _check_resumable(spec, request)
+    worktree = None
     if spec.options.in_worktree and not spec.or_without:
-        planned_worktree(spec.options, request, world)
+        worktree = planned_worktree(spec.options, request, world)
     given = Provisions() if dry_run else provisions(spec.agent, request.program, place, world.processes, world.env)
-    return replace(prepared, provisions=given)
+    return replace(prepared, provisions=given, worktree=worktree)
 
 
 def planned_worktree(options: Options, request: Launch, world: World) -> Path:
@@ -126,18 +137,18 @@ def planned_worktree(options: Options, request: Launch, world: World) -> Path:
     return plan_worktree(request.target_cwd, options.worktree_name, world.processes, **how).path
 
 
-def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECONDS) -> Launched:
+def launch(prepared: Prepared, *, patience: float = CONFIRM_SECONDS) -> Launched:
     """Start it, and wait up to `patience` seconds until it is seen to take its prompt.
 
     Raises:
         SmartForkError: it was not started, or ended before it had taken its prompt; nothing is left of the attempt but
             a note in the registry and what it said.
     """
-    spec, place = prepared.spec, prepared.place
+    spec, place, world = prepared.spec, prepared.place, prepared.world
     with Registry() as registry, Attempt(world, registry) as attempt:
         if spec.written:
             attempt.otherwise(spec.written.undo)
-        worker = _registered(prepared, world, attempt)
+        worker = _registered(prepared, attempt)
         made, warnings = _worktree(prepared, attempt)
         warnings += [*another_agent(spec), *moved(spec, prepared.request.target_cwd), *unloaded(spec)]
         warnings += prepared.provisions.notes
@@ -159,7 +170,9 @@ def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECOND
             refuse_cancelled()
             if place.replaces:  # nothing of ours is left to say so afterwards
                 _note_running(registry, worker, plan, Started(pid=own_pid()))
-            started = place.start(plan, worker, world.processes, environment(plan, _given(prepared, world)))
+            started = place.start(
+                plan, worker, world.processes, environment(plan, {**world.env, **prepared.provisions.variables})
+            )
             attempt.succeeded()  # the first step that cannot be taken back
             programs.keep()
             launched = Launched(plan, place.name, worker, started, plan.new_session_id, warnings, note=prepared.note)
@@ -177,8 +190,7 @@ def start(spec: WorkerSpec, world: World | None = None) -> StartedWorker:
     Raises:
         SmartForkError: it was not started.
     """
-    world = world or world_of(spec.agent)
-    return as_worker(launch(prepare(spec, world), world))
+    return as_worker(launch(prepare(spec, world)))
 
 
 def another_agent(spec: WorkerSpec) -> list[str]:
@@ -190,13 +202,9 @@ def another_agent(spec: WorkerSpec) -> list[str]:
     return [f"This starts {theirs}, not {own}: the session is one of {theirs}"]
 
 
-def _given(prepared: Prepared, world: World) -> dict[str, str]:
-    return {**world.env, **prepared.provisions.variables}
-
-
-def _registered(prepared: Prepared, world: World, attempt: Attempt) -> WorkerRecord:
+def _registered(prepared: Prepared, attempt: Attempt) -> WorkerRecord:
     """Its row, which takes its place among those that may run before anything is made."""
-    spec, request = prepared.spec, prepared.request
+    spec, request, world = prepared.spec, prepared.request, prepared.world
     worker = attempt.registry.add(
         request.agent,
         name=request.name or "",
@@ -391,3 +399,43 @@ def _program(spec: WorkerSpec, place: WorkerPlace, world: World) -> str:
     if spec.form != "fork" or spec.point or spec.written:  # a shortened copy is resumed, which every version can
         return find_program(spec.agent, world.env)
     return require_fork(spec.agent, world.processes, world.env, headless=place.headless)
+
+
+def resume_written(spec: WorkerSpec, written: Branch, processes: Processes | None = None) -> Forked:
+    """Run a copy of a session that was `written`; the copy goes where it could not be started.
+
+    Raises:
+        SmartForkError: nothing was started, and nothing is left of the copy.
+    """
+    try:
+        prepared = prepare(replace(spec, kind="branch", written=written), world_of(spec.agent, processes))
+    except BaseException:
+        undone(written.undo)
+        raise
+    return as_fork(launch(prepared))
+
+
+def dry_run(prepared: Prepared) -> Launched:
+    """Return what a start would do."""
+    spec = prepared.spec
+    plan = prepared.plan(prepared.cwd)
+    warnings = another_agent(spec) + moved(spec, prepared.request.target_cwd)
+    warnings += _made_first(prepared, plan)
+    return Launched(plan, prepared.place.name, warnings=warnings, note=prepared.note)
+
+
+def _made_first(prepared: Prepared, plan: ForkPlan) -> list[str]:
+    """What a real run makes before its command works: a dry run makes nothing, so its command alone would fail."""
+    spec, branch, worked_in = prepared.spec, plan.staging == "branch", recorded(prepared.request.source_cwd)
+    elsewhere = plan.staging == "transcript" and (worked_in is None or project_of(worked_in) != project_of(plan.cwd))
+    handed, distilled = spec.handover is not None, spec.excerpt is not None and spec.handover is None
+    needed = {
+        "the worktree": prepared.worktree is not None,
+        "a copy of the handed-over session": branch and handed,
+        "a copy of the kept exchanges": branch and distilled,
+        "a copy up to that message": branch and bool(plan.at) and not distilled and not handed,
+        "a copy of the session": branch and not plan.at and not distilled,
+        "a copy of the log": elsewhere,
+    }
+    made = " and ".join(what for what, is_needed in needed.items() if is_needed)
+    return [f"{NEEDS} {made}, which a real run makes first"] if made else []

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from indexer.transcripts.model import Session
 from smart_fork.budget.costs import Costs, costs
@@ -18,21 +17,20 @@ from smart_fork.forking.floor import fits
 from smart_fork.forking.price import beside, loaded_within, loads_of, price_of
 from smart_fork.forking.started import ForkPrice, Way
 from smart_fork.retrieval.cache import age_of, ago, cache_in_words
+from smart_fork.retrieval.fork_point import ExchangeEvidence
 from smart_fork.retrieval.results import BUDGET_TOKENS
-
-if TYPE_CHECKING:
-    from smart_fork.forking.spending import Spending
 
 log = logging.getLogger(__name__)
 
 
 def ways(
-    session: Session, at: Point | None, spending: Spending | None, *, matched: bool = False,
-    kept: Selected | None = None, loads: Sequence[int] | None = None, elsewhere: bool = False,
+    session: Session, at: Point | None, wanted: Wanted | None, evidence: ExchangeEvidence | None, *,
+    matched: bool = False, kept: Selected | None = None, loads: Sequence[int] | None = None,
+    elsewhere: bool = False,
 ) -> tuple[Way, ...]:  # fmt: skip
     """All of it, to the message `at` which it was asked, to the end of what answers, and within budgets.
 
-    What answers is told by the intent of `spending`, whose budget is among them, or with `matched` by `at`. What cannot
+    What answers is told by the `evidence`, or with `matched` by `at`. The budget `wanted` is among them. What cannot
     be had is left out, and so is what costs more than all of it and carries nothing more of what answers. `kept` is
     what that budget keeps, and `loads` what `loads_of` has counted, where that is known. `elsewhere` is
     as `price_of` has it.
@@ -45,16 +43,15 @@ def ways(
     if at is not None or matched:
         found.append(price(at, "--at match" if at is None or matched else f"--at {at.index}"))
     try:
-        evidence = spending.evidence(session) if spending is not None else None
         answers = evidence is not None and fits(evidence)
         if answers and evidence and evidence.point is not None and not matched:
             match = _end_of(session, evidence.point)
             found.append(price(match, "--at match"))
-        if spending is None or evidence is None or counted is None:
+        if evidence is None or counted is None:
             return _offered(session, found, match, at)
         end = at.index if at is not None else last_branch_point(session)
         chooser = kept.chooser if kept else chooser_of(session, counted, end, evidence if answers else None)
-        wanted = spending.wanted
+        wanted = wanted or Wanted(MATCH)
         amounts: list[Amount] = [
             *([MATCH] if answers else []),
             BUDGET_TOKENS if wanted.budget == MATCH else wanted.budget,

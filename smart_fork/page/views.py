@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from typing import Any, Final
 
@@ -25,10 +25,8 @@ from smart_fork.agents.options import Options
 from smart_fork.budget.selection import Selection
 from smart_fork.budget.wanted import MATCH, Wanted, amount
 from smart_fork.errors import Usage
-from smart_fork.forking.launch import fork_session
-from smart_fork.forking.match import fork_at_match
+from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.spending import Spending
 from smart_fork.forking.started import Forked
 from smart_fork.forking.ways import parts_in_words, way_in_words
 from smart_fork.page import statics
@@ -163,17 +161,11 @@ def _fork_here(session: str, form: Mapping[str, str], library: Opening, *, dry_r
     if seen := form.get("seen", ""):
         check_still(seen, sessions.look_into(sessions.locate(session)))
     own, told = worktree == "yes" or None, brief == "yes"
+    wanted = Wanted(amount(budget), _moved(form, "keep"), _moved(form, "drop")) if budget else None
     options = Options(prompt, own, place=place or None, brief=told, unmasked=plain == "yes")
-    asked = ForkRequest(session, options, as_agent=agent or None, dry_run=dry_run)
-    if at != MATCH:
-        asked = replace(asked, at=number(at))
-    with library() as known:
-        if budget:
-            wanted = Wanted(amount(budget), _moved(form, "keep"), _moved(form, "drop"))
-            asked = replace(asked, budget=Spending(wanted, prompt, (), known))
-        elif dry_run:
-            asked = replace(asked, preview=Spending(Wanted(MATCH), prompt, (), known))
-        return fork_at_match(asked, prompt, known) if at == MATCH else fork_session(asked)
+    leaves = at if at == MATCH else number(at)
+    asked = ForkRequest(session, options, leaves, budget=wanted, as_agent=agent or None, dry_run=dry_run)
+    return fork_session(asked, library)
 
 
 def _moved(form: Mapping[str, str], where: str) -> frozenset[int]:

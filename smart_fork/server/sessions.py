@@ -5,26 +5,26 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
 from pydantic import Field, WithJsonSchema
 
 from indexer.shapes import dataclass
-from smart_fork.agents.options import KEYS, Options
+from smart_fork.agents.options import KEYS
 from smart_fork.agents.selection import first, startable
 from smart_fork.budget.wanted import BudgetAsked
 from smart_fork.caller import Caller
 from smart_fork.cuts.answer import Excised
 from smart_fork.errors import Usage
 from smart_fork.families.told import Branched, Family
+from smart_fork.forking.request import BranchRequest
 from smart_fork.forking.started import NotSpawned, Spawned, SpawnedWorker
 from smart_fork.server.calls import progress_of, project_for
 from smart_fork.server.tools import strict, takes
@@ -32,7 +32,9 @@ from smart_fork.system import permission
 from smart_fork.system.cancellation import Cancelled
 
 if TYPE_CHECKING:
-    from smart_fork.forking.spending import Spending
+    pass
+
+if TYPE_CHECKING:
     from smart_fork.retrieval.library import Opening
 
 T = TypeVar("T")
@@ -181,33 +183,10 @@ class Branching:
         self._library = library
 
     @takes(
-        order="budget intent keep drop",
+        order="session_id at title project_path cwd start prompt run_in budget intent keep drop as_agent unmasked",
         budget="Copy only what answers intent, in '30k' tokens, or 'match': the least.",
     )
-    def branch_session(
-        self,
-        *,
-        caller: Caller,
-        session_id: SessionId,
-        at: Annotated[
-            int | None,
-            Field(description="Branch after this message number of read_session. Default: the end."),
-        ] = None,
-        title: Annotated[str, Field(description="Title. Default: the parent's.")] = "",
-        project_path: Annotated[
-            str | None, Field(description="Refuse a session that does not belong to this directory's project.")
-        ] = None,
-        cwd: Annotated[str | None, Field(description="Working directory. Default: the session's own.")] = None,
-        start: Annotated[bool, Field(description="Resume the branch immediately.")] = False,
-        prompt: Annotated[str, Field(description="With start: the prompt.")] = "",
-        run_in: Annotated[
-            Literal["tmux", "process", "iterm2"] | None, Field(description="With start: where it runs.")
-        ] = None,
-        budget: BudgetAsked,
-        intent: Annotated[str, Field(description="With budget: the intent. Default: prompt.")] = "",
-        as_agent: Annotated[str | None, Field(description="Hand over to this agent.")] = None,
-        unmasked: Annotated[bool, Field(description=KEYS["unmasked"].described)] = False,
-    ) -> Branched:
+    def branch_session(self, *, caller: Caller, asked: BranchRequest, budget: BudgetAsked) -> Branched:
         """Copy a session, up to a message or its last finished answer, under a title of its own.
 
         Nothing runs unless asked. The copy is a session like any other: it can be resumed, forked and searched; the
@@ -217,37 +196,12 @@ class Branching:
         from smart_fork.families.branch import branch
         from smart_fork.retrieval.team_search import sessions_here
 
-        if not start and (run_in or (prompt and budget.budget is None)):
+        if not asked.start and (asked.place or (asked.prompt and budget.budget is None)):
             raise ToolError("prompt and run_in are only for start: true. Without it nothing runs.")
-        project = project_for(project_path, caller) if project_path else None
-        cwd = project_for(cwd, caller) if cwd else None
-        where = cwd or project
-        with (
-            sessions_here([session_id], where) as (meant,),
-            self._spending(budget, intent.strip() or prompt) as spending,
-        ):
-            return branch(
-                meant.session_id,
-                at=at,
-                title=title,
-                project=project,
-                cwd=cwd,
-                start=Options(prompt=prompt or None, place=run_in) if start else None,
-                caller_session_id=caller.session_id,
-                budget=spending,
-                as_agent=as_agent,
-                unmasked=unmasked,
-            )
-
-    @contextmanager
-    def _spending(self, budget: BudgetAsked, intent: str) -> Iterator[Spending | None]:
-        from smart_fork.forking.spending import Spending
-
-        if (wanted := budget.wanted()) is None:
-            yield None
-            return
-        with self._library() as library:
-            yield Spending(wanted, intent, (), library)
+        project, cwd = (project_for(one, caller) if one else None for one in (asked.project, asked.cwd))
+        asked = replace(asked, project=project, cwd=cwd, budget=budget.wanted(), caller_session_id=caller.session_id)
+        with sessions_here([asked.session], cwd or project) as (meant,):
+            return branch(replace(asked, session=meant.session_id), self._library)
 
 
 def session_lineage(session_id: SessionId) -> Family:

@@ -22,7 +22,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from indexer.values import RARE, SPREAD, Value
-from smart_fork.agents.options import ordered, said_of
+from smart_fork.agents.options import is_said, ordered, said_of
 from smart_fork.errors import speak_of_tools
 from smart_fork.hooks.switch import follow
 from smart_fork.server.arguments import taken
@@ -156,7 +156,7 @@ def asynchronous(handler: Handler) -> Handler:
     for one in signature.parameters.values():
         kind: Any = one.annotation
         if one.name != "caller" and is_dataclass(kind):
-            arguments = _arguments(kind, without, other)
+            arguments = _arguments(kind, (*without, *(argument.name for argument in shown)), other)
             shown += arguments.values()
             requests[one.name] = kind, {name: argument.name for name, argument in arguments.items()}
         elif get_origin(kind) is Annotated:
@@ -191,7 +191,7 @@ def _arguments(request: Any, without: Sequence[str], other: dict[str, Any]) -> d
     for one in fields(request):
         said = said_of(one)
         described = other.get(one.name, said.described)
-        if one.name in without or not described:
+        if not is_said(one) or (said.key or one.name) in without or not described:
             continue
         kind: Any = Union[(Literal[said.choices],) if said.choices else said.types]  # noqa: UP007 - of several
         about: tuple[Any, ...] = (Field(description=described),)

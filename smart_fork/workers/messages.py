@@ -23,7 +23,7 @@ from smart_fork.agents.plan import ForkPlan, environment, plain_prompt, plan_for
 from smart_fork.agents.programs import find_program
 from smart_fork.agents.questions import Question
 from smart_fork.agents.starter import Launch
-from smart_fork.errors import ForkRefused, ProgramFailed, Usage
+from smart_fork.errors import ForkRefused, ProgramFailed, Usage, advice
 from smart_fork.forking.provisions import provisions
 from smart_fork.forking.resume import check_free
 from smart_fork.forking.spec import ForkSource

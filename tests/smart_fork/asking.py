@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.model import Session
-from smart_fork.forking import match
-from smart_fork.forking.request import ForkChoice, ForkRequest
-from smart_fork.forking.started import Forked
+from smart_fork.forking.budget import Answers, answering
+from smart_fork.forking.request import Choice, ForkRequest
 from smart_fork.retrieval.answer import Answer
 from smart_fork.retrieval.library import Library
 from smart_fork.retrieval.request import FindRequest
@@ -24,25 +22,23 @@ def find(request: FindRequest, engine: Engine, path: Path | str | None = None, *
 
 
 def find_and_fork(
-    request: FindRequest, engine: Engine, choice: ForkChoice, path: Path | str | None = None, **where: Any
+    request: FindRequest,
+    engine: Engine,
+    asked: tuple[Choice, ForkRequest],
+    path: Path | str | None = None,
+    **where: Any,
 ) -> Answer:
-    """The same, and the fork that `choice` asks for."""
+    """The same, and the fork that is asked for, as `choosing` has it."""
     from smart_fork.forking.search_and_fork import find_and_fork as found_and_forked
 
     with opened(engine, path, **where) as library:
-        return found_and_forked(request, library, choice)
+        return found_and_forked(request, library, *asked)
 
 
 def message_for(session: Session, intent: str, engine: Engine) -> str:
     """The message of the exchange that answers best."""
     with opened(engine) as library:
-        return match.message_for(session, intent, library)
-
-
-def fork_at_match(request: ForkRequest, intent: str, engine: Engine, also: Sequence[str] = ()) -> Forked:
-    """A fork at the end of the exchange that answers best."""
-    with opened(engine) as library:
-        return match.fork_at_match(request, intent, library, also)
+        return answering(session, Answers(intent, (), library))
 
 
 def opened(engine: Engine, path: Path | str | None = None, **where: Any) -> AbstractContextManager[Library]:

@@ -91,11 +91,11 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
     """What would have been forked."""
     calls: list[tuple] = []
 
-    def fork_session(request: ForkRequest) -> Forked:
+    def fork_session(request: ForkRequest, _engine: object = None) -> Forked:
         calls.append(told(request))
         return a_fork(request.session, new_session_id="new", command="claude", cwd=request.cwd)
 
-    monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
+    monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork_session)
     return calls
 
 

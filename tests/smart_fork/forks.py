@@ -9,7 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from smart_fork.agents.plan import ForkPlan
-from smart_fork.forking.request import ForkRequest
+from smart_fork.families.branch import branch
+from smart_fork.families.told import Branched
+from smart_fork.forking.request import BranchRequest, Choice, ForkRequest
 from smart_fork.system.processes import Completed, Processes
 
 SESSION = "60309e1e-0000-4000-8000-000000000001"
@@ -137,11 +139,22 @@ class HastyClock(FakeClock):
 def told(request: ForkRequest) -> tuple[str, str | None, dict]:
     """The session, the prompt, and all else that a fork was asked for."""
     options = {name: getattr(request.options, name) for name in ("worktree", "with_changes", "place", "name")}
-    more = {
-        name: getattr(request, name) for name in ("at", "through", "cwd", "caller_session_id", "as_agent", "budget")
-    }
+    more = {name: getattr(request, name) for name in ("at", "cwd", "caller_session_id", "as_agent", "budget")}
     said = {name: value for name, value in more.items() if value is not None}
     return request.session, request.options.prompt, options | said | {"dry_run": request.dry_run}
+
+
+def choosing(
+    *, auto_fork: bool = False, fork_index: int | None = None, ask: object = None, or_all: bool = False,
+    call: dict | None = None, fork_session_id: str = "", **how: object,
+) -> tuple[Choice, ForkRequest]:  # fmt: skip
+    """Which result is forked, and how."""
+    return Choice(auto_fork, fork_index, ask, or_all, call or {}), ForkRequest(fork_session_id, **how)
+
+
+def branched(session_id: str, *, now: float | None = None, clock: object = None, **how: object) -> Branched:
+    """A branch of a session."""
+    return branch(BranchRequest(session_id, **how), now=now, clock=clock)
 
 
 def plan_of(argv: list[str], cwd: Path, **more: object) -> ForkPlan:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from smart_fork.agents.claude.log import folder_of
-from smart_fork.families import branch as branching
 from smart_fork.families import lineage as families
 from smart_fork.families.told import Relative
 from smart_fork.registry.workers import Registry
+from tests.smart_fork.forks import branched
 from tests.smart_fork.world import World
 
 SAID = ("add retry", "done", "the passphrase is swordfish", "I will remember swordfish")
@@ -38,7 +38,7 @@ def ids_with(path: Path, word: str) -> list[str]:
 
 def branch(session_id: str, **how: Any) -> dict[str, Any]:
     """A branch that was made, as it is answered."""
-    return branching.branch(session_id, **how).as_json()
+    return branched(session_id, **how).as_json()
 
 
 def lineage(session_id: str) -> dict[str, Any]:

@@ -127,11 +127,11 @@ def test_a_blank_element_of_a_list_is_none(world, wrote):
 def started(monkeypatch) -> list[tuple[str, Options]]:
     seen: list[tuple[str, Options]] = []
 
-    def refused(request):
+    def refused(request, _engine=None):
         seen.append((request.session, request.options))
         raise Usage("not now")
 
-    monkeypatch.setattr("smart_fork.forking.launch.fork_session", refused)
+    monkeypatch.setattr("smart_fork.forking.plan.fork_session", refused)
     return seen
 
 

@@ -15,9 +15,9 @@ from smart_fork.agents import checkpoint_objects, checkpoints
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import OWN, READERS
 from smart_fork.errors import ForkRefused
-from smart_fork.forking.launch import fork_session
 from smart_fork.forking.others import is_others
-from smart_fork.forking.request import ForkChoice, ForkRequest
+from smart_fork.forking.plan import fork_session
+from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.resume import newest_session
 from smart_fork.forking.spawn import spawn
 from smart_fork.forking.started import NotSpawned
@@ -29,7 +29,7 @@ from tests.indexer.transcripts.records import FIXTURES
 from tests.smart_fork.asking import find_and_fork
 from tests.smart_fork.checkpointed import THERE, Entry, claude, commit, frozen, jsonl, session
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
-from tests.smart_fork.forks import FakeClock, FakeProcesses
+from tests.smart_fork.forks import FakeClock, FakeProcesses, choosing
 from tests.smart_fork.world import World, git
 
 RETRY = "add retry with backoff to the uploader"
@@ -361,7 +361,7 @@ def test_the_newest_session_is_always_the_persons_own(kept, world, shop):
 
 def test_it_is_never_forked_without_being_chosen(kept, world):
     asked = FindRequest(RETRY, agent_type="both", min_score=0)
-    answer = find_and_fork(asked, Engine(world.model), ForkChoice(auto_fork=True), kept)
+    answer = find_and_fork(asked, Engine(world.model), choosing(auto_fork=True), kept)
 
     assert [ALICES] == [hit.session_id for hit in answer.results]
     assert f"Nothing was forked: {ALICES} fits best, but it is a teammate's" == answer.error

@@ -18,7 +18,7 @@ from smart_fork.agents.plan import plain_name
 from smart_fork.agents.questions import Screen
 from smart_fork.cuts.lines import preview
 from smart_fork.errors import Usage
-from smart_fork.forking.fan_out import name_of
+from smart_fork.forking.many import name_of
 from smart_fork.page.reading import QUESTION_CHARACTERS, reading
 from smart_fork.places.base import Started
 from smart_fork.places.process import ProcessPlace

@@ -11,13 +11,13 @@ from indexer.transcripts.base import UNREAD
 from smart_fork import public, sessions
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound
-from smart_fork.families.branch import branch
 from smart_fork.families.lineage import lineage
-from smart_fork.forking.launch import fork_session
+from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.page.export import exported
 from tests.cases import mostly_first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.smart_fork.forks import branched as branch
 from tests.smart_fork.world import World
 
 PROMPTS = 60

@@ -167,15 +167,14 @@ def test_hostile_words_are_words_like_any_other(world, shop, tool):
     assert not {"\x1b", "\u202e"} & set("".join(found.get("also", [])))
 
 
-def test_a_fork_at_the_answer_is_where_all_phrasings_together_say(world, shop, launched):
+def test_a_fork_at_the_answer_is_where_all_phrasings_together_say(world, shop):
     knows = world.claude(
         shop, "draw the map of the harbour", "drawn", RETRY, "the uploader retries", "paint the ship", "painted"
     )
-    chosen = {"intent": "hochladen", "at": "match", "fork_session_id": knows, "limit": 1}
+    chosen = {"intent": "hochladen", "at": "match", "fork_session_id": knows, "limit": 1, "dry_run": True}
 
-    answer(world, **chosen, also=["retry the uploader with backoff"])
-    answer(world, **chosen, also=["map of the harbour", "draw the harbour"])
+    phrasings = (["retry the uploader with backoff"], ["map of the harbour", "draw the harbour"])
+    first, second = (answer(world, **chosen, also=also)["forked_session"]["warnings"] for also in phrasings)
 
-    points = [more["through"] for _, _, more in launched]
-    messages = {one["message_id"]: one["number"] for one in answer(world, "read_session", session_id=knows)["messages"]}
-    assert [messages[point] // 2 for point in points] == [1, 0]
+    assert "Forked after message 3: exchange 2 of 3 answers best" in first
+    assert "Forked after message 1: exchange 1 of 3 answers best" in second

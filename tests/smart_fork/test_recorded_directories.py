@@ -16,8 +16,8 @@ from indexer.project import project_of, recorded
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound
-from smart_fork.families.branch import branch, command_to_resume
-from smart_fork.forking.launch import fork_session
+from smart_fork.families.branch import command_to_resume
+from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.resume import newest_session
 from smart_fork.retrieval.recent import recent_sessions
@@ -43,6 +43,7 @@ from tests.indexer.transcripts.records import (
     user,
 )
 from tests.smart_fork.agents.opencode import database
+from tests.smart_fork.forks import branched as branch
 from tests.smart_fork.relatives import lineage
 
 SESSION = id_of(7)

@@ -17,9 +17,8 @@ from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.plan import dangling, unanswered
 from smart_fork.excise.soundness import broken_links
 from smart_fork.families.lineage import lineage
-from smart_fork.forking.merger import fork_merged
+from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.spending import Spending
 from tests.cases import first
 from tests.smart_fork.budget.test_within import claude_records, codex_log, prompts_of
 from tests.smart_fork.forks import SESSION, FakeProcesses, codex_path, write_log
@@ -47,7 +46,9 @@ def merge(repo, programs, no_waiting, monkeypatch):
 
     def run(*ids: str, budget: int = 600, **how: object):
         options = Options("go on", place="process")
-        forked = fork_merged(ForkRequest(ids[0], options, merge=tuple(ids[1:]), budget=Spending(Wanted(budget)), **how))
+        forked = fork_session(
+            ForkRequest(ids[0], options, merge=tuple(ids[1:]), budget=Wanted(budget), intent="", **how)
+        )
         (path,) = READERS[forked.agent_type].locate(forked.new_session_id) if not how else (None,)
         return forked, path
 

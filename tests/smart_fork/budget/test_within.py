@@ -23,9 +23,8 @@ from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.plan import dangling, unanswered
 from smart_fork.excise.soundness import broken_links
-from smart_fork.forking.launch import fork_session
+from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.spending import Spending
 from smart_fork.retrieval.fork_point import ExchangeEvidence, PointParts
 from tests.cases import mostly_first
 from tests.smart_fork.copies.test_session_copy import NOW
@@ -428,7 +427,7 @@ def test_a_fork_within_a_budget_shows_what_it_has_and_leaves_nothing_of_a_dry_ru
 
     planned = fork_session(
         ForkRequest(
-            SESSION, Options("go on", place="process"), dry_run=True, budget=Spending(Wanted(amount("3k")), "go on")
+            SESSION, Options("go on", place="process"), dry_run=True, budget=Wanted(amount("3k")), intent="go on"
         )
     )
 
@@ -436,7 +435,7 @@ def test_a_fork_within_a_budget_shows_what_it_has_and_leaves_nothing_of_a_dry_ru
     assert planned.selection.tokens <= 3_000
     assert {"budget", "tokens", "whole_tokens", "exchanges"} <= planned.as_json()["selection"].keys()
     with pytest.raises(Usage, match="needs an intent"):
-        fork_session(ForkRequest(SESSION, Options(place="process"), dry_run=True, budget=Spending(Wanted(MATCH))))
+        fork_session(ForkRequest(SESSION, Options(place="process"), dry_run=True, budget=Wanted(MATCH)))
 
 
 def test_however_often_a_choice_is_weighed_each_exchange_gets_its_title_once(long_session, monkeypatch):
@@ -459,7 +458,7 @@ def test_of_a_session_that_is_being_written_what_is_finished_is_kept(home, repo,
         file.write(json.dumps(said("n3", "n2", "user", "half a line"))[:80])
 
     forked = fork_session(
-        ForkRequest(SESSION, Options("go on", place="process"), budget=Spending(Wanted(2_000)), dry_run=True)
+        ForkRequest(SESSION, Options("go on", place="process"), budget=Wanted(2_000), intent="", dry_run=True)
     )
 
     assert 6 == forked.selection.exchanges[-1].number  # the last that was answered
@@ -467,10 +466,10 @@ def test_of_a_session_that_is_being_written_what_is_finished_is_kept(home, repo,
     log.write_text("")
     with pytest.raises(NotFound, match="No conversation"):
         fork_session(
-            ForkRequest(SESSION, Options("go on", place="process"), budget=Spending(Wanted(2_000)), dry_run=True)
+            ForkRequest(SESSION, Options("go on", place="process"), budget=Wanted(2_000), intent="", dry_run=True)
         )
     write_log(log, records[:1])
     with pytest.raises(ForkRefused, match="No conversation to branch"):
         fork_session(
-            ForkRequest(SESSION, Options("go on", place="process"), budget=Spending(Wanted(2_000)), dry_run=True)
+            ForkRequest(SESSION, Options("go on", place="process"), budget=Wanted(2_000), intent="", dry_run=True)
         )

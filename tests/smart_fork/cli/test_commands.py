@@ -28,14 +28,14 @@ DONE = "The uploader retries five times"
 def forked(monkeypatch) -> list[tuple]:
     calls: list[tuple] = []
 
-    def fork_session(request: ForkRequest) -> Forked:
+    def fork_session(request: ForkRequest, _engine: object = None) -> Forked:
         calls.append(told(request))
         return a_fork(
             request.session, session_name="w", terminal_id="@1", command="claude --resume x", place="tmux", log="/x/log",
             attach="tmux attach", warnings=("mind the gap",),
         )  # fmt: skip
 
-    monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
+    monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork_session)
     return calls
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from smart_fork.agents.options import Options
-from smart_fork.agents.references import parsed
 from smart_fork.errors import ForkRefused, Usage
-from smart_fork.forking.fan_out import Source, fan_out, name_of
+from smart_fork.forking.many import fan_out, name_of
 from smart_fork.forking.request import ForkRequest
+from smart_fork.sessions import locate
 from tests.cases import first
 from tests.smart_fork.forks import told
 from tests.smart_fork.found import a_fork
@@ -31,18 +32,39 @@ def forked(monkeypatch):
     calls = Forked()
     calls.tried, calls.refuse = [], {}
 
-    def fork_session(request):
-        session, dry_run = parsed(request.session).name, request.dry_run
-        kept = calls.tried if dry_run else calls
-        _, prompt, how = told(request)
-        with lock:
-            kept.append((session, prompt, how))
-        if error := calls.refuse.get((dry_run, how["name"])):
-            raise error
-        return a_fork(session, session_name=how["name"], worker_id="" if dry_run else f"claude-{how['name']}")
+    class Planned(SimpleNamespace):
+        """Stands in for `Fork`."""
 
-    monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
-    monkeypatch.setattr("smart_fork.forking.fan_out.fork_session", fork_session)
+        @classmethod
+        def plan(cls, request, engine=None):
+            one = cls(request=request, sessions=[SimpleNamespace(session_id=locate(request.session).session_id)])
+            one.keep(calls.tried, planned=True)
+            return one
+
+        def keep(self, kept: list, *, planned: bool) -> None:
+            _, prompt, how = told(self.request)
+            with lock:
+                kept.append((self.sessions[0].session_id, prompt, how))
+            if error := calls.refuse.get((planned, how["name"])):
+                raise error
+
+        def preview(self):
+            return a_fork(self.sessions[0].session_id, session_name=self.request.options.name, worker_id="")
+
+        def start(self):
+            self.keep(calls, planned=False)
+            name = self.request.options.name
+            return a_fork(self.sessions[0].session_id, session_name=name, worker_id=f"claude-{name}")
+
+        def drop(self) -> None:
+            pass
+
+    def fork_session(request, engine=None):
+        planned = Planned.plan(request)
+        return planned.preview() if request.dry_run else planned.start()
+
+    monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork_session)
+    monkeypatch.setattr("smart_fork.forking.many.Fork", Planned)
     return calls
 
 
@@ -119,12 +141,12 @@ def test_a_dry_run_starts_none(run, forked, two):
 def test_the_best_sessions_of_a_search_are_forked(run, forked, world, shop, two):
     run("fork", "--top", "1", "go on", "--intent", RETRY, "--in", "process")
     assert [(two[0], "go on")] == [call[:2] for call in forked]
-    assert "through" not in forked[0][2]
+    assert "at" not in forked[0][2]
     forked.clear()
 
     run("fork", "--top", "2", RETRY, "--at", "match")
     assert set(two) >= {call[0] for call in forked}
-    assert all(how["through"] for _, _, how in forked)
+    assert all(how["at"] == "match" for _, _, how in forked)
 
 
 def test_named_sessions_are_forked_where_each_answers(run, forked, world, shop):
@@ -133,7 +155,7 @@ def test_named_sessions_are_forked_where_each_answers(run, forked, world, shop):
     run("fork", *sessions, "go on", "--at", "match", "--intent", RETRY)
 
     assert sessions == [call[0] for call in sorted(forked, key=lambda call: call[2]["name"])]
-    assert all(how["through"] for _, _, how in forked)
+    assert all(how["at"] == "match" for _, _, how in forked)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +184,7 @@ def test_without_a_session_there_is_nothing_to_fork(run, forked, two, words):
 
 def test_there_is_a_limit():
     with pytest.raises(Usage, match="Between 1 and 10"):
-        fan_out([Source("60309e1e")] * 11, ForkRequest("", Options("go")), in_worktrees=True)
+        fan_out([ForkRequest("60309e1e", Options("go"))] * 11, in_worktrees=True)
 
 
 @pytest.mark.parametrize(

@@ -38,10 +38,8 @@ from smart_fork.errors import SmartForkError
 from smart_fork.excise import Request, check, cut, erasure
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.ranges import numbered
-from smart_fork.forking.launch import fork_session
-from smart_fork.forking.merger import fork_merged
+from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.spending import Spending
 from smart_fork.registry.workers import Registry
 from smart_fork.removal.sessions import forget
 from smart_fork.retrieval.index_access import opened
@@ -163,7 +161,7 @@ class Family:
         self.branched(cwd=str(self.world.repository(f"shop{len(self.members)}")))
 
     def within(self) -> None:
-        self.branched(budget=Spending(Wanted(self.chance.choice((40, 80, 200)))))
+        self.branched(budget=Wanted(self.chance.choice((40, 80, 200))), intent="")
 
     def handed_over(self, *agents: str) -> None:
         parent = self.one()
@@ -173,12 +171,13 @@ class Family:
 
     def merged(self) -> None:
         parents = self.one(*CUTTABLE), self.one(*CUTTABLE)
-        forked = fork_merged(
+        forked = fork_session(
             ForkRequest(
                 parents[0].session_id,
                 Options("go on", place="process"),
                 merge=tuple(one.session_id for one in parents[1:]),
-                budget=Spending(Wanted(600)),
+                budget=Wanted(600),
+                intent="",
             )
         )
         self.ended(forked.worker_id)

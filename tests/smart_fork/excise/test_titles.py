@@ -12,12 +12,11 @@ from indexer.paths import state_home
 from smart_fork import sessions
 from smart_fork.budget.wanted import Wanted
 from smart_fork.excise import Request, branch, cut
-from smart_fork.families.branch import branch as branched
 from smart_fork.families.told import Branched
-from smart_fork.forking.spending import Spending
 from smart_fork.registry.workers import Registry
 from tests.cases import first, mostly_first
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
+from tests.smart_fork.forks import branched
 from tests.smart_fork.world import World
 
 pytestmark = pytest.mark.usefixtures("command_model")
@@ -42,7 +41,7 @@ def session(request, world: World, shop) -> str:
     return world.worked(request.param, shop, *STEPS)
 
 
-@pytest.mark.parametrize("how", [{}, {"budget": Spending(Wanted(9_000, drop=frozenset({1})), "add retry")}])
+@pytest.mark.parametrize("how", [{}, {"budget": Wanted(9_000, drop=frozenset({1})), "intent": "add retry"}])
 def test_a_branch_loses_the_title_that_quotes_a_prompt_which_is_cut_from_its_parent(session, world: World, how):
     made = branched(session, **how)
     assert made.title == "the passphrase of the vault is swordfish (Branch)"

@@ -19,8 +19,8 @@ from smart_fork.agents.readers import READERS
 from smart_fork.copies.session_copy import Branch
 from smart_fork.errors import ForkRefused, NotFound, ProgramMissing, SmartForkError, Usage
 from smart_fork.families import branch as branching
-from smart_fork.forking.launch import resume_written
 from smart_fork.forking.spec import ForkSource, WorkerSpec
+from smart_fork.forking.start import resume_written
 from smart_fork.forking.world import Instruments
 from smart_fork.registry.workers import Registry
 from smart_fork.workers.roster import list_workers
@@ -418,7 +418,7 @@ def test_a_branch_that_cannot_be_started_is_taken_away(any_session, home, monkey
     before = everything(home)
 
     with pytest.raises(ProgramMissing):
-        branch(SESSION, start=Options("go", place="process"))
+        branch(SESSION, start=True, prompt="go", place="process")
 
     assert before == everything(home)
 

@@ -11,8 +11,11 @@ import pytest
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.options import Options
 from smart_fork.copies.session_copy import Point
-from smart_fork.forking.launch import fork
+from smart_fork.forking.report import as_fork
 from smart_fork.forking.spec import ForkSource, WorkerSpec
+from smart_fork.forking.start import dry_run as planned
+from smart_fork.forking.start import launch as started
+from smart_fork.forking.start import prepare
 from smart_fork.forking.world import world_of
 from smart_fork.system.processes import Processes
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses, codex_path, codex_records, said, write_log
@@ -34,7 +37,8 @@ def launch(programs, clock, request, home):
         world = world_of(source.agent, processes, env, timer)
         if at := more.pop("at", None):  # the turn of that id
             more["point"] = Point(0, at)
-        return fork(WorkerSpec("fork", source.agent, source, options, **more), world, dry_run=dry_run)
+        prepared = prepare(WorkerSpec("fork", source.agent, source, options, **more), world, dry_run=dry_run)
+        return as_fork(planned(prepared) if dry_run else started(prepared))
 
     return run
 

@@ -13,7 +13,7 @@ import pytest
 
 from smart_fork.agents.options import Options
 from smart_fork.errors import NotFound, SmartForkError
-from smart_fork.forking.launch import fork_session
+from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.removal import sessions as session_removal
 from tests.cases import first

@@ -14,7 +14,7 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.families.branch import command_to_resume
-from smart_fork.forking.launch import fork_session
+from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.resume import session_to_resume
 from smart_fork.forking.spawn import spawn

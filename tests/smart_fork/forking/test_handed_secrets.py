@@ -19,19 +19,17 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.budget.wanted import Wanted
 from smart_fork.copies.told import as_session
-from smart_fork.families.branch import branch
 from smart_fork.forking.handover import handover
-from smart_fork.forking.launch import fork_session
-from smart_fork.forking.merger import fork_merged
+from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spawn import spawn
-from smart_fork.forking.spending import Spending
 from smart_fork.page.views import forked as forked_by_form
 from tests.cases import each
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.copies.test_told import HERE, NEW
 from tests.smart_fork.forks import FakeClock, FakeProcesses
+from tests.smart_fork.forks import branched as branch
 from tests.smart_fork.world import Did, World
 
 RECEIVING = [agent.name for agent in AGENTS if agent.forms]
@@ -121,7 +119,7 @@ class Roads:
     def all(self, *, plain: bool) -> dict[str, tuple[str, dict]]:
         parent, given, flag = self.parent, {"unmasked": True} if plain else {}, ["--unmasked"] if plain else []
         options = Options("go on", place="process", brief=False, unmasked=plain)
-        merge = ForkRequest(parent, options, merge=(self.other,), budget=Spending(Wanted(200_000)))
+        merge = ForkRequest(parent, options, merge=(self.other,), budget=Wanted(200_000), intent="")
         worker = {"project_path": str(self.shop), "agent_type": "codex", "run_in": "process", "worktree": False}
         worker |= {"fork_from": parent, "prompt": "go"} | given
         how = {"fork_session_id": parent, "run_in": "process", "project_path": str(self.shop)}
@@ -132,8 +130,8 @@ class Roads:
             "fork": _told(fork_session(ForkRequest(parent, options, as_agent="codex"))),
             "branch": _told(branch(parent, as_agent="codex", unmasked=plain)),
             "spawn": _told(spawned[0]),
-            "a merge": _told(fork_merged(replace(merge, as_agent="codex"))),
-            "a merge into the other's": _told(fork_merged(replace(merge, session=self.other, merge=(parent,)))),
+            "a merge": _told(fork_session(replace(merge, as_agent="codex"))),
+            "a merge into the other's": _told(fork_session(replace(merge, session=self.other, merge=(parent,)))),
             "fork --as": self._commanded("fork", parent, "go", "--as", "codex", "--in", "process", *flag),
             "branch --as": self._commanded("branch", parent, "--as", "codex", *flag),
             "smart_fork": self._called("smart_fork", intent="it", as_agent="codex", **how, **given),

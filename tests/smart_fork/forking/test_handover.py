@@ -18,14 +18,13 @@ from smart_fork.agents.readers import READERS
 from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.excise.loader import located
-from smart_fork.families.branch import branch
 from smart_fork.forking.handover import _shortened, handover, notes
-from smart_fork.forking.launch import fork, fork_session
 from smart_fork.forking.others import is_others
+from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spawn import spawn
 from smart_fork.forking.spec import WorkerSpec, source_of
-from smart_fork.forking.spending import Spending
+from smart_fork.forking.start import prepare
 from smart_fork.forking.started import Handed, NotSpawned
 from smart_fork.registry.workers import Registry
 from smart_fork.sharing.neutral import Message
@@ -34,6 +33,7 @@ from tests.indexer.transcripts.records import READ_LOGS, below_home, lay_out, pr
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import SESSION, FakeClock, FakeProcesses, snapshot
+from tests.smart_fork.forks import branched as branch
 from tests.smart_fork.world import Did
 
 SAID = ("add retry", "it retries", "and the docs", "docs are there", "and a changelog", "it has one")
@@ -199,7 +199,7 @@ def test_no_agent_is_given_another_ones_log_as_it_is(world, shop):
     spec = WorkerSpec("fork", "codex", source_of(session), Options("go", place="process"))
 
     with pytest.raises(ForkRefused, match="cannot be forked with Codex") as refused:
-        fork(spec)
+        prepare(spec)
 
     assert "--as codex" in refused.value.hint
 
@@ -290,7 +290,7 @@ def test_a_message_is_shortened_only_where_it_is_larger_than_the_room_for_it():
 def test_a_budget_keeps_what_is_told(world, shop):
     parent = world.claude(shop, *(text for n in range(6) for text in (f"step {n}", "done " * 400)))
 
-    forked = handed(parent, "codex", budget=Spending(Wanted(1_200, drop=frozenset({1}))))
+    forked = handed(parent, "codex", budget=Wanted(1_200, drop=frozenset({1})), intent="")
 
     copy = read(forked.new_session_id)
     assert words(copy)[-2:] == ["step 5", ("done " * 400).strip()]
@@ -302,11 +302,11 @@ def test_a_budget_keeps_what_is_told(world, shop):
 @pytest.mark.usefixtures("played")
 def test_what_is_told_beyond_a_budget_is_said(world, shop):
     parent = world.claude(shop, *(text for n in range(6) for text in (f"step {n}", "done " * 400)))
-    fits = handed(parent, "codex", budget=Spending(Wanted(1_200)), dry_run=True).selection
-    tight = Spending(Wanted(fits.tokens))
+    fits = handed(parent, "codex", budget=Wanted(1_200), intent="", dry_run=True).selection
+    tight = {"budget": Wanted(fits.tokens), "intent": ""}
 
-    planned = handed(parent, "codex", budget=tight, dry_run=True)
-    written = branch(parent, budget=tight, as_agent="codex")
+    planned = handed(parent, "codex", dry_run=True, **tight)
+    written = branch(parent, as_agent="codex", **tight)
 
     assert not planned.selection.smallest
     for told in (planned, written):

@@ -18,7 +18,7 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, Usage
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
-from smart_fork.forking.launch import fork_session
+from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spec import ForkSource
 from smart_fork.forking.world import SystemClock

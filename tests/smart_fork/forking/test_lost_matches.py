@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +16,12 @@ from smart_fork.budget.selection import SelectedExchange, Selection
 from smart_fork.budget.wanted import Wanted
 from smart_fork.cli.forked import ways_in_words
 from smart_fork.copies.session_copy import Point, branch_point, point_at, write_branch
-from smart_fork.forking.fan_out import best_of
-from smart_fork.forking.launch import end_of_whole, fork_session
-from smart_fork.forking.request import ForkChoice, ForkRequest
+from smart_fork.forking.budget import Answers, chosen
+from smart_fork.forking.content import end_of_whole
+from smart_fork.forking.many import best_of
+from smart_fork.forking.plan import fork_session
+from smart_fork.forking.request import Best, ForkRequest
 from smart_fork.forking.spawn import Asked
-from smart_fork.forking.spending import Spending, chosen
 from smart_fork.forking.ways import ways
 from smart_fork.forking.world import world_of
 from smart_fork.retrieval.answer import Match, Price
@@ -32,11 +32,11 @@ from smart_fork.retrieval.upkeep import Engine
 from tests.cases import each
 from tests.smart_fork.agents.qwen.test_log import fixture as qwen_fixture
 from tests.smart_fork.agents.qwen.test_log import read_qwen
-from tests.smart_fork.asking import find_and_fork
+from tests.smart_fork.asking import find_and_fork, opened
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.copies.test_session_copy import NOW
-from tests.smart_fork.forks import NEW, told
+from tests.smart_fork.forks import NEW, choosing, told
 from tests.smart_fork.found import a_fork, a_hit, an_answer
 
 SIGN, SIGNED = "how do we sign the webhook payloads", "hooks.py signs them with HMAC over the timestamp."
@@ -139,15 +139,15 @@ def test_auto_fork_carries_what_matched_and_a_choice_of_ones_own_stays(world, sh
     session_id = worked(world, shop, why)
     calls: list[dict] = []
 
-    def fork_session(request: ForkRequest):
+    def fork_session(request: ForkRequest, _engine: object = None):
         calls.append(told(request)[2])
         return a_fork(request.session)
 
-    monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
+    monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork_session)
 
     def forked(intent: str, **choice: object) -> dict:
         request = FindRequest(intent, agent_type="claude")
-        return find_and_fork(request, Engine(world.model), ForkChoice(**choice), shop).as_json()["forked_session"]
+        return find_and_fork(request, Engine(world.model), choosing(**choice), shop).as_json()["forked_session"]
 
     first, *_ = (
         forked(SIGN, auto_fork=True),
@@ -201,13 +201,12 @@ def test_a_fork_of_a_session_with_a_gap_is_a_copy_and_costs_what_that_carries(wo
 
 def test_a_worker_that_forks_a_session_with_a_gap_begins_with_a_copy_as_well(world, shop, programs):
     session_id = worked(world, shop, "gap")
-    with ExitStack() as held:
-        asked = Asked({"project_path": str(shop), "fork_from": session_id, "prompt": "go"}, "claude", None, held)
+    asked = Asked({"project_path": str(shop), "fork_from": session_id, "prompt": "go"}, "claude", None, world_of)
 
-        spec = asked.spec(world_of("claude"))
+    ready = asked.ready()
 
-    assert 7 == spec.point.index
-    assert [f"{NOTES['gap']}. The fork is a copy with everything before that"] == asked.notes
+    assert 7 == ready.prepared.spec.point.index
+    assert [f"{NOTES['gap']}. The fork is a copy with everything before that"] == ready.notes
 
 
 def test_a_gap_in_what_was_never_answered_is_bridged_up_to_the_end_as_its_agent_forks_it(world, shop):
@@ -228,16 +227,15 @@ def test_a_gap_in_what_was_never_answered_is_bridged_up_to_the_end_as_its_agent_
 def test_several_forks_carry_what_matched_as_well(why):
     hits = [a_hit(0.9, "a", match=Match(2, "m2", lost=why)), a_hit(0.8, "b", match=Match(2, "m3"))]
 
-    sources, _ = best_of(an_answer(*hits), 2)
+    asked, _ = best_of(an_answer(*hits), ForkRequest(), Best(2))
 
-    assert ["m2", None] == [one.through for one in sources]
+    assert [("match", "m2"), (None, "m3")] == [(one.at, one.found) for one in asked]
 
 
 def test_what_a_compaction_has_forgotten_can_be_had_within_a_budget_that_would_hold_all_of_it(world, shop):
     session = session_of(world, worked(world, shop, "compaction"))
-    spending = Spending(Wanted(100_000), SIGN)
-
-    kept = chosen(session, len(session.turns) - 1, spending)
+    with opened(Engine(world.model)) as library:
+        kept = chosen(session, len(session.turns) - 1, Wanted(100_000), Answers(SIGN, (), library))
 
     assert kept.excerpt is not None
     assert {0, 1} <= kept.excerpt.kept
@@ -259,21 +257,18 @@ def test_the_cheapest_fork_that_carries_the_match_is_recommended(there, instruct
     assert f"smart-fork fork session-1 --at 3{' --budget 30k' if budget else ''}" == suggested_fork(hit)
 
 
-class Answers(Spending):
-    """A budget for which the first exchange answers."""
-
-    def evidence(self, session: Session) -> ExchangeEvidence:
-        return ExchangeEvidence({0: PointParts(1, 1, 1, 0, 0)}, 0)
+#: The first exchange answers.
+EVIDENCE = ExchangeEvidence({0: PointParts(1, 1, 1, 0, 0)}, 0)
 
 
 def test_of_the_ways_to_fork_it_those_are_marked_that_carry_the_match(world, shop):
     session = session_of(world, worked(world, shop, "compaction"))
 
-    found = ways(session, None, Answers(Wanted(30_000), SIGN))
+    found = ways(session, None, Wanted(30_000), EVIDENCE)
 
     carried = {way.option: way.carries for way in found}
     assert {"": False, "--at match": True, "--budget match": True, "--budget 30000": True} == carried
-    there = ways(session, Point(3, session.turns[3].id), Answers(Wanted(30_000), SIGN))
+    there = ways(session, Point(3, session.turns[3].id), Wanted(30_000), EVIDENCE)
     assert {"--at 3": True, "--at match": True} == {way.option: way.carries for way in there if "--at" in way.option}
     words = list(ways_in_words(found))
     assert any("whole session" in line and line.endswith("has forgotten the match") for line in words)
@@ -288,7 +283,7 @@ def test_a_way_that_costs_more_than_the_whole_and_carries_nothing_more_is_not_of
     )
     monkeypatch.setattr("smart_fork.forking.ways.within", lambda *_: type("Kept", (), {"selection": much}))
 
-    found = ways(session, None, Answers(Wanted(30_000), SIGN))
+    found = ways(session, None, Wanted(30_000), EVIDENCE)
 
     assert ["", "--at match"] == [way.option for way in found]
     assert {None} == {way.carries for way in found}

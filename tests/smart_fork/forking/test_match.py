@@ -11,17 +11,16 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage
-from smart_fork.forking.launch import fork_session
-from smart_fork.forking.request import ForkChoice, ForkRequest
-from smart_fork.forking.spending import Spending
+from smart_fork.forking.plan import fork_session
+from smart_fork.forking.request import ForkRequest
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
 from tests.cases import first
-from tests.smart_fork.asking import find_and_fork, fork_at_match, message_for
+from tests.smart_fork.asking import find_and_fork, message_for
 from tests.smart_fork.asking import opened as library_of
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
-from tests.smart_fork.forks import FakeProcesses
+from tests.smart_fork.forks import FakeProcesses, choosing
 from tests.smart_fork.world import BrokenModel
 
 SAID = (
@@ -50,8 +49,9 @@ def session_of(session_id: str):
 
 @agents
 def test_the_fork_ends_with_the_exchange_that_answers(world, parent, played, agent):
-    forked = fork_at_match(
-        ForkRequest(parent, Options("the downloader too", place="process")), RETRY, Engine(world.model)
+    forked = fork_session(
+        ForkRequest(parent, Options("the downloader too", place="process"), "match", RETRY),
+        lambda: library_of(Engine(world.model)),
     )
 
     copy = READERS[agent].read(world.log_of(forked.new_session_id)).session
@@ -65,8 +65,9 @@ def test_the_fork_ends_with_the_exchange_that_answers(world, parent, played, age
 @pytest.mark.parametrize(("also", "messages"), [((SAID[2],), 4), (("sweep and mop the kitchen", "tidy up"), 2)])
 @pytest.mark.usefixtures("played", "agent")
 def test_all_phrasings_together_say_which_exchange_answers(world, parent, also, messages):
-    forked = fork_at_match(
-        ForkRequest(parent, Options("go on", place="process")), "hochladen", Engine(world.model), also
+    forked = fork_session(
+        ForkRequest(parent, Options("go on", place="process"), "match", "hochladen", also),
+        lambda: library_of(Engine(world.model)),
     )
 
     assert len(session_of(forked.new_session_id).turns) == messages
@@ -74,7 +75,10 @@ def test_all_phrasings_together_say_which_exchange_answers(world, parent, also, 
 
 @agents
 def test_where_the_last_exchange_answers_it_is_an_ordinary_fork(world, parent, played, agent):
-    forked = fork_at_match(ForkRequest(parent, Options("go", place="process"), dry_run=True), LOGO, Engine(world.model))
+    forked = fork_session(
+        ForkRequest(parent, Options("go", place="process"), "match", LOGO, dry_run=True),
+        lambda: library_of(Engine(world.model)),
+    )
 
     assert {"claude": f"--resume {parent} --fork-session", "codex": f"fork {parent}"}[agent] in forked.command.replace(
         f" -C {forked.cwd}", ""
@@ -119,7 +123,10 @@ def test_nothing_is_started_where_nothing_answers(world, parent, played, agent):
     with pytest.raises(
         NotFound, match=f"No passage of {parent} answers that: .*no session has been embedded"
     ) as refused:
-        fork_at_match(ForkRequest(parent, Options(place="process")), "zanzibar", Engine(BrokenModel()))
+        fork_session(
+            ForkRequest(parent, Options(place="process"), "match", "zanzibar"),
+            lambda: library_of(Engine(BrokenModel())),
+        )
     assert "--also" in refused.value.hint
     assert not played.started
 
@@ -128,18 +135,21 @@ def test_nothing_is_started_where_nothing_answers(world, parent, played, agent):
 def test_words_that_have_nothing_to_do_with_a_session_fork_nothing_at_a_match(world, parent, played, agent):
     engine = Engine(world.model)
     with pytest.raises(NotFound, match=f"No passage of {parent} answers that: its score is 0.00") as refused:
-        fork_at_match(ForkRequest(parent, Options(place="process")), "zanzibar pancakes", engine)
+        fork_session(
+            ForkRequest(parent, Options(place="process"), "match", "zanzibar pancakes"), lambda: library_of(engine)
+        )
     assert "fork all of it without `match`" in refused.value.hint
 
-    with library_of(engine) as library:
-        least = Spending(Wanted("match"), "zanzibar pancakes", library=library)
-        with pytest.raises(NotFound, match=f"No passage of {parent} answers that"):
-            fork_session(ForkRequest(parent, Options(place="process"), budget=least))
+    with pytest.raises(NotFound, match=f"No passage of {parent} answers that"):
+        fork_session(
+            ForkRequest(parent, Options(place="process"), intent="zanzibar pancakes", budget=Wanted("match")),
+            lambda: library_of(engine),
+        )
     request = FindRequest("zanzibar pancakes", agent_type=agent)
     answer = find_and_fork(
         request,
         engine,
-        ForkChoice(fork_session_id=parent, at="match", options=Options(place="process")),
+        choosing(fork_session_id=parent, at="match", options=Options(place="process")),
         world.home / "shop",
     )
     assert f"No passage of {parent} answers that" in answer.as_json()["error"]
@@ -148,9 +158,11 @@ def test_words_that_have_nothing_to_do_with_a_session_fork_nothing_at_a_match(wo
 
 @agents
 def test_within_a_budget_words_that_nothing_answers_are_said_and_what_was_said_last_is_kept(world, parent, agent):
-    with library_of(Engine(world.model)) as library:
-        asked = Spending(Wanted(20), "zanzibar pancakes", library=library)
-        kept = fork_session(ForkRequest(parent, Options("go on", place="process"), dry_run=True, budget=asked))
+    asked = ForkRequest(
+        parent, Options("go on", place="process"), intent="zanzibar pancakes", budget=Wanted(20), dry_run=True
+    )
+
+    kept = fork_session(asked, lambda: library_of(Engine(world.model)))
 
     assert "nothing fits: the best score is 0.00" in " ".join(kept.warnings)
     assert "answers" not in {one.why for one in kept.selection.exchanges[:-1]}
@@ -176,7 +188,10 @@ def test_a_session_whose_directory_is_gone_is_searched_all_the_same(world, agent
 def test_a_message_that_a_rewind_has_taken_away_is_no_place_to_fork(world, shop):
     parent = world.claude(shop, *SAID)
     with pytest.raises(ForkRefused, match="Invalid or inactive branch point: gone"):
-        fork_session(ForkRequest(parent, Options("go", place="process"), through="gone"))
+        fork_session(
+            ForkRequest(parent, Options("go", place="process"), "match", "zanzibar pancakes", found="gone"),
+            lambda: library_of(Engine(world.model)),
+        )
 
 
 class TestWithASearch:
@@ -187,8 +202,7 @@ class TestWithASearch:
         return find_and_fork(
             request,
             Engine(world.model),
-            ForkChoice(at="match", options=Options(place="process", prompt=choice.pop("prompt", None)), **choice),
-            shop,
+            choosing(at="match", options=Options(place="process", prompt=choice.pop("prompt", None)), **choice),
         ).as_json()
 
     @agents
@@ -216,8 +230,8 @@ class TestWithASearch:
 
     def test_another_word_is_refused(self, world, shop):
         request = FindRequest(RETRY)
-        with pytest.raises(Usage, match="at must be a number or 'match'"):
-            find_and_fork(request, Engine(world.model), ForkChoice(at="end", auto_fork=True), shop)
+        with pytest.raises(Usage, match="end is not a message number"):
+            find_and_fork(request, Engine(world.model), choosing(at="end", auto_fork=True), shop)
 
 
 class TestCommand:
@@ -296,7 +310,7 @@ def test_a_result_that_is_forked_at_its_match_is_forked_where_all_is_known(world
     request = FindRequest("rename the uploader, raise the compiler version")
 
     forked = find_and_fork(
-        request, Engine(world.model), ForkChoice(fork_index=0, at="match", options=Options(place="process")), shop
+        request, Engine(world.model), choosing(fork_index=0, at="match", options=Options(place="process")), shop
     ).as_json()["forked_session"]
 
     assert forked["resume_session_id"] == parent

@@ -13,7 +13,6 @@ from smart_fork.budget.wanted import Wanted
 from smart_fork.cli.forked import price_in_words, ways_in_words
 from smart_fork.copies.session_copy import Point
 from smart_fork.forking.price import beside, loaded_within, price_of
-from smart_fork.forking.spending import Spending
 from smart_fork.forking.started import ForkPrice, Way
 from smart_fork.forking.ways import ways
 from smart_fork.retrieval.cache import age_of, cache_in_words, cached_until, is_cached
@@ -90,13 +89,11 @@ def test_a_price_is_said_in_words():
 
 def test_the_ways_that_need_no_search_are_compared_without_one():
     one = session(60, 10)
-    nothing = Spending(Wanted("match"))
-
-    assert [("", 90_000, True)] == [(way.option, way.tokens, way.cached) for way in ways(one, None, None)]
-    assert ["", "--at 0"] == [way.option for way in ways(one, Point(0, "t0"), nothing)]
-    assert [90_000, 4_000] == [way.tokens for way in ways(one, Point(0, "t0"), nothing, matched=True)]
-    assert ["", "--at match"] == [way.option for way in ways(one, None, nothing, matched=True)]
-    assert [one.last_activity, one.turns[0].timestamp] == [way.used_at for way in ways(one, Point(0, "t0"), None)]
+    assert [("", 90_000, True)] == [(way.option, way.tokens, way.cached) for way in ways(one, None, None, None)]
+    assert ["", "--at 0"] == [way.option for way in ways(one, Point(0, "t0"), Wanted("match"), None)]
+    assert [90_000, 4_000] == [way.tokens for way in ways(one, Point(0, "t0"), None, None, matched=True)]
+    assert ["", "--at match"] == [way.option for way in ways(one, None, None, None, matched=True)]
+    assert [one.last_activity, one.turns[0].timestamp] == [way.used_at for way in ways(one, Point(0, "t0"), None, None)]
 
 
 def test_one_session_has_one_figure_with_its_parts(world, shop):
@@ -104,7 +101,7 @@ def test_one_session_has_one_figure_with_its_parts(world, shop):
     one = READERS["claude"].read(log).session
     counted = replace(one, turns=(*one.turns[:-1], replace(one.turns[-1], loaded=18_000)))
 
-    (whole,) = ways(counted, None, None)
+    (whole,) = ways(counted, None, None, None)
 
     said = f"Whole session: 18,000 tokens (conversation {whole.conversation}; instructions and tools"
     assert 0 < whole.conversation < 100

@@ -10,8 +10,8 @@ import pytest
 from smart_fork.agents.options import Options
 from smart_fork.budget.wanted import wanted_of
 from smart_fork.copies.session_copy import Point
-from smart_fork.forking.launch import same_command
-from smart_fork.forking.spending import Spending
+from smart_fork.forking.report import same_command
+from smart_fork.forking.request import ForkRequest
 from tests.cases import each
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import SESSION
@@ -20,19 +20,24 @@ from tests.smart_fork.world import World
 RETRY = "add retry with backoff to the uploader"
 
 
+def command(sessions: list[str], options: Options, **given: object) -> str:
+    point = Point(int(str(given["at"])), "m") if "at" in given else None
+    return same_command(sessions, ForkRequest(sessions[0], options, **given), point)  # type: ignore[arg-type]
+
+
 @each(
     ("given", "words"),
     [
         ({}, ""),
-        ({"point": Point(5, "m5")}, " --at 5"),
-        ({"budget": Spending(wanted_of("30k"), "go on")}, " --budget 30000"),
-        ({"budget": Spending(wanted_of("match", "3,5-7", "1"), "retries", ("again", "more"))},
+        ({"at": 5}, " --at 5"),
+        ({"budget": wanted_of("30k"), "intent": "go on"}, " --budget 30000"),
+        ({"budget": wanted_of("match", "3,5-7", "1"), "intent": "retries", "also": ("again", "more")},
          " --budget match --keep 3,5,6,7 --drop 1 --intent retries --also again --also more"),
-        ({"point": Point(0, "m0"), "as_agent": "codex", "cwd": "/a b"}, " --at 0 --as codex --cwd '/a b'"),
+        ({"at": 0, "as_agent": "codex", "cwd": "/a b"}, " --at 0 --as codex --cwd '/a b'"),
     ],
 )  # fmt: skip
 def test_it_has_all_that_was_asked_for(given, words):
-    assert f"smart-fork fork {SESSION}{words} 'go on'" == same_command([SESSION], Options("go on"), **given)
+    assert f"smart-fork fork {SESSION}{words} 'go on'" == command([SESSION], Options("go on"), **given)
 
 
 @each(
@@ -46,14 +51,12 @@ def test_it_has_all_that_was_asked_for(given, words):
     ],
 )  # fmt: skip
 def test_it_has_the_options_of_the_worker(options, words):
-    assert f"smart-fork fork {SESSION}{words}" == same_command([SESSION], options)
+    assert f"smart-fork fork {SESSION}{words}" == command([SESSION], options)
 
 
 def test_several_are_merged():
-    budget = Spending(wanted_of("40k"), "go on")
-
-    assert "smart-fork fork a b --merge --budget 40000 'go on'" == same_command(
-        ["a", "b"], Options("go on"), budget=budget
+    assert "smart-fork fork a b --merge --budget 40000 'go on'" == command(
+        ["a", "b"], Options("go on"), budget=wanted_of("40k")
     )
 
 

@@ -9,12 +9,12 @@ import pytest
 
 from smart_fork.agents.options import Options
 from smart_fork.errors import ProgramFailed, Usage, speak_of_tools
-from smart_fork.forking.request import ForkChoice, ForkRequest
+from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import Forked
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
 from tests.smart_fork.asking import find_and_fork
-from tests.smart_fork.forks import told
+from tests.smart_fork.forks import choosing, told
 from tests.smart_fork.found import a_fork, a_hit, an_answer
 from tests.smart_fork.world import World
 
@@ -26,19 +26,19 @@ def forks(monkeypatch) -> SimpleNamespace:
     """Stands in for launching; `calls` are the sessions, `error` is raised."""
     seam = SimpleNamespace(calls=[], error=None)
 
-    def fork_session(request: ForkRequest) -> Forked:
+    def fork_session(request: ForkRequest, _engine: object = None) -> Forked:
         seam.calls.append(told(request))
         if seam.error:
             raise seam.error
         return a_fork(request.session)
 
-    monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
+    monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork_session)
     return seam
 
 
 def ask(world: World, shop, intent: str = RETRY, min_score: float | None = None, **choice: object) -> dict:
     request = FindRequest(intent, agent_type="both", min_score=min_score)
-    return find_and_fork(request, Engine(world.model), ForkChoice(**choice), shop).as_json()
+    return find_and_fork(request, Engine(world.model), choosing(**choice), shop).as_json()
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_an_id_or_an_index_wins_over_the_best_and_both_are_refused(world, shop, 
     with pytest.raises(Usage, match="fork_session_id and fork_index are mutually exclusive"):
         ask(world, shop, fork_index=0, fork_session_id=two[1])
     with pytest.raises(Usage, match="fork_session_id is empty"):
-        ask(world, shop, fork_session_id="")
+        ask(world, shop, fork_session_id=" ")
 
 
 def test_what_cannot_be_forked_is_passed_over_and_refused_by_index(world, shop, two, forks):

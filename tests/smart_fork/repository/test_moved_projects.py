@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from smart_fork.errors import NotFound, Usage
-from smart_fork.forking.launch import fork_session
+from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.repository.identity import Place
 from smart_fork.retrieval.adoption import adopt

@@ -11,7 +11,7 @@ from indexer.changes import Report
 from smart_fork.agents.options import Options
 from smart_fork.agents.selection import readable, word_for
 from smart_fork.caller import calling_agent, speak_for
-from smart_fork.forking.launch import fork_session
+from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import Forked
 from smart_fork.retrieval import upkeep
@@ -88,11 +88,11 @@ def forked(monkeypatch) -> list[tuple[str, str | None]]:
     """Stands in for launching: the session and to whom it is handed over."""
     asked: list[tuple[str, str | None]] = []
 
-    def fork_session(request: ForkRequest) -> Forked:
+    def fork_session(request: ForkRequest, _engine: object = None) -> Forked:
         asked.append((request.session, request.as_agent))
         return a_fork(request.session)
 
-    monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
+    monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork_session)
     return asked
 
 

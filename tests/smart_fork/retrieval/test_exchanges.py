@@ -13,7 +13,7 @@ from indexer.models import configured_embedder
 from smart_fork import sessions
 from smart_fork.budget.wanted import wanted_of
 from smart_fork.copies.session_copy import last_branch_point
-from smart_fork.forking.spending import Spending, chosen
+from smart_fork.forking.budget import Answers, chosen
 from smart_fork.retrieval.upkeep import Engine
 from tests import warm
 from tests.cases import mostly_first
@@ -46,11 +46,11 @@ def session(request, world: World, shop: Path) -> str:
 
 def selection_of(session: str, budget: str) -> dict[str, Any]:
     intent, also = ASKED
-    read = sessions.read(sessions.locate(session))
+    read, wanted = sessions.read(sessions.locate(session)), wanted_of(budget)
     with opened(Engine(configured_embedder())) as library:
         library.expect(intent, also)
-        spending = Spending(wanted_of(budget), intent, also, library)  # type: ignore[arg-type]
-        return chosen(read, last_branch_point(read), spending).selection.as_json()
+        answers = Answers(intent, also, library)
+        return chosen(read, last_branch_point(read), wanted, answers).selection.as_json()  # type: ignore[arg-type]
 
 
 def test_a_command_keeps_what_the_library_keeps(session, shop):

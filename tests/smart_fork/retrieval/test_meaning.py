@@ -6,11 +6,11 @@ import pytest
 
 from indexer.models import configured_embedder
 from smart_fork.forking.floor import FLOOR
-from smart_fork.forking.request import ForkChoice
 from smart_fork.retrieval.query import words_of
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
 from tests.smart_fork.asking import find_and_fork
+from tests.smart_fork.forks import choosing
 from tests.smart_fork.world import World
 
 KNOWS = (
@@ -48,11 +48,11 @@ def test_meaning_finds_what_no_word_does(world, shop, engine):
 
 
 def test_where_nothing_fits_it_is_right_that_nothing_is_found(world, shop, engine, monkeypatch):
-    monkeypatch.setattr("smart_fork.forking.launch.fork_session", lambda *_, **__: pytest.fail("nothing fits"))
+    monkeypatch.setattr("smart_fork.forking.plan.fork_session", lambda *_, **__: pytest.fail("nothing fits"))
     request = FindRequest(NOTHING)
 
     scores = [hit["score"] for hit in world.find(NOTHING, shop)["results"]]
-    answer = find_and_fork(request, engine, ForkChoice(auto_fork=True), shop).as_json()
+    answer = find_and_fork(request, engine, choosing(auto_fork=True), shop).as_json()
 
     assert max(scores) < FLOOR
     assert [] == world.ids(NOTHING, shop, min_score=FLOOR)

@@ -8,13 +8,13 @@ import pytest
 
 from indexer.freshness import complete
 from smart_fork.agents.readers import READERS
-from smart_fork.forking.request import ForkChoice
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server.steps import after_search
 from tests.smart_fork.asking import find, find_and_fork
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.smart_fork.forks import choosing
 from tests.smart_fork.world import git
 
 ASKED = "Add retry with exponential backoff to the uploader"
@@ -99,7 +99,7 @@ def test_nothing_is_forked_by_itself_and_the_answer_says_why(world, partly):
     engine = Engine(world.model, read_seconds=-1, embed_seconds=0)
     request = FindRequest(ASKED)
 
-    answer = find_and_fork(request, engine, ForkChoice(auto_fork=True), partly)
+    answer = find_and_fork(request, engine, choosing(auto_fork=True), partly)
 
     assert answer.forked_session is None
     assert "Nothing was forked" in answer.error

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from smart_fork.agents.options import Options
 from smart_fork.budget.wanted import MATCH, Wanted
-from smart_fork.forking.launch import fork_session
+from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.spending import Spending
 from tests.cases import first
 from tests.smart_fork.service.test_page import DONE, RETRY, Tags
 
@@ -20,8 +19,9 @@ def test_a_preview_says_what_a_dry_run_says_and_exchanges_are_moved_over(served,
         answer = served.answer("POST", "/preview", f"{begun}{more}".encode())
         return answer.status, answer.read().decode()
 
-    spending = Spending(Wanted(MATCH, drop=frozenset({2})), "retry for the upload")
-    planned = fork_session(ForkRequest(knows, Options("go", place="process"), dry_run=True, budget=spending)).selection
+    wanted, intent = Wanted(MATCH, drop=frozenset({2})), "retry for the upload"
+    asked = ForkRequest(knows, Options("go", place="process"), intent=intent, dry_run=True, budget=wanted)
+    planned = fork_session(asked).selection
 
     status, text = preview("&budget=match&exchange-2=drop")
 

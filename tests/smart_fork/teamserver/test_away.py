@@ -127,11 +127,11 @@ def forks(monkeypatch):
     """Forks that are not started: of which session each would be."""
     started: list[str] = []
 
-    def fork(request):
+    def fork(request, _engine=None):
         started.append(request.session)
         return a_fork(session_id=request.session)
 
-    monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork)
+    monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork)
     return started
 
 

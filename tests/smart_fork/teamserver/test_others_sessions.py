@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,15 +10,15 @@ import pytest
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused
-from smart_fork.families.branch import branch
-from smart_fork.forking.launch import fork_session
 from smart_fork.forking.others import is_others
+from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.resume import session_to_resume
 from smart_fork.forking.spawn import Asked
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.start import prepare
 from smart_fork.forking.world import world_of
+from tests.smart_fork.forks import branched as branch
 from tests.smart_fork.teamserver.machines import TeamMachine
 
 SAID = ("add retry with backoff to the uploader", "The uploader retries five times now.")
@@ -83,8 +82,8 @@ def test_who_goes_on_in_one_is_asked_too_and_nobody_may_say_that_it_never_asks(b
             "prompt": "go on",
         }
         for said in ({"fork_from": copy}, {"resume_session_id": copy}, {"continue_session": True}):
-            with ExitStack() as held, pytest.raises(ForkRefused, match="continues a teammate's session"):
-                prepare(Asked(unasked | said, "claude", None, held).spec(world), world)
+            with pytest.raises(ForkRefused, match="continues a teammate's session"):
+                Asked(unasked | said, "claude", None, lambda _: world).ready()
         with pytest.raises(ForkRefused, match="continues a teammate's session"):
             fork_session(
                 ForkRequest(copy, Options(prompt="go on", place="process", skip_permissions=True), dry_run=True)
@@ -155,7 +154,7 @@ def test_a_copy_that_is_taken_away_again_leaves_nothing_behind(bob, hers, monkey
     def fork(*_, **__):
         raise ForkRefused("No room.")
 
-    monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork)
+    monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork)
 
     assert 1 == bob.do("fork", hers, "go on").code
     assert [] == bob.state("SELECT * FROM foreign_ids")

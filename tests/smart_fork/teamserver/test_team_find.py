@@ -12,8 +12,7 @@ import smart_fork
 from indexer.light import LightEmbedder
 from indexer.store.base import Scope
 from smart_fork.errors import ForkRefused
-from smart_fork.forking.request import ForkChoice
-from smart_fork.retrieval.found import Query
+from smart_fork.retrieval.elsewhere import AskedElsewhere
 from smart_fork.retrieval.meaning import Meaning
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
@@ -26,6 +25,7 @@ from smart_fork.team.tracking import Tracking, place_of
 from smart_fork.teamserver import question
 from tests.cases import first
 from tests.smart_fork.asking import find_and_fork
+from tests.smart_fork.forks import choosing
 from tests.smart_fork.found import a_fork
 from tests.smart_fork.teamserver.shop import INVOICES, UPLOADER, index_all
 from tests.smart_fork.world import WordsModel
@@ -151,18 +151,18 @@ def test_a_project_that_is_not_shared_is_no_error_unless_somebody_asks_for_it(bo
 def forks(monkeypatch):
     started = []
 
-    def fork(request):
+    def fork(request, _engine=None):
         started.append(request.session)
         return a_fork(session_id=request.session)
 
-    monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork)
+    monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork)
     return started
 
 
 def ask(bob, **more):
     with bob.here():
         engine, there = Engine(WordsModel()), TeamSearch()
-        return find_and_fork(FindRequest(QUESTION), engine, ForkChoice(**more), bob.repository, elsewhere=there)
+        return find_and_fork(FindRequest(QUESTION), engine, choosing(**more), bob.repository, elsewhere=there)
 
 
 @first("broken", ["switched off", "damaged"])
@@ -228,7 +228,7 @@ def test_a_script_merges_what_the_team_shares_with_a_session_of_ones_own(shared,
         specs.append(spec)
         return a_fork(session_id=spec.source.session_id)
 
-    monkeypatch.setattr("smart_fork.forking.merger.fork", fork)
+    monkeypatch.setattr("smart_fork.forking.merge.fork", fork)
     with bob.here():
         merged = smart_fork.merge([shared["session_id"], own], "go on", budget=5_000).started.merged
         (copy,) = Tracking(place_of(directory=bob.repository)).read().aliases.values()
@@ -243,7 +243,7 @@ def test_of_what_a_script_forks_in_vain_nothing_is_left(shared, bob, monkeypatch
     def fork(*_, **__):
         raise ForkRefused("No room.")
 
-    monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork)
+    monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork)
     with bob.here(), pytest.raises(ForkRefused):
         smart_fork.fork(shared["session_id"], "go on")
     assert {} == bob.tracking()["aliases"]
@@ -278,7 +278,7 @@ def test_what_was_written_for_a_start_that_fails_is_gone_again(shared, bob, monk
     def fork(*_, **__):
         raise ForkRefused("No room.")
 
-    monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork)
+    monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork)
     logs = set(bob.home.rglob("*.jsonl"))
 
     answer = ask(bob, fork_session_id=shared["session_id"])

@@ -349,14 +349,14 @@ def forked(monkeypatch):
     """Forks that are not started: which session each would be of, and what was said in it."""
     asked = []
 
-    def fork_session(request):
+    def fork_session(request, _engine=None):
         (log,) = Path.home().glob(f".c*/**/*{request.session}.jsonl")
         asked.append((request.session, said("claude", log)))
         if request.options.prompt == "fail":
             raise ForkRefused("It does not start.")
         return a_fork(request.session, new_session_id="new", command="claude", cwd=request.cwd)
 
-    monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
+    monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork_session)
     return asked
 
 
