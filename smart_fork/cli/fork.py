@@ -21,8 +21,7 @@ from smart_fork.cli.output import printed_as_json, say
 from smart_fork.cli.progress import progress_bar, starting
 from smart_fork.errors import Usage
 from smart_fork.forking.request import Best, ForkRequest
-from smart_fork.retrieval.team_search import sessions_here
-from smart_fork.team.workers import is_shared
+from smart_fork.retrieval.team_search import is_shared, sessions_here
 
 if TYPE_CHECKING:
     from smart_fork.retrieval.library import Library

@@ -7,7 +7,6 @@ import os
 import shlex
 import sys
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -120,9 +119,8 @@ def spawn(  # noqa: PLR0917 - typer's way
     options: Options = NOTHING_SAID,
 ) -> None:
     """Start 1 to 4 workers, each with a prompt; all are checked before the first is started."""
-    from smart_fork.forking.spawn import is_not_started, summary
     from smart_fork.forking.spawn import spawn as start_all
-    from smart_fork.team.workers import started
+    from smart_fork.forking.spawn import summary
 
     which = {
         "agent_type": agent, "fork_from": fork_from, "at": at, "resume_session_id": resume_id,
@@ -134,7 +132,7 @@ def spawn(  # noqa: PLR0917 - typer's way
     one = [{"project_path": str(project or Path.cwd()), **given}] if given or project else []
     asked = one if workers is None else _read(workers)
     with starting(None):
-        answer = summary(started(asked, partial(start_all, caller_session_id=_caller()), is_not_started))
+        answer = summary(start_all(asked, caller_session_id=_caller()))
     if not printed_as_json(answer):
         for result in answer.workers:
             _print_result(result)

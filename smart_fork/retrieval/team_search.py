@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: What asks the team's server, and what writes a session of the team on this machine.
 _SEARCH, _FETCH = "smart_fork.team.find:TeamSearch", "smart_fork.team.find:fetched"
+#: What knows the ids of the team's sessions.
+_SHARED = "smart_fork.team.find:is_shared"
 
 
 def is_known() -> bool:
@@ -30,6 +32,11 @@ def team_search(*, wanted: bool | None = None) -> Elsewhere | None:
         return None
     found: Elsewhere = resolve_name(_SEARCH)(wanted=wanted is True)
     return found
+
+
+def is_shared(reference: str) -> bool:
+    """Whether somebody means a session of the team by that."""
+    return is_known() and bool(resolve_name(_SHARED)(reference))
 
 
 @contextmanager

@@ -139,13 +139,11 @@ class Starting:
         return self._flights.do(key, partial(self._spawn, orders, caller), keep=_any_started)
 
     def _spawn(self, orders: list[Any], caller: Caller) -> Spawned:
-        from smart_fork.forking.spawn import is_not_started, spawn, summary
-        from smart_fork.team.workers import started
+        from smart_fork.forking.spawn import spawn, summary
 
-        start = partial(
-            spawn, caller_session_id=caller.session_id, default_agent=caller.agent or first(), library=self._library
-        )
-        return summary([_shown(result) for result in started(orders, start, is_not_started)])
+        agent = caller.agent or first()
+        started = spawn(orders, caller_session_id=caller.session_id, default_agent=agent, library=self._library)
+        return summary([_shown(result) for result in started])
 
 
 def _in_project(order: Any, caller: Caller) -> Any:

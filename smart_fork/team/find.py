@@ -5,8 +5,8 @@ the team's session that somebody means, written here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -85,6 +85,14 @@ def fetched(reference: str, *, directory: Path | None = None, keep: bool = True)
         return
     with _taken_there(reference, missing, directory, keep=keep) as one:
         yield Resolved(one.session_id, "alias" if one.named else "team", one.warnings)
+
+
+def is_shared(reference: str) -> bool:
+    """Whether the team has a session of that id."""
+    with suppress(SmartForkError), opened() as where, suppress(NotFound):
+        where.found(reference)
+        return True
+    return False
 
 
 @contextmanager

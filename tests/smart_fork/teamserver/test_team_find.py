@@ -12,6 +12,7 @@ import smart_fork
 from indexer.light import LightEmbedder
 from indexer.store.base import Scope
 from smart_fork.errors import ForkRefused
+from smart_fork.forking.report import Launched
 from smart_fork.retrieval.elsewhere import AskedElsewhere
 from smart_fork.retrieval.meaning import Meaning
 from smart_fork.retrieval.request import FindRequest
@@ -224,11 +225,11 @@ def test_a_script_merges_what_the_team_shares_with_a_session_of_ones_own(shared,
     own = bob.world.claude(bob.repository, "retry the downloader with backoff", "It is done twice.")
     specs = []
 
-    def fork(spec, **_):
-        specs.append(spec)
-        return a_fork(session_id=spec.source.session_id)
+    def launch(prepared, **_):
+        specs.append(prepared.spec)
+        return Launched(prepared.plan(), "process")
 
-    monkeypatch.setattr("smart_fork.forking.merge.fork", fork)
+    monkeypatch.setattr("smart_fork.forking.plan.launch", launch)
     with bob.here():
         merged = smart_fork.merge([shared["session_id"], own], "go on", budget=5_000).started.merged
         (copy,) = Tracking(place_of(directory=bob.repository)).read().aliases.values()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from smart_fork.agents.readers import READERS
-from smart_fork.forking.started import NotSpawned
+from smart_fork.errors import ForkRefused
 from smart_fork.team import client
 from smart_fork.team.login import Account, account, remember
 from tests.smart_fork.client import answer, refusal
@@ -150,11 +152,22 @@ def test_several_are_forked_of_which_one_is_the_team_s_and_a_look_at_that_leaves
 def test_a_worker_forks_one_of_the_team_and_one_that_is_not_started_leaves_no_copy(bob, hers, monkeypatch):
     asked = []
 
-    def spawn(orders, **_):
-        asked.extend((order["fork_from"], order["fork_from"] in copies(bob)) for order in orders)
-        return [NotSpawned(0, "it_failed", "It has failed.", "Try again.") for _ in orders]
+    class Planned(SimpleNamespace):
+        @classmethod
+        def plan(cls, request, *_):
+            asked.append((request.session, request.session in copies(bob)))
+            nothing = SimpleNamespace(notes=(), selected=(), handover=None)
+            world = SimpleNamespace(clock=SimpleNamespace(now=lambda: 0.0))
+            return cls(held=ExitStack(), content=nothing, prepared=SimpleNamespace(world=world))
 
-    monkeypatch.setattr("smart_fork.forking.spawn.spawn", spawn)
+        def launch(self, _):
+            with self.held:
+                raise ForkRefused("It has failed.", "Try again.")
+
+        def drop(self) -> None:
+            pass
+
+    monkeypatch.setattr("smart_fork.forking.spawn.Fork", Planned)
     order = {"project_path": str(bob.repository), "prompt": "do the same", "fork_from": hers}
     ask(bob, "spawn_workers", workers=[order])
     failed = bob.do("spawn", "--fork-from", hers[:14], "--json")
