@@ -269,12 +269,10 @@ def _forked(
     from smart_fork.agents.options import Options
     from smart_fork.forking.plan import fork_session
     from smart_fork.forking.request import ForkRequest
-    from smart_fork.retrieval.team_search import sessions_here
 
     own = Options(prompt=prompt, **options)
-    with sessions_here(session_ids, asked["cwd"], keep=not asked.get("dry_run")) as here:
-        first, *others = (one.session_id for one in here) if here else [""]
-        return fork_session(ForkRequest(first, own, merge=tuple(others) if merge else None, **asked), _library)
+    first, *others = session_ids or [""]
+    return fork_session(ForkRequest(first, own, merge=tuple(others) if merge else None, **asked), _library)
 
 
 def _wanted(
@@ -317,22 +315,13 @@ def branch(
     """
     from smart_fork.families.branch import branch as copy
     from smart_fork.forking.request import BranchRequest
-    from smart_fork.retrieval.team_search import sessions_here
 
     wanted = _wanted(budget, intent, also, keep, drop)
-    with sessions_here([session_id], cwd) as (here,):
-        asked = BranchRequest(
-            here.session_id,
-            at=at,
-            intent=intent,
-            also=tuple(also),
-            title=title,
-            cwd=cwd,
-            budget=wanted,
-            as_agent=as_agent,
-            unmasked=unmasked,
-        )
-        return copy(asked, _library)
+    asked = BranchRequest(
+        session_id, at=at, intent=intent, also=tuple(also), title=title, cwd=cwd, budget=wanted, as_agent=as_agent,
+        unmasked=unmasked,
+    )  # fmt: skip
+    return copy(asked, _library)
 
 
 def cut(

@@ -52,7 +52,6 @@ def branch(
 ) -> None:
     """Copy a session under a title of its own, to go on with later; the original stays untouched."""
     from smart_fork.families.branch import branch as branch_session
-    from smart_fork.retrieval.team_search import sessions_here
 
     asked = replace(asked, budget=budget.wanted(), caller_session_id=caller_session(os.environ))
     if not asked.start and (asked.prompt or asked.place):
@@ -68,9 +67,8 @@ def branch(
 
         branch_without(asked.session, without, cwd=Path(asked.cwd) if asked.cwd else None)
         return
-    where = asked.cwd or asked.project
-    with sessions_here([asked.session], where) as (meant,), starting(asked.place, quiet=not asked.start):
-        branched = branch_session(replace(asked, session=meant.session_id), library_shown)
+    with starting(asked.place, quiet=not asked.start):
+        branched = branch_session(asked, library_shown)
     if not printed_as_json(branched):
         _print_branch(branched, named=bool(asked.title and asked.title.strip()))
 

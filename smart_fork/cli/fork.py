@@ -17,11 +17,11 @@ from smart_fork.cli.agents import HandedOption
 from smart_fork.cli.command import Command
 from smart_fork.cli.forked import print_forked
 from smart_fork.cli.options import takes_options
-from smart_fork.cli.output import printed_as_json, say
+from smart_fork.cli.output import printed_as_json
 from smart_fork.cli.progress import progress_bar, starting
 from smart_fork.errors import Usage
 from smart_fork.forking.request import Best, ForkRequest
-from smart_fork.retrieval.team_search import is_shared, sessions_here
+from smart_fork.retrieval.team_search import is_shared
 
 if TYPE_CHECKING:
     from smart_fork.retrieval.library import Library
@@ -84,21 +84,16 @@ def fork(
         caller_session_id=caller_session(os.environ),
     )
     check_given(asked, best, several=searched or len(ids) > 1, merge=merge)
-    with sessions_here(ids, keep=not asked.dry_run) as meant:
-        for warning in (warning for one in meant for warning in one.warnings):
-            say(warning)
-        if searched or (len(ids) > 1 and not merge):
-            from smart_fork.cli.fan_out import fork_several
+    if searched or (len(ids) > 1 and not merge):
+        from smart_fork.cli.fan_out import fork_several
 
-            in_worktrees = options.worktree if options.worktree is not None else True
-            fork_several([one.session_id for one in meant], best, asked, in_worktrees=in_worktrees)
-            return
-        from smart_fork.forking.plan import fork_session
+        fork_several(ids, best, asked, in_worktrees=options.worktree if options.worktree is not None else True)
+        return
+    from smart_fork.forking.plan import fork_session
 
-        first, *others = (one.session_id for one in meant)
-        asked = replace(asked, session=first, merge=tuple(others) if merge else None)
-        with starting(asked.options.place, quiet=asked.dry_run):
-            forked = replace(fork_session(asked, library_shown), resolved="" if merge else meant[0].by)
+    asked = replace(asked, session=ids[0], merge=tuple(ids[1:]) if merge else None)
+    with starting(asked.options.place, quiet=asked.dry_run):
+        forked = fork_session(asked, library_shown)
     if not printed_as_json(forked):
         print_forked(forked, dry_run=asked.dry_run)
 

@@ -45,6 +45,7 @@ from smart_fork.forking.request import BranchRequest
 from smart_fork.forking.started import Forked, Handed
 from smart_fork.forking.world import Clock, SystemClock
 from smart_fork.retrieval.results import title as shown_title
+from smart_fork.retrieval.team_search import sessions_here
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.text.snippets import quoted
@@ -130,8 +131,9 @@ def branch(
     at, budget, caller = request.message, request.budget, request.caller_session_id
     chooses = request.at_match or budget is not None
     with ExitStack() as held:
+        (here,) = held.enter_context(sessions_here([request.session.strip()], request.cwd or request.project))
         answers = held.enter_context(gathered(request.looked_for, request.also, library, chooses=chooses))
-        session = _source(request.session.strip(), caller or "", clock, held)
+        session = _source(here.session_id, caller or "", clock, held)
         if session.unread and request.at is None:
             raise ForkRefused(
                 f"{session.session_id} is too long to be copied whole. {sessions.left_out(session)}",

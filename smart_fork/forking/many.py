@@ -57,7 +57,7 @@ def fan_out(asked: Sequence[ForkRequest], *, in_worktrees: bool | str, library: 
             plans.append(Fork.plan(replace(one, options=numbered), library))
             undoing.callback(plans[-1].drop)
         if asked[0].dry_run:
-            return FannedOut(options.prompt or "", tuple(one.preview() for one in plans))
+            return FannedOut(options.prompt or "", tuple(replace(one.preview(), resolved="") for one in plans))
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fork") as pool:
             return FannedOut(options.prompt or "", tuple(pool.map(_started_or_not, plans)))
 
@@ -100,7 +100,7 @@ def _started_or_not(planned: Fork) -> Forked | NotForked:
         return NotForked(resume_session_id=session_id, session_name=request.options.name, error=error, hint=hint)
 
     try:
-        return planned.start()
+        return replace(planned.start(), resolved="")
     except SmartForkError as error:
         return failed(error.message, error.hint)
     except Exception as error:  # the others must not be lost with it

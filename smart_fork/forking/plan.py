@@ -13,6 +13,7 @@ from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
 from smart_fork.agents.checkpoints import in_clone
+from smart_fork.agents.references import Resolved
 from smart_fork.agents.selection import named
 from smart_fork.errors import ForkRefused
 from smart_fork.foreign_sessions import shared_as
@@ -28,6 +29,7 @@ from smart_fork.forking.start import Prepared, dry_run, launch, prepare
 from smart_fork.forking.started import Forked, ForkPrice, Way
 from smart_fork.forking.world import World, world_of
 from smart_fork.retrieval.obstacles import Forkable, obstacles
+from smart_fork.retrieval.team_search import sessions_here
 from smart_fork.sessions import Located
 from smart_fork.whereabouts import where_now
 
@@ -47,6 +49,7 @@ class Fork:
     """A fork that can be started. What was made to read its sessions is `held` until it is started or shown."""
 
     request: ForkRequest
+    here: Sequence[Resolved]
     sessions: tuple[Session, ...]
     content: Content
     prepared: Prepared
@@ -67,8 +70,9 @@ class Fork:
         """
         check(request)
         with bounded(_share(request)), ExitStack() as held:
+            here = held.enter_context(sessions_here(request.sessions, request.cwd, keep=not request.dry_run))
             with _answers(request, library) as answers:
-                located = [sessions.locate(one) for one in request.sessions]
+                located = [sessions.locate(one.session_id) for one in here]
                 read = tuple(_read(one, request, held) for one in located)
                 session = read[0]
                 check_forkable(session, request.cwd)
@@ -76,7 +80,7 @@ class Fork:
                 content = _content(request, read, agent, answers, borrowed=is_borrowed(located[0]))
                 prepared = prepare(_spec(request, session, agent, content), around(agent), dry_run=request.dry_run)
                 price, ways = _compared(request, session, content, prepared, answers)
-            return cls(request, read, content, prepared, price, ways, held.pop_all())
+            return cls(request, here, read, content, prepared, price, ways, held.pop_all())
 
     def start(self) -> Forked:
         """Start it.
@@ -112,10 +116,12 @@ class Fork:
 
     def _told(self, launched: Launched) -> Forked:
         content, first = self.content, self.content.selected[:1]
+        lost = (warning for one in self.here for warning in one.warnings)
         forked = as_fork(launched)
         return replace(
             forked,
-            warnings=(*content.notes, *forked.warnings),
+            warnings=(*lost, *content.notes, *forked.warnings),
+            resolved="" if self.request.merge else self.here[0].by,
             selection=first[0].selection if first else None,
             merged=tuple(one.selection for one in content.selected[1:]),
             handed=content.handover.handed if content.handover else None,

@@ -70,12 +70,10 @@ def find_and_fork(
         index, session_id = _chosen(results, choice.fork_index, fork.session)
         fork = replace(fork, session=session_id)
         notes, asked = _carrying(None if index is None else results[index], fork)
-        with library.sessions(asked.sessions, keep=not fork.dry_run) as here:
-            first, *others = (one.session_id for one in here)
-            asked = replace(asked, session=first, merge=tuple(others) if asked.merge else None)
-            _telling(library)("starting the fork", 0, 1)
-            forked = plan.fork_session(asked, lambda: nullcontext(library))
-            forked = replace(forked, warnings=(*notes, *forked.warnings), chosen={"forked_index": index})
+        _telling(library)("starting the fork", 0, 1)
+        forked = plan.fork_session(asked, lambda: nullcontext(library))
+        resolved, told = forked.resolved, (*notes, *forked.warnings)
+        forked = replace(forked, warnings=told, chosen={"forked_index": index}, resolved="")
     except Later:
         raise
     except SmartForkError as error:
@@ -89,7 +87,7 @@ def find_and_fork(
             hint=advice("`smart-fork doctor` checks what forks need.", tool="Run the result's fork_command yourself."),
         )
     steps = _calls(results, request, choice, fork) if unchosen else ()
-    return replace(answer, resolved=here[0].by, next_steps=steps or answer.next_steps, forked_session=forked)
+    return replace(answer, resolved=resolved, next_steps=steps or answer.next_steps, forked_session=forked)
 
 
 def _checked(request: FindRequest, choice: Choice, fork: ForkRequest) -> FindRequest:

@@ -36,7 +36,6 @@ from smart_fork.forking.started import NotSpawned, Spawned, SpawnedWorker
 from smart_fork.forking.world import Clock, SystemClock, World, world_of
 from smart_fork.places import choose_place
 from smart_fork.registry.workers import Kind
-from smart_fork.retrieval.team_search import sessions_here
 from smart_fork.system.processes import Processes
 from smart_fork.text.given import refuse_both, refuse_empty
 from smart_fork.text.snippets import quoted, shown
@@ -238,10 +237,7 @@ class Asked:
             caller_session_id=self.caller,
             or_without="worktree" not in given,
         )
-        with ExitStack() as held:  # one of the team's goes again where it is not started
-            (here,) = held.enter_context(sessions_here([session], self.target))
-            planned = Fork.plan(replace(request, session=here.session_id), library, self.around)
-            planned.held.push(held.pop_all())
+        planned = Fork.plan(request, library, self.around)
         notes = [*planned.content.notes]
         for one in planned.content.selected:
             told = one.selection

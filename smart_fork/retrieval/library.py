@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,6 @@ from indexer.transcripts.model import Session
 from smart_fork.agents.logs import unread
 from smart_fork.agents.programs import problems_of
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.references import Resolved, here
 from smart_fork.agents.selection import ALL, word_for
 from smart_fork.engines.base import EngineUnavailable, collection_of
 from smart_fork.errors import IndexUnavailable, Usage, advice
@@ -53,7 +52,6 @@ from smart_fork.retrieval.request import MAX_LIMIT, FindRequest, check, current_
 from smart_fork.retrieval.results import nearness
 from smart_fork.retrieval.search import search
 from smart_fork.retrieval.status import passed_over
-from smart_fork.retrieval.team_search import sessions_here
 from smart_fork.retrieval.upkeep import Engine, Upkeep, go_on, makes_vectors
 from smart_fork.retrieval.worth import BETTER_FIRST, COMPARED, Worth, better_first, close, worth_of
 from smart_fork.whereabouts import permits
@@ -100,16 +98,6 @@ class Library(ProjectIndex):
         library = cls(engine, path, caller, elsewhere, everywhere=everywhere)
         with library.held():
             yield library
-
-    def sessions(self, references: Sequence[str], *, keep: bool = True) -> AbstractContextManager[list[Resolved]]:
-        """Sessions of this machine; where the team is asked beside it also those of the team, see `sessions_here`.
-
-        Raises:
-            SmartForkError: one is neither here nor the team's.
-        """
-        if self.elsewhere is None:
-            return nullcontext([here(one) for one in references])
-        return sessions_here(references, self.directory, keep=keep)
 
     def find(self, request: FindRequest) -> Answer:
         """Find the sessions that know how (see docs/reference/json.md).

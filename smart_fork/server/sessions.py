@@ -192,14 +192,12 @@ class Branching:
         earlier message. Use smart_fork's fork_session_id to have a fork work on something immediately.
         """
         from smart_fork.families.branch import branch
-        from smart_fork.retrieval.team_search import sessions_here
 
         if not asked.start and (asked.place or (asked.prompt and budget.budget is None)):
             raise ToolError("prompt and run_in are only for start: true. Without it nothing runs.")
         project, cwd = (project_for(one, caller) if one else None for one in (asked.project, asked.cwd))
         asked = replace(asked, project=project, cwd=cwd, budget=budget.wanted(), caller_session_id=caller.session_id)
-        with sessions_here([asked.session], cwd or project) as (meant,):
-            return branch(replace(asked, session=meant.session_id), self._library)
+        return branch(asked, self._library)
 
 
 def session_lineage(session_id: SessionId) -> Family:

@@ -33,6 +33,7 @@ def test_a_session_is_marked_where_the_loaded_part_begins_and_a_gap_is_bridged_b
 
 def test_the_preview_says_which_way_carries_the_match(served, world, shop):
     session_id = worked(world, shop, "compaction")
+    world.find(SIGN, shop)  # to compare makes no index
     form = served.form("/fork")
     body = f"form={form}&session={session_id}&prompt={SIGN.replace(' ', '+')}&place=process"
 

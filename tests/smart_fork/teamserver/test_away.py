@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from indexer.store.base import Scope
-from smart_fork.retrieval.found import Query
+from smart_fork.forking.report import Launched
+from smart_fork.retrieval.elsewhere import AskedElsewhere
 from smart_fork.retrieval.meaning import Meaning
 from smart_fork.team import client
 from smart_fork.team.find import TeamSearch
 from smart_fork.team.login import Account, account, remember
 from tests.cases import mostly_first
-from tests.smart_fork.found import a_fork
 from tests.smart_fork.teamserver.shop import INVOICES, UPLOADER, index_all
 from tests.smart_fork.teamserver.test_withdrawal import later, writing
 from tests.smart_fork.world import WordsModel
@@ -127,11 +126,11 @@ def forks(monkeypatch):
     """Forks that are not started: of which session each would be."""
     started: list[str] = []
 
-    def fork(request, _engine=None):
-        started.append(request.session)
-        return a_fork(session_id=request.session)
+    def launch(prepared, **_):
+        started.append(prepared.spec.source.session_id)
+        return Launched(prepared.plan(), "process")
 
-    monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork)
+    monkeypatch.setattr("smart_fork.forking.plan.launch", launch)
     return started
 
 
@@ -159,7 +158,7 @@ def test_a_copy_and_an_alias_are_forked_where_the_server_is_away(bob, hers, fork
 
     said = [bob.do("fork", one, "go on", "--json").json["resolved"] for one in (copy, copy[:8], "hers")]
 
-    assert (["session", "session", "alias"], [copy, copy[:8], copy]) == (said, forks)
+    assert (["session", "session", "alias"], [copy] * 3) == (said, forks)
 
 
 def test_an_id_of_the_teams_says_so_and_means_the_whole_of_it_as_it_is_now(alice, bob, hers, forks):

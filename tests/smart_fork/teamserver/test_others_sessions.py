@@ -154,7 +154,7 @@ def test_a_copy_that_is_taken_away_again_leaves_nothing_behind(bob, hers, monkey
     def fork(*_, **__):
         raise ForkRefused("No room.")
 
-    monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork)
+    monkeypatch.setattr("smart_fork.forking.plan.launch", fork)
 
     assert 1 == bob.do("fork", hers, "go on").code
     assert [] == bob.state("SELECT * FROM foreign_ids")

@@ -27,7 +27,6 @@ from smart_fork.teamserver import question
 from tests.cases import first
 from tests.smart_fork.asking import find_and_fork
 from tests.smart_fork.forks import choosing
-from tests.smart_fork.found import a_fork
 from tests.smart_fork.teamserver.shop import INVOICES, UPLOADER, index_all
 from tests.smart_fork.world import WordsModel
 
@@ -152,11 +151,11 @@ def test_a_project_that_is_not_shared_is_no_error_unless_somebody_asks_for_it(bo
 def forks(monkeypatch):
     started = []
 
-    def fork(request, _engine=None):
-        started.append(request.session)
-        return a_fork(session_id=request.session)
+    def launch(prepared, **_):
+        started.append(prepared.spec.source.session_id)
+        return Launched(prepared.plan(), "process")
 
-    monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork)
+    monkeypatch.setattr("smart_fork.forking.plan.launch", launch)
     return started
 
 
@@ -244,7 +243,7 @@ def test_of_what_a_script_forks_in_vain_nothing_is_left(shared, bob, monkeypatch
     def fork(*_, **__):
         raise ForkRefused("No room.")
 
-    monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork)
+    monkeypatch.setattr("smart_fork.forking.plan.launch", fork)
     with bob.here(), pytest.raises(ForkRefused):
         smart_fork.fork(shared["session_id"], "go on")
     assert {} == bob.tracking()["aliases"]
@@ -279,7 +278,7 @@ def test_what_was_written_for_a_start_that_fails_is_gone_again(shared, bob, monk
     def fork(*_, **__):
         raise ForkRefused("No room.")
 
-    monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork)
+    monkeypatch.setattr("smart_fork.forking.plan.launch", fork)
     logs = set(bob.home.rglob("*.jsonl"))
 
     answer = ask(bob, fork_session_id=shared["session_id"])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -152,22 +150,12 @@ def test_several_are_forked_of_which_one_is_the_team_s_and_a_look_at_that_leaves
 def test_a_worker_forks_one_of_the_team_and_one_that_is_not_started_leaves_no_copy(bob, hers, monkeypatch):
     asked = []
 
-    class Planned(SimpleNamespace):
-        @classmethod
-        def plan(cls, request, *_):
-            asked.append((request.session, request.session in copies(bob)))
-            nothing = SimpleNamespace(notes=(), selected=(), handover=None)
-            world = SimpleNamespace(clock=SimpleNamespace(now=lambda: 0.0))
-            return cls(held=ExitStack(), content=nothing, prepared=SimpleNamespace(world=world))
+    def launch(prepared, **_):
+        session_id = prepared.spec.source.session_id
+        asked.append((session_id, session_id in copies(bob)))
+        raise ForkRefused("It has failed.", "Try again.")
 
-        def launch(self, _):
-            with self.held:
-                raise ForkRefused("It has failed.", "Try again.")
-
-        def drop(self) -> None:
-            pass
-
-    monkeypatch.setattr("smart_fork.forking.spawn.Fork", Planned)
+    monkeypatch.setattr("smart_fork.forking.plan.launch", launch)
     order = {"project_path": str(bob.repository), "prompt": "do the same", "fork_from": hers}
     ask(bob, "spawn_workers", workers=[order])
     failed = bob.do("spawn", "--fork-from", hers[:14], "--json")

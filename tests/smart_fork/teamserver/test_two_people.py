@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused
-from tests.smart_fork.found import a_fork
+from smart_fork.forking.report import Launched
 from tests.smart_fork.teamserver.machines import TeamMachine
 from tests.smart_fork.world import git
 
@@ -349,14 +349,15 @@ def forked(monkeypatch):
     """Forks that are not started: which session each would be of, and what was said in it."""
     asked = []
 
-    def fork_session(request, _engine=None):
-        (log,) = Path.home().glob(f".c*/**/*{request.session}.jsonl")
-        asked.append((request.session, said("claude", log)))
-        if request.options.prompt == "fail":
+    def launch(prepared, **_):
+        session_id = prepared.spec.source.session_id
+        (log,) = Path.home().glob(f".c*/**/*{session_id}.jsonl")
+        asked.append((session_id, said("claude", log)))
+        if prepared.spec.options.prompt == "fail":
             raise ForkRefused("It does not start.")
-        return a_fork(request.session, new_session_id="new", command="claude", cwd=request.cwd)
+        return Launched(prepared.plan(), "process")
 
-    monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork_session)
+    monkeypatch.setattr("smart_fork.forking.plan.launch", launch)
     return asked
 
 
