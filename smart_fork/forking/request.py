@@ -23,8 +23,40 @@ if TYPE_CHECKING:
 MAX_MERGED = 8
 
 
+class Leaving:
+    """Where a fork or a copy of a session ends, by what was asked for `at`."""
+
+    __slots__ = ()
+    at: int | str | None
+
+    @property
+    def at_match(self) -> bool:
+        """`True` if that is the end of the exchange that answers."""
+        return self.at == MATCH
+
+    @property
+    def message(self) -> int | None:
+        """The number of the message, if one was given.
+
+        Raises:
+            Usage: it is none.
+        """
+        if isinstance(self.at, str) and not self.at_match:
+            raise Usage(
+                advice(
+                    f"--at {self.at} is not a message number",
+                    tool=f"at must be a number or 'match', not {shown(self.at)}",
+                ),
+                advice(
+                    "`smart-fork show ID` prints the numbers; `match` finds one.",
+                    tool="Use a message number, such as match.turn_index.",
+                ),
+            )
+        return None if isinstance(self.at, str) else self.at
+
+
 @dataclass(frozen=True, slots=True)
-class ForkRequest:
+class ForkRequest(Leaving):
     """A fork of `session`, a reference as `sessions.locate` takes it; with `merge` of these as well.
 
     It leaves after message number `at`, or at the end of the exchange that answers with ``"match"``: if that is not
@@ -68,19 +100,9 @@ class ForkRequest:
         """The intent; by default the prompt."""
         return (self.options.prompt if self.intent is None else self.intent) or ""
 
-    @property
-    def at_match(self) -> bool:
-        """`True` if it leaves at the end of the exchange that answers."""
-        return self.at == MATCH
-
-    @property
-    def message(self) -> int | None:
-        """The number of the message that it leaves after, if one was given."""
-        return _message(self.at)
-
 
 @dataclass(frozen=True, slots=True)
-class BranchRequest:
+class BranchRequest(Leaving):
     """A copy of `session` under a `title` of its own, up to where a fork of it would leave `at`.
 
     It works in `cwd`, else where the session did; one that does not belong to `project` is refused. With `start` it is
@@ -137,16 +159,6 @@ class BranchRequest:
         """The intent; by default the prompt."""
         return self.intent or self.prompt or ""
 
-    @property
-    def at_match(self) -> bool:
-        """`True` if it is copied up to the exchange that answers."""
-        return self.at == MATCH
-
-    @property
-    def message(self) -> int | None:
-        """The number of the message that it is copied up to, if one was given."""
-        return _message(self.at)
-
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -158,11 +170,7 @@ class Choice:
     arguments of the tool that asks, for the calls that it is told to make.
     """
 
-    auto_fork: bool = said(
-        bool,
-        default=False,
-        described="Fork your agent's best, if it scores min_score (0.3).",
-    )
+    auto_fork: bool = said(bool, default=False, described="Fork your agent's best, if it scores min_score (0.3).")
     fork_index: int | None = said(int, described="Fork this result, from 0.")
     ask: Ask | None = None
     or_all: bool = False
@@ -175,23 +183,6 @@ class Best:
 
     top: int | None = said(int, help="Fork the N best sessions of this project.")
     min_score: float | None = said(float, help="Lowest score for --top. Default: 0.3.")
-
-
-def _message(at: int | str | None) -> int | None:
-    """The number that is given.
-
-    Raises:
-        Usage: it is none.
-    """
-    if isinstance(at, str) and at != MATCH:
-        raise Usage(
-            advice(f"--at {at} is not a message number", tool=f"at must be a number or 'match', not {shown(at)}"),
-            advice(
-                "`smart-fork show ID` prints the numbers; `match` finds one.",
-                tool="Use a message number, such as match.turn_index.",
-            ),
-        )
-    return None if isinstance(at, str) else at
 
 
 #: Nothing is forked.
