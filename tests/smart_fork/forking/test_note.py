@@ -6,13 +6,13 @@ import json
 from dataclasses import replace
 
 import pytest
+from smart_fork.forking.launch import check_startable, fork_session
 
 from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import MAX_PROMPT_BYTES
 from smart_fork.copies.session_copy import Point
-from smart_fork.forking.launch import check_startable, fork_session
 from smart_fork.forking.note import MOST_CHARACTERS, _told, preceded
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spec import WorkerSpec

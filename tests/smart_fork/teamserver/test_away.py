@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from indexer.store.base import Scope
 from smart_fork.forking.report import Launched
-from smart_fork.retrieval.elsewhere import AskedElsewhere
+from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.meaning import Meaning
 from smart_fork.team import client
 from smart_fork.team.find import TeamSearch

@@ -13,7 +13,7 @@ from indexer.light import LightEmbedder
 from indexer.store.base import Scope
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.report import Launched
-from smart_fork.retrieval.elsewhere import AskedElsewhere
+from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.meaning import Meaning
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine

@@ -20,7 +20,6 @@ from smart_fork.agents.gemini.command import GeminiScreen
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import plan_fork
 from smart_fork.agents.starter import Launch
-from smart_fork.agents.tail import activity, output_tokens
 from smart_fork.forking.occupation import Occupation
 from smart_fork.hooks.receive import HookEvent
 from tests.indexer.transcripts.records import SESSION, gemini_log, id_of, ran, spoken

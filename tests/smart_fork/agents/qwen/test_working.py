@@ -13,7 +13,6 @@ from smart_fork.agents.facets import tail_of
 from smart_fork.agents.options import Options
 from smart_fork.agents.qwen.command import QwenScreen
 from smart_fork.agents.starter import Launch
-from smart_fork.agents.tail import activity, output_tokens, running_tasks
 from tests.cases import each
 from tests.indexer.transcripts.records import SESSION, answering, calling, id_of, linked, qwen_log
 from tests.smart_fork.agents.qwen.test_log import fixture
