@@ -32,7 +32,7 @@ from smart_fork.retrieval.all_agents import fits
 from smart_fork.retrieval.answer import Answer, Found, GonePrompt, Hit, RecentSession, SharedSession
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.library import Opening
-from smart_fork.retrieval.query import MAX_CHARACTERS, MOST
+from smart_fork.retrieval.query import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS
 from smart_fork.retrieval.recent import list_recent
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.results import outcome_in_words, title
@@ -137,8 +137,8 @@ class SearchPage(PageValues):
 
     q: str
     also: Sequence[str]
-    also_most: int = MOST
-    also_characters: int = MAX_CHARACTERS
+    also_most: int = MAX_PHRASINGS
+    also_characters: int = MAX_PHRASING_CHARACTERS
     project: str
     agent: str
     limit: int
@@ -455,7 +455,7 @@ class SearchViews:
     async def _search(self, request: Request) -> Response:
         lines = request.query_params.getlist("also")
         also = lines_in(lines)
-        if lines != also and len(also) <= MOST:  # from the form: what is kept has a phrasing in each `also`
+        if lines != also and len(also) <= MAX_PHRASINGS:  # from the form: what is kept has a phrasing in each `also`
             query = [(name, value) for name, value in request.query_params.multi_items() if name != "also"]
             return RedirectResponse(f"/?{urlencode([*query, *(('also', line) for line in also)])}", 303, HEADERS)
         scope = self.scopes.of(request)

@@ -97,7 +97,7 @@ def _phrase(compound: str) -> tuple[str, ...]:
 
 
 #: How many further phrasings a question may have, and of how many characters each.
-MOST, MAX_CHARACTERS = 8, 300
+MAX_PHRASINGS, MAX_PHRASING_CHARACTERS = 8, 300
 
 
 def check_also(also: object) -> None:
@@ -110,14 +110,16 @@ def check_also(also: object) -> None:
         return
     if isinstance(also, str | bytes) or not isinstance(also, Sequence):
         raise Usage(f"also must be a list of texts, not {shown(also)}", "Each text is the same intent in other words.")
-    if len(also) > MOST:
-        raise Usage(f"also takes at most {MOST} texts, not {len(also)}", "Four different phrasings are enough.")
+    if len(also) > MAX_PHRASINGS:
+        raise Usage(
+            f"also takes at most {MAX_PHRASINGS} texts, not {len(also)}", "Four different phrasings are enough."
+        )
     for number, text in enumerate(also, start=1):
         if not isinstance(text, str):
             raise Usage(f"also must be a list of texts; number {number} is {shown(text)}")
-        if len(text) > MAX_CHARACTERS:
+        if len(text) > MAX_PHRASING_CHARACTERS:
             raise Usage(
-                f"also takes texts of at most {MAX_CHARACTERS} characters; number {number} has {len(text)}",
+                f"also takes texts of at most {MAX_PHRASING_CHARACTERS} characters; number {number} has {len(text)}",
                 "Give a sentence, a title, or a few names.",
             )
 

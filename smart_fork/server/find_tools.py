@@ -28,7 +28,7 @@ from smart_fork.forking.request import NO_CHOICE, NO_FORK, Choice, ForkRequest
 from smart_fork.forking.which import Ask, Later, labels, nobody_chose, none_wanted
 from smart_fork.retrieval.answer import Exchanges, Fixes, Found, Hit, Recents, Unsearched
 from smart_fork.retrieval.index_answers import IndexStatus, NoIndex
-from smart_fork.retrieval.query import MAX_CHARACTERS, MOST
+from smart_fork.retrieval.query import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.team_search import team_search
 from smart_fork.server.calls import progress_of, project_for, sent
@@ -129,8 +129,8 @@ AS_THERE = "As for find_sessions."
 ProjectPath = Annotated[str | None, Field(description="Another project's.")]
 _ALSO = {
     "type": "array",
-    "maxItems": MOST,
-    "items": {"type": "string", "maxLength": MAX_CHARACTERS},
+    "maxItems": MAX_PHRASINGS,
+    "items": {"type": "string", "maxLength": MAX_PHRASING_CHARACTERS},
     "description": f"{FURTHER[0].upper()}{FURTHER[1:]}",
 }
 

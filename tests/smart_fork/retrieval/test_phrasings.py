@@ -13,7 +13,7 @@ from smart_fork.retrieval.evidence import gather
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.meaning import embedded
-from smart_fork.retrieval.query import MAX_CHARACTERS, MOST, check_also, further
+from smart_fork.retrieval.query import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS, check_also, further
 from smart_fork.retrieval.ranking import parts
 from smart_fork.retrieval.request import FindRequest, check
 from tests.cases import each, first
@@ -32,9 +32,9 @@ GERMAN = "Wiederholungsversuche beim Hochladen einbauen"
         ({"a": "b"}, "also must be a list of texts, not"),
         (["fine", None], "also must be a list of texts; number 2 is"),
         ([["nested"]], "also must be a list of texts; number 1 is"),
-        (["x"] * 1000, f"also takes at most {MOST} texts, not 1000"),
-        ([""] * (MOST + 1), f"also takes at most {MOST} texts, not {MOST + 1}"),
-        (["fine", "x" * (MAX_CHARACTERS + 1)], f"number 2 has {MAX_CHARACTERS + 1}"),
+        (["x"] * 1000, f"also takes at most {MAX_PHRASINGS} texts, not 1000"),
+        ([""] * (MAX_PHRASINGS + 1), f"also takes at most {MAX_PHRASINGS} texts, not {MAX_PHRASINGS + 1}"),
+        (["fine", "x" * (MAX_PHRASING_CHARACTERS + 1)], f"number 2 has {MAX_PHRASING_CHARACTERS + 1}"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_before_anything_is_read(also, told):
@@ -45,7 +45,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_read(also, told):
     assert len(error.value.message) < 300
 
 
-@each("also", [None, [], (), ["x" * MAX_CHARACTERS] * MOST, ["\0\ud800", "  "]])
+@each("also", [None, [], (), ["x" * MAX_PHRASING_CHARACTERS] * MAX_PHRASINGS, ["\0\ud800", "  "]])
 def test_none_and_lists_of_texts_can_be_asked(also):
     check_also(also)
 
@@ -203,7 +203,9 @@ def test_hostile_phrasings_are_words_like_any_other(world, shop, hostile):
 
 def test_as_many_and_as_long_as_may_be_are_answered(world, shop):
     knows = world.claude(shop, RETRY, "done")
-    words = [" ".join(f"w{number}x{word}" for word in range(60))[:MAX_CHARACTERS] for number in range(MOST)]
+    words = [
+        " ".join(f"w{number}x{word}" for word in range(60))[:MAX_PHRASING_CHARACTERS] for number in range(MAX_PHRASINGS)
+    ]
 
     answer = world.find(" ".join(f"word{number}" for number in range(900)) + RETRY, shop, also=[*words[1:], RETRY])
 
