@@ -59,7 +59,7 @@ class ProgramSpec(NamedTuple):
 #: Where an agent has its facets: a class or a value, as ``module:name`` in its folder. The braces stand for the name of
 #: its class. A module with a dot is absolute.
 USUAL: Mapping[str, str] = MappingProxyType({
-    "codec": "codec:{}Codec",
+    "codec": "fold:{}Codec",
     "heads": "head:{}Heads",
     "tail": "tail:TAIL",
     "starter": "command:{}Starter",

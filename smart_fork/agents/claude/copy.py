@@ -16,7 +16,7 @@ from indexer.paths import private_dir
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session, Turn
 from indexer.unchecked import dict_in, dicts_in, list_in
-from smart_fork.agents.claude.codec import ClaudeCodec
+from smart_fork.agents.claude.fold import ClaudeCodec
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.codec import Record, only

@@ -10,8 +10,8 @@ from indexer.transcripts.items import GivenBack
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Role
 from indexer.unchecked import dict_in, dicts_in
-from smart_fork.agents.claude.codec import ClaudeCodec, is_request
 from smart_fork.agents.claude.copy import file_history
+from smart_fork.agents.claude.fold import ClaudeCodec, is_request
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codec import Record, text_of

@@ -1,4 +1,7 @@
-"""What the records of one of Claude Code's sessions add up to."""
+"""Claude Code's records as items, and what those of one of its sessions add up to.
+
+A message is a text, or a list of blocks that say, call, answer or think.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from indexer.transcripts.boilerplate import INTERRUPTED, strip_boilerplate, strip_recall
-from indexer.transcripts.fold import Record
+from indexer.transcripts.items import GivenBack, Item
 from indexer.transcripts.lines import Line, open_regular
 from indexer.transcripts.model import Origin, Resumed, Role, Session, Turn, estimate_tokens
 from indexer.transcripts.state import count
@@ -15,10 +18,46 @@ from indexer.transcripts.titles import masked_name, with_name
 from indexer.transcripts.tree import ID_CHARACTERS, Tree
 from indexer.unchecked import dict_in, dicts_in, json_in, list_in, text_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.claude.codec import ClaudeCodec
 from smart_fork.agents.claude.log import slug, unslugged
-from smart_fork.agents.codec import text_of
+from smart_fork.agents.codec import MessageCodec, Record, item_of, text_of
 from smart_fork.agents.subagents import LoggedSubAgents
+
+
+class ClaudeCodec(MessageCodec):
+    """See `Codec`. Beside the result of an edit stands what it has changed."""
+
+    field = "content"
+    starting = ("Task", "Agent")
+    thoughts = ("thinking", "redacted_thinking")
+
+    def decode(self, record: Record) -> Item:
+        """See `Codec.decode`."""
+        return item_of(None if is_request(record) else dict_in(record.get("message")).get("content"))
+
+    def parts(self, record: Record) -> list[Record]:
+        """See `MessageCodec.parts`."""
+        return [] if is_request(record) else super().parts(record)
+
+    def gave(self, record: Record) -> Iterator[GivenBack]:
+        """See `Codec.gave`."""
+        patch = _unified(dict_in(record.get("toolUseResult")).get("structuredPatch"))
+        return (back._replace(patch=patch) for back in super().gave(record))
+
+
+def is_request(record: Record) -> bool:
+    """Tell if a record repeats what the model was sent. Claude Code needs none of them, and writes new ones."""
+    return record.get("type") in ("api-request", "api-request-blob")
+
+
+def _unified(hunks: object) -> str:
+    """Return a structured patch as a unified diff."""
+    lines: list[str] = []
+    for hunk in dicts_in(hunks):
+        if isinstance(told := hunk.get("lines"), list):
+            lines.append(f"@@ -{hunk.get('oldStart')} +{hunk.get('newStart')} @@")
+            lines += (line for line in told if isinstance(line, str))
+    return "\n".join(lines)
+
 
 #: The tokens of a request: sent, written, read from the cache and written to it.
 USAGE = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")

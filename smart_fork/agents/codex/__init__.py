@@ -22,6 +22,6 @@ class Codex(Agent):
     session_variables = ("CODEX_THREAD_ID",)
     clients = ("codex",)
     facets = usual(
-        "prompts", caller="hooks:CodexCalls", forms="forms:CodexForms", subagents="subagents:CodexSubAgents",
-        screen="smart_fork.agents.questions:Screen",
+        "prompts", caller="hooks:CodexCalls", codec="codec:CodexCodec", forms="forms:CodexForms",
+        subagents="subagents:CodexSubAgents", screen="smart_fork.agents.questions:Screen",
     )  # fmt: skip

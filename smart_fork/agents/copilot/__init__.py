@@ -19,6 +19,4 @@ class Copilot(Agent):
     session_variables = (SESSION,)
     project_variables = ("COPILOT_PROJECT_DIR",)
     clients = ("copilot",)
-    facets = usual(
-        "births", "caller", "prompts",
-    )  # fmt: skip
+    facets = usual("births", "caller", "prompts")

@@ -26,8 +26,7 @@ from indexer.unchecked import dict_in, text_in
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copied_texts import aside, characters, shortened
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, copy_folder, read_again
-from smart_fork.agents.copilot.codec import ANSWERED, THOUGHTS, CopilotCodec, data_of, is_of_an_agent, requests_in
-from smart_fork.agents.copilot.fold import asks
+from smart_fork.agents.copilot.fold import ANSWERED, THOUGHTS, CopilotCodec, asks, data_of, is_of_an_agent, requests_in
 from smart_fork.agents.copilot.home import EVENTS, WORKSPACE, sessions
 from smart_fork.agents.forms import Becomes, Forms, Identity, Image, Utterance, all_texts
 from smart_fork.errors import ForkRefused

@@ -14,8 +14,7 @@ import orjson
 from indexer.transcripts.model import Role
 from indexer.unchecked import dict_in, dicts_in, text_in
 from smart_fork.agents.codec import Record
-from smart_fork.agents.copilot.codec import ANSWERED, CopilotCodec, data_of, requests_in
-from smart_fork.agents.copilot.fold import asks, is_typed
+from smart_fork.agents.copilot.fold import ANSWERED, CopilotCodec, asks, data_of, is_typed, requests_in
 from smart_fork.agents.copilot.home import EVENTS, WORKSPACE, copilot_home, name_in
 from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.foreign_database import erase

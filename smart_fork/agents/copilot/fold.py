@@ -1,4 +1,6 @@
-"""What the events of one of Copilot CLI's sessions add up to.
+"""Copilot CLI's events as items, and what those of one of its sessions add up to.
+
+An answer has its calls, and each result is an event of its own.
 
 They are a chain of ``parentId``, in the order of the file. What sub-agents say and do stands among them and names its
 agent. What is not said, called or answered is a link of the chain: the model's instructions, permissions, usage.
@@ -9,22 +11,87 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from sys import intern
+from types import MappingProxyType
 from typing import Any
 
 from indexer.masking import Masked
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
-from indexer.transcripts.fold import Record, read
+from indexer.transcripts.fold import read
+from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.transcripts.lines import Line, LineReader, open_regular
 from indexer.transcripts.model import Origin, Session, Turn
 from indexer.transcripts.state import count
 from indexer.transcripts.titles import title_of
 from indexer.transcripts.tree import ID_CHARACTERS, ROOT, FolderlessTree
-from indexer.unchecked import dict_in
+from indexer.unchecked import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.copilot.codec import CopilotCodec, data_of, is_of_an_agent
+from smart_fork.agents.codec import Codec, Record
 from smart_fork.agents.copilot.home import WORKSPACE, name_in
 from smart_fork.agents.subagents import SubAgents
 from smart_fork.agents.unattended import origin_of
+
+#: The event that has a result, and the fields of what was thought, as text and as it is signed or encrypted.
+ANSWERED, THOUGHTS = "tool.execution_complete", ("reasoningText", "reasoningOpaque")
+#: What a shell's output ends with.
+_ENDED = re.compile(
+    r"\n?<(?:shellId: \S{1,100} completed with exit code -?\d{1,9}|exited with exit code -?\d{1,9})>\s*\Z"
+)
+
+
+class CopilotCodec(Codec):
+    """See `Codec`."""
+
+    tools = MappingProxyType({
+        "bash": "Bash", "view": "Read", "edit": "Edit", "create": "Write", "grep": "Grep", "glob": "Glob",
+        "read_bash": "BashOutput", "stop_bash": "KillBash", "update_todo": "TodoWrite",
+    })  # fmt: skip
+    starting = ("task",)
+
+    def decode(self, record: Record) -> Item:
+        """See `Codec.decode`."""
+        data = data_of(record)
+        text, thought, result = data.get("content"), data.get(THOUGHTS[0]), data.get("result")
+        calls = (
+            UsedTool(str(one.get("toolCallId") or ""), str(one.get("name") or ""), one.get("arguments"))
+            for one in requests_in(data)
+        )
+        results: tuple[GivenBack, ...] = ()
+        images = 0
+        if record.get("type") == ANSWERED:
+            told = dict_in(result)
+            patch = text_in(told.get("detailedContent"))
+            results = (GivenBack(str(data.get("toolCallId") or ""), *output_of(data), patch),)
+            images = sum(part.get("type") == "image" for part in dicts_in(told.get("contents")))
+        thoughts = (text_in(thought),) if any(map(data.get, THOUGHTS)) else ()
+        return Item(text_in(text), tuple(calls), results, thoughts, images)
+
+
+def data_of(record: Mapping[str, Any]) -> Record:
+    """What an event says."""
+    return dict_in(record.get("data"))
+
+
+def is_of_an_agent(record: Mapping[str, Any]) -> bool:
+    """Whether an event is a sub-agent's."""
+    return record.get("agentId") is not None
+
+
+def requests_in(data: Mapping[str, Any]) -> list[Record]:
+    """The calls of an answer."""
+    return dicts_in(data.get("toolRequests"))
+
+
+def output_of(data: Mapping[str, Any]) -> tuple[str, bool]:
+    """What came back from a call, with a shell's exit status first, and whether the call failed."""
+    result, error, shell = data.get("result"), data.get("error"), data.get("shellExecution")
+    if data.get("success") is False:
+        return text_in(error.get("message") if isinstance(error, dict) else error), True
+    output = text_in(result.get("content") if isinstance(result, dict) else result)
+    status = dict_in(shell).get("exitCode")
+    if type(status) is int:
+        return f"Exit code: {status}\n{_ENDED.sub('', output)}", status != 0
+    return output, False
+
 
 CODEC = CopilotCodec()
 #: How the error of a call begins that was not carried out.

@@ -9,8 +9,7 @@ from typing import Any
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.state import utc
 from smart_fork.agents.ancestry import HEAD_RECORDS, Copied, Heads, Kin
-from smart_fork.agents.copilot.codec import is_of_an_agent
-from smart_fork.agents.copilot.fold import forked_from
+from smart_fork.agents.copilot.fold import forked_from, is_of_an_agent
 from smart_fork.agents.copilot.log import CopilotAdapter
 
 _SAID = ("user.message", "assistant.message", "tool.execution_complete")

@@ -27,4 +27,4 @@ class Gemini(Agent):
     project_variables = ("GEMINI_PROJECT_DIR",)
     clients = ("gemini",)
     window = 1_000_000
-    facets = usual("births", "prompts", caller="presence:GeminiCalls", presence="presence:PRESENCE")
+    facets = usual("births", "prompts", caller="command:GeminiCalls", codec="codec:GeminiCodec")

@@ -17,4 +17,4 @@ class OpenCode(Agent):
     tells = ("OPENCODE", "OPENCODE_PID")
     marks = ("OPENCODE",)
     clients = ("opencode",)
-    facets = usual("prompts", caller="hooks:OpenCodeCalls", forms="forms:OpenCodeForms", presence="presence:PRESENCE")
+    facets = usual("prompts", caller="hooks:OpenCodeCalls", forms="forms:OpenCodeForms")

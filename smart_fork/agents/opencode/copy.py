@@ -21,9 +21,8 @@ from indexer.unchecked import dict_in, json_at, list_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copied_texts import IMAGE_CHARACTERS, aside, characters, shortened
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, Merged, NewSession, Written, read_again
-from smart_fork.agents.opencode.codec import text_of
 from smart_fork.agents.opencode.database import Document, decoded, opened
-from smart_fork.agents.opencode.fold import LEFT_OUT, conversation, written
+from smart_fork.agents.opencode.fold import LEFT_OUT, conversation, text_of, written
 from smart_fork.agents.opencode.forms import UNKNOWN, document_of
 from smart_fork.agents.opencode.home import database, settings_folder
 from smart_fork.agents.opencode.log import OpenCodeAdapter

@@ -24,9 +24,8 @@ from indexer.transcripts.state import utc
 from indexer.unchecked import dict_in, dicts_in, json_in, text_in
 from smart_fork.agents.codec import only
 from smart_fork.agents.foreign_database import columns, rewriting
-from smart_fork.agents.opencode.codec import OpenCodeCodec, text_of
 from smart_fork.agents.opencode.database import Json, has, opened
-from smart_fork.agents.opencode.fold import begun_in, said_in, written
+from smart_fork.agents.opencode.fold import OpenCodeCodec, begun_in, said_in, text_of, written
 from smart_fork.agents.opencode.home import HOME
 from smart_fork.cuts import titles
 from smart_fork.cuts.cutter import Cutter

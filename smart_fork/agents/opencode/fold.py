@@ -1,4 +1,7 @@
-"""What the messages of one of OpenCode's sessions add up to."""
+"""OpenCode's messages as items, and what those of one of its sessions add up to.
+
+Each has its parts, and a call and its result are one of these.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from sys import intern
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import orjson
@@ -15,14 +19,65 @@ import orjson
 from indexer.transcripts.base import UNREAD, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.fold import Fold
+from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.transcripts.lines import open_regular
 from indexer.transcripts.model import BrokenLine, Inferred, Origin, Role, Session, Turn, estimate_tokens, turn_of
 from indexer.transcripts.state import count, is_path, utc
 from indexer.unchecked import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.opencode.codec import OpenCodeCodec, text_of
+from smart_fork.agents.codec import Codec, Record
 from smart_fork.agents.opencode.database import Broken, Document, Json, document, in_file, opened
 from smart_fork.agents.subagents import SubAgents
+
+
+class OpenCodeCodec(Codec):
+    """See `Codec`."""
+
+    tools = MappingProxyType({
+        "bash": "Bash", "edit": "Edit", "glob": "Glob", "grep": "Grep", "multiedit": "MultiEdit", "read": "Read",
+        "todoread": "TodoWrite", "todowrite": "TodoWrite", "write": "Write",
+    })  # fmt: skip
+    starting = ("task",)
+
+    def decode(self, record: Record) -> Item:
+        """See `Codec.decode`."""
+        parts = dicts_in(record.get("parts"))
+        made = [part for part in parts if part.get("type") == "tool"]
+        states = [(text_in(part.get("callID") or part.get("id")), dict_in(part.get("state"))) for part in made]
+        return Item(
+            text_of(parts),
+            tuple(
+                UsedTool(identity, self.tools.get(name := text_in(part.get("tool")), name), dict_in(state.get("input")))
+                for part, (identity, state) in zip(made, states, strict=True)
+            ),
+            tuple(
+                GivenBack(identity, *output_of(state), text_in(dict_in(state.get("metadata")).get("diff")))
+                for identity, state in states
+                if state.get("status") in ("completed", "error")
+            ),
+            tuple(text_in(part.get("text")) for part in parts if part.get("type") == "reasoning"),
+            sum(part.get("type") == "file" and str(part.get("mime")).startswith("image/") for part in parts),
+        )
+
+
+def output_of(state: Record) -> tuple[str, bool]:
+    """What came back from a call, with a shell's exit status first, and whether the call failed."""
+    output = text_in(state.get("output") if state.get("status") == "completed" else state.get("error"))
+    status = dict_in(state.get("metadata")).get("exit")
+    if type(status) is int:
+        output = f"Exit code: {status}\n{output}"
+    return output, state.get("status") == "error" or (type(status) is int and status != 0)
+
+
+def text_of(parts: Sequence[Record]) -> str:
+    """What was said in a message; what OpenCode itself has put into it, such as a file, is left out."""
+    said = (
+        part.get("text")
+        for part in parts
+        if part.get("type") == "text" and part.get("synthetic") is not True and part.get("ignored") is not True
+    )
+    return "\n\n".join(text for text in said if isinstance(text, str) and text).strip()
+
 
 #: A file of one session is read as a whole, and one that is larger is none.
 MAX_FILE_BYTES = 1 << 30

@@ -17,9 +17,8 @@ from indexer.unchecked import dict_in, dicts_in, seconds_in, text_in
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copier import read_again
 from smart_fork.agents.forms import Becomes, Forms, HomePlace, Identity, Image, Utterance, all_texts
-from smart_fork.agents.opencode.codec import OpenCodeCodec
 from smart_fork.agents.opencode.database import Document
-from smart_fork.agents.opencode.fold import LEFT_OUT, conversation, written
+from smart_fork.agents.opencode.fold import LEFT_OUT, OpenCodeCodec, conversation, written
 from smart_fork.errors import ForkRefused
 
 UNKNOWN = {"providerID": "unknown", "modelID": "unknown"}

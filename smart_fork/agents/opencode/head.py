@@ -13,8 +13,7 @@ from typing import Any
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.state import utc
 from smart_fork.agents.ancestry import Birth, Births, Copied, Heads, Kin
-from smart_fork.agents.opencode.codec import text_of
-from smart_fork.agents.opencode.fold import conversation, left_out, said_in, written
+from smart_fork.agents.opencode.fold import conversation, left_out, said_in, text_of, written
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 
 

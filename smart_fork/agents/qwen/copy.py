@@ -18,7 +18,7 @@ from smart_fork.agents.codec import Record, only, texts_of
 from smart_fork.agents.copied_texts import aside, characters, shortened
 from smart_fork.agents.copier import Entry, NewSession, copy_folder
 from smart_fork.agents.forms import Becomes, PartForms, Utterance, all_texts, shared_of, unsigned, withheld
-from smart_fork.agents.qwen.codec import SAID, QwenCodec, parts_of, sums_up
+from smart_fork.agents.qwen.fold import SAID, QwenCodec, parts_of, sums_up
 from smart_fork.agents.qwen.home import CHATS, agents_of, project_of
 from smart_fork.agents.qwen.log import folder_of
 from smart_fork.agents.tree_copy import TreeCopier, TreeCopy, placed

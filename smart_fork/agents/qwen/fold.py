@@ -1,4 +1,4 @@
-"""What the records of one of Qwen Code's sessions add up to.
+"""Qwen Code's records as items, and what those of one of its sessions add up to.
 
 Its records are Gemini's messages (``parts`` that say, call or answer) in a chain of ``parentUuid``. ``system`` records
 are links of the chain and no conversation, whatever text they repeat: telemetry, snapshots, commands of its own.
@@ -6,23 +6,90 @@ are links of the chain and no conversation, whatever text they repeat: telemetry
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
-from indexer.transcripts.fold import Record
+from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.transcripts.lines import Line
 from indexer.transcripts.model import Origin, Session, Turn, estimate_tokens
 from indexer.transcripts.state import count
 from indexer.transcripts.titles import masked_name, with_name
 from indexer.transcripts.tree import Tree
-from indexer.unchecked import dict_in
+from indexer.unchecked import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.qwen.codec import QwenCodec, parts_of, sums_up, text_of
+from smart_fork.agents.codec import MessageCodec, Record, patch_shown
 from smart_fork.agents.qwen.home import agents_of
 from smart_fork.agents.qwen.log import slug
 from smart_fork.agents.subagents import LoggedSubAgents
 from smart_fork.agents.unattended import origin_of
+
+#: The header of what a shell command gave back, and what stands below its output.
+_RAN = re.compile(r"\ACommand: .*?^Output: (?P<output>.*)^Error: ", re.DOTALL | re.MULTILINE)
+_EXIT = re.compile(r"^Exit Code: (-?\d{1,9})$", re.MULTILINE)
+
+
+#: The types of records that the model is sent.
+SAID = ("user", "assistant", "tool_result")
+
+
+class QwenCodec(MessageCodec):
+    """See `Codec`. What is shown of an edit stands beside its result."""
+
+    field = "parts"
+    tools = MappingProxyType({
+        "edit": "Edit", "write_file": "Write", "notebook_edit": "NotebookEdit", "read_file": "Read",
+        "grep_search": "Grep", "glob": "Glob", "todo_write": "TodoWrite", "task_stop": "KillShell",
+        "tool_search": "ToolSearch", "exit_plan_mode": "EnterPlanMode", "run_shell_command": "Bash",
+    })  # fmt: skip
+    starting = ("agent",)
+
+    def decode(self, record: Record) -> Item:
+        """See `Codec.decode`."""
+        texts, calls, results, thoughts, images = [], [], [], [], 0
+        patch = patch_shown(dict_in(record.get("toolCallResult")).get("resultDisplay"))
+        for part in parts_of(record.get("message")):
+            call, answer, text = part.get("functionCall"), part.get("functionResponse"), part.get("text")
+            if isinstance(call, dict):
+                calls.append(UsedTool(str(call.get("id") or ""), str(call.get("name") or ""), call.get("args")))
+            if isinstance(answer, dict):
+                results.append(GivenBack(str(answer.get("id") or ""), *output_of(answer), patch))
+            if part.get("thought") is True:
+                thoughts.append(str(text or ""))
+            elif isinstance(text, str):
+                texts.append(text)
+            images += "inlineData" in part
+        return Item("\n\n".join(texts), tuple(calls), tuple(results), tuple(thoughts), images)
+
+
+def sums_up(record: Record) -> bool:
+    """Whether a record is what a compaction left: it stands for all before it."""
+    return record.get("subtype") == "chat_compression"
+
+
+def parts_of(message: object) -> list[Record]:
+    """Return the parts of a message."""
+    return dicts_in(dict_in(message).get("parts"))
+
+
+def text_of(parts: Iterable[Record]) -> str:
+    """What these parts say, without thoughts."""
+    texts = (part.get("text") for part in parts if part.get("thought") is not True)
+    return "\n\n".join(text for text in texts if isinstance(text, str))
+
+
+def output_of(answer: Record) -> tuple[str, bool]:
+    """What came back from a call, with a shell's exit status first, and whether the call failed."""
+    given = dict_in(answer.get("response"))
+    failed = isinstance(given.get("error"), str)
+    output = text_in(given.get("error") if failed else given.get("output"))
+    if output.startswith("Command: ") and (ran := _RAN.match(output)):
+        status = _EXIT.search(output, ran.end())
+        output = f"Exit code: {status[1]}\n{ran['output']}" if status else ran["output"]
+    return output, failed
+
 
 CODEC = QwenCodec()
 #: The kinds of a person's messages; the others were sent by schedules, goals and background tasks.

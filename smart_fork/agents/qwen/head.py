@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from smart_fork.agents.ancestry import TreeHeads
-from smart_fork.agents.qwen.codec import SAID
+from smart_fork.agents.qwen.fold import SAID
 from smart_fork.agents.qwen.home import project_of
 from smart_fork.agents.qwen.log import QwenAdapter
 
