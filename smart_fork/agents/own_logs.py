@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from typing import Any, ClassVar, cast
 
-from indexer.transcripts.base import AgentAdapter
+from indexer.transcripts.base import AgentAdapter, Checkpoint, ReadResult
+from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 
 
@@ -17,3 +21,26 @@ class OwnLogs(AgentAdapter):
 
     def home(self) -> Path:
         return self.own.folder()
+
+
+class LogAdapter(OwnLogs):
+    """Reads logs with one record a line. Modules that only reading needs are imported there."""
+
+    #: The class that reads a log, as "module:name" below this package.
+    fold: ClassVar[str]
+
+    @property
+    def tree(self) -> Callable[..., Any]:
+        """The class that reads a log."""
+        module, _, name = self.fold.partition(":")
+        return cast("Callable[..., Any]", getattr(import_module(f"smart_fork.agents.{module}"), name))
+
+    def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
+        from indexer.transcripts import fold
+
+        return fold.read(self.tree, path, checkpoint, keep_raw=keep_raw)
+
+    def glance(self, path: Path) -> Session | None:
+        from indexer.transcripts import fold
+
+        return fold.glance(self.tree, path)

@@ -9,15 +9,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.model import Session
 from smart_fork.agents.codec import ReadSource
 from smart_fork.agents.tree_log import TreeAdapter
-
-if TYPE_CHECKING:
-    from indexer.transcripts.tree import Tree
 
 
 class ReadAdapter(TreeAdapter, ReadSource):
@@ -27,7 +24,7 @@ class ReadAdapter(TreeAdapter, ReadSource):
     document: ClassVar[bool] = False
 
     @property
-    def tree(self) -> Callable[..., Tree]:
+    def tree(self) -> Callable[..., Any]:
         from smart_fork.agents.read_fold import ReadTree
 
         return partial(ReadTree, self)

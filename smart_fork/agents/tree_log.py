@@ -6,34 +6,20 @@ Modules that only reading needs are imported there.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from importlib import import_module
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from indexer.transcripts.base import Checkpoint, LogFile, ReadResult
+from indexer.transcripts.base import LogFile
 from indexer.transcripts.files import regular_file, regular_files
-from indexer.transcripts.model import Session
-from smart_fork.agents.own_logs import OwnLogs
-
-if TYPE_CHECKING:
-    from indexer.transcripts.tree import Tree
+from smart_fork.agents.own_logs import LogAdapter
 
 
-class TreeAdapter(OwnLogs):
+class TreeAdapter(LogAdapter):
     """Reads ``<home>/projects/<slug>/…/<session-id>.jsonl``."""
 
     #: The depth of logs below ``projects``.
     depth: ClassVar[int]
-    #: The class that reads a log, as "module:name" below this package.
-    fold: ClassVar[str]
-
-    @property
-    def tree(self) -> Callable[..., Tree]:
-        """The class that reads a log."""
-        module, _, name = self.fold.partition(":")
-        tree: Callable[..., Tree] = getattr(import_module(f"smart_fork.agents.{module}"), name)
-        return tree
 
     def slug(self, directory: str) -> str:
         """Return the folder name of a directory's sessions; empty if folders do not tell the directory."""
@@ -62,11 +48,6 @@ class TreeAdapter(OwnLogs):
         found = [file for file in self._logs(f"{session_id}.jsonl") if file.path.stem == session_id]
         return tuple(file.path for file in sorted(found, key=lambda file: file.mtime_ns, reverse=True))
 
-    def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
-        from indexer.transcripts import fold
-
-        return fold.read(self.tree, path, checkpoint, keep_raw=keep_raw)
-
     def id_of(self, path: Path) -> str:
         return path.stem
 
@@ -74,11 +55,6 @@ class TreeAdapter(OwnLogs):
         from indexer.transcripts import tree
 
         return tree.is_copy(self.tree, path)
-
-    def glance(self, path: Path) -> Session | None:
-        from indexer.transcripts import fold
-
-        return fold.glance(self.tree, path)
 
     def place_of(self, directory: str) -> str:
         return f"{self.projects}/{slug}" if (slug := self.slug(directory)) else ""

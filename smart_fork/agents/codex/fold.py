@@ -16,7 +16,7 @@ from indexer.masking import Masked, mask, mask_once
 from indexer.objects import NAME
 from indexer.transcripts import fold
 from indexer.transcripts.actions import describe_raw, still_running
-from indexer.transcripts.base import TAKEN_BACK, Checkpoint, ReadResult
+from indexer.transcripts.base import TAKEN_BACK
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.directories import Directories
 from indexer.transcripts.doings import Doings
@@ -78,23 +78,13 @@ _NEEDED = frozenset({"cwd", "originator", "cli_version"})
 _HEADER_LINES = 2
 
 
-def read(path: Path, checkpoint: Checkpoint | None, *, keep_raw: bool) -> ReadResult:
-    """See `AgentAdapter.read`."""
-    return fold.read(_Fold, path, checkpoint, keep_raw=keep_raw)
-
-
-def glance(path: Path) -> Session | None:
-    """See `AgentAdapter.glance`."""
-    return fold.glance(_Fold, path)
-
-
 def subagent_in(path: Path) -> Session | None:
     """Return the conversation of a sub-agent, whose turns have their records; `None` without one.
 
     Raises:
         OSError: it cannot be read.
     """
-    found = _Fold(path, None, keep_raw=True).take(LineReader(path))
+    found = CodexFold(path, None, keep_raw=True).take(LineReader(path))
     found.facts["source"] = ""  # as a sub-agent's it would be no session
     return found.session()[0]
 
@@ -122,7 +112,7 @@ class _Doings(Doings):
         return self.deeds.end(back.id, back.output)
 
 
-class _Fold(fold.LineFold):
+class CodexFold(fold.LineFold):
     """What the records of one rollout add up to."""
 
     agent = "codex"
@@ -189,11 +179,11 @@ class _Fold(fold.LineFold):
         if end is not None and (turns or rewound):
             self._share([turn for turn in above.all_turns() if int(turn.id) < end], above)
 
-    def _above(self, path: Path | None, end: int | None, *, whole: bool) -> _Fold | None:
+    def _above(self, path: Path | None, end: int | None, *, whole: bool) -> CodexFold | None:
         """Return what a rollout was up to record `end`, or what its `whole` is not needed for: its first lines."""
         if path is None:
             return None
-        above = _Fold(path, None, keep_raw=self.keep_raw)
+        above = CodexFold(path, None, keep_raw=self.keep_raw)
         above.doings.names_code = self.doings.names_code
         above.masks = self.masks
         lines = LineReader(path) if whole else first_lines(path)
@@ -216,7 +206,7 @@ class _Fold(fold.LineFold):
         """See `Fold.family`. Of a fork whose parent is gone, the parent: its siblings are still of one family."""
         return str(self.facts.get("root") or self.facts.get("parent") or self.own_id())
 
-    def _share(self, turns: list[Turn], above: _Fold) -> None:
+    def _share(self, turns: list[Turn], above: CodexFold) -> None:
         self.facts["compacted"] = [*above.facts.get("compacted", ()), *self.facts.get("compacted", ())]
         self._roll_back(turns, self.facts.pop("rolled_back", 0))
         self.inherited = turns

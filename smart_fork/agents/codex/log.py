@@ -13,19 +13,19 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path, PurePosixPath
 
-from indexer.transcripts.base import Checkpoint, LogFile, ReadResult
+from indexer.transcripts.base import LogFile
 from indexer.transcripts.files import regular_file
-from indexer.transcripts.model import Session
 from smart_fork.agents.agent import Storage
 from smart_fork.agents.codex.rollouts import day_of, folders, id_in, is_id, is_moved, rollout_in, rollouts
-from smart_fork.agents.own_logs import OwnLogs
+from smart_fork.agents.own_logs import LogAdapter
 
 
-class CodexAdapter(OwnLogs):
+class CodexAdapter(LogAdapter):
     """Reads Codex's rollouts; no-envelope files of 2025 to 0.169 seen."""
 
     name = "codex"
     resumes = ("codex", "resume")
+    fold = "codex.fold:CodexFold"
 
     def folders(self) -> tuple[tuple[Path, int], ...]:
         return folders()
@@ -72,21 +72,11 @@ class CodexAdapter(OwnLogs):
 
         return nullcontext(path) if rollout_in(path) == id_in(path) else as_one(path)
 
-    def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
-        from smart_fork.agents.codex import fold
-
-        return fold.read(path, checkpoint, keep_raw=keep_raw)
-
     def is_copy(self, path: Path) -> bool:
         return is_moved(path)
 
     def id_of(self, path: Path) -> str:
         return id_in(path) or path.stem
-
-    def glance(self, path: Path) -> Session | None:
-        from smart_fork.agents.codex import fold
-
-        return fold.glance(path)
 
     def place_of(self, directory: str) -> str:
         return ""
