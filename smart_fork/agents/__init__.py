@@ -7,7 +7,7 @@ from smart_fork.agents.claude import Claude
 from smart_fork.agents.codex import Codex
 from smart_fork.agents.copilot import Copilot
 from smart_fork.agents.cursor import Cursor
-from smart_fork.agents.description import DataHome, Home, InHome
+from smart_fork.agents.description import DATA, Home
 from smart_fork.agents.gemini import Gemini
 from smart_fork.agents.opencode import OpenCode
 from smart_fork.agents.qwen import Qwen
@@ -20,9 +20,9 @@ AGENTS = Known(
     OpenCode(),
     Gemini(),
     Copilot(),
-    ReadOnlyAgent("droid", "Droid", InHome("FACTORY_HOME_OVERRIDE", ".factory", ("sessions",))),
+    ReadOnlyAgent("droid", "Droid", Home("FACTORY_HOME_OVERRIDE", ".factory", ("sessions",), parent="")),
     ReadOnlyAgent("goose", "Goose", Home("GOOSE_PATH_ROOT", ".local/share/goose", ("sessions",))),
     ReadOnlyAgent("kimi", "Kimi Code", Home("KIMI_CODE_HOME", ".kimi-code", ("sessions",))),
     ReadOnlyAgent("pi", "Pi", Home("PI_CODING_AGENT_DIR", ".pi/agent", ("sessions",))),
-    ReadOnlyAgent("amp", "Amp", DataHome("XDG_DATA_HOME", "amp", ("threads",))),
+    ReadOnlyAgent("amp", "Amp", Home("XDG_DATA_HOME", "amp", ("threads",), parent=DATA)),
 )

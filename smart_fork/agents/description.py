@@ -8,17 +8,22 @@ from typing import NamedTuple
 
 from indexer.transcripts.model import AgentName
 
+#: The folder of data that ``XDG_DATA_HOME`` names, which is the same for all programs.
+DATA = ".local/share"
+
 
 class Home(NamedTuple):
     """An agent's own folder: the `variable` that names it, and the default below a person's home.
 
-    `logs` are the folders of its logs in it, `beside` variables that name other places of its files.
+    `logs` are the folders of its logs in it, `beside` variables that name other places of its files. With a `parent`,
+    the variable names the folder that it is in: an empty one is the home, the other is `DATA`.
     """
 
     variable: str
     default: str
     logs: tuple[str, ...] = ("projects",)
     beside: tuple[str, ...] = ()
+    parent: str | None = None
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -27,45 +32,20 @@ class Home(NamedTuple):
 
     def folder(self) -> Path:
         """Return the folder, which need not exist."""
-        return Path(os.environ.get(self.variable) or Path.home() / self.default).expanduser()
+        named = os.environ.get(self.variable, "")
+        if self.parent is None:
+            return Path(named or Path.home() / self.default).expanduser()
+        if self.parent and not named.startswith("/"):  # a path that is not absolute does not count, as XDG wants it
+            named = ""
+        return (Path(named).expanduser() if named else Path.home() / self.parent) / self.default
 
     def usual(self) -> str:
         """Return the folder used without the variable."""
-        return f"~/{self.default}"
+        return f"~/{self.default if self.parent is None else self.parent}".rstrip("/")
 
     def below_home(self) -> str:
         """Return where the folder is below a home without the variable."""
-        return self.default
-
-
-class InHome(Home):
-    """A folder in the home, or in the one that a variable names in its place."""
-
-    def folder(self) -> Path:
-        """See `Home.folder`."""
-        named = os.environ.get(self.variable)
-        return (Path(named).expanduser() if named else Path.home()) / self.default
-
-    def usual(self) -> str:
-        """See `Home.usual`."""
-        return "~"
-
-
-class DataHome(Home):
-    """A folder in the one that ``XDG_DATA_HOME`` names, which is the same for all programs."""
-
-    def folder(self) -> Path:
-        """See `Home.folder`. A path that is not absolute does not count, as XDG wants it."""
-        named = os.environ.get(self.variable, "")
-        return (Path(named) if named.startswith("/") else Path.home() / ".local/share") / self.default
-
-    def usual(self) -> str:
-        """See `Home.usual`."""
-        return "~/.local/share"
-
-    def below_home(self) -> str:
-        """See `Home.below_home`."""
-        return f".local/share/{self.default}"
+        return f"{self.parent or ''}/{self.default}".lstrip("/")
 
 
 class Description:

@@ -16,9 +16,9 @@ import orjson
 
 from indexer.paths import private_dir
 from indexer.transcripts.state import is_path
-from smart_fork.agents.description import InHome
+from smart_fork.agents.description import Home
 
-HOME = InHome("GEMINI_CLI_HOME", ".gemini", ("tmp",))
+HOME = Home("GEMINI_CLI_HOME", ".gemini", ("tmp",), parent="")
 gemini_home = HOME.folder
 #: The variable in which it tells its session to what it starts.
 SESSION = "GEMINI_SESSION_ID"

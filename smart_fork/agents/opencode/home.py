@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from smart_fork.agents.description import DataHome
+from smart_fork.agents.description import DATA, Home
 
 
 def settings_folder() -> Path:
@@ -14,7 +14,7 @@ def settings_folder() -> Path:
     return (Path(named) if named.startswith("/") else Path.home() / ".config") / "opencode"
 
 
-HOME = DataHome("XDG_DATA_HOME", "opencode", ("",), ("OPENCODE_DB",))
+HOME = Home("XDG_DATA_HOME", "opencode", ("",), ("OPENCODE_DB",), DATA)
 
 
 def database() -> Path:
