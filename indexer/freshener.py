@@ -215,7 +215,7 @@ class Freshener:
             last_run=self._last_run,
             last_change=self._last_change,
             failing=self._failing,
-            last_error=self._last_error,
+            last_error=self._last_error or None,
             last_error_at=self._last_error_at or None,
             next_run=moment(next_run) if next_run else None,
         )

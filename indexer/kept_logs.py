@@ -215,11 +215,6 @@ def folders() -> list[Path]:
     return [_root(), *_folders()]
 
 
-def is_measuring_due() -> bool:
-    """Whether so much was written that the room may be used up."""
-    return _written() >= room() / _MEASURED_SHARE
-
-
 def _let_go(forked: Collection[tuple[AgentName, str]]) -> int:
     """Let go of the oldest copies, those of sessions in `forked` last, until the rest has room; how many those were."""
     every = sorted(copies(), key=lambda copy: ((copy.agent, copy.session_id) in forked, copy.log.mtime_ns))
@@ -334,30 +329,24 @@ def _count(length: int) -> None:
 # Keeping copies of indexed logs. One that cannot be made keeps no log out of the index.
 
 
-def keep_copy(file: LogFile, session_id: str, reader: AgentAdapter) -> None:
-    """Bring the copy of this session's log, which `reader` reads, up to date."""
-    try:
-        _keep_one(file, session_id, reader)
-    except OSError as error:
-        log.warning("no copy is kept of %s: %s", file.path, error)
+def keep_copy(file: LogFile, session_id: str, reader: AgentAdapter, *, others_wait: bool = False) -> bool:
+    """Bring the copy of this session's log, which `reader` reads, up to date; whether there was anything to do.
 
-
-def _keep_one(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
-    """Whether there was anything to do. A full disk is an `OSError`, because the next copy would not fit either."""
-    if not wanted(reader):
-        return False
+    Raises:
+        OSError: the disk is full, and `others_wait`: the next copy would not fit either.
+    """
     try:
-        return keep(file, session_id, reader)
+        return wanted(reader) and keep(file, session_id, reader)
     except OSError as error:
-        if is_full(error):
+        if others_wait and is_full(error):
             raise
         log.warning("no copy is kept of %s: %s", file.path, error)
         return False
 
 
 def make_room(store: Store) -> None:
-    """Let go of the oldest copies where all together have become too large."""
-    if not is_measuring_due():
+    """Let go of the oldest copies where so much was written that all together may have become too large."""
+    if _written() < room() / _MEASURED_SHARE:
         return
     try:
         _let_go(store.forked())
@@ -388,6 +377,6 @@ def keep_all(
             progress("copying", len(logs) - len(left) + number, len(logs))
         done.add(path)
         file = agents[agent].log_at(path)
-        if file and _keep_one(file, session_id, agents[agent]):
+        if file and keep_copy(file, session_id, agents[agent], others_wait=True):
             make_room(store)
     return True

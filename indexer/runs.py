@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Literal
@@ -16,8 +15,8 @@ import orjson
 from indexer.changes import Report
 from indexer.failures import what_failed
 from indexer.last_run import COUNTED, FailedLog, LastRun
-from indexer.shapes import dataclass
 from indexer.store.base import Store
+from indexer.values import Value, value
 
 #: Where the index itself keeps them: whoever asks how it is may be another process, on another day.
 _LAST, _NEXT = "last_run", "next_run"
@@ -41,8 +40,8 @@ def ended_run(started_at: str, seconds: float, outcome: Outcome, report: Report,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Freshness:
+@value
+class Freshness(Value):
     """How indexing goes. `last_run` looked at everything, `last_change` at what was seen to change; `failing`
     says that the latest of them failed.
     """
@@ -53,17 +52,9 @@ class Freshness:
     last_run: LastRun | None
     last_change: LastRun | None
     failing: bool
-    last_error: str
+    last_error: str | None
     last_error_at: str | None
     next_run: str | None
-
-    def as_json(self) -> dict[str, Any]:
-        """The state as JSON values."""
-        return asdict(self) | {
-            "last_run": self.last_run.as_json() if self.last_run else None,
-            "last_change": self.last_change.as_json() if self.last_change else None,
-            "last_error": self.last_error or None,
-        }
 
 
 def record(store: Store, run: LastRun) -> None:
