@@ -19,7 +19,6 @@ import orjson
 
 from indexer.failures import next_step
 from indexer.files import replace_file
-from indexer.locks import held_file
 from indexer.paths import private_dir, state_home
 from indexer.settings import TEAM_TOKEN as TOKEN
 from indexer.settings import TEAM_URL as URL
@@ -193,6 +192,8 @@ def _known() -> dict[str, Any]:
 
 
 def _change(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    from indexer.locks import held_file  # commands that ask only whether there is a server need none
+
     try:
         with held_file(folder() / "tokens.lock"):
             known = _known()
