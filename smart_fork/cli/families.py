@@ -13,10 +13,9 @@ import typer
 from smart_fork.budget.wanted import BudgetAsked
 from smart_fork.caller import caller_session
 from smart_fork.cli.agents import HandedOption
-from smart_fork.cli.fork import library_shown
 from smart_fork.cli.options import takes_options
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
-from smart_fork.cli.progress import starting
+from smart_fork.cli.progress import library_shown, starting
 from smart_fork.errors import Usage
 from smart_fork.forking.request import BranchRequest
 

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from indexer.values import json_of
-from smart_fork.cli.fork import library_shown
 from smart_fork.cli.forked import print_forked
 from smart_fork.cli.found import print_hits
 from smart_fork.cli.output import as_values, complain, out, plain, printed_as_json, say
-from smart_fork.cli.progress import starting
+from smart_fork.cli.progress import library_shown, starting
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.forking.floor import FLOOR
 from smart_fork.forking.many import MOST, best_of, fan_out

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,13 +16,10 @@ from smart_fork.cli.command import Command
 from smart_fork.cli.forked import print_forked
 from smart_fork.cli.options import takes_options
 from smart_fork.cli.output import printed_as_json
-from smart_fork.cli.progress import progress_bar, starting
+from smart_fork.cli.progress import library_shown, starting
 from smart_fork.errors import Usage
 from smart_fork.forking.request import Best, ForkRequest
 from smart_fork.retrieval.team_search import is_shared
-
-if TYPE_CHECKING:
-    from smart_fork.retrieval.library import Library
 
 _PROTECTED = "smart_fork.protected"
 
@@ -123,15 +118,6 @@ def check_given(asked: ForkRequest, best: Best, *, several: bool, merge: bool) -
             ("--at match and --top", "the forks do") if several else ("--at match, --budget and --top", "the fork does")
         )
         raise Usage(f"{option} is only for {which}", f"Without them, the prompt says what {what}.")
-
-
-@contextmanager
-def library_shown(path: str | None = None) -> Iterator[Library]:
-    """The sessions that the command line finds; what is done for that is shown."""
-    from smart_fork.retrieval.background import library
-
-    with progress_bar() as progress, library(path, progress) as known:
-        yield known
 
 
 def _ids_and_prompt(words: list[str], *, protected: bool) -> tuple[list[str], str | None]:

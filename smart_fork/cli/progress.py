@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rich.progress import Task
     from rich.text import Text
 
+    from smart_fork.retrieval.library import Library
+
 #: A stage that takes no longer needs no line; between two lines; how often it is looked whether one is due.
 FIRST_SECONDS, SAY_SECONDS, LOOK_SECONDS = 2.0, 10.0, 0.5
 #: How wide a bar is: all fits into 80 columns.
@@ -145,3 +147,12 @@ def working(stage: str, *, quiet: bool = False) -> Iterator[None]:
 def starting(place: str | None, *, quiet: bool = False) -> AbstractContextManager[None]:
     """In here it is waited until an agent has taken up its work; nothing is drawn where this terminal becomes its."""
     return working("starting the agent", quiet=quiet or place == "here")
+
+
+@contextmanager
+def library_shown(path: str | None = None) -> Iterator[Library]:
+    """The sessions that the command line finds; what is done for that is shown."""
+    from smart_fork.retrieval.background import library
+
+    with progress_bar() as progress, library(path, progress) as known:
+        yield known
