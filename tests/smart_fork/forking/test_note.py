@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 
 import pytest
-from smart_fork.forking.launch import check_startable, fork_session
 
 from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
@@ -14,6 +13,7 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.plan import MAX_PROMPT_BYTES
 from smart_fork.copies.session_copy import Point
 from smart_fork.forking.note import MOST_CHARACTERS, _told, preceded
+from smart_fork.forking.plan import check_startable, fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.start import start
@@ -189,7 +189,7 @@ def test_whether_a_session_can_be_forked_is_known_without_its_note(world, shop, 
     asked = []
     monkeypatch.setattr("smart_fork.forking.note.news", lambda *given, **more: asked.append(given))
 
-    check_startable(session, Options(prompt="fix the race", place="process"), cwd=None)
+    check_startable(ForkRequest(session, Options(prompt="fix the race", place="process")))
     assert [] == asked
     fork_session(ForkRequest(session, Options(prompt="fix the race", place="process"), dry_run=True))
     assert 1 == len(asked)
