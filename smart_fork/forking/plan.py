@@ -18,9 +18,8 @@ from smart_fork.agents.selection import named
 from smart_fork.errors import ForkRefused
 from smart_fork.foreign_sessions import shared_as
 from smart_fork.forking.bringing_back import brought_back, is_borrowed
-from smart_fork.forking.budget import Answers, gathered
+from smart_fork.forking.budget import Answers, Content, content_of, gathered, handed_to
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
-from smart_fork.forking.content import Content, content_of, handed_to
 from smart_fork.forking.price import loaded_within, loads_of, price_of
 from smart_fork.forking.report import Launched, as_fork, done_by, named_as_shared, same_command
 from smart_fork.forking.request import ForkRequest, check

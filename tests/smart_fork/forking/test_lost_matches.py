@@ -16,8 +16,7 @@ from smart_fork.budget.selection import SelectedExchange, Selection
 from smart_fork.budget.wanted import Wanted
 from smart_fork.cli.forked import ways_in_words
 from smart_fork.copies.session_copy import Point, branch_point, point_at, write_branch
-from smart_fork.forking.budget import Answers, chosen
-from smart_fork.forking.content import end_of_whole
+from smart_fork.forking.budget import Answers, chosen, end_of_whole
 from smart_fork.forking.many import best_of
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import Best, ForkRequest
