@@ -100,9 +100,9 @@ class Fork:
 
     def preview(self) -> Forked:
         """Return what would be started."""
-        with self.held:
+        with self.held:  # a team's copy is known as one until it goes
             forked = self._told(dry_run(self.prepared))
-        shared = [shared_as(one.session_id) or one.session_id for one in self.sessions]
+            shared = [shared_as(one.session_id) or one.session_id for one in self.sessions]
         again = same_command(shared, self.request, self.content.leaves)
         if not self.request.merge and shared[0] != self.sessions[0].session_id:
             return named_as_shared(forked, self.sessions[0].session_id, shared[0], again)

@@ -18,7 +18,7 @@ import pytest
 from starlette.applications import Starlette
 
 from smart_fork.errors import ForkRefused
-from smart_fork.forking import launch
+from smart_fork.forking import plan
 from smart_fork.page import views
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.service.app import Entrance
@@ -175,12 +175,13 @@ def test_what_a_teammate_shares_is_listed_found_and_read_before_anything_of_it_i
 def test_a_fork_of_a_teammate_s_session_from_the_page_is_that_of_the_command_line(bob, hers, page, monkeypatch):
     begun = []
 
-    def fork(spec, *_, **more):
+    def launch(prepared, *_, **more):
+        spec = prepared.spec
         said = [turn.text for _, turn in spec.source.session.messages]
         begun.append((replace(spec, source=None, point=spec.point and spec.point.index), said, spec.source.cwd, more))
         raise ForkRefused("So far")
 
-    monkeypatch.setattr(launch, "fork", fork)
+    monkeypatch.setattr(plan, "launch", launch)
     project = {"project": str(bob.repository)}
     card = form_of(ask(f"{page}/?{urlencode({'q': QUESTION, **project})}")[1])
     read = form_of(ask(f"{page}/shared/claude/{hers}?{urlencode(project)}")[1])
