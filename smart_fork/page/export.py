@@ -15,7 +15,6 @@ from markdown_it import MarkdownIt
 
 from indexer.files import replace_file, write_new
 from indexer.masking import NOTHING
-from indexer.shapes import dataclass
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value, rare, record
@@ -24,8 +23,8 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import title_of
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.page.reading import ConversationPage, ShownMessage, reading
-from smart_fork.page.renderer import PageValues, Shown, written
-from smart_fork.page.statics import OwnStyle, own_style
+from smart_fork.page.renderer import Shown, written
+from smart_fork.page.statics import own_style
 from smart_fork.page.steps import FileDiff, PageStep
 from smart_fork.retrieval.results import title
 from smart_fork.workers.state import Compared
@@ -103,19 +102,6 @@ class SessionFile(Value):
     text: str = rare("")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilePage(PageValues):
-    """What the file shows; where its log and copies are gone, its `export` alone."""
-
-    title: str
-    agent_type: AgentName
-    session_id: str
-    session: Session | None = None
-    reading: ConversationPage | None = None
-    export: str = ""
-    style: OwnStyle
-
-
 @bounded(0.4)  # it is read for less time than it is written
 def exported(reference: str, form: FileFormat, file: Path | None = None, *, force: bool = False) -> SessionFile:
     """Write a session into `file`; without one, its text is in the answer.
@@ -134,14 +120,8 @@ def exported(reference: str, form: FileFormat, file: Path | None = None, *, forc
     work = AGENTS[located.agent].codec
     read = reading(session, work=work, whole=True) if session else None
     if form == "html":
-        style = own_style()
-        text = written(
-            "export.html",
-            FilePage(
-                title=name, agent_type=located.agent, session_id=located.session_id, session=session, reading=read,
-                export=markdown, style=style,
-            ),
-        )  # fmt: skip
+        shown = {"title": name, "agent_type": located.agent, "session_id": located.session_id, "session": session}
+        text = written("export.html", shown, {"reading": read, "export": markdown, "style": own_style()})
     else:
         text = "\n".join(_markdown(name, session, read)) + "\n" if session and read else markdown
     if file is not None:

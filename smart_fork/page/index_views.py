@@ -38,20 +38,6 @@ from smart_fork.retrieval.team_search import is_known
 _SECRETS = "secrets"
 
 
-@dataclass(frozen=True, slots=True)
-class ExcisePage(PageValues):
-    """What a cut would take out. `secrets` masks instead of cutting. `shown` is repeated by the form that does it.
-
-    `said` is by the number of a turn how it begins, or what was done in it.
-    """
-
-    excised: Excised
-    turns: str
-    secrets: bool
-    shown: str
-    said: Mapping[int, Masked]
-
-
 @bounded()
 def about_to_forget(_: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
     """The session that somebody is about to have forgotten: whose, which, and what it is `about`.
@@ -79,15 +65,18 @@ def removed(form: Mapping[str, str]) -> Removal:
     return session_removal.undo(session) if form.get("do") == "undo" else session_removal.forget(session)
 
 
-def about_to_cut(_: Mapping[str, str], asked: Mapping[str, str]) -> ExcisePage:
-    """What a cut would take out. Nothing is changed.
+def about_to_cut(_: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
+    """What a cut would take out. Nothing is changed. `secrets` masks instead of cutting.
+
+    `shown` is repeated by the form that does it. `said` is by the number of a turn how it begins, or what was done in
+    it.
 
     Raises:
         SmartForkError: it would be refused.
     """
     would = cut(_request(asked, dry_run=True))
-    digest = _digest(would.removed, would.masked)
-    return ExcisePage(would, asked.get("turns", ""), asked.get(_SECRETS) == "yes", digest, _said(would))
+    shown = {"turns": asked.get("turns", ""), "shown": _digest(would.removed, would.masked), "said": _said(would)}
+    return {"excised": would, "secrets": asked.get(_SECRETS) == "yes", **shown}
 
 
 def _said(would: Excised) -> dict[int, Masked]:

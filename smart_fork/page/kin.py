@@ -24,7 +24,7 @@ from smart_fork.families.lineage import lineage
 from smart_fork.families.told import Family, Relative
 from smart_fork.page.phrases import inside, time_of
 from smart_fork.page.reading import SPEAK, asked_in_short
-from smart_fork.page.renderer import PageValues
+from smart_fork.page.renderer import Shown
 from smart_fork.page.session import located
 from smart_fork.page.steps import FileDiff, Steps, compared
 from smart_fork.retrieval.index_access import opened
@@ -167,23 +167,10 @@ def _part(session: Session, turns: range, files: Iterable[str]) -> OwnPart:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FamilyPage(PageValues):
-    """A family, and its lines on a time line; what each of it has for itself, and the `best` one to fork, if any."""
-
-    family: Family
-    line: Timeline
-    titles: Mapping[str, str]
-    own: Mapping[str, OwnWork]
-    best: str
-    first: str
-    second: str
-    parted: Parting | None = None
-    parted_problem: str = ""
-
-
-def related(place: Mapping[str, str], asked: Mapping[str, str]) -> FamilyPage:
+def related(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
     """The family of a session, its lines on a time line, and how two of it differ that are `asked` for.
+
+    With what each of it has for itself, and the `best` one to fork, if any.
 
     Raises:
         SmartForkError: there is no such session, or it cannot be read.
@@ -194,17 +181,17 @@ def related(place: Mapping[str, str], asked: Mapping[str, str]) -> FamilyPage:
     parent = next((one.parent for one in family.sessions if one.session_id == family.session_id), None)
     first, second = asked.get("a") or parent or family.session_id, asked.get("b") or family.session_id
     parted, problem = _parted(family, first, second) if asked.get("a") and asked.get("b") else (None, "")
-    return FamilyPage(
-        family=family,
-        first=first,
-        second=second,
-        parted=parted,
-        parted_problem=problem,
-        line=timeline(family.sessions),
-        titles=titles,
-        own=own,
-        best=best_of(family.sessions),
-    )
+    return {
+        "family": family,
+        "first": first,
+        "second": second,
+        "parted": parted,
+        "parted_problem": problem,
+        "line": timeline(family.sessions),
+        "titles": titles,
+        "own": own,
+        "best": best_of(family.sessions),
+    }
 
 
 def _parted(family: Family, first: str, second: str) -> tuple[Parting | None, str]:

@@ -171,10 +171,6 @@ class _Renderer(RendererHTML):
     td_open = th_open
 
 
-def _may_lead_there(address: str) -> bool:
-    return _LINK.match(address) is not None
-
-
 #: The classes of the style sheet; what comes first counts.
 _COLOURS = (
     ((Kind.Comment, Kind.Generic.Output), "c-comment"),
@@ -190,4 +186,4 @@ _MARKDOWN = MarkdownIt(
     {"html": False, "xhtmlOut": False, "linkify": False, "typographer": False, "maxNesting": _DEPTH},
     renderer_cls=_Renderer,
 ).enable(["table", "strikethrough"])
-_MARKDOWN.validateLink = _may_lead_there  # type: ignore[method-assign, assignment]
+_MARKDOWN.validateLink = lambda address: _LINK.match(address) is not None  # type: ignore[method-assign, assignment]

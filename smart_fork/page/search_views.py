@@ -173,7 +173,8 @@ def searched(asked: Mapping[str, str], also: Sequence[str], library: Opening) ->
     try:
         if intent or code:
             return _answered(search, chosen(asked), library)
-        return replace(search, recent=_recent(project, agent))
+        recent = list_recent(agent or "all", project or None, RECENT, everywhere=not project)
+        return replace(search, recent=recent.sessions)
     except SmartForkError as error:
         return replace(search, problem=error)
 
@@ -226,11 +227,6 @@ def _search(search: SearchPage, library: Opening) -> Answer:
     path, there = search.project or None, team_search() if search.project else None
     with library(path, everywhere=path is None, elsewhere=there) as opened_library:
         return opened_library.find(question)
-
-
-def _recent(project: str, agent: str) -> tuple[RecentSession, ...]:
-
-    return list_recent(agent or "all", project or None, RECENT, everywhere=not project).sessions
 
 
 def projects() -> list[str]:
@@ -369,14 +365,6 @@ class FamilyLine:
     others: tuple[SessionLine, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FamiliesPage(PageValues):
-    """The families, the one used last first."""
-
-    families: tuple[FamilyLine, ...]
-    full: bool
-
-
 def listed(project: str, agent: str, *, automated: bool = False, tag: str = "", archived: bool = False) -> ListPage:
     """The latest sessions, `automated` ones too where that is said, and those that the team shares of the same project.
 
@@ -410,8 +398,8 @@ def listed(project: str, agent: str, *, automated: bool = False, tag: str = "", 
     return replace(page, team=True, shared=there.sessions, team_error=there.error)
 
 
-def families(_place: Mapping[str, str], _asked: Mapping[str, str]) -> FamiliesPage:
-    """The families that the index knows.
+def families(_place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
+    """The families that the index knows, the one used last first.
 
     Raises:
         IndexUnavailable: it cannot be used.
@@ -419,7 +407,7 @@ def families(_place: Mapping[str, str], _asked: Mapping[str, str]) -> FamiliesPa
     with opened() as store:
         found = [store.family(root) for root in store.families(MOST_FAMILIES)]
     lines = [_family_line([row for row in rows if permits(row)]) for rows in found]
-    return FamiliesPage(tuple(one for one in lines if one is not None), len(found) == MOST_FAMILIES)
+    return {"families": [one for one in lines if one is not None], "full": len(found) == MOST_FAMILIES}
 
 
 def _family_line(rows: list[SessionRow]) -> FamilyLine | None:

@@ -6,13 +6,13 @@ import logging
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from indexer.masking import Masked, knowing
+from indexer.masking import knowing
 from indexer.shapes import dataclass
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
@@ -20,7 +20,7 @@ from smart_fork import notes, sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.learned import learned
 from smart_fork.agents.references import reference
-from smart_fork.conversation import CommitsMade, Noted, ResumedPart, resumed_part
+from smart_fork.conversation import Noted, ResumedPart, resumed_part
 from smart_fork.cuts.answer import RolledBack
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise.undo import Cut, last_cut
@@ -33,7 +33,7 @@ from smart_fork.page.phrases import link, session_link, subagent_link
 from smart_fork.page.reading import ConversationPage, LeftForks, reading
 from smart_fork.page.renderer import HEADERS, PageValues, Shown, problem, rendered, streamed
 from smart_fork.page.since import Since, check_still, looked_at, mark_in, mark_of, since
-from smart_fork.page.steps import PageStep, Steps
+from smart_fork.page.steps import Steps
 from smart_fork.retrieval.cache import cache_in_words
 from smart_fork.retrieval.commits_made import commits_made
 from smart_fork.retrieval.query import plain, words_of
@@ -214,23 +214,10 @@ def grown(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> t
     return since(mark, look_into(one.session_id, folder(project)).session), f"{way}#more"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubAgentPage(PageValues):
-    """A conversation of a sub-agent of the session that is `one`; `way` and `outputs` are those of a `SessionPage`."""
+def delegated(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
+    """The conversation of the sub-agent that an address names, as the session that is `one` has it now.
 
-    one: AddressedSession
-    title: str
-    asked: Masked
-    session: Session
-    reading: ConversationPage
-    at: int | None
-    address: str
-    way: str
-    outputs: str
-
-
-def delegated(place: Mapping[str, str], asked: Mapping[str, str]) -> SubAgentPage:
-    """The conversation of the sub-agent that an address names, as the session has it now.
+    `way` and `outputs` are those of a `SessionPage`.
 
     Raises:
         SmartForkError: there is no such session or sub-agent, or no such message.
@@ -241,28 +228,21 @@ def delegated(place: Mapping[str, str], asked: Mapping[str, str]) -> SubAgentPag
     one = AddressedSession(there.agent, there.session_id)
     address = subagent_link(one, place["name"])
     begun = agent.subagents.begun(session) if agent.subagents else {}
-    return SubAgentPage(
-        one=one,
-        title=title(parent.title) or there.session_id,
-        asked=title(session.title),
-        session=session,
-        reading=reading(session, at, work=agent.codec, begun=begun),
-        at=at,
-        address=address,
-        way=session_link(one),
-        outputs=address,
-    )
+    return {
+        "one": one,
+        "title": title(parent.title) or there.session_id,
+        "asked": title(session.title),
+        "session": session,
+        "reading": reading(session, at, work=agent.codec, begun=begun),
+        "at": at,
+        "address": address,
+        "way": session_link(one),
+        "outputs": address,
+    }
 
 
-class DelegatedWork(NamedTuple):
-    """A session, and the conversation of a sub-agent that it has set to work."""
-
-    parent: Session
-    child: Session
-
-
-def subagent(place: Mapping[str, str]) -> DelegatedWork:
-    """The sub-agent's conversation that an address names, with its session.
+def subagent(place: Mapping[str, str]) -> tuple[Session, Session]:
+    """A session, and the conversation of the sub-agent that an address names.
 
     Raises:
         SmartForkError: there is no such session or sub-agent, or its log cannot be read.
@@ -279,32 +259,20 @@ def subagent(place: Mapping[str, str]) -> DelegatedWork:
         raise NotFound(f"The sub-agent's log cannot be read: {error.strerror or error}", hint) from error
     if child is None:
         raise NotFound("No such sub-agent in this session", hint)
-    return DelegatedWork(parent, child)
+    return parent, child
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputPage(PageValues):
-    """A step of the session that is `one`, and all that came back from it."""
-
-    one: AddressedSession
-    title: str
-    step: PageStep
-    output: Masked
-    back: str
-
-
-def output(place: Mapping[str, str], asked: Mapping[str, str]) -> OutputPage:
-    """What came back from the step that an address names by its turn, and by its place among the calls of that.
+def output(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
+    """The step that an address names by its turn, and by its place among the calls of that, and all that came back.
 
     Raises:
         SmartForkError: there is no such session or step, or the session's log is gone, or it is another one by now than
             that of which the address is.
     """
     there, turn, call = located(place), number(place["turn"]), number(place["call"])
+    session = sessions.look_into(there, keep_raw=True) if there.readable and "name" not in place else None
     if "name" in place:
-        session: Session | None = subagent(place).child
-    else:
-        session = sessions.look_into(there, keep_raw=True) if there.readable else None
+        _, session = subagent(place)
     if session is not None:
         check_still(asked.get("seen", ""), session)
     steps = Steps(session, AGENTS[there.agent].codec) if session else None
@@ -318,27 +286,17 @@ def output(place: Mapping[str, str], asked: Mapping[str, str]) -> OutputPage:
     back = subagent_link(one, place["name"]) if "name" in place else session_link(one)
     with knowing(known):
         body = steps.output(step)
-    return OutputPage(
-        one=one,
-        title=title(session.title) or there.session_id,
-        step=step,
-        output=body,
-        back=f"{link(back, at=step.number)}#message-{step.number}",
-    )
+    return {
+        "one": one,
+        "title": title(session.title) or there.session_id,
+        "step": step,
+        "output": body,
+        "back": f"{link(back, at=step.number)}#message-{step.number}",
+    }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitsPage(PageValues):
-    """The commits of the session that is `one`; `None` if none is known. `project` is where it worked."""
-
-    one: AddressedSession
-    title: str
-    project: str
-    made: CommitsMade | None
-
-
-def commits(place: Mapping[str, str], _asked: Mapping[str, str]) -> CommitsPage:
-    """The commits of the session that an address names.
+def commits(place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
+    """The commits of the session that an address names; `None` if none is known. `project` is where it worked.
 
     Raises:
         SmartForkError: there is no such session, or its log is gone.
@@ -347,9 +305,8 @@ def commits(place: Mapping[str, str], _asked: Mapping[str, str]) -> CommitsPage:
     session = sessions.look_into(there)
     made = commits_made([(there.agent, there.session_id)], session.cwd).get(there.session_id)
     one = AddressedSession(there.agent, there.session_id)
-    return CommitsPage(
-        one=one, title=title(session.title) or there.session_id, project=where_now(session.cwd), made=made
-    )
+    head = title(session.title) or there.session_id
+    return {"one": one, "title": head, "project": where_now(session.cwd), "made": made}
 
 
 _MARKS = {"pin": notes.PINNED, "archive": notes.ARCHIVED}

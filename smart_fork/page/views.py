@@ -30,7 +30,7 @@ from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import Forked
 from smart_fork.forking.ways import parts_in_words, way_in_words
 from smart_fork.page import statics
-from smart_fork.page.board import BoardView, Inherited, WorkerBoard, asked, inherited
+from smart_fork.page.board import BoardView, WorkerBoard, asked, inherited
 from smart_fork.page.desk import Asked, Desk, Scopes, ServiceState, folder, given, in_thread, project_in
 from smart_fork.page.entry import CODE_SECONDS, Entries, Visits
 from smart_fork.page.export import side_by_side
@@ -55,19 +55,6 @@ from smart_fork.workers.termination import close_workers
 #: What a form asks of a fork.
 _SAID = ("prompt", "at", "worktree", "place", "budget", "brief", "agent", "unmasked")
 ASKED = ("session", "project", *_SAID, "form", "seen")
-
-
-@dataclass(frozen=True, slots=True)
-class ForkPage(PageValues):
-    """A fork that was started, whether it still runs, and what it began with, as far as its log has that.
-
-    `twin` is the form that had asked for the same before, where one had.
-    """
-
-    fork: Forked
-    state: str
-    inherited: Inherited | None
-    twin: SentForm[Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +84,27 @@ class ShownWay:
     cache: str
 
 
-def forked(form: Mapping[str, str], *, library: Opening) -> Forked:
-    """Start the fork that a form asks for; within a budget, `library` says what answers.
+def forked(form: Mapping[str, str], *, library: Opening, dry_run: bool = False) -> Forked:
+    """Start the fork that a form asks for, or only show it; within a budget, `library` says what answers.
+
+    A session of the team is written here first, for the project that was asked about.
 
     Raises:
         SmartForkError: nothing was started.
     """
-    return _fork(form, library)
+    session, project = form.get("session", "").strip(), form.get("project", "").strip()
+    if is_empty(form.get("prompt", "")):
+        raise Usage("The prompt is empty.", "Go back and write it in a sentence.")
+    prompt, at, worktree, place, budget, brief, agent, plain = (form.get(name, "").strip() for name in _SAID)
+    with sessions_here([session], folder(project) if project else None, keep=not dry_run) as (here,):
+        if seen := form.get("seen", ""):
+            check_still(seen, sessions.look_into(sessions.locate(here.session_id)))
+        own, told = worktree == "yes" or None, brief == "yes"
+        wanted = Wanted(amount(budget), _moved(form, "keep"), _moved(form, "drop")) if budget else None
+        options = Options(prompt, own, place=place or None, brief=told, unmasked=plain == "yes")
+        leaves = at if at == MATCH else number(at)
+        asked = ForkRequest(here.session_id, options, leaves, budget=wanted, as_agent=agent or None, dry_run=dry_run)
+        return fork_session(asked, library)
 
 
 def previewed(form: Mapping[str, str], library: Opening) -> PreviewPage:
@@ -113,7 +114,7 @@ def previewed(form: Mapping[str, str], library: Opening) -> PreviewPage:
         SmartForkError: it could not be started either.
     """
     form = _in_way(form)
-    would = _fork(form, library, dry_run=True)
+    would = forked(form, library=library, dry_run=True)
     ways = tuple(ShownWay(_keeps(way.option), way.option, way.tokens, way_in_words(way)) for way in would.ways)
     given = {name: value for name in ASKED if (value := form.get(name, "").strip())}
     moved = {number: where for where in ("keep", "drop") for number in _moved(form, where)}
@@ -147,39 +148,21 @@ def _keeps(option: str) -> str:
     return "The whole session"
 
 
-def _fork(form: Mapping[str, str], library: Opening, *, dry_run: bool = False) -> Forked:
-    """A session of the team is written here first, for the project that was asked about."""
-    session, project = form.get("session", "").strip(), form.get("project", "").strip()
-    if is_empty(form.get("prompt", "")):
-        raise Usage("The prompt is empty.", "Go back and write it in a sentence.")
-    with sessions_here([session], folder(project) if project else None, keep=not dry_run) as (here,):
-        return _fork_here(here.session_id, form, library, dry_run=dry_run)
-
-
-def _fork_here(session: str, form: Mapping[str, str], library: Opening, *, dry_run: bool) -> Forked:
-    prompt, at, worktree, place, budget, brief, agent, plain = (form.get(name, "").strip() for name in _SAID)
-    if seen := form.get("seen", ""):
-        check_still(seen, sessions.look_into(sessions.locate(session)))
-    own, told = worktree == "yes" or None, brief == "yes"
-    wanted = Wanted(amount(budget), _moved(form, "keep"), _moved(form, "drop")) if budget else None
-    options = Options(prompt, own, place=place or None, brief=told, unmasked=plain == "yes")
-    leaves = at if at == MATCH else number(at)
-    asked = ForkRequest(session, options, leaves, budget=wanted, as_agent=agent or None, dry_run=dry_run)
-    return fork_session(asked, library)
-
-
 def _moved(form: Mapping[str, str], where: str) -> frozenset[int]:
     """The numbers of the exchanges that a person has moved there."""
     moved = (name.removeprefix("exchange-") for name, value in form.items() if value == where)
     return frozenset(int(number) for number in moved if number.isascii() and number.isdigit() and len(number) < 7)
 
 
-def outcome(fork: Forked, twin: SentForm[Any] | None) -> ForkPage:
-    """A fork that was started, and whether it still runs: the page may be looked at long afterwards."""
+def outcome(fork: Forked, twin: SentForm[Any] | None) -> Shown:
+    """A fork that was started, whether it still runs, and what it began with, as far as its log has that.
+
+    The page may be looked at long afterwards. `twin` is the form that had asked for the same before, where one had.
+    """
     with Registry() as registry:
         watch, worker = WorkerWatch(), registry.get(fork.worker_id)
         seen = watch.look(worker, registry)
-    return ForkPage(fork, seen.state, inherited(worker, watch), twin)
+    return {"fork": fork, "state": seen.state, "inherited": inherited(worker, watch), "twin": twin}
 
 
 #: How much is repeated of what a worker was told.
