@@ -18,7 +18,7 @@ from pathlib import Path
 import orjson
 
 from indexer.masking import mask
-from indexer.transcripts.base import UNREAD, AgentAdapter, Checkpoint, LogFile, ReadResult, Retention
+from indexer.transcripts.base import UNREAD, AgentAdapter, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.checkpoint_objects import Stored, transcript
@@ -36,7 +36,7 @@ _ODD = (SmartForkError, ValueError, TypeError, KeyError, IndexError, AttributeEr
 
 def with_checkpoints(own: AgentAdapter) -> AgentAdapter:
     """Return a reader that reads an agent's sessions in repositories as well, if these can be converted."""
-    return WithCheckpoints(own) if AGENTS[own.name].has("forms") else own
+    return WithCheckpoints(own) if AGENTS[own.name].has("forms") else own  # type: ignore[abstract]
 
 
 class _Odd(OSError):
@@ -47,32 +47,10 @@ class WithCheckpoints(AgentAdapter):
     """An agent's adapter that finds and reads its sessions in repositories as well. The rest is the agent's own."""
 
     def __init__(self, own: AgentAdapter) -> None:
-        self.own, self.name, self.variable, self.endings = own, own.name, own.variable, own.endings
-        self.places, self.named_by_id, self.resumes = own.places, own.named_by_id, own.resumes
-
-    def home(self) -> Path:
-        """See `AgentAdapter.home`."""
-        return self.own.home()
-
-    def folders(self) -> tuple[tuple[Path, int], ...]:
-        """See `AgentAdapter.folders`."""
-        return self.own.folders()
-
-    def unread(self) -> str:
-        """See `AgentAdapter.unread`."""
-        return self.own.unread()
-
-    def retention(self) -> Retention | None:
-        """See `AgentAdapter.retention`."""
-        return self.own.retention()
-
-    def place_of(self, directory: str) -> str:
-        """See `AgentAdapter.place_of`."""
-        return self.own.place_of(directory)
-
-    def resume_command(self, session_id: str) -> tuple[str, ...]:
-        """See `AgentAdapter.resume_command`."""
-        return self.own.resume_command(session_id)
+        self.own = own
+        for name in {*AgentAdapter.__annotations__, *vars(AgentAdapter)} - vars(WithCheckpoints).keys():
+            if not name.startswith("_"):
+                setattr(self, name, getattr(own, name))
 
     def discover(self) -> Iterator[LogFile]:
         """Yield the agent's own logs, then those in repositories that are no session of this machine."""
