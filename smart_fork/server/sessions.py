@@ -32,9 +32,6 @@ from smart_fork.system import permission
 from smart_fork.system.cancellation import Cancelled
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     from smart_fork.retrieval.library import Opening
 
 T = TypeVar("T")
@@ -119,8 +116,8 @@ Workers = Annotated[
 ]
 
 
-class Starting:
-    """The tool of this module, and what its calls share: a request that is repeated is answered once."""
+class SessionTools:
+    """The tools that ask a `library` what answers within a budget. Who asks again for the same workers starts none."""
 
     def __init__(self, library: Opening) -> None:
         self._library = library
@@ -136,7 +133,7 @@ class Starting:
         """
         orders = [_in_project(order, caller) for order in workers]
         key = (caller, json.dumps(orders, sort_keys=True, default=str))
-        return self._flights.do(key, partial(self._spawn, orders, caller), keep=_any_started)
+        return self._flights.do(key, partial(self._spawn, orders, caller), keep=lambda answer: answer.started > 0)
 
     def _spawn(self, orders: list[Any], caller: Caller) -> Spawned:
         from smart_fork.forking.spawn import spawn, summary
@@ -144,41 +141,6 @@ class Starting:
         agent = caller.agent or first()
         started = spawn(orders, caller_session_id=caller.session_id, default_agent=agent, library=self._library)
         return summary([_shown(result) for result in started])
-
-
-def _in_project(order: Any, caller: Caller) -> Any:
-    """Relative directories are the caller's, not this server's."""
-    path = order.get("project_path") if isinstance(order, dict) else None
-    if not isinstance(path, str) or not path or path.startswith("~") or Path(path).is_absolute():
-        return order
-    return order | {"project_path": project_for(path, caller)}
-
-
-def _any_started(answer: Spawned) -> bool:
-    return bool(answer.started)
-
-
-def _shown(result: SpawnedWorker | NotSpawned) -> SpawnedWorker | NotSpawned:
-    """A result without secrets and control characters in what a person or a worker has said.
-
-    Ids and paths must stay as they are.
-    """
-    from smart_fork.retrieval.results import title
-
-    if isinstance(result, NotSpawned):
-        return replace(result, message=title(result.message), hint=title(result.hint))
-    warnings = tuple(title(warning) for warning in result.warnings)
-    return replace(result, name=title(result.name), command=title(result.command), warnings=warnings)
-
-
-SessionId = Annotated[str, Field(description="The id of a session, or at least 8 characters of it.")]
-
-
-class Branching:
-    """The tool that branches; `library` says what answers within a budget."""
-
-    def __init__(self, library: Opening) -> None:
-        self._library = library
 
     @takes(
         order="session_id at title project_path cwd start prompt run_in budget intent keep drop as_agent unmasked",
@@ -198,6 +160,30 @@ class Branching:
         project, cwd = (project_for(one, caller) if one else None for one in (asked.project, asked.cwd))
         asked = replace(asked, project=project, cwd=cwd, budget=budget.wanted(), caller_session_id=caller.session_id)
         return branch(asked, self._library)
+
+
+def _in_project(order: Any, caller: Caller) -> Any:
+    """Relative directories are the caller's, not this server's."""
+    path = order.get("project_path") if isinstance(order, dict) else None
+    if not isinstance(path, str) or not path or path.startswith("~") or Path(path).is_absolute():
+        return order
+    return order | {"project_path": project_for(path, caller)}
+
+
+def _shown(result: SpawnedWorker | NotSpawned) -> SpawnedWorker | NotSpawned:
+    """A result without secrets and control characters in what a person or a worker has said.
+
+    Ids and paths must stay as they are.
+    """
+    from smart_fork.retrieval.results import title
+
+    if isinstance(result, NotSpawned):
+        return replace(result, message=title(result.message), hint=title(result.hint))
+    warnings = tuple(title(warning) for warning in result.warnings)
+    return replace(result, name=title(result.name), command=title(result.command), warnings=warnings)
+
+
+SessionId = Annotated[str, Field(description="The id of a session, or at least 8 characters of it.")]
 
 
 def session_lineage(session_id: SessionId) -> Family:
@@ -256,9 +242,10 @@ def _after_cut(found: Excised) -> str:
 
 def tools(library: Opening) -> list[Tool]:
     """Those that need a `library`, and the one for families."""
+    own = SessionTools(library)
     return [
-        strict(Starting(library).spawn_workers, "Start workers", Spawned, reads=False),
-        strict(Branching(library).branch_session, "Branch a session", Branched, reads=False),
+        strict(own.spawn_workers, "Start workers", Spawned, reads=False),
+        strict(own.branch_session, "Branch a session", Branched, reads=False),
         strict(session_lineage, "A session's family", Family),
     ]
 

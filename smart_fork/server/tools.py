@@ -170,7 +170,8 @@ def asynchronous(handler: Handler) -> Handler:
         told = json.dumps(given, default=str)
         for parameter, (request, keys) in requests.items():
             values = {name: given.pop(key) for name, key in keys.items() if key in given}
-            given[parameter] = request(**{name: _frozen(value) for name, value in values.items()})
+            frozen = {name: tuple(one) if isinstance(one, list) else one for name, one in values.items()}
+            given[parameter] = request(**frozen)
         if "ctx" in wants:
             given["ctx"] = ctx
         if "caller" in wants:
@@ -205,10 +206,6 @@ def _arguments(request: Any, without: Sequence[str], other: dict[str, Any]) -> d
 def _argument(name: str, kind: Any, default: Any, about: tuple[Any, ...]) -> Parameter:
     kind = kind if default is Parameter.empty else kind | None
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[(kind, *about)])
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 class StrictTool(Tool):
