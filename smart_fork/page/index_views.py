@@ -25,11 +25,10 @@ from smart_fork.excise.plan import Plan
 from smart_fork.excise.request import Request
 from smart_fork.excise.undo import Cut, last_cut, rollback
 from smart_fork.page.desk import Asked, Desk
-from smart_fork.page.renderer import PageValues, Shown
+from smart_fork.page.renderer import Shown
 from smart_fork.removal import sessions as session_removal
 from smart_fork.removal.sessions import Removal, cut
 from smart_fork.retrieval.index_access import opened
-from smart_fork.retrieval.index_answers import IndexStatus
 from smart_fork.retrieval.results import title
 from smart_fork.retrieval.status import index_status
 from smart_fork.retrieval.team_search import is_known
@@ -173,22 +172,6 @@ class ForgottenSession:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldingsPage(PageValues):
-    """The index; `trouble` where it cannot be used. Of the agents in `kept` copies of the logs are kept.
-
-    `checked` is what the check has found that led here; `None` where none did.
-    """
-
-    status: IndexStatus | None
-    trouble: SmartForkError | None
-    projects: tuple[ProjectHoldings, ...]
-    cuts: tuple[StandingCut, ...]
-    gone: tuple[ForgottenSession, ...]
-    kept: tuple[str, ...]
-    checked: CheckedParts | None
-
-
-@dataclass(frozen=True, slots=True)
 class CheckedParts:
     """What a check of all parts has found."""
 
@@ -196,16 +179,19 @@ class CheckedParts:
     healthy: bool
 
 
-def holdings(checked: CheckedParts | None = None) -> HoldingsPage:
-    """The index of now, and what was checked."""
-    cuts, gone = _cuts(), _gone()
+def holdings(checked: CheckedParts | None = None) -> Shown:
+    """The index of now; `trouble` where it cannot be used. Of the agents in `kept` copies of the logs are kept.
+
+    `checked` is what the check has found that led here; `None` where none did.
+    """
+    beside = {"cuts": _cuts(), "gone": _gone(), "kept": _kept(), "checked": checked}
     try:
         status = index_status()
         with opened() as store:
             held = store.holdings()
     except IndexUnavailable as error:
-        return HoldingsPage(None, error, (), cuts, gone, _kept(), checked)
-    return HoldingsPage(status, None, by_project(held), cuts, gone, _kept(), checked)
+        return {"status": None, "trouble": error, "projects": (), **beside}
+    return {"status": status, "trouble": None, "projects": by_project(held), **beside}
 
 
 def by_project(held: Sequence[Holding]) -> tuple[ProjectHoldings, ...]:

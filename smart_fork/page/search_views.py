@@ -271,18 +271,10 @@ class FirstSteps:
     read: int
 
 
-@dataclass(frozen=True, slots=True)
-class HomePage(PageValues):
-    """What stands below a question that is not asked yet."""
-
-    days: tuple[SessionDay, ...] = ()
-    steps: FirstSteps | None = None
-
-
-def home(recent: Iterable[RecentSession]) -> HomePage:
-    """The first screen of these sessions, the latest first."""
+def home(recent: Iterable[RecentSession]) -> Shown:
+    """The first screen of these sessions, the latest first: what stands below a question that is not asked yet."""
     days = by_day(session_lines(recent))
-    return HomePage(days, None if days else _steps())
+    return {"days": days, "steps": None if days else _steps()}
 
 
 def session_lines(recent: Iterable[RecentSession]) -> tuple[SessionLine, ...]:
@@ -473,5 +465,5 @@ class SearchViews:
         also = lines_in(request.query_params.getlist("also"))
         found = searched({**request.query_params, "project": scope.project}, also, self.library)
         if found.q or found.code or found.problem:
-            return found, (HomePage(), {"board": BoardView(), "scope": scope})
+            return found, ({"days": (), "steps": None}, {"board": BoardView(), "scope": scope})
         return found, (home(found.recent), {"board": self.desk.board.view(), "scope": scope})

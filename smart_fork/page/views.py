@@ -22,7 +22,6 @@ from indexer.masking import Masked, beginning, mask
 from indexer.shapes import dataclass
 from smart_fork import sessions
 from smart_fork.agents.options import Options
-from smart_fork.budget.selection import Selection
 from smart_fork.budget.wanted import MATCH, Wanted, amount
 from smart_fork.errors import Usage
 from smart_fork.forking.plan import fork_session
@@ -36,7 +35,7 @@ from smart_fork.page.entry import CODE_SECONDS, Entries, Visits
 from smart_fork.page.export import side_by_side
 from smart_fork.page.index_views import index_routes
 from smart_fork.page.kin import related
-from smart_fork.page.renderer import HEADERS, PageValues, Shown, problem, rendered, stranger
+from smart_fork.page.renderer import HEADERS, Shown, problem, rendered, stranger
 from smart_fork.page.search_views import SearchViews
 from smart_fork.page.sent_forms import PageForms, SentForm
 from smart_fork.page.session import number, session_routes
@@ -55,23 +54,6 @@ from smart_fork.workers.termination import close_workers
 #: What a form asks of a fork.
 _SAID = ("prompt", "at", "worktree", "place", "budget", "brief", "agent", "unmasked")
 ASKED = ("session", "project", *_SAID, "form", "seen")
-
-
-@dataclass(frozen=True, slots=True)
-class PreviewPage(PageValues):
-    """What a fork would load, and have within its budget, and what it is asked for.
-
-    `parts` says what all of the session loads, `chosen` is the option of the way that is asked for, and `moved` are
-    exchanges that a person has moved.
-    """
-
-    fork: Forked
-    selection: Selection | None
-    ways: tuple[ShownWay, ...]
-    parts: str
-    chosen: str
-    given: Mapping[str, str]
-    moved: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +89,11 @@ def forked(form: Mapping[str, str], *, library: Opening, dry_run: bool = False) 
         return fork_session(asked, library)
 
 
-def previewed(form: Mapping[str, str], library: Opening) -> PreviewPage:
+def previewed(form: Mapping[str, str], library: Opening) -> Shown:
     """What a fork that a form asks for would load, and have within its budget: as a dry run says it.
+
+    `parts` says what all of the session loads, `chosen` is the option of the way that is asked for, and `moved` are
+    exchanges that a person has moved.
 
     Raises:
         SmartForkError: it could not be started either.
@@ -119,7 +104,8 @@ def previewed(form: Mapping[str, str], library: Opening) -> PreviewPage:
     given = {name: value for name in ASKED if (value := form.get(name, "").strip())}
     moved = {number: where for where in ("keep", "drop") for number in _moved(form, where)}
     parts = " ".join(parts_in_words(would.ways))
-    return PreviewPage(would, would.selection, ways, parts, _option(given), given, moved)
+    choice = {"chosen": _option(given), "given": given, "moved": moved}
+    return {"fork": would, "selection": would.selection, "ways": ways, "parts": parts, **choice}
 
 
 def _in_way(form: Mapping[str, str]) -> Mapping[str, str]:

@@ -431,7 +431,7 @@ def test_a_form_asks_for_exactly_what_the_command_line_asks_for(run, world):  # 
         (told | {"way": "whole", "at": "1", "budget": "15k"}, ()),
     ):  # fmt: skip
         form = {"session": knows, "prompt": "retry the upload; --help", **fields}
-        here = views.previewed(form, partial(opened, Engine(world.model))).fork.as_json()
+        here = views.previewed(form, partial(opened, Engine(world.model)))["fork"].as_json()
         there = json.loads(run("fork", knows, *words, "--dry-run", "--json", "--", form["prompt"]).out)
 
         for key in ("command", "cwd", "place", "resume_session_id", "agent_type", "warnings"):
