@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from smart_fork.agents.options import KEYS
 from smart_fork.agents.selection import ALL, choices, first, handed_to, named, one_of, startable
 
 Names = Callable[[], Sequence[str]]
@@ -53,6 +52,5 @@ AlsoOption = Annotated[
     typer.Option("--also", metavar="TEXT", help="The same intent in other words. Repeatable, up to 8."),
 ]
 HandedOption = Annotated[str | None, option("Hand over to another agent", handed_to, named, "--as")]
-UnmaskedOption = Annotated[bool, typer.Option("--unmasked", help=KEYS["unmasked"].help)]
 CwdOption = Annotated[Path | None, typer.Option("--cwd", help="Working directory. Default: the session's own.")]
 GivenOption = Annotated[str | None, option("Agent that knows this id", startable, named, *_NAMES)]

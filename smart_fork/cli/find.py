@@ -15,6 +15,7 @@ from smart_fork.cli.found import INDENT, print_found, print_gone
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_passed_over
 from smart_fork.cli.progress import progress_bar
 from smart_fork.errors import Usage
+from smart_fork.terminal.words import short
 
 if TYPE_CHECKING:
     from smart_fork.conversation import Conversation
@@ -126,7 +127,6 @@ def find(  # noqa: PLR0917 - typer's way
 
 def _print_exchanges(request: FindRequest, project: str | None) -> None:
     from smart_fork.retrieval.background import library
-    from smart_fork.terminal.words import short
 
     with progress_bar() as progress, library(project, progress) as known:
         found = known.within(request)
@@ -173,7 +173,6 @@ def why(
 ) -> None:
     """Print each change of a line or a file, newest first, with the prompt that caused it."""
     from smart_fork.retrieval.background import library
-    from smart_fork.terminal.words import short
 
     with progress_bar() as progress, library(progress=progress) as known:
         told = known.why(where, limit)
@@ -203,7 +202,6 @@ def fix(
     from smart_fork.retrieval.background import library
     from smart_fork.retrieval.chances import percent
     from smart_fork.retrieval.request import FindRequest
-    from smart_fork.terminal.words import short
 
     error = "" if sys.stdin.isatty() else sys.stdin.read(MOST_ERROR)
     with progress_bar() as progress, library(_path(project), progress) as known:
@@ -256,7 +254,6 @@ def list_sessions(  # noqa: PLR0917 - typer's way
         return
     from smart_fork.retrieval.recent import list_recent
     from smart_fork.retrieval.results import inferred
-    from smart_fork.terminal.words import short
 
     found = list_recent(
         agent, _path(project), limit, everywhere=everywhere, automated=automated, tag=tag or "", archived=archived

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from smart_fork.agents import AGENTS
 from smart_fork.cli.output import out, plain, say, say_passed_over
+from smart_fork.terminal.words import short
 from smart_fork.text.snippets import quoted
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ def _print_next(answer: Found) -> None:
     """What to type next: to fork the best, or to read it first; where none fits, what else to do."""
     from smart_fork.retrieval.ranking import FITS
     from smart_fork.retrieval.results import suggested_fork
-    from smart_fork.terminal.words import short
 
     least = FITS if answer.engine == "builtin" and answer.code is None else 0.0
     fitting = [hit for hit in answer.results if hit.score >= least]
@@ -112,7 +112,6 @@ def _about(hit: Hit) -> list[str]:
     """Return what helps to choose: the session, its age, its outcome, its price, its relatives and its owner."""
     from smart_fork.retrieval.cache import cache_in_words
     from smart_fork.retrieval.results import became_of, inferred, suggested_at, suggested_budget, within_budget
-    from smart_fork.terminal.words import short
 
     family, at_match = hit.lineage.family_size, hit.price.tokens_at_match
     return [

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from indexer.writer import IndexBusyError, give_way
+from smart_fork.agents.readers import READERS
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import NOT_ERASED, out, plain, printed_as_json, say, say_passed_over
 from smart_fork.cli.progress import ProgressBar, progress_bar
@@ -46,7 +47,6 @@ def run(
     from indexer.models import configured_embedder
     from indexer.priority import step_back
     from indexer.store.extension import VectorsUnavailableError
-    from smart_fork.agents.readers import READERS
     from smart_fork.engines.configured import OWN, configured_engine
     from smart_fork.retrieval.covered import covered
     from smart_fork.retrieval.index_access import opened
@@ -98,7 +98,6 @@ def run(
 
 def _project(folder: Path | None) -> Project | None:
     from indexer.project import project_of
-    from smart_fork.agents.readers import READERS
 
     try:
         project = project_of(folder or Path.cwd())
@@ -171,7 +170,6 @@ def _settle() -> None:
 
 def _print_report(done: Indexed) -> None:
     from smart_fork.agents.logs import unread
-    from smart_fork.agents.readers import READERS
     from smart_fork.retrieval.covered import in_words
 
     counts = done.index

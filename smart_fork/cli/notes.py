@@ -55,7 +55,6 @@ def tag(
 
     A tag has letters, digits and - _ . / and becomes lower case.
     """
-    from smart_fork import notes
     from smart_fork.workers import outcomes
 
     if session is None:
@@ -74,20 +73,18 @@ def tag(
 
 def pin(sessions: SessionsArgument, remove: Annotated[bool, typer.Option("--remove", help="Unpin.")] = False) -> None:
     """Pin sessions. Pinned sessions come first in lists. Scores do not change."""
-    from smart_fork.notes import PINNED
     from smart_fork.workers.outcomes import mark
 
-    _print_marks(mark(sessions, [PINNED], remove=remove))
+    _print_marks(mark(sessions, [notes.PINNED], remove=remove))
 
 
 def archive(
     sessions: SessionsArgument, remove: Annotated[bool, typer.Option("--remove", help="Take them out.")] = False
 ) -> None:
     """Archive sessions. Lists and recall leave them out. `find` still finds them."""
-    from smart_fork.notes import ARCHIVED
     from smart_fork.workers.outcomes import mark
 
-    _print_marks(mark(sessions, [ARCHIVED], remove=remove))
+    _print_marks(mark(sessions, [notes.ARCHIVED], remove=remove))
 
 
 def _print_marks(told: Sequence[NotedSession]) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -77,7 +78,6 @@ def open_page(
 ) -> None:
     """Open the service's page in the browser, about the current project: a private file lets it in, once."""
     import webbrowser
-    from pathlib import Path
 
     from smart_fork.service.client import ServiceGoneError, started_service
 
@@ -99,8 +99,6 @@ def open_page(
 
 def _current_project() -> str:
     """The main directory of the repository that this was run in; empty outside git."""
-    from pathlib import Path
-
     from indexer.project import project_of
 
     try:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from indexer.paths import index_db, private_dir, state_home
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.selection import ALL, BOTH, one_of, settable, titles, to_set_up
@@ -317,7 +318,6 @@ def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_
 
 
 def _print_undone(undone: list[StepUndone], left: list[str], *, dry_run: bool, whole: bool) -> None:
-    from indexer.paths import index_db, state_home
     from smart_fork.setup.plan import PARTS
 
     for one in undone:
@@ -394,7 +394,6 @@ def _indexed() -> str:
 
 def _later(plan: SetupPlan) -> str:
     """Leave the rest to the service, where one is or is about to be; else to a process of its own."""
-    from indexer.paths import private_dir, state_home
     from smart_fork.system.processes import Processes
 
     if any(step.what == "service" and step.state != "left" for step in plan.steps):

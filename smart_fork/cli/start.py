@@ -19,12 +19,14 @@ from smart_fork.cli.options import NOTHING_SAID, takes_options
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import starting
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, joined
+from smart_fork.forking.spec import WorkerSpec, source_of
+from smart_fork.places import choose_place
+from smart_fork.system.processes import Processes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from smart_fork.forking.limit import AlreadyRuns
-    from smart_fork.forking.spec import WorkerSpec
     from smart_fork.forking.started import NotSpawned, SpawnedWorker, StartedWorker
     from smart_fork.workers.state import WorkerMessaged
 
@@ -46,8 +48,6 @@ def new(
     options: Options = NOTHING_SAID,
 ) -> None:
     """Start an agent in a session of its own."""
-    from smart_fork.forking.spec import WorkerSpec
-
     spec = WorkerSpec("new", agent, options=options, cwd=project or Path.cwd(), caller_session_id=_caller())
     _start(spec)
 
@@ -63,7 +63,6 @@ def resume(
     """Go on in a session, in its own directory. Where a worker is in it already, go there."""
     from smart_fork.forking.limit import AlreadyRuns
     from smart_fork.forking.resume import session_to_resume
-    from smart_fork.forking.spec import WorkerSpec
 
     try:
         source = session_to_resume(session, agent=agent, cwd=cwd, force=force)
@@ -83,10 +82,7 @@ def continue_newest(
     """Go on in the newest session of the directory. Where a worker is in it already, go there."""
     from smart_fork.forking.limit import AlreadyRuns
     from smart_fork.forking.resume import check_free, newest_session
-    from smart_fork.forking.spec import WorkerSpec
     from smart_fork.forking.start import directory
-    from smart_fork.places import choose_place
-    from smart_fork.system.processes import Processes
 
     headless = choose_place(options.place, Processes(), os.environ).headless
     target, caller = directory(project or Path.cwd()), _caller()
@@ -143,7 +139,6 @@ def spawn(  # noqa: PLR0917 - typer's way
 def go_on(log: str, agent: str, told: Mapping[str, Any]) -> None:
     """Go on in the session of a log that was written just now. `told` is what --json says beside the worker."""
     from smart_fork.agents.readers import READERS
-    from smart_fork.forking.spec import WorkerSpec, source_of
 
     session = READERS[agent].read(Path(log)).session
     if session is None:
@@ -184,8 +179,6 @@ def _caller() -> str | None:
 
 def _started(spec: WorkerSpec) -> StartedWorker:
     from smart_fork.forking.start import start, unloaded
-    from smart_fork.places import choose_place
-    from smart_fork.system.processes import Processes
 
     if choose_place(spec.options.place, Processes(), os.environ).replaces:  # then nothing can be said afterwards
         say_notes(unloaded(spec))
@@ -215,8 +208,6 @@ def _attach(there: AlreadyRuns, prompt: str | None) -> None:
         say(f"Prompt sent: {told.how}.")
     inside = "TMUX" in os.environ  # tmux refuses to be opened in itself
     if worker.place == "tmux" and worker.attach and not inside and sys.stdin.isatty() and sys.stdout.isatty():
-        from smart_fork.system.processes import Processes
-
         Processes().replace(shlex.split(worker.attach), cwd=Path.cwd(), env=os.environ)
     out.print(plain(worker.attach or worker.id))
 

@@ -12,6 +12,8 @@ from indexer.values import json_of
 from smart_fork.cli.agents import EVERYBODY, WorkersOption
 from smart_fork.cli.find import ProjectOption
 from smart_fork.cli.output import err, out, plain, printed_as_json, say, say_notes, wants_json
+from smart_fork.retrieval.request import current_project
+from smart_fork.workers.roster import list_workers, read_worker, wait_workers
 
 if TYPE_CHECKING:
     from smart_fork.workers.state import WorkerClosed, WorkerState
@@ -31,9 +33,6 @@ def active(
     closed: Annotated[bool, typer.Option("--include-closed", help="Include ended workers.")] = False,
 ) -> None:
     """The workers that run, newest first, and what each is doing."""
-    from smart_fork.retrieval.request import current_project
-    from smart_fork.workers.roster import list_workers
-
     within = None if everywhere else current_project(str(project) if project else None)
     found = list_workers(within, agent=agent, include_closed=closed)
     if printed_as_json({"count": len(found), "workers": json_of(found)}):
@@ -50,8 +49,6 @@ def read(
     exchanges: Annotated[int, typer.Option("--exchanges", "-n", min=1, help="Number of exchanges.")] = 3,
 ) -> None:
     """What a worker was asked last and what it said itself, its messages numbered as in its session."""
-    from smart_fork.workers.roster import read_worker
-
     told = read_worker(worker, exchanges=exchanges)
     if printed_as_json(told):
         return
@@ -89,8 +86,6 @@ def wait(
     timeout: Annotated[float | None, typer.Option("--timeout", min=0, help="Longest wait in seconds.")] = None,
 ) -> None:
     """Wait until workers are idle, ask something or have ended; then their last words. Exits with 1 if in vain."""
-    from smart_fork.workers.roster import wait_workers
-
     known = -1
 
     def told(done: int, of: int, _seconds: float) -> None:
@@ -121,7 +116,6 @@ def stop(
     remove_worktree: WorktreeOption = False,
 ) -> None:
     """End all workers of the current project that run. What they wrote stays."""
-    from smart_fork.retrieval.request import current_project
     from smart_fork.workers.termination import stop_workers
 
     within = None if everywhere else current_project(str(project) if project else None)
