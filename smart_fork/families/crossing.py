@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from indexer.transcripts.boilerplate import HANDOVER_TAG
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import handovers
 from smart_fork.agents import AGENTS
-from smart_fork.agents.ancestry import Copied, Kin
+from smart_fork.agents.ancestry import Kin
 from smart_fork.agents.facets import heads_of
 from smart_fork.agents.readers import READERS
 from smart_fork.registry.workers import WorkerRecord
@@ -188,7 +189,8 @@ class _Shared:
         earlier = (1 << self._family.index(kin)) - 1
         later = sum(1 << place for place, one in enumerate(self._family) if below and one.session_id in below)
         alive, shared = self._alive(kin, earlier & ~later)
-        said = sum(1 for _ in _while_copied(kin.messages, kin.recorded)) if kin.recorded else 0
+        copied = takewhile(lambda one: one.session_id == kin.recorded, kin.messages)
+        said = sum(1 for _ in copied) if kin.recorded else 0
         candidates = [one for place, one in enumerate(self._family) if shared and alive >> place & 1]
         if kin.native and kin.recorded:
             candidates = [one for one in candidates if one.recorded == kin.recorded] or candidates
@@ -208,10 +210,3 @@ class _Shared:
                 break
             alive, shared = left, shared + 1
         return alive, shared
-
-
-def _while_copied(messages: Iterable[Copied], session_id: str) -> Iterator[Copied]:
-    for message in messages:
-        if message.session_id != session_id:
-            return
-        yield message

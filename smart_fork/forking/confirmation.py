@@ -58,7 +58,7 @@ class Confirmation:
 @contextlib.contextmanager
 def one_at_a_time(plan: ForkPlan) -> Iterator[None]:
     """Keeps two workers that look alike from being taken for each other, where only the agent knows the new id."""
-    if not _tells_its_id(plan):
+    if plan.new_session_id or not _writes_at_once(plan):  # no log will tell an id that nobody knows beforehand
         yield
         return
     # Where it is not had: better to be taken for another one than not to start.
@@ -105,20 +105,14 @@ def confirm(
 
 def _typed(text: str, place: WorkerPlace, started: Started, world: World, screens: Screen) -> bool:
     """Whether the prompt could be typed and sent off."""
-    from smart_fork.forking.typist import SCREEN_SECONDS as TYPED_SECONDS
-    from smart_fork.forking.typist import Typist  # most agents are given it otherwise
+    from smart_fork.forking import typist  # most agents are given it otherwise
 
-    typist = Typist(place, started, screens, world)
+    types = typist.Typist(place, started, screens, world)
     try:
-        typist.type(text)
-        return typist.send(text, lambda: not typist.holds(text), TYPED_SECONDS)
+        types.type(text)
+        return types.send(text, lambda: not types.holds(text), typist.SCREEN_SECONDS)
     except SmartForkError:
         return False
-
-
-def _tells_its_id(plan: ForkPlan) -> bool:
-    """Whether there will be a log that tells the id, which nobody knows beforehand."""
-    return not plan.new_session_id and _writes_at_once(plan)
 
 
 def _writes_at_once(plan: ForkPlan) -> bool:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from operator import attrgetter
 
-from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.programs import find_program
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, advice, joined
@@ -22,16 +21,8 @@ FLOOR = FITS
 NAMED_FLOOR = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Fitting:
-    """Of the best results that can be forked, those that fit, as (index, result); and how many fit too little."""
-
-    hits: tuple[tuple[int, Hit], ...]
-    left_out: int
-
-
-def fitting(answer: Answer, most: int, min_score: float | None) -> Fitting:
-    """The best `most` results of a search that can be forked, without those below the floor.
+def fitting(answer: Answer, most: int, min_score: float | None) -> tuple[tuple[Hit, ...], int]:
+    """Of the best `most` results of a search that can be forked, those that fit; and how many are below the floor.
 
     Raises:
         IndexUnavailable: nothing could be searched.
@@ -41,17 +32,16 @@ def fitting(answer: Answer, most: int, min_score: float | None) -> Fitting:
         raise IndexUnavailable(answer.message, answer.next_steps[0])
     results = answer.results
     floor = FLOOR if min_score is None else min_score
-    able = [(index, hit) for index, hit in enumerate(results) if hit.can_fork]
+    able = [hit for hit in results if hit.can_fork]
     # Of about equally likely ones the better to fork stands first, and may be just below the floor.
-    fit = tuple((index, hit) for index, hit in able if hit.score >= floor)[:most]
+    fit = tuple(hit for hit in able if hit.score >= floor)[:most]
     if not results and min_score:
         raise NotFound(f"Nothing was forked: no session scores {min_score:g} or more", "min_score 0 sets no limit.")
     if not able:
         raise none_can_be_forked(results)
     if not fit:
-        best = max((hit for _, hit in able), key=attrgetter("score"))
-        raise _none_fits(best, results, floor, answer.unread_notice)
-    return Fitting(fit, len(able[:most]) - len(fit))
+        raise _none_fits(max(able, key=attrgetter("score")), results, floor, answer.unread_notice)
+    return fit, len(able[:most]) - len(fit)
 
 
 def in_words(score: float) -> str:

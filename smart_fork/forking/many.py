@@ -77,8 +77,8 @@ def best_of(answer: Answer, like: ForkRequest, best: Best) -> tuple[list[ForkReq
     """
     number = best.top or 0
     _check_number(number)
-    fit = fitting(answer, number, best.min_score)
-    return [_of_hit(hit, like) for _, hit in fit.hits], fit.left_out
+    fit, left_out = fitting(answer, number, best.min_score)
+    return [_of_hit(hit, like) for hit in fit], left_out
 
 
 def _of_hit(hit: Hit, like: ForkRequest) -> ForkRequest:

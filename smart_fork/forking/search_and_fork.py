@@ -194,7 +194,7 @@ def _equals(answer: Answer, library: Library) -> list[Hit]:
 
 def _best(answer: Answer, request: FindRequest, choice: Choice, fork: ForkRequest, library: Library) -> str:
     """Return the best session that fits, of about equally likely ones the first that may be forked unasked."""
-    best = about_as_likely([hit for _, hit in fitting(answer, MAX_LIMIT, request.min_score).hits])
+    best = about_as_likely(fitting(answer, MAX_LIMIT, request.min_score)[0])
     whys = {hit.session_id: _unasked(hit, request, fork, library, or_all=choice.or_all) for hit in best}
     if (meant := next((one for one, why in whys.items() if not why), None)) is not None:
         return meant

@@ -17,7 +17,6 @@ from indexer.transcripts.files import is_there
 from smart_fork.agents import programs
 from smart_fork.agents.facets import starter_of, storage_of, title_of
 from smart_fork.agents.logs import original_of
-from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan, environment, passable, plain_name, plan_fork
 from smart_fork.agents.programs import find_program, require_fork
 from smart_fork.agents.readers import READERS
@@ -122,19 +121,11 @@ def prepare(spec: WorkerSpec, world: World | None = None, *, dry_run: bool = Fal
         _check_resumable(spec, request)
     worktree = None
     if spec.options.in_worktree and not spec.or_without:
-        worktree = planned_worktree(spec.options, request, world)
+        options = spec.options
+        planned = plan_worktree(target, options.worktree_name, world.processes, with_changes=options.with_changes)
+        worktree = planned.path
     given = Provisions() if dry_run else provisions(spec.agent, request.program, place, world.processes, world.env)
     return replace(prepared, provisions=given, worktree=worktree)
-
-
-def planned_worktree(options: Options, request: Launch, world: World) -> Path:
-    """Where the worker's worktree would be.
-
-    Raises:
-        SmartForkError: it could not be made.
-    """
-    how = {"with_changes": options.with_changes}
-    return plan_worktree(request.target_cwd, options.worktree_name, world.processes, **how).path
 
 
 def launch(prepared: Prepared, *, patience: float = CONFIRM_SECONDS) -> Launched:

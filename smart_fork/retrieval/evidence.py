@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from itertools import chain
-from typing import NamedTuple
 
 from indexer.project import is_within
 from indexer.shapes import dataclass
@@ -70,15 +69,14 @@ def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, 
     similarities = store.similarities(vectors, query.scope) if vectors is not None else None
     wording = QueryWords(store, query) if words else None
     own = known_to(store, query.caller, query.relatives) if query.caller else set[int]()
-    reached = _reach(store, query, similarities, wording, own)
-    family = families(reached.rows.values())
+    near, by_chunk, by_session, places, rows = _reach(store, query, similarities, wording, own)
+    family = families(rows.values())
     room = max(1.0, len(family) / max(1, len(set(family.values())))) if query.scope.session is None else 1.0
     if room >= CROWDED:
-        reached = _reach(store, query, similarities, wording, own, room=room)
-        family = families(reached.rows.values())
-    near, by_chunk, by_session, places = reached.near, reached.by_chunk, reached.by_session, reached.places
+        near, by_chunk, by_session, places, rows = _reach(store, query, similarities, wording, own, room=room)
+        family = families(rows.values())
     found = Gathered(families=family)
-    allowed, found.dropped = admitted(reached.rows.values(), query)
+    allowed, found.dropped = admitted(rows.values(), query)
     found.sessions = without_askers(store, allowed, query.phrasings) if query.scope.session is None else allowed
     places = [one for one in places if one.session in found.sessions and _counts(found.sessions[one.session], one)]
     # The words of a whole session include what the caller knows: what a fork shares with its parent, what was told.
@@ -110,21 +108,11 @@ def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, 
     return found
 
 
-class _Reached(NamedTuple):
-    """What meaning and words find at first: cosines by chunk, matches, the chunks' places, and the sessions."""
-
-    near: Mapping[int, Sequence[float]]
-    by_chunk: Matches
-    by_session: Matches
-    places: list[Placement]
-    rows: Mapping[int, SessionRow]
-
-
 def _reach(
     store: Searchable, query: Query, similarities: Similarities | None, wording: QueryWords | None,
     own: Collection[int], *, room: float = 1.0,
-) -> _Reached:  # fmt: skip
-    """Find chunks and sessions, `room` times as many as usual."""
+) -> tuple[Mapping[int, Sequence[float]], Matches, Matches, list[Placement], Mapping[int, SessionRow]]:  # fmt: skip
+    """What is found at first, `room` times as much as usual: cosines by chunk, matches, chunks' places, sessions."""
     nearest = similarities.best(round(_share(query) * room)) if similarities else ()
     near = {hit.row: hit.cosines for hit in nearest}
     nothing = Matches(frozenset(), tuple({} for _ in query.phrasings))
@@ -132,7 +120,7 @@ def _reach(
     by_session = wording.matches("sessions", round(WORD_SESSIONS * room)) if wording else nothing
     places = store.placements((near.keys() | by_chunk.rows) - set(own))
     rows = store.sessions({place.session for place in places} | by_session.rows)
-    return _Reached(near, by_chunk, by_session, places, rows)
+    return near, by_chunk, by_session, places, rows
 
 
 def _share(query: Query) -> int:

@@ -163,15 +163,8 @@ class _Block(NamedTuple):
     changed: Sequence[int]
 
 
-class EditedLines(NamedTuple):
-    """The lines of a file around those that are about to be changed, which are asked about."""
-
-    there: Repository
-    lines: Sequence[Line]
-
-
-def edited_lines(where: EditedPlace, processes: Processes) -> EditedLines:
-    """The commits of the lines that are about to be changed.
+def edited_lines(where: EditedPlace, processes: Processes) -> tuple[Repository, Sequence[Line]]:
+    """The lines of a file around those that are about to be changed, which are asked about, with their commits.
 
     Raises:
         Usage, NotFound: the file is not in a repository.
@@ -181,16 +174,16 @@ def edited_lines(where: EditedPlace, processes: Processes) -> EditedLines:
     there = repository_at(folder, processes)
     asked_about = range_of(there, folder, f"{where.file.name}:{min(changed)}-{max(changed)}")
     around = blamed(there, asked_about, seconds=SECONDS)
-    return EditedLines(there, [replace(line, asked=line.number in changed) for line in around])
+    return there, [replace(line, asked=line.number in changed) for line in around]
 
 
-def origin_of(edited: EditedLines, store: Store, query: Query) -> Hint | None:
+def origin_of(there: Repository, lines: Sequence[Line], store: Store, query: Query) -> Hint | None:
     """The exchange of another session that wrote most of the lines that are about to be changed.
 
     `None` if no session is known to have written them.
     """
-    writers = writers_of(edited.lines, store, query.scope, edited.there, trailers=False, sure=True)
-    wrote = next(iter(sessions_of(edited.lines, writers)), None)
+    writers = writers_of(lines, store, query.scope, there, trailers=False, sure=True)
+    wrote = next(iter(sessions_of(lines, writers)), None)
     if wrote is None or wrote.lines < LEAST_PART * wrote.of:
         return None
     rows, _ = admitted(store.sessions([wrote.session]).values(), query)

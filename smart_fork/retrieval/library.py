@@ -37,7 +37,7 @@ from smart_fork.retrieval.answer import (
     RecentSession,
     Unsearched,
 )
-from smart_fork.retrieval.by_code import all_in_scope, by_code, with_files
+from smart_fork.retrieval.by_code import all_in_scope, by_code, causes_of, changed, with_files
 from smart_fork.retrieval.covered import covered, doubt, early_notice, unread_notice
 from smart_fork.retrieval.elsewhere import Elsewhere, SaidElsewhere, alone, merge, notice_of, together
 from smart_fork.retrieval.exchanges import asked_of, best_exchanges, exchange_evidence, only_one, query_of
@@ -221,10 +221,10 @@ class Library(ProjectIndex):
         if (where := place_of(edit)) is None:
             return None
         project = current_project(str(where.file.parent))
-        edited = edited_lines(where, self.engine.processes)
+        there, lines = edited_lines(where, self.engine.processes)
         with self.index() as store:
             scope = store.scope(project, _EVERYTHING.agents, automated=True)
-            return origin_of(edited, store, _EVERYTHING.query(scope, hidden=frozenset({edit.session_id})))
+            return origin_of(there, lines, store, _EVERYTHING.query(scope, hidden=frozenset({edit.session_id})))
 
     def why(self, where: str, limit: int = CHANGES) -> Causes:
         """The newest changes of the lines in ``PATH:FIRST-LAST``, or of a whole file, and the prompts behind them.
@@ -234,8 +234,6 @@ class Library(ProjectIndex):
             IndexUnavailable: the index cannot be opened.
             ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
         """
-        from smart_fork.retrieval.by_code import causes_of, changed
-
         asked = check(FindRequest("", agent_type=ALL, files=(where,)))
         _ = self.project  # who may not ask here gets no further
         changes = changed(where, self.directory, limit, self.engine.processes)

@@ -40,11 +40,6 @@ def configured_reranker() -> Rerank | None:
     return _reranker(name) if name else None
 
 
-@cache
-def _reranker(name: str) -> Rerank:
-    return CrossEncoderReranker(name)
-
-
 class CrossEncoderReranker:
     """A sentence-transformers cross-encoder on the CPU, loaded when it is first asked. Threads take turns."""
 
@@ -100,6 +95,9 @@ def _scores_pairs(model: CrossEncoder) -> bool:
     """An embedding model loads as well, with a head that gives random numbers, others each time."""
     architectures = (model.config and model.config.architectures) or ()
     return len(model) > 1 or not architectures or any("SequenceClassification" in name for name in architectures)
+
+
+_reranker = cache(CrossEncoderReranker)
 
 
 @dataclass(slots=True)

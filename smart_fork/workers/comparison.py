@@ -147,12 +147,8 @@ def _with_changes(one: Compared, worker: WorkerRecord, processes: Processes, *, 
     except (SmartForkError, OSError) as error:
         return replace(one, notes=(*one.notes, f"Its changes are not known: {what_failed(error)}"))
     diff = beginning(printable(mask(text.decode("utf-8", "replace"))), MAX_PATCH_CHARACTERS)
-    added, removed = (sum(count or 0 for count in counts) for counts in _counts(files))
+    added, removed = sum(file.added or 0 for file in files), sum(file.removed or 0 for file in files)
     return replace(one, files=files, lines_added=added, lines_removed=removed, diff=diff if patch else None)
-
-
-def _counts(files: Sequence[FileChange]) -> tuple[list[int | None], list[int | None]]:
-    return [file.added for file in files], [file.removed for file in files]
 
 
 def _session(worker: WorkerRecord) -> tuple[Session, Path]:

@@ -128,15 +128,12 @@ def own_messages(session: Session, worker: WorkerRecord) -> list[Message]:
 def last_words(worker: WorkerRecord, seen: Seen, watcher: WorkerWatch) -> Masked:
     """What the worker's agent said last; of one that ended without having said anything, its last output."""
     session = own_session(worker, watcher)
-    said = [message.text for message in (own_messages(session, worker) if session else []) if _spoke(message)]
+    own = own_messages(session, worker) if session else []
+    said = [message.text for message in own if message.role == "assistant"]
     if said:
         return beginning(said[-1], LAST_WORDS_CHARACTERS)
     output = watcher.output(worker) if seen.said is None and seen.state in OVER else seen.said
     return beginning(printable(output or NOTHING), LAST_WORDS_CHARACTERS)
-
-
-def _spoke(message: Message) -> bool:
-    return message.role == "assistant"
 
 
 def _newest(messages: Sequence[Message], characters: int) -> list[Message]:

@@ -43,11 +43,9 @@ def close_workers(
         return tuple(_close(worker, registry, around, remove_worktree=remove_worktree) for worker in workers)
 
 
-def stop_workers(
-    project: Project | None, *, remove_worktree: bool = False, around: Instruments | None = None
-) -> tuple[WorkerClosed, ...]:
+def stop_workers(project: Project | None, *, remove_worktree: bool = False) -> tuple[WorkerClosed, ...]:
     """End all workers of a project that run, or of all projects where `None`."""
-    around = around or Instruments()
+    around = Instruments()
     with Registry() as registry:
         running = [
             worker for worker in registry.workers(states=LIVING) if project is None or in_project(worker.cwd, project)
