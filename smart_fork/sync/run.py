@@ -29,7 +29,7 @@ from smart_fork.sync.manifest import Entry, Manifest
 from smart_fork.sync.ref import Fetched, Ref
 from smart_fork.sync.sending import Copy, Kept, Progress, Ready, Settled, copies, keep_copy, ready, settled, source_id
 from smart_fork.team import changes, pulled, unfinished
-from smart_fork.team.materialise import Local, local, materialise, read_log
+from smart_fork.team.materialise import Local, local_in, materialise
 from smart_fork.team.pulled import Written
 from smart_fork.team.tracking import ProjectFolder
 
@@ -119,7 +119,8 @@ def receive(source: str, entry: Entry, records: Sequence[bytes], root: Path) -> 
     """
     here, untouched = copies(), list[str]()
     for one in copies_of(source, here):
-        if (now := _local(one)) and _is_as_written(now, here[one.id]):
+        now, known = local_in(one.path, one.agent, one.root), here[one.id]
+        if now and len(now.records) == known.count and now.digest(known.count) == known.digest:
             untouched.append(one.id)
         _take_out(one, records)
     changes.settle()
@@ -128,7 +129,7 @@ def receive(source: str, entry: Entry, records: Sequence[bytes], root: Path) -> 
         return None
     for one in there:
         if _has(one, entry):
-            now = _local(one) if one.id in untouched else None
+            now = local_in(one.path, one.agent, one.root) if one.id in untouched else None
             copy = _copy(source, entry, now) if now else replace(here[one.id], shared=entry.digest)
             keep_copy(one.id, copy)
             return one.path
@@ -172,18 +173,6 @@ def _take_out(one: Written, records: Sequence[bytes]) -> None:
 
 def _has(one: Written, entry: Entry) -> bool:
     return len(one.records) == entry.records and one.digest(entry.records) == entry.digest
-
-
-def _is_as_written(now: Local, known: Copy) -> bool:
-    return len(now.records) == known.count and now.digest(known.count) == known.digest
-
-
-def _local(one: Written) -> Local | None:
-    """The log of a copy; nothing where it is gone."""
-    try:
-        return local(read_log(one.path, one.agent, one.root), one.root)
-    except SmartForkError:
-        return None
 
 
 #: So often another machine may be faster.

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import starter_of
-from smart_fork.agents.readers import READERS
 from smart_fork.copies.session_copy import Branch, write_copy
 from smart_fork.errors import Conflict, NotFound, ServerUnavailable, Usage, WrongVerb
 from smart_fork.families.branch import command_to_resume
@@ -19,7 +18,7 @@ from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import digest_of
 from smart_fork.team import pull, pulled, unfinished
 from smart_fork.team.materialise import Download, Materialised, ahead, arrived, download, ends_at, local, read_log
-from smart_fork.team.outgoing import last_pair, prepare
+from smart_fork.team.outgoing import Outgoing, last_pair, prepare
 from smart_fork.team.project import Begun, Project, Shared, begin, has_moved, shared
 from smart_fork.team.tracking import Alias, Tracked
 
@@ -79,7 +78,7 @@ def branch(
     project = project.at(taken_as.into)
     taken_as = taken_as.within(project.place.root)
     if project.away is not None:
-        return _copied(project, source_id, taken_as, at=asked.at, title=asked.title, visibility=asked.visibility)
+        return _copied(project, source_id, asked, taken_as)
     read = project.client.session(project.key, source_id)
     mine = project.is_mine(read.session)
     if verb == "branch" and not mine:
@@ -105,11 +104,7 @@ def branch(
             f"smart-fork team branch {parted[0]} takes all local records. --at accepts only common ones.",
         )
     begun = None if asked.local else begin(project, verb, source_id, cut.count)
-    name = (
-        _free_name(project, taken_as, source_id)
-        if begun is None
-        else pull.named(project.tracking.read(), taken_as, begun.session_id)
-    )
+    name = _name(project, taken_as, source_id, begun.session_id if begun else None)
     writes = pull.writing(project, source, taken_as, others=not mine, count=cut.count) if asked.pull else nullcontext()
     with writes as written:
         if begun is not None:
@@ -118,9 +113,11 @@ def branch(
         return _kept_here(project, verb, cut, asked, taken_as, written, name)
 
 
-def _free_name(project: Project, taken_as: pull.TakenAs, source_id: str) -> str:
-    """The alias of a session that the server does not know yet."""
+def _name(project: Project, taken_as: pull.TakenAs, source_id: str, new_id: str | None) -> str:
+    """The alias of a new session; without an id the server does not know it yet."""
     tracked = project.tracking.read()
+    if new_id is not None:
+        return pull.named(tracked, taken_as, new_id)
     return pull.named(tracked, taken_as, "", None if taken_as.alias else pull.free_alias(tracked, source_id, new=True))
 
 
@@ -143,11 +140,7 @@ def _apart(  # noqa: PLR0917 - what was asked for
         )
     begun = None if asked.local else begin(project, "branch", info.id, one.base_count, one.file)
     child = None if begun is None else begun_as(project, begun, info.id, one, asked, name=before)[0]
-    name = (
-        _free_name(project, taken_as, info.id)
-        if child is None
-        else pull.named(project.tracking.read(), taken_as, child.id)
-    )
+    name = _name(project, taken_as, info.id, child.id if child else None)
     said = {
         "session_id": child.id if child else None,
         "visibility": child.visibility if child else asked.visibility or "private",
@@ -303,16 +296,8 @@ def _kept_here(  # noqa: PLR0917 - what was asked for
     return replace(done, moved=cut.moved, **pull.here(project, info, written))
 
 
-def _copied(
-    project: Project,
-    source_id: str,
-    taken_as: pull.TakenAs,
-    *,
-    at: int | None,
-    title: str | None,
-    visibility: str | None,
-) -> Shared:
-    """Copy the log of a tracked session of one's own, up to message `at`, as a branch of the shared session.
+def _copied(project: Project, source_id: str, asked: BranchAsked, taken_as: pull.TakenAs) -> Shared:
+    """Copy the log of a tracked session of one's own, up to the message that is `asked`, as a branch of the shared one.
 
     Raises:
         ServerUnavailable: the log does not tell what the server has.
@@ -324,13 +309,18 @@ def _copied(
         raise _needed(project, "The session is not on this machine.")
     if taken_as.platform not in (None, one.platform):
         raise _needed(project, "--platform needs it.")
-    name = _free_name(project, taken_as, source_id)
-    with _written(project, one, at, title or one.title, taken_as) as branch:
-        said = {"title": title or one.title, "visibility": visibility or "private"}
-        alias = _alias(project, one, branch).model_copy(update=said)
+    name, title = _name(project, taken_as, source_id, None), asked.title or one.title
+    with _written(project, one, asked.at, title, taken_as) as branch:
+        out = prepare(branch.path, branch.agent, project.place.root)
+        said = {"title": title, "visibility": asked.visibility or "private"}
+        alias = _alias(project, one, branch, out).model_copy(update=said)
         if taken_as.track:
             pull.track(project, name, alias)
-        return _told(project, one, alias, branch, name if taken_as.track else None)
+        return replace(
+            pull.unshared("branch", project, name if taken_as.track else None, alias, branch.agent),
+            resume_command=command_to_resume(branch.agent, branch.session_id, out.session.cwd),
+            warnings=(*branch.warnings, f"{_away(project)} It lacks changes there since {one.last_pulled_at}."),
+        )
 
 
 def _needed(project: Project, why: str) -> ServerUnavailable:
@@ -360,10 +350,9 @@ def _written(project: Project, one: Alias, at: int | None, title: str, taken_as:
             raise
 
 
-def _alias(project: Project, one: Alias, branch: Branch) -> Alias:
+def _alias(project: Project, one: Alias, branch: Branch, out: Outgoing) -> Alias:
     """The copy as a branch: its base is what of it the server had when it was last seen."""
     root = project.place.root
-    out = prepare(branch.path, branch.agent, root)
     count = min(one.base_count, len(out.records))
     known = pulled.find(one.file or Path(), one.platform)
     digest = one.base_digest if count == one.base_count else known.digest(count) if known else ""
@@ -372,22 +361,12 @@ def _alias(project: Project, one: Alias, branch: Branch) -> Alias:
     if known is not None:
         replace(known, path=branch.path, root=root, records=known.records[:count]).save()
     last = out.numbers[count - 1]
-    session = READERS[branch.agent].read(branch.path).session
     base = {
         "base_count": count,
         "base_digest": digest,
         "files": (str(branch.path),),
         "last_pulled_at": pull.now(),
         "local_count": last,
-        "local_digest": local(session, root).digest(last) if session is not None else "",
+        "local_digest": local(out.session, root).digest(last),
     }
     return one.apart().model_copy(update=base)
-
-
-def _told(project: Project, one: Alias, alias: Alias, branch: Branch, name: str | None) -> Shared:
-    session = READERS[branch.agent].read(branch.path).session
-    return replace(
-        pull.unshared("branch", project, name, alias, branch.agent),
-        resume_command=command_to_resume(branch.agent, branch.session_id, session.cwd if session else ""),
-        warnings=(*branch.warnings, f"{_away(project)} It lacks changes there since {one.last_pulled_at}."),
-    )

@@ -35,7 +35,7 @@ from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode
 from smart_fork.team import client, login, pulled, unfinished, withdrawn
 from smart_fork.team.client import Client
-from smart_fork.team.materialise import download, local, place_of, read_log
+from smart_fork.team.materialise import download, local, local_in, place_of, read_log
 from smart_fork.team.project import Project
 from smart_fork.team.project import opened as project_opened
 from smart_fork.team.pulled import Edits, Written
@@ -158,7 +158,7 @@ def _settled(one: Written, edits: Edits, changed: list[Path], put_off: dict[Path
             "The messages that were withdrawn are not known in this hand-over. Cut them with smart-fork excise cut, or "
             "remove it with smart-fork team sync --remove."
         )
-    before = one.counted(lambda: _count(one))
+    before = one.counted(lambda: len(here.records) if (here := local_in(one.path, one.agent, one.root)) else 0)
     gone = False
     for way in _ways(one, keys, edits, is_crossed=is_crossed):
         _follow(one, way, changed, put_off, edits)
@@ -339,14 +339,6 @@ def _moved(one: Written, alias: Alias, edits: Edits, before: int) -> Alias:
     known = max(0, len(here.records) - max(0, before - alias.local_count))
     base = {"base_count": count, "base_digest": after.digest(count)}
     return alias.model_copy(update=base | {"local_count": known, "local_digest": here.digest(known)})
-
-
-def _count(one: Written) -> int:
-    """How many records the log has."""
-    try:
-        return len(local(read_log(one.path, one.agent, one.root), one.root).records)
-    except SmartForkError:
-        return 0
 
 
 def _new(client: Client, since: str | None) -> tuple[list[wire.Change], str | None]:

@@ -190,9 +190,10 @@ def family(project: Project, reference: str | None) -> tuple[Member, ...]:
     there = {one.id: one for one in _all_of(project, asked.root_id)} | {asked.id: asked}
     aliases = project.tracking.ours().aliases
     names = {one.session_id: name for name, one in aliases.items() if one.session_id}
-    members = [_member(one, names.get(one.id)) for one in sorted(there.values(), key=lambda one: one.id)]
+    members = [_member(one, names.get(one.id), session_id=one.id) for _, one in sorted(there.items())]
+    user = project.client.account.user
     members += [
-        _kept_here(project, name, one)
+        _member(one, name, owner=user, agent=one.platform, record_count=one.base_count)
         for name, one in aliases.items()
         if one.session_id is None and one.root_id == asked.root_id
     ]
@@ -262,23 +263,9 @@ def _all_of(project: Project, root: str) -> Iterator[SessionInfo]:
     raise SmartForkError("This family has more members than the list.")
 
 
-def _member(one: SessionInfo, alias: str | None) -> Member:
-    same = {name: getattr(one, name) for name in SessionInfo.model_fields if name in Member.__dataclass_fields__}
-    return Member(session_id=one.id, alias=alias, **same)
-
-
-def _kept_here(project: Project, name: str, one: Alias) -> Member:
-    return Member(
-        session_id=None,
-        alias=name,
-        title=one.title,
-        owner=project.client.account.user,
-        visibility=one.visibility,
-        agent=one.platform,
-        parent_id=one.parent_id,
-        base_count=one.base_count,
-        record_count=one.base_count,
-    )
+def _member(one: SessionInfo | Alias, alias: str | None, **more: Any) -> Member:
+    same = {name: getattr(one, name) for name in type(one).model_fields if name in Member.__dataclass_fields__}
+    return Member(**same | {"alias": alias} | more)
 
 
 def _in_order(members: Sequence[Member]) -> Iterator[Member]:

@@ -37,7 +37,7 @@ from smart_fork.team import changes, client, login
 from smart_fork.team.branch import BranchAsked, BranchVerb, branch
 from smart_fork.team.changes import take_over, take_over_of
 from smart_fork.team.client import Client
-from smart_fork.team.materialise import local, read_log
+from smart_fork.team.materialise import local_in
 from smart_fork.team.project import Project, opened
 from smart_fork.team.pull import TakenAs, free_alias
 from smart_fork.team.pulled import find
@@ -170,13 +170,8 @@ def _source(one: Alias) -> str | None:
 
 
 def _is_as_it_was(where: Project, one: Alias) -> bool:
-    if one.file is None:
-        return False
-    try:
-        here = local(read_log(one.file, one.platform, where.place.root), where.place.root)
-    except SmartForkError:
-        return False
-    return one.session_id is not None or here.digest(len(here.records)) == one.local_digest
+    here = local_in(one.file, one.platform, where.place.root)
+    return here is not None and (one.session_id is not None or here.digest(len(here.records)) == one.local_digest)
 
 
 def _written(where: Project, source_id: str) -> Taken:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -83,13 +83,17 @@ def local(session: Session, root: Path) -> Local:
 
 def ahead(one: Alias, root: Path) -> int | None:
     """Count the records that are not pushed: below 0 if what was pushed has changed, `None` without a log."""
-    if one.file is None:
-        return None
-    try:
-        here = local(read_log(one.file, one.platform, root), root)
-    except SmartForkError:
+    here = local_in(one.file, one.platform, root)
+    if here is None:
         return None
     return len(here.records) - one.local_count if here.begins_with(one.local_count, one.local_digest) else -1
+
+
+def local_in(path: Path | None, agent: AgentName, root: Path) -> Local | None:
+    """The log of a tracked session; `None` where there is none that can be read."""
+    with suppress(SmartForkError):
+        return local(read_log(path, agent, root), root) if path is not None else None
+    return None
 
 
 def read_log(path: Path, agent: AgentName, root: Path) -> Session:

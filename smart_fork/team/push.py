@@ -12,7 +12,6 @@ from indexer.failures import what_failed
 from indexer.light import LightEmbedder
 from indexer.paths import index_db
 from indexer.project import project_of
-from indexer.store.base import Store
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value
 from smart_fork.agents import AGENTS
@@ -161,8 +160,7 @@ def _root(project: Project, begun: Begun, made: Plan) -> tuple[wire.SessionInfo,
 def _made(project: Project, begun: Begun, made: Plan) -> wire.Pushed:
     records = made.out.records
     segments = list(pack(records))
-    wanted = _push(made, begun.session_id, (0, NOTHING), len(records), written(state_after(records)), segments, 0)
-    return _committed(project, wanted, segments)
+    return _committed(project, _push(made, begun.session_id, (0, NOTHING), records, segments, 0), segments)
 
 
 def _child(project: Project, begun: Begun, alias: Alias, made: Plan) -> tuple[Alias, bool]:
@@ -209,14 +207,12 @@ def _extended(project: Project, read: wire.SessionRead, new: tuple[bytes, ...], 
     first = info.record_count - len(before)
     start = read.segments[position].chain_start if before else state_of(info.head_digest)
     segments = list(pack([*before, *new], first, start))
-    digest = written(state_after(new, state_of(info.head_digest)))
     base = (info.record_count, info.head_digest)
-    wanted = _push(made, info.id, base, info.record_count + len(new), digest, segments, position)
-    return _committed(project, wanted, segments).session
+    return _committed(project, _push(made, info.id, base, new, segments, position), segments).session
 
 
 def _push(  # noqa: PLR0917 - the message
-    made: Plan, session_id: str, base: tuple[int, str], count: int, digest: str, segments: list[Segment], position: int
+    made: Plan, session_id: str, base: tuple[int, str], new: tuple[bytes, ...], segments: list[Segment], position: int
 ) -> wire.Push:
     return wire.made(
         wire.Push,
@@ -224,8 +220,8 @@ def _push(  # noqa: PLR0917 - the message
         agent=made.session.agent,
         base_count=base[0],
         base_digest=base[1],
-        count=count,
-        digest=digest,
+        count=base[0] + len(new),
+        digest=written(state_after(new, state_of(base[1]))),
         position=position,
         segments=tuple(one.place for one in segments),
         **made.asked.said | {"title": _title(made)},
@@ -275,28 +271,20 @@ def vectors_here(session: Session, records: Sequence[bytes]) -> wire.Vectors | N
     """The vectors of what is searched in these records of a session, as far as they are known here."""
     if not records or not index_db().exists():
         return None
+    model = LightEmbedder()
     try:
         with opened() as store:
-            return vectors_known(store, session.agent, session.session_id, records)
+            row = store.session(session.agent, session.session_id)
+            if row is None or store.meta("model") != model.model:
+                return None
+            sent = searched(records, session.agent, session.session_id, session.session_id)
+            texts = {chunk.text for chunk in sent.document.chunks} if sent else set[str]()
+            here = store.texts({place.chunk for place in store.placements_of(row.row)})
+            same = {text: chunk for chunk, text in here.items() if text in texts}
+            made = store.vectors(list(same.values())[:MOST])
     except (IndexUnavailable, Unshareable) as error:  # the server makes them
         log.info("no vectors go with a push: %s", error)
         return None
-
-
-def vectors_known(store: Store, agent: AgentName, session_id: str, records: Sequence[bytes]) -> wire.Vectors | None:
-    """The same of an index that is open.
-
-    Raises:
-        Unshareable: nothing here reads sessions of that agent.
-    """
-    row, model = store.session(agent, session_id), LightEmbedder()
-    if row is None or store.meta("model") != model.model:
-        return None
-    sent = searched(records, agent, session_id, session_id)
-    texts = {chunk.text for chunk in sent.document.chunks} if sent else set[str]()
-    here = store.texts({place.chunk for place in store.placements_of(row.row)})
-    same = {text: chunk for chunk, text in here.items() if text in texts}
-    made = store.vectors(list(same.values())[:MOST])
     names = [hash_of(text).hex() for text, chunk in same.items() if chunk in made]
     vectors = zip(names, halves(made[chunk] for chunk in same.values() if chunk in made), strict=True)
     return wire.Vectors(
