@@ -159,10 +159,11 @@ def create(db: AnyConnection) -> None:
     """
     with db.transaction():  # who may serve need not be who may make tables
         db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        if not _one(db, "SELECT to_regclass('form') IS NOT NULL"):
+        if db.execute("SELECT to_regclass('form') IS NULL").fetchone() == (True,):
             db.execute(_TABLES.read_bytes())
             db.execute("INSERT INTO form(number, oldest) VALUES (%s, %s)", (FORM, OLDEST_FORM))
-        made, oldest = _form(db)
+        form = db.execute("SELECT number, oldest FROM form ORDER BY number DESC LIMIT 1").fetchone()
+        made, oldest = form or (0, 0)
         for number in range(made + 1, FORM + 1):
             if number not in STEPS:
                 break
@@ -179,16 +180,6 @@ def create(db: AnyConnection) -> None:
             f"Another version of smart-fork has made this database (form {made}, known {FORM}).",
             "Serve it with that version",
         )
-
-
-def _form(db: AnyConnection) -> tuple[int, int]:
-    row = db.execute("SELECT number, oldest FROM form ORDER BY number DESC LIMIT 1").fetchone()
-    return row or (0, 0)
-
-
-def _one(db: AnyConnection, question: str) -> Any:
-    row = db.execute(question).fetchone()
-    return row[0] if row else None
 
 
 def make_database(owner_conninfo: str, name: str) -> None:

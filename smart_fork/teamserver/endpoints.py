@@ -92,17 +92,12 @@ TOLD = (
 def failure(error: errors.SmartForkError) -> Response:
     """How something that went wrong is answered."""
     code = error.code if isinstance(error, TOLD) else "failed"
-    count, digest = (error.count, error.digest) if isinstance(error, errors.Conflict) else (None, None)
-    used, limit = (error.used, error.limit) if isinstance(error, OverQuota) else (None, None)
-    said = Failure(
-        error=code,
-        message=printable(error.message)[:_TEXT],
-        hint=printable(error.hint)[:_TEXT],
-        count=count,
-        digest=digest,
-        used=used,
-        limit=limit,
-    )
+    more: dict[str, Any] = {}
+    if isinstance(error, errors.Conflict):
+        more = {"count": error.count, "digest": error.digest}
+    elif isinstance(error, OverQuota):
+        more = {"used": error.used, "limit": error.limit}
+    said = Failure(error=code, message=printable(error.message)[:_TEXT], hint=printable(error.hint)[:_TEXT], **more)
     headers = {"WWW-Authenticate": "Bearer"} if error.http_status == 401 else {}
     return Response(said.model_dump_json(exclude_none=True), error.http_status, headers, media_type="application/json")
 

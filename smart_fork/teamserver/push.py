@@ -232,13 +232,7 @@ def _fits(db: Connection, project: Project, checked: Checked, *, base: int) -> N
 
 
 def _count(db: Connection, project: Project, person: Person, checked: Checked, *, before: int) -> None:
-    row = db.execute(
-        "UPDATE sessions s SET bytes = (SELECT coalesce(sum(g.raw_bytes), 0) FROM session_segments g"
-        " WHERE g.project_id = s.project_id AND g.session_id = s.id)"
-        " WHERE s.project_id = %s AND s.id = %s RETURNING bytes",
-        (project.id, checked.push.id),
-    ).fetchone()
-    size = int(row["bytes"]) if row else 0
+    size = sessions.counted(db, project.id, checked.push.id)
     if size > LIMITS.session_bytes:
         raise TooLarge(f"A session has {size} bytes; at most {LIMITS.session_bytes} are allowed.")
     account(db, project, person, size - before)

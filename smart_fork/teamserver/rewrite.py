@@ -65,7 +65,10 @@ class Work:
         made = edited(places, body_of, edits, protected=target.protected, base=base)
         if made is None:
             return None
-        self._put(db, target, places, made)
+        for one in made.segments:
+            segments.store(db, self.project.id, one)
+        sessions.put_places(db, self.project.id, target.id, [one.place for one in made.segments], made.position)
+        segments.drop(db, self.project.id, [place.digest for place in places[made.position :]])
         self._count(db, target, made, int(row["bytes"]))
         # Whoever withdraws something may not read all that was made of it: the database takes it out of the search.
         db.execute("SELECT unindex(%s, %s)", (self.project.id, target.id))
@@ -73,24 +76,16 @@ class Work:
         withdrawn.note(db, self.project.id, target.id, told, kind=self.kind, revision=row["revision"] + 1)
         return made
 
-    def _put(self, db: Connection, target: Target, places: Sequence[Place], made: Edited) -> None:
-        for one in made.segments:
-            segments.store(db, self.project.id, one)
-        sessions.put_places(db, self.project.id, target.id, [one.place for one in made.segments], made.position)
-        segments.drop(db, self.project.id, [place.digest for place in places[made.position :]])
-
     def _count(self, db: Connection, target: Target, made: Edited, before: int) -> None:
-        row = db.execute(
-            "UPDATE sessions s SET base_count = %s, base_digest = %s, record_count = %s, head_digest = %s,"
-            " revision = revision + 1, bytes = (SELECT coalesce(sum(g.raw_bytes), 0) FROM session_segments g"
-            " WHERE g.project_id = s.project_id AND g.session_id = s.id)"
-            " WHERE s.project_id = %s AND s.id = %s RETURNING bytes",
+        db.execute(
+            "UPDATE sessions SET base_count = %s, base_digest = %s, record_count = %s, head_digest = %s,"
+            " revision = revision + 1 WHERE project_id = %s AND id = %s",
             (
                 *(made.base_count, made.base_digest, made.record_count, made.head_digest),
                 *(self.project.id, target.id),
             ),
-        ).fetchone()
-        more = (int(row["bytes"]) if row else 0) - before
+        )
+        more = sessions.counted(db, self.project.id, target.id) - before
         db.execute("UPDATE users SET bytes = bytes + %s WHERE id = %s", (more, target.owner))
         db.execute("UPDATE projects SET bytes = bytes + %s WHERE id = %s", (more, self.project.id))
 
@@ -154,7 +149,9 @@ def withdrawals(db: Connection) -> list[Withdrawal]:
     found = []
     for row in rows:
         work = Work(_project(row), str(row["session_id"]), "cut")
-        edits = _edits_of(db, work)
+        there = {sha256(record).digest(): record for record in sessions.records(db, *_ids(work))}
+        digests = withdrawn.edits_of(db, *_ids(work))  # all that was ever withdrawn, with the records in their place
+        edits = {old: there.get(new) if new is not None else None for old, new in digests.items()}
         buried = {digest: edits.get(digest) for digest in row["digests"]}
         found.append(Withdrawal(row["key"], work.session_id, buried, row["hide"]))
     return found
@@ -166,14 +163,6 @@ def do_again(db: Connection, owner: int, one: Withdrawal, where: Project) -> Non
     with db.transaction():
         withdrawn.alone(db, where.id)
         _take_out(db, work, owner, one.edits)
-        _hide(db, work, hide=one.hide)
-
-
-def _edits_of(db: Connection, work: Work) -> Edits:
-    """All that was ever withdrawn from a session, with the records that it has in their place."""
-    there = {sha256(record).digest(): record for record in sessions.records(db, *_ids(work))}
-    digests = withdrawn.edits_of(db, *_ids(work))
-    return {old: there.get(new) if new is not None else None for old, new in digests.items()}
 
 
 def _withdraw(
@@ -190,7 +179,6 @@ def _withdraw(
                 "Some of these records belong to a parent session.",
                 "Only the parent's owner can withdraw its messages.",
             )
-        _hide(db, work, hide=work.kind == "delete")
         _as(db, person.id)
         verb = "delete_everywhere" if work.kind == "delete" else "excise"
         sessions.note(db, person, verb, *_ids(work), records=len(edits))
@@ -201,7 +189,9 @@ def _withdraw(
 
 
 def _take_out(db: Connection, work: Work, owner: int, edits: Edits) -> tuple[frozenset[bytes], int]:
-    """Change the session and all that was made of it: what of it the session had, and how many others were changed."""
+    """Change the session and all that was made of it, and hide it where it is deleted. What of it the session had, and
+    how many others were changed.
+    """
     withdrawn.bury(db, *_ids(work), edits)
     _as(db, owner)
     done, changed = frozenset[bytes](), 0
@@ -214,6 +204,10 @@ def _take_out(db: Connection, work: Work, owner: int, edits: Edits) -> tuple[fro
             changed += made is not None
     segments.drop_unused(db, work.project, edits)
     _as(db, owner)
+    if work.kind == "delete":
+        db.execute(
+            "UPDATE sessions SET deleted_at = coalesce(deleted_at, now()) WHERE project_id = %s AND id = %s", _ids(work)
+        )
     return done, changed
 
 
@@ -247,13 +241,6 @@ def _describe(db: Connection, work: Work, row: Row, given: Mapping[str, Any]) ->
                 ).format(sql.Identifier(name)),
                 (value, work.project.id, target.id, row[name], branches if name == "title" else None),
             )
-
-
-def _hide(db: Connection, work: Work, *, hide: bool) -> None:
-    if hide:
-        db.execute(
-            "UPDATE sessions SET deleted_at = coalesce(deleted_at, now()) WHERE project_id = %s AND id = %s", _ids(work)
-        )
 
 
 def _as(db: Connection, user: int) -> None:

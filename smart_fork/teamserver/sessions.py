@@ -150,6 +150,17 @@ def put_places(
     return [row["digest"].hex() for row in gone]
 
 
+def counted(db: Connection, project_id: int, session_id: UUID | str) -> int:
+    """The bytes of a session's segments, which are written down as well."""
+    row = db.execute(
+        "UPDATE sessions s SET bytes = (SELECT coalesce(sum(g.raw_bytes), 0) FROM session_segments g"
+        " WHERE g.project_id = s.project_id AND g.session_id = s.id)"
+        " WHERE s.project_id = %s AND s.id = %s RETURNING bytes",
+        (project_id, session_id),
+    ).fetchone()
+    return int(row["bytes"]) if row else 0
+
+
 def owned(db: Connection, key: str, person: Person, session_id: str) -> Row:
     """A session that is a person's own.
 
@@ -384,7 +395,8 @@ class AuditQuestion(Query):
 def audited(db: Connection, person: Person, asked: AuditQuestion) -> wire.Audit:
     """What that person may see, newest first."""
     rows = db.execute(
-        "SELECT a.id, a.at, coalesce(u.name, %(server)s) AS name, a.verb, p.key, a.session_id, a.details"
+        "SELECT a.id, a.at, coalesce(u.name, %(server)s) AS actor, a.verb, p.key AS project,"
+        " a.session_id::text AS session_id, a.details"
         " FROM audit_seen(%(all)s) a LEFT JOIN users u ON u.id = a.actor LEFT JOIN projects p ON p.id = a.project_id"
         " WHERE (%(session)s::uuid IS NULL OR a.session_id = %(session)s::uuid)"
         " AND (%(since)s::timestamptz IS NULL OR a.at >= %(since)s::timestamptz)"
@@ -392,15 +404,6 @@ def audited(db: Connection, person: Person, asked: AuditQuestion) -> wire.Audit:
         " ORDER BY a.id DESC LIMIT %(most)s",
         {"all": person.admin, "server": ON_ITS_MACHINE, "me": person.id, "most": AUDIT_PAGE + 1} | asked.model_dump(),
     ).fetchall()
-    lines = tuple(
-        wire.AuditLine(
-            at=row["at"],
-            actor=row["name"],
-            verb=row["verb"],
-            project=row["key"],
-            session_id=str(row["session_id"]) if row["session_id"] else None,
-            details=row["details"],
-        )
-        for row in rows[:AUDIT_PAGE]
-    )
+    shown = ({name: row[name] for name in wire.AuditLine.model_fields} for row in rows[:AUDIT_PAGE])
+    lines = tuple(wire.AuditLine(**one) for one in shown)
     return wire.Audit(lines=lines, next_page=str(rows[AUDIT_PAGE - 1]["id"]) if len(rows) > AUDIT_PAGE else None)

@@ -126,7 +126,7 @@ def _read(edits: Iterable[tuple[str, str | None]]) -> dict[bytes, bytes | None]:
 def changes(db: Connection, person: Person, since: int) -> wire.Changes:
     """What was withdrawn of a person's own sessions, and of those of which he has a copy, after a bookmark."""
     rows = db.execute(
-        "SELECT r.seq, r.session_id, r.kind, r.edits, r.revision, p.key"
+        "SELECT r.seq, r.session_id::text AS session_id, p.key AS project, r.revision, r.kind, r.edits"
         " FROM rewrites r JOIN projects p ON p.id = r.project_id"
         " WHERE r.seq > %(since)s AND (EXISTS (SELECT FROM pulls c WHERE c.project_id = r.project_id"
         " AND c.session_id = r.session_id AND c.user_id = %(me)s)"
@@ -135,16 +135,6 @@ def changes(db: Connection, person: Person, since: int) -> wire.Changes:
         " ORDER BY r.seq LIMIT %(page)s",
         {"since": since, "me": person.id, "page": PAGE},
     ).fetchall()
-    return wire.Changes(
-        changes=tuple(
-            wire.Change(
-                session_id=str(row["session_id"]),
-                project=row["key"],
-                revision=row["revision"],
-                kind=row["kind"],
-                edits=tuple(wire.Edit(old=old, new=new) for old, new in row["edits"]),
-            )
-            for row in rows
-        ),
-        next_page=str(rows[-1]["seq"]) if rows else str(since),
-    )
+    told = (row | {"edits": tuple(wire.Edit(old=old, new=new) for old, new in row["edits"])} for row in rows)
+    found = tuple(wire.Change(**{name: row[name] for name in wire.Change.model_fields}) for row in told)
+    return wire.Changes(changes=found, next_page=str(rows[-1]["seq"]) if rows else str(since))
