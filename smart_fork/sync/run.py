@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from smart_fork.sync.key import Key, folder, known
 from smart_fork.sync.manifest import Entry, Manifest
 from smart_fork.sync.ref import Fetched, Ref
 from smart_fork.sync.sending import Copy, Kept, Progress, Ready, Settled, copies, keep_copy, ready, settled, source_id
-from smart_fork.team import changes, pulled, unfinished
+from smart_fork.team import changes, pull, pulled, unfinished
 from smart_fork.team.materialise import Local, local_in, materialise
 from smart_fork.team.pulled import Written
 from smart_fork.team.tracking import ProjectFolder
@@ -250,7 +249,7 @@ def withdraw_session(source: str) -> None:
     """Have a session withdrawn by the next synchronization."""
     with held(folder(), fcntl.LOCK_EX):
         now = settled()
-        replace(now, withdrawn={**now.withdrawn, source: _now()}).keep()
+        replace(now, withdrawn={**now.withdrawn, source: pull.now()}).keep()
 
 
 class _Run:
@@ -293,7 +292,7 @@ class _Run:
             copy = here.get(session_id)
             source = copy.source if copy else source_id(self._key, agent, session_id)
             if source in there.sessions:
-                gone.setdefault(source, _now())
+                gone.setdefault(source, pull.now())
         for source in gone:
             entry = there.sessions.get(source)
             own = next((session_id for session_id, one in here.items() if one.source == source), "")
@@ -362,7 +361,7 @@ class _Run:
         for source, one in self._prepared.items():
             if isinstance(one, Kept):
                 if one.excluded and source in sessions:
-                    withdrawn[source] = _now()
+                    withdrawn[source] = pull.now()
                     self._note_withdrawn(source, sessions.pop(source))
                 elif not one.excluded:
                     self._done.failed[source] = NotMoved(one.session_id, one.error, one.hint)
@@ -408,7 +407,3 @@ class _Run:
         withdrawn = after.withdrawn
         replace(self._settled, number=number, blob=blob, withdrawn=withdrawn, stamps=stamps).keep()
         return True
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -47,11 +47,6 @@ class Local:
     session: Session
     records: tuple[bytes, ...]
 
-    @property
-    def agent(self) -> AgentName:
-        """Whose it is."""
-        return self.session.agent
-
     def digest(self, count: int) -> str:
         """The digest of the first `count` records; empty where there are fewer."""
         if count > len(self.records):

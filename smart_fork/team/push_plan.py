@@ -99,30 +99,6 @@ class Preview(Value):
         return (QUESTION,) * sends + (PUBLISH,) * publishes
 
 
-def preview(
-    out: Outgoing, server: str, project: str, visibility: str, *, created: bool, before: str = "private",
-    title: str | None = None,
-) -> Preview:  # fmt: skip
-    """What would be sent, and who can read it then, and `before`. A `title` is shown as it would be sent."""
-    return Preview(
-        server,
-        project,
-        visibility,
-        before,
-        out.title if title is None else out.plain(title),
-        out.session.agent,
-        created,
-        len(out.records),
-        out.size,
-        dict(out.masked),
-        out.samples,
-        dict(out.left_out),
-        tuple(map(out.plain, out.files)),
-        tuple(map(out.plain, out.withheld)),
-        out.left_off,
-    )
-
-
 def _line(sample: str) -> str:
     return " ".join(printable(sample.replace(ROOT, ".").replace(HOME, "~")).split())
 
@@ -179,9 +155,25 @@ class Plan:
         return self.alias is None or self.alias.session_id is None or is_another(self.alias, self.session)
 
     def preview(self, project: Project) -> Preview:
-        """The same for a person, before it is sent."""
-        where = project.server, project.key, self.asked.visibility or self.before
-        return preview(self.out, *where, before=self.before, created=self.creates, title=self.asked.title)
+        """The same for a person, before it is sent: who can read it then, and before. A title as it would be sent."""
+        out, title = self.out, self.asked.title
+        return Preview(
+            project.server,
+            project.key,
+            self.asked.visibility or self.before,
+            self.before,
+            out.title if title is None else out.plain(title),
+            out.session.agent,
+            self.creates,
+            len(out.records),
+            out.size,
+            dict(out.masked),
+            out.samples,
+            dict(out.left_out),
+            tuple(map(out.plain, out.files)),
+            tuple(map(out.plain, out.withheld)),
+            out.left_off,
+        )
 
 
 def plan(project: Project, asked: PushAsked) -> Plan:
@@ -367,13 +359,14 @@ def parent_of(project: Project, aliases: Mapping[str, Alias], here: Local) -> tu
 
     Its records tell it, or where the agent has written them again, whose fork it says that it is, and what was said.
     """
-    known = sorted(aliases.values(), key=lambda one: -one.local_count)
+    own = (one for one in aliases.values() if one.platform == here.session.agent)
+    known = sorted(own, key=lambda one: -one.local_count)
     for one in known:
-        if one.platform == here.agent and one.local_count and here.begins_with(one.local_count, one.local_digest):
+        if one.local_count and here.begins_with(one.local_count, one.local_digest):
             return one, Since(one.local_count, one.local_digest)
     above = here.session.parent_id
     for one in known:
-        if one.platform == here.agent and one.file and above == READERS[one.platform].id_of(one.file):
+        if one.file and above == READERS[one.platform].id_of(one.file):
             count = _said_again(project, one, one.file, here.session)
             return (one, Since(count, here.digest(count))) if count else None
     return None

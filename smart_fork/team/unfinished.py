@@ -34,7 +34,7 @@ _OF_AN_ID = 20
 @contextmanager
 def copy(agent: AgentName, session_id: str, place: ProjectFolder) -> Iterator[None]:
     """The time in which a copy of that id is written and tracked; after an error whoever writes it takes it away."""
-    with held(_folder(), fcntl.LOCK_SH):
+    with held(login.folder(), fcntl.LOCK_SH):
         intent = (session_id, agent, str(place.root), place.key)
         state.change("INSERT OR REPLACE INTO unfinished_copies VALUES (?, ?, ?, ?)", *intent)
         try:
@@ -46,16 +46,16 @@ def copy(agent: AgentName, session_id: str, place: ProjectFolder) -> Iterator[No
 @contextmanager
 def folder() -> Iterator[Path]:
     """A private folder for records that are only read, gone afterwards."""
-    with held(_folder(), fcntl.LOCK_SH), tempfile.TemporaryDirectory(prefix=_READ, dir=login.folder()) as made:
+    with held(login.folder(), fcntl.LOCK_SH), tempfile.TemporaryDirectory(prefix=_READ, dir=login.folder()) as made:
         yield Path(made)
 
 
 def clear() -> None:
     """Take away what was left, unless somebody writes just now."""
-    read = sorted(_folder().glob(f"{_READ}*"))
+    read = sorted(login.folder().glob(f"{_READ}*"))
     if not (read or state.rows("SELECT 1 FROM unfinished_copies LIMIT 1")):
         return
-    with suppress(BlockingIOError), held(_folder(), fcntl.LOCK_EX | fcntl.LOCK_NB):
+    with suppress(BlockingIOError), held(login.folder(), fcntl.LOCK_EX | fcntl.LOCK_NB):
         for intent in state.rows("SELECT * FROM unfinished_copies"):  # some may be finished by now
             _take_away(*intent)
         for left in read:
@@ -69,7 +69,7 @@ def _take_away(session_id: str, agent: AgentName, root: str, project: str) -> No
         tracked = {one.file for one in Tracking(ProjectFolder(Path(root), project)).ours().aliases.values()}
     except SmartForkError:
         return  # where it is not known what is tracked nothing is taken away
-    for where in (_folder(), AGENTS[reader.name].home.folder()):
+    for where in (login.folder(), AGENTS[reader.name].home.folder()):
         for staged in where.rglob(f".*{session_id[:_OF_AN_ID]}*.tmp"):
             staged.unlink(missing_ok=True)
     for path in reader.locate(session_id):
@@ -88,7 +88,3 @@ def _take_away(session_id: str, agent: AgentName, root: str, project: str) -> No
 
 def _strike(session_id: str) -> None:
     state.change("DELETE FROM unfinished_copies WHERE session_id = ?", session_id)
-
-
-def _folder() -> Path:
-    return login.folder()

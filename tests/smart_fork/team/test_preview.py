@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from smart_fork.team.outgoing import prepare
-from smart_fork.team.push_plan import PUBLISH, QUESTION, preview
+from smart_fork.team.push_plan import PUBLISH, QUESTION, Plan, PushAsked
+from smart_fork.team.tracking import Alias
 from tests.smart_fork.team.leaving import assistant, claude, result, use, user
 
 GITHUB = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -31,6 +33,12 @@ def out(home):
         assistant("a3", "r2", "done"),
     )
     return prepare(log, "claude", root)
+
+
+def preview(out, server, key, visibility, *, created, before="private", title=None):
+    shared = {"session_id": "0" * 8 + "-0000-7000-8000-" + "0" * 12, "files": (str(out.session.source_path),)}
+    made = Plan("", out, None if created else Alias(**shared), PushAsked(visibility=visibility, title=title), before)
+    return made.preview(SimpleNamespace(server=server, key=key))
 
 
 def test_it_says_what_goes_where_who_reads_it_and_what_does_not_go(out):
