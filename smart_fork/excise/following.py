@@ -45,22 +45,18 @@ class Change:
     follows: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A transcript that was cut: the snapshot of before, and the files beside it that went."""
-
-    snapshot: str | None
-    beside: tuple[Followed, ...] = ()
-
-
 def change_of(planned: Plan, command: str, disk: Disk, now: datetime, *, follows: bool) -> Change:
     """The change that a plan for a session is."""
     keys, masks = frozenset(propagation.keys_of(planned.removed)), frozenset(_masked(planned))
     return Change(keys, masks, command, uuid.uuid4().hex, now, disk, follows)
 
 
-def write(planned: Plan, change: Change, command: str = "", descent: Descent = NOTHING) -> Written:
+def write(
+    planned: Plan, change: Change, command: str = "", descent: Descent = NOTHING
+) -> tuple[str | None, list[Followed]]:
     """Cut one transcript, and take away what lies beside it and goes. Its `descent` is noted.
+
+    Return the snapshot of before, and the files beside it that went.
 
     Raises:
         ForkRefused: it is running, or has changed.
@@ -95,7 +91,7 @@ def write(planned: Plan, change: Change, command: str = "", descent: Descent = N
             bring(path, new)
     with suppress(OSError):
         snapshots.prune(change.now)
-    return Written(snapshot.id if snapshot else None, tuple(beside))
+    return snapshot.id if snapshot else None, beside
 
 
 def follow(session: Transcript, change: Change, copies: Iterable[Path]) -> tuple[list[Followed], list[NotFollowed]]:
@@ -140,10 +136,10 @@ def _followed(session: Transcript, change: Change, copy: Path) -> Sequence[Follo
     if who := Occupation(other.tool, other.session_id, other.source_path).writer:
         return [NotFollowed(str(copy), f"it is running: {who}. End it: {again}.")]
     try:
-        written = write(planned, change, f"{change.command} (followed {session.session_id})")
+        snapshot, beside = write(planned, change, f"{change.command} (followed {session.session_id})")
     except (SmartForkError, OSError) as error:
         return [NotFollowed(str(copy), f"{what_failed(error).rstrip('.')}: {again}.")]
-    return [Followed(other.session_id, str(copy), len(planned.removed), written.snapshot), *written.beside]
+    return [Followed(other.session_id, str(copy), len(planned.removed), snapshot), *beside]
 
 
 def changed_beside(planned: Plan, keys: Collection[str]) -> dict[Path, bytes]:

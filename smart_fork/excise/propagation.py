@@ -118,8 +118,7 @@ def refresh(tool: Tool, paths: Iterable[Path]) -> Refreshed:
     logs = (log for path in changed for log in _logs_of(tool, path))
     wanted = list(dict.fromkeys((*logs, *heirs(tool, changed))))
     for path in wanted:
-        _keep_again(tool, path)
-        _export_again(tool, path)
+        _kept_again(tool, path)
     if not index_db().exists():
         return Refreshed(updated=False, note="there is no index")
     try:
@@ -162,18 +161,16 @@ def _logs_of(tool: Tool, path: Path) -> list[Path]:
     return [one.path for one in found] or [path]
 
 
-def _export_again(tool: Tool, path: Path) -> None:
-    """What was exported goes in any case: where the index does not know the log, nobody rewrites it just now."""
-    if (file := _log_file(tool, str(path))) is not None:
-        export_path(file.agent, READERS[file.agent].id_of(path)).unlink(missing_ok=True)
+def _kept_again(tool: Tool, path: Path) -> None:
+    """What was exported goes in any case: where the index does not know the log, nobody rewrites it just now.
 
-
-def _keep_again(tool: Tool, path: Path) -> None:
-    """The compressed copy that was kept of this log, if one was, is what the log is now, or is no more."""
+    The compressed copy that was kept of this log, if one was, is what the log is now, or is no more.
+    """
     file = _log_file(tool, str(path))
     if file is None:
         return
     session_id = READERS[file.agent].id_of(path)
+    export_path(file.agent, session_id).unlink(missing_ok=True)
     if kept_logs.find(file.agent, session_id) is None:
         return
     if READERS[file.agent].is_composed(file):  # another file may be what has changed

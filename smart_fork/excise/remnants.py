@@ -25,7 +25,7 @@ from smart_fork.cuts.answer import CopyBehind
 from smart_fork.cuts.model import Transcript, raws
 from smart_fork.errors import ProgramFailed, SmartForkError, advice
 from smart_fork.excise import propagation
-from smart_fork.excise.line_words import LETTERS, all_words, said_in, still_said, still_secret
+from smart_fork.excise.line_words import LETTERS, SECRET, all_words, said_in, still_said, still_secret
 from smart_fork.excise.plan import Plan
 from smart_fork.excise.ranges import numbered
 from smart_fork.excise.replacement import written_path
@@ -36,8 +36,8 @@ from smart_fork.retrieval.index_access import opened
 from smart_fork.system import permission
 from smart_fork.system.processes import Processes
 
-#: The shortest word with a digit that is taken for a secret, and how many solid texts are looked for, the longest.
-_SECRET, _MOST = 8, 200
+#: So many solid texts are looked for, the longest.
+_MOST = 200
 #: Programs that an agent has installed.
 _PROGRAMS = ("node_modules", "bin")
 
@@ -67,7 +67,7 @@ class _Search:
         solid = sorted((one for one in gone if not one.replace("_", "").isalnum() and " " not in one), key=len)
         self.solid = {one: one for one in solid[-_MOST:]}
         self._secret = frozenset(
-            word for word in self.wanted if len(word) >= _SECRET and any(map(str.isdigit, word)) and not word.isdigit()
+            word for word in self.wanted if len(word) >= SECRET and any(map(str.isdigit, word)) and not word.isdigit()
         )
 
     def behind(self, path: Path, owner: str) -> Iterator[CopyBehind]:

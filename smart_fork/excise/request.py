@@ -100,15 +100,15 @@ def cut(
     change = change_of(planned, request.command, disk, moment, follows=request.follow)
     descent = propagation.descent_of(session, change.keys | change.masked)
     if not request.follow:
-        written = write(planned, change, descent=descent)
-        return _told(replace(outcome, snapshot=written.snapshot), planned, {session.session_id}, descent)
+        snapshot, _ = write(planned, change, descent=descent)
+        return _told(replace(outcome, snapshot=snapshot), planned, {session.session_id}, descent)
     ids = {session.session_id, *(one.session_id for one in descent.logs)}
     others = [one for one in descent.beside if not one.told or says(one, planned)]
     note = erasure.owe(session, ids, change.id)
     copies = descent.copies
     steps = _steps(progress, len(copies) + 4)
     next(steps)
-    written = write(planned, change, descent=descent)
+    snapshot, beside = write(planned, change, descent=descent)
     followed, left = follow(session, change, (copy for copy, _ in zip(copies, steps, strict=False)))
     next(steps)
     logs = [written_path(session), session.source_path, *(Path(one.path) for one in followed)]
@@ -125,7 +125,7 @@ def cut(
     left += [NotFollowed(one.path, one.reason) for one in remaining(now_there, gone) if one.path not in known]
     next(steps)
     outcome = replace(
-        outcome, snapshot=written.snapshot, followed=(*written.beside, *followed), left=tuple(left), index=index,
+        outcome, snapshot=snapshot, followed=(*beside, *followed), left=tuple(left), index=index,
         erased=erased and not left,
     )  # fmt: skip
     return _told(outcome, planned, ids, descent, others)
@@ -221,7 +221,10 @@ def _planned(session: Transcript, request: Request) -> Plan:
         reads_on = propagation.heirs(session.tool, files, first)
         ids_of = (READERS[session.tool].id_of(path) for path in reads_on)
         heirs = [one for one in ids_of if one != session.session_id]
-        return replace(planned, problems=(*planned.problems, *_shared(heirs)))
+        if not heirs:
+            return planned
+        lost = f"{len(heirs)} forks read these turns from this file and lose them as well: {', '.join(heirs)}"
+        return replace(planned, problems=(*planned.problems, lost))
     planned = masked(session, (), ids if named else None, relink=request.relink)
     keys = propagation.keys_of(turn for turn in session.turns if turn.id in ids)
     kinds, apart = Counter(planned.masked), set[str]()
@@ -230,12 +233,6 @@ def _planned(session: Transcript, request: Request) -> Plan:
         kinds.update(there.masked)
         apart |= {other.turns[position].key or other.turns[position].id for position in there.edits}
     return replace(planned, masked=dict(kinds), apart=frozenset(apart))
-
-
-def _shared(heirs: Sequence[str]) -> list[str]:
-    if not heirs:
-        return []
-    return [f"{len(heirs)} forks read these turns from this file and lose them as well: {', '.join(heirs)}"]
 
 
 def _refuse_inherited(planned: Plan) -> None:

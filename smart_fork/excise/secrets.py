@@ -11,7 +11,6 @@ from typing import Any
 from indexer.masking import knowing, mask
 from indexer.masking.parts import hidden_in_parts, lines_at
 from indexer.masking.secrets import hidden, spans_of
-from indexer.shapes import dataclass
 from indexer.transcripts.lines import decode_line
 from indexer.unchecked import dict_in
 from smart_fork.agents import AGENTS
@@ -25,15 +24,6 @@ _MASK = re.compile(r"\[REDACTED:([a-z0-9-]{1,40})\]")
 _THINKING = ("thinking", "redacted_thinking")
 
 
-@dataclass(frozen=True, slots=True)
-class _Masks:
-    """Lines to be rewritten by position, how many secrets of each kind, and turns to be cut: signed thinking."""
-
-    edits: Mapping[int, bytes]
-    kinds: Mapping[str, int]
-    to_cut: frozenset[str]
-
-
 def masked(session: Transcript, ids: Collection[str], among: Collection[str] | None, *, relink: bool = True) -> Plan:
     """A plan in which secrets become what kind they were: in a session's own lines, those of `among` where given.
 
@@ -42,15 +32,18 @@ def masked(session: Transcript, ids: Collection[str], among: Collection[str] | N
     if among is not None:
         same = same_records(session.turns)
         among = {one for named in among for one in (named, *same[named])}
-    found = _mask(session, among, {})
-    planned = plan(session, {*ids, *found.to_cut}, relink=relink)
+    found, kinds, signed = _mask(session, among, {})
+    planned = plan(session, {*ids, *signed}, relink=relink)
     if planned.edits:  # what is linked again is masked as well
-        found = _mask(session, among, planned.edits)
-    edits = {position: raw for position, raw in found.edits.items() if session.turns[position].id not in planned.gone}
-    return replace(planned, edits={**planned.edits, **edits}, masked=found.kinds)
+        found, kinds, _ = _mask(session, among, planned.edits)
+    edits = {position: raw for position, raw in found.items() if session.turns[position].id not in planned.gone}
+    return replace(planned, edits={**planned.edits, **edits}, masked=kinds)
 
 
-def _mask(session: Transcript, among: Collection[str] | None, before: Mapping[int, bytes]) -> _Masks:
+def _mask(
+    session: Transcript, among: Collection[str] | None, before: Mapping[int, bytes]
+) -> tuple[dict[int, bytes], Counter[str], set[str]]:
+    """Lines to be rewritten by position, how many secrets of each kind, and turns to be cut: signed thinking."""
     edits: dict[int, bytes] = {}
     kinds: Counter[str] = Counter()
     to_cut: set[str] = set()
@@ -67,7 +60,7 @@ def _mask(session: Transcript, among: Collection[str] | None, before: Mapping[in
             to_cut.add(turn.id)
         elif new != raw:
             edits[position] = new
-    return _Masks(edits, kinds, frozenset(to_cut))
+    return edits, kinds, to_cut
 
 
 def secrets_in(raw: bytes) -> list[str]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from smart_fork.agents.facets import cutter
 from smart_fork.agents.readers import READERS
 from smart_fork.cuts import snapshots
-from smart_fork.cuts.answer import CopyBehind, Remnant, Soundness
+from smart_fork.cuts.answer import CopyBehind, Soundness
 from smart_fork.cuts.model import CutWarning, Transcript, raws
 from smart_fork.excise.line_words import runs_of, secrets_of, solid_texts_of, still_said, within, words_of
 from smart_fork.excise.loader import load_for_cut, located
@@ -48,7 +48,7 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
         unanswered=tuple(sorted(unanswered(session.turns))),
         words_found=tuple(words),
         copies=tuple(copies),
-        remains=tuple(Remnant(str(one.path), one.kind) for one in remains),
+        remains=tuple(remains),
         snapshots=tuple(held),
         unknown=unknown,
         unsearched=tuple(str(one.path) for one in descent_of(session).below if one.told) if unknown else (),

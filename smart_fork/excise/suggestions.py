@@ -10,11 +10,11 @@ from shlex import quote
 from indexer.transcripts.lines import decode_line
 from smart_fork.cuts.answer import Suggestion, Suggestions
 from smart_fork.cuts.model import Transcript, TranscriptTurn
+from smart_fork.cuts.ties import texts
 from smart_fork.excise.loader import load_for_cut, located
 from smart_fork.excise.plan import closure
 from smart_fork.excise.ranges import numbered
 from smart_fork.excise.secrets import secrets_in
-from smart_fork.excise.strings import texts
 
 #: Outputs shorter than this are not worth a cut.
 LONG_TOKENS, REPEATED_TOKENS = 2000, 100

@@ -19,10 +19,10 @@ import apsw
 
 from indexer.markdown import export_path
 from indexer.paths import file_name, index_db, state_home
-from indexer.shapes import dataclass
 from indexer.store.soundness import read_only
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.readers import READERS
+from smart_fork.cuts.answer import Remnant
 from smart_fork.registry.file import registry_file
 from smart_fork.registry.workers import WorkerRecord, known_workers
 
@@ -43,27 +43,21 @@ _SAID_IN = ("session_words", "session_work")
 _NOT_OURS_TO_SEARCH = ("config.toml", "excise.jsonl")
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """A file that has something of what was cut, and what kind of file it is."""
-
-    path: Path
-    kind: str
-
-
 def searched(words: Iterable[str]) -> frozenset[str]:
     """Those of these words that can be looked for in bytes."""
     return frozenset(part for word in words for part in _WORD.findall(word.lower()))
 
 
-def traces(agent: AgentName | None, session_ids: Collection[str], words: Collection[str]) -> list[Trace]:
+def traces(agent: AgentName | None, session_ids: Collection[str], words: Collection[str]) -> list[Remnant]:
     """The files that have one of the `words` of these sessions; snapshots are not looked into."""
     wanted = searched(words)
     if not wanted:
         return []
     search = _Search(agent, session_ids, wanted)
     files = sorted(path for path in state_home().rglob("*") if path.is_file() and not path.is_symlink())
-    return [Trace(path, kind) for path in files if (kind := search.kind_of(path)) and search.has_trace(path, kind)]
+    return [
+        Remnant(str(path), kind) for path in files if (kind := search.kind_of(path)) and search.has_trace(path, kind)
+    ]
 
 
 def agent_of(tool: str) -> AgentName | None:

@@ -20,7 +20,7 @@ from indexer.masking.secrets import hidden, spans_of
 from indexer.masking.spans import SHAPE, Span, positions_of
 from smart_fork.agents.codec import Record
 from smart_fork.agents.forms import Forms
-from smart_fork.cuts.ties import is_tie
+from smart_fork.cuts.ties import DEPTH, is_tie, texts
 from smart_fork.errors import Unshareable
 
 _MASK = re.compile(r"\[REDACTED:([a-z0-9-]{1,40})\]")
@@ -30,7 +30,6 @@ _TELLING = re.compile(r"(?i)pass|pw|secret|token|key|auth|bearer|value|credentia
 LOOSE = frozenset({"cwd", "gitBranch"})
 #: What nobody can read: it is signed, encrypted, or an image.
 _OPAQUE = ("signature", "encrypted_content", "base64")
-_DEPTH = 64
 #: A shorter secret may be any word of a name.
 _LEAST = 4
 #: Texts stand in a record several times, as what came back and as what is shown of it.
@@ -103,12 +102,12 @@ class Secrets:
         return None if thoughts is None else _Walk(self, forms, found).value(thoughts, "", free=False)
 
     def _has_secret(self, thought: Record, found: MaskedSecrets) -> bool:
-        texts = list(_texts(thought))
-        new = [self.text(text) for text in texts]
-        for before, after in zip(texts, new, strict=True):
+        said = list(texts(thought, _is_unread))
+        new = [self.text(text) for text in said]
+        for before, after in zip(said, new, strict=True):
             if before != after:
                 found.add(before, after)
-        return texts != new
+        return said != new
 
     def _masked(self, text: str) -> str:
         while spans := self._spans(text):
@@ -142,7 +141,7 @@ class _Walk:
         """A value of a field of that name; in what is `free` no name says what it is."""
         if isinstance(value, str):
             return self._of_field(value, name, free=free)
-        if depth >= _DEPTH or not isinstance(value, dict | list):
+        if depth >= DEPTH or not isinstance(value, dict | list):
             return value
         entering = not free and name in self._forms.free
         free = free or entering
@@ -250,7 +249,7 @@ def _is_fixed(name: str, value: Any) -> bool:
 
 def _tells(value: Any, depth: int = 0) -> bool:
     """Whether there is a name in it beside which a value may be secret."""
-    if depth >= _DEPTH:
+    if depth >= DEPTH:
         return False
     if isinstance(value, dict):
         return any(_TELLING.search(name) or _tells(part, depth + 1) for name, part in value.items())
@@ -264,18 +263,9 @@ def _tells(value: Any, depth: int = 0) -> bool:
 
 def _spellings(value: Any) -> Iterator[str]:
     yield orjson.dumps(value).decode()
-    yield " ".join(_texts(value))
-    yield "=".join(_texts(value))
+    yield " ".join(texts(value, _is_unread))
+    yield "=".join(texts(value, _is_unread))
 
 
-def _texts(value: Any, depth: int = 0) -> Iterator[str]:
-    """The texts that can be read."""
-    if isinstance(value, str):
-        yield value
-    elif depth < _DEPTH and isinstance(value, dict):
-        for name, part in value.items():
-            if not name.lower().endswith(_OPAQUE) and name != "data":
-                yield from _texts(part, depth + 1)
-    elif depth < _DEPTH and isinstance(value, list):
-        for part in value:
-            yield from _texts(part, depth + 1)
+def _is_unread(name: str, _: object) -> bool:
+    return _is_opaque(name) or name == "data"

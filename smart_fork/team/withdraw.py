@@ -24,6 +24,7 @@ from smart_fork.agents.readers import READERS
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import CopyBehind
 from smart_fork.cuts.model import Transcript
+from smart_fork.cuts.ties import texts
 from smart_fork.cuts.titles import without_suffix
 from smart_fork.errors import Conflict, ServerUnavailable, SmartForkError, Usage, WrongVerb, advice
 from smart_fork.excise import propagation
@@ -35,7 +36,6 @@ from smart_fork.excise.remnants import telling
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.secrets import masked
 from smart_fork.excise.soundness import cut_lines
-from smart_fork.excise.strings import texts
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode, digest_of, encode
 from smart_fork.system import permission

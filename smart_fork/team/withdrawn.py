@@ -26,6 +26,7 @@ from smart_fork.agents.forms import Becomes
 from smart_fork.agents.readers import READERS
 from smart_fork.cuts import snapshots, titles
 from smart_fork.cuts.model import Transcript, TranscriptTurn
+from smart_fork.cuts.ties import texts
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError
 from smart_fork.excise import erasure, propagation
 from smart_fork.excise.following import bring, changed_beside
@@ -35,7 +36,7 @@ from smart_fork.excise.plan import Plan, plan
 from smart_fork.excise.remnants import telling
 from smart_fork.excise.replacement import write_lines
 from smart_fork.excise.secrets import masked
-from smart_fork.excise.strings import mapped, texts
+from smart_fork.excise.strings import mapped
 from smart_fork.excise.traces import words_in
 from smart_fork.forking.occupation import Occupation
 from smart_fork.sharing.canonical import decode, encode

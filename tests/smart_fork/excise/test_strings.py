@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from smart_fork.excise.strings import mapped, texts
+from smart_fork.cuts.ties import texts
+from smart_fork.excise.strings import mapped
 from tests.cases import each
 
 
