@@ -73,9 +73,9 @@ def owe_no_cut(note: int) -> None:
     state.change("UPDATE owed_erasures SET facts = json_set(facts, '$.change', '') WHERE id = ?", note)
 
 
-def owe_forgetting(agent: AgentName, session_id: str) -> int:
+def owe_forgetting(agent: AgentName, session_id: str) -> None:
     """The same for a session that is about to be put on the list of those that are forgotten."""
-    return _note({"forget": [agent, session_id]})
+    _note({"forget": [agent, session_id]})
 
 
 def _note(facts: dict[str, object]) -> int:

@@ -81,18 +81,12 @@ class Key:
 
 
 def made() -> Key:
-    """Make a key and keep it.
-
-    Raises:
-        FileExistsError: there is one.
-    """
-    key = Key(os.urandom(_KEY))
-    keep(key)
-    return key
+    """A new key."""
+    return Key(os.urandom(_KEY))
 
 
 def keep(key: Key) -> None:
-    """Keep a key that another machine has made.
+    """Keep a key, which another machine may have made.
 
     Raises:
         FileExistsError: there is one.

@@ -47,7 +47,7 @@ def set_up(remote: str, words: str | None, project: str | None) -> TakingPart:
             )
         lists.opened(Ref(there).read(blob), given or keys.known())
     if not keys.is_known():
-        keys.keep(given) if given is not None else keys.made()
+        keys.keep(given or keys.made())
     known = settled() if is_settled() else Settled(there)
     return _kept(known.with_directory(_directory(project)))
 

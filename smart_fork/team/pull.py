@@ -187,7 +187,6 @@ def take_back(made: Materialised) -> None:
     made.undo()
     if (known := pulled.find(made.path, made.agent)) is not None:
         known.forget()
-    foreign_sessions.forget(made.session_id)
 
 
 def _as_file(project: Project, taken: Download, name: str) -> Shared:

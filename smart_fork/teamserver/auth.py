@@ -49,8 +49,8 @@ class Person:
             raise WrongVerb("This token may only read." if self.scope == "read" else "This token is not an admin's.")
 
 
-def add_user(db: Connection, name: str, *, admin: bool = False) -> int:
-    """Make a user, and answer with the number.
+def add_user(db: Connection, name: str, *, admin: bool = False) -> None:
+    """Make a user.
 
     Raises:
         Usage: The name cannot be one, or there is one of that name.
@@ -59,13 +59,12 @@ def add_user(db: Connection, name: str, *, admin: bool = False) -> int:
         raise Usage("The name of a user has 1 to 32 of the letters a-z, digits and -.")
     if name == ON_ITS_MACHINE:
         raise Usage(f"{name} is reserved for the server's own machine.", "Take another name")
-    row = db.execute(
-        "INSERT INTO users(name, role) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING RETURNING id",
+    made = db.execute(
+        "INSERT INTO users(name, role) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING",
         (name, "admin" if admin else "member"),
-    ).fetchone()
-    if row is None:
+    )
+    if not made.rowcount:
         raise Usage(f"User {name} already exists.", f"To add a machine: smart-fork team user invite {name}")
-    return int(row["id"])
 
 
 def disable_user(db: Connection, name: str) -> None:

@@ -86,16 +86,15 @@ def bury(db: Connection, project_id: int, session_id: str, digests: Iterable[byt
     )
 
 
-def note(db: Connection, project_id: int, session_id: str, edits: Digests, *, kind: str, revision: int) -> int:
-    """Write down what was withdrawn of a session, for all who have a copy of it; the number of the withdrawal."""
+def note(db: Connection, project_id: int, session_id: str, edits: Digests, *, kind: str, revision: int) -> None:
+    """Write down what was withdrawn of a session, for all who have a copy of it."""
     db.execute("SELECT pg_advisory_xact_lock(%s)", (_NUMBERS,))
     told = [[old.hex(), new.hex() if new is not None else None] for old, new in edits.items()]
-    row = db.execute(
+    db.execute(
         "INSERT INTO rewrites(project_id, session_id, seq, kind, edits, revision)"
-        " VALUES (%s, %s, nextval('rewrite_numbers'), %s, %s, %s) RETURNING seq",
+        " VALUES (%s, %s, nextval('rewrite_numbers'), %s, %s, %s)",
         (project_id, session_id, kind, Jsonb(told), revision),
-    ).fetchone()
-    return int(row["seq"]) if row else 0
+    )
 
 
 def known(db: Connection, project_id: int, session_id: str, revision: int) -> dict[bytes, bytes | None] | None:
