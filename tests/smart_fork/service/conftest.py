@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from indexer.paths import private_dir, state_home
 from smart_fork.page import views
+from smart_fork.page.desk import ServiceState
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server import calls
 from smart_fork.service import client
@@ -67,6 +68,7 @@ class Served:
     socket: str
     doors: Doors | None = None
     pages: Sequence[Route] = ()
+    state: ServiceState = field(default_factory=ServiceState)
     broken: bool = False
     asked: list[str] = field(default_factory=list)
 
@@ -125,6 +127,7 @@ def served(world, monkeypatch):
         entrance.forms,
         entrance.entries,
         entrance.visits,
+        lambda: running.state,
     )
     work = Work(question, lambda: {"state": "idle"})
     app, doors = application(create_server(world.model, everything=True), work, page)

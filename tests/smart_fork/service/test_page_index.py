@@ -9,7 +9,10 @@ from urllib.parse import urlencode
 
 import pytest
 
+from indexer.last_run import LastRun
 from indexer.paths import state_home
+from indexer.runs import Freshness
+from smart_fork.page.desk import ServiceState
 from smart_fork.page.renderer import why
 from smart_fork.page.search_views import age_of, chosen, facets, narrowed
 from smart_fork.retrieval.answer import Changed, Explanation, Hit, Match
@@ -112,6 +115,18 @@ def test_the_index_says_what_it_holds_and_checks_every_part_when_it_is_asked(ser
     checked = served.get(send(served, "/doctor")[1].partition("#")[0])[1]
     assert all(one in checked for one in ("Something does not work.", "others can look into", "Run `chmod 700"))
     assert "sqlite-vec" in checked
+
+
+def test_the_index_says_what_the_service_has_read_last(served, world, shop):
+    world.claude(shop, RETRY, DONE)
+    served.get("/", q=RETRY)
+    run = LastRun(started_at="2026-01-01T00:00:00Z", outcome="completed", logs=7, read=3)
+    served.state = ServiceState(indexing=Freshness("idle", "", 2, run, replace(run, read=1), False, None, None, None))
+
+    text = re.sub(r"\s+", " ", served.get("/index")[1])
+
+    assert re.search("Last change seen .*: completed, 1 log read", text)
+    assert "2 changed logs are in the queue" in text
 
 
 def test_a_browser_asks_about_the_project_that_it_asked_about_before(served, world, shop):
