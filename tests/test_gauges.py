@@ -117,9 +117,9 @@ def test_a_number_that_fell_is_kept_and_one_that_grew_is_not():
     now = {"find": {"files": 2, "calls": 200, "new": 7}, "show": {"files": 1}}
 
     assert {"find": {"files": 2, "calls": 100, "new": 7}, "show": {"files": 1}} == gauges.lowered(now, before)
-    assert {} == gauges.grown({"files": 2, "calls": 103}, before["find"])
-    assert {"files": "4, 3 allowed", "calls": "104, 100 allowed"} == (
-        gauges.grown({"files": 4, "calls": 104}, before["find"])
+    assert {} == gauges.grown({"files": 3, "calls": 110}, before["find"])
+    assert {"files": "4, 3 allowed", "calls": "111, 100 allowed"} == (
+        gauges.grown({"files": 4, "calls": 111}, before["find"])
     )
 
 

@@ -17,7 +17,8 @@ from indexer.transcripts import lines
 from smart_fork.agents.claude.log import ClaudeAdapter, folder_of
 from smart_fork.agents.codex.cut import CodexCutter
 from smart_fork.cuts import lines as lines_of_cuts
-from smart_fork.excise import Request, check, cut, rollback, strings, traces
+from smart_fork.cuts import ties
+from smart_fork.excise import Request, check, cut, rollback, traces
 from smart_fork.excise.loader import load_for_cut
 from smart_fork.excise.request import cut as cut_out
 from smart_fork.excise.soundness import gone_of
@@ -77,7 +78,7 @@ def work(monkeypatch) -> Counter[str]:
 
     decoder = SimpleNamespace(loads=counted("decoded", orjson.loads), JSONDecodeError=orjson.JSONDecodeError)
     monkeypatch.setattr(lines, "orjson", decoder)
-    monkeypatch.setattr(strings, "is_tie", counted("fields", strings.is_tie))
+    monkeypatch.setattr(ties.texts, "__defaults__", (counted("fields", ties.is_tie), 0))
     monkeypatch.setattr(lines_of_cuts, "mask", counted("previews", lines_of_cuts.mask))
     return done
 
