@@ -41,7 +41,7 @@ _SENTENCES = re.compile(r"(?<=[.!?])(?=\s)|(?<=\n)")
 
 @dataclass(frozen=True, slots=True)
 class OwnTalk:
-    """All that finds a session: `pieces`, its `title`, empty where that is a question to smart-fork, other names.
+    """The texts that find a session: `pieces`, its `title`, empty where that is a question to smart-fork, other names.
 
     `until` is the time of the last of it; `acted` the index of the last exchange in which the session did something of
     its own, -1 where it only talked.

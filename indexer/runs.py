@@ -27,7 +27,7 @@ Outcome = Literal["completed", "failed", "cancelled", "skipped"]
 
 
 def ended_run(started_at: str, seconds: float, outcome: Outcome, report: Report, error: str = "") -> LastRun:
-    """What is kept of a run, and told. `report` is what it did up to its end, `error` why it failed or was skipped."""
+    """Return what is kept and told of a run: `report` is what it did, `error` why it failed or was skipped."""
     return LastRun(
         started_at=started_at,
         seconds=round(seconds, 2),

@@ -48,7 +48,7 @@ def ending(text: Masked, limit: int) -> Masked:
 
 
 def between(text: Masked, start: int, end: int, *, cut: tuple[bool, bool] = (False, False)) -> Masked:
-    """What stands between two positions, with an ellipsis where it is `cut` off before or behind."""
+    """Return what stands between two positions, with an ellipsis where it is `cut` off before or behind."""
     _, start = _mask_around(text, start)
     end, _ = _mask_around(text, end)
     return Masked("…" * cut[0] + text[start:end].rstrip() + "…" * cut[1])
@@ -60,7 +60,7 @@ def joined(by: str, texts: Iterable[Masked]) -> Masked:
 
 
 def _mask_around(text: str, position: int) -> tuple[int, int]:
-    """Where the mask begins and ends that a cut at `position` would go through; where there is none, `position`."""
+    """Return where the mask that a cut at `position` would go through begins and ends; without one, `position`."""
     start = text.rfind(MARK, max(0, position - _LONGEST_MASK), position + len(MARK) - 1)
     end = text.find("]", start, start + _LONGEST_MASK) + 1 if start >= 0 else 0
     return (start, end) if start < position < end else (position, position)

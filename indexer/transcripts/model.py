@@ -108,7 +108,7 @@ class Turn:
 
     @property
     def sums_up(self) -> bool:
-        """Whether it is what a compaction has left: no other system turn loads tokens."""
+        """`True` if it is what a compaction has left: no other system turn loads tokens."""
         return self.role == "system" and self.loaded > 0
 
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from indexer.masking import mask
 from smart_fork.agents.references import reference
 from smart_fork.budget.wanted import MATCH
-from smart_fork.errors import SmartForkError, Usage, advice
+from smart_fork.errors import SmartForkError, Usage
 from smart_fork.forking.floor import fitting
 from smart_fork.forking.plan import Fork
+from smart_fork.forking.report import unexpected
 from smart_fork.forking.request import Best, ForkRequest
 from smart_fork.forking.started import FannedOut, Forked, NotForked
 from smart_fork.repository import worktree
@@ -94,16 +95,12 @@ def name_of(prompt: str | None) -> str:
 
 
 def _started_or_not(planned: Fork) -> Forked | NotForked:
-    request, session_id = planned.request, planned.sessions[0].session_id
-
-    def failed(error: str, hint: str) -> NotForked:
-        return NotForked(resume_session_id=session_id, session_name=request.options.name, error=error, hint=hint)
-
     try:
         return replace(planned.start(), resolved="")
     except SmartForkError as error:
-        return failed(error.message, error.hint)
+        failed = error
     except Exception as error:  # the others must not be lost with it
         log.exception("a fork failed")
-        hint = advice("`smart-fork doctor` checks what forks need.", tool="Run the result's fork_command yourself.")
-        return failed(f"The fork failed: {error}", hint)
+        failed = unexpected(error)
+    session_id, name = planned.sessions[0].session_id, planned.request.options.name
+    return NotForked(resume_session_id=session_id, session_name=name, error=failed.message, hint=failed.hint)

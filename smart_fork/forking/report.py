@@ -11,7 +11,7 @@ from indexer.masking import NOTHING, ending
 from indexer.shapes import dataclass
 from smart_fork.agents.plan import ForkPlan, shell_command
 from smart_fork.agents.references import names_session
-from smart_fork.errors import ProgramFailed
+from smart_fork.errors import ProgramFailed, SmartForkError, advice
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation
 from smart_fork.forking.started import Forked, StartedWorker
 from smart_fork.places.base import Started
@@ -109,6 +109,12 @@ def ended_at_once(plan: ForkPlan, started: Started, seen: Confirmation) -> Progr
     else:
         where = f"Its window is still there: {started.attach}" if started.attach else ""
     return ProgramFailed(f"{plan.agent} ended before {before}{how and f' ({how})'}: {said or 'it said nothing'}", where)
+
+
+def unexpected(error: Exception) -> SmartForkError:
+    """Return what is said of a fork that failed in a way that nobody has foreseen."""
+    hint = advice("`smart-fork doctor` checks what forks need.", tool="Run the result's fork_command yourself.")
+    return SmartForkError(f"The fork failed: {error}", hint)
 
 
 def remark(plan: ForkPlan, started: Started, seen: Confirmation) -> str:

@@ -17,9 +17,10 @@ from smart_fork.agents.selection import first, handed_to
 from smart_fork.budget.wanted import Wanted, amount
 from smart_fork.caller import calling_agent
 from smart_fork.engines.configured import OWN
-from smart_fork.errors import ForkRefused, SmartForkError, Usage, advice
+from smart_fork.errors import ForkRefused, SmartForkError, Usage
 from smart_fork.forking import plan
 from smart_fork.forking.floor import FLOOR, fitting, none_can_be_forked
+from smart_fork.forking.report import unexpected
 from smart_fork.forking.request import NO_CHOICE, NO_FORK, Choice, ForkRequest
 from smart_fork.forking.request import check as check_fork
 from smart_fork.forking.which import Later, about_as_likely
@@ -81,11 +82,8 @@ def find_and_fork(
         return replace(answer, error=error.message, hint=error.hint, next_steps=steps or answer.next_steps)
     except Exception as error:  # the results must not be lost with the fork
         log.exception("the fork failed")
-        return replace(
-            answer,
-            error=f"The fork failed: {error}",
-            hint=advice("`smart-fork doctor` checks what forks need.", tool="Run the result's fork_command yourself."),
-        )
+        failed = unexpected(error)
+        return replace(answer, error=failed.message, hint=failed.hint)
     steps = _calls(results, request, choice, fork) if unchosen else ()
     return replace(answer, resolved=resolved, next_steps=steps or answer.next_steps, forked_session=forked)
 

@@ -171,7 +171,7 @@ class CodexCutter(Cutter):
     tool = "codex"
 
     def detect(self, path: Path) -> bool:
-        """Whether the first record is one of Codex, its header in an envelope or without."""
+        """Return whether the first record is one of Codex, its header in an envelope or without."""
         if path.suffix.lower() != ".jsonl":
             return False
         record = first_record(path)

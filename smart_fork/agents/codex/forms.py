@@ -130,7 +130,7 @@ class CodexForms(CodexCodec, Forms):
         return None
 
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
-        """What is shown of a thought goes with it."""
+        """See `Forms.without_thoughts`. What is shown of a thought goes with it."""
         shown = dict_in(record.get("payload"))
         if shown.get("type") == "agent_reasoning" and of(shown):
             return None

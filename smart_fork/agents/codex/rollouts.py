@@ -15,7 +15,7 @@ _DAY = re.compile(r"rollout-(\d{4})-(\d\d)-(\d\d)T")
 
 
 def is_id(session_id: str) -> bool:
-    """Whether a rollout may be named after it."""
+    """Return whether a rollout may be named after it."""
     return _ID.fullmatch(session_id) is not None
 
 
