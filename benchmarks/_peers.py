@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from smart_fork.retrieval.query import words_of
+from smart_fork.finding.query import words_of
 
 HERE = Path(__file__).parent
 #: Tools count days back from today; the logs are as old as they are.

@@ -171,9 +171,9 @@ def played(known: Mapping[str, Transcript], folder: Path, source: Clone | None) 
     """Ask about each edit of a repository, and say how many edits there were of each kind."""
     from indexer.models import configured_embedder
     from smart_fork.errors import SmartForkError
-    from smart_fork.retrieval import hints
-    from smart_fork.retrieval.library import Library
-    from smart_fork.retrieval.upkeep import Engine
+    from smart_fork.finding import hints
+    from smart_fork.finding.library import Library
+    from smart_fork.finding.upkeep import Engine
 
     engine = Engine(configured_embedder())
     asked, counts = list[Asked](), Counter[str]()

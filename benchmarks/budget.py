@@ -100,8 +100,8 @@ def kept(labels: Sequence[dict[str, Any]], budget: str) -> Iterator[Kept]:
     """What is kept of each labelled session."""
     from indexer.models import configured_embedder
     from smart_fork.agents.readers import READERS
-    from smart_fork.retrieval.library import Library
-    from smart_fork.retrieval.upkeep import Engine
+    from smart_fork.finding.library import Library
+    from smart_fork.finding.upkeep import Engine
 
     engine = Engine(configured_embedder())
     for label in labels:
@@ -198,7 +198,7 @@ def _tried(agent: str, path: Path, session: Any, chance: random.Random, folder: 
     from smart_fork.budget.wanted import Wanted
     from smart_fork.budget.within import selected
     from smart_fork.errors import SmartForkError
-    from smart_fork.retrieval.fork_point import ExchangeEvidence, PointParts
+    from smart_fork.finding.fork_point import ExchangeEvidence, PointParts
 
     points = session.branch_points() if session else ()
     if session is None or not points:

@@ -176,7 +176,7 @@ def _forget() -> None:
 def _index() -> None:
     from indexer.freshness import complete
     from smart_fork.agents.readers import READERS
-    from smart_fork.retrieval.index_access import opened
+    from smart_fork.finding.index_access import opened
 
     with opened() as store:
         complete(store, READERS, None, patience=30)

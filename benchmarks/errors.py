@@ -165,9 +165,9 @@ class Asking:
 
     def answer(self, case: Case, output: str) -> Any:
         """What would be told; `None` if nothing."""
-        from smart_fork.retrieval.errors import LEAST, endings
-        from smart_fork.retrieval.found import Query
-        from smart_fork.retrieval.request import DEFAULT_LIMIT
+        from smart_fork.finding.errors import LEAST, endings
+        from smart_fork.finding.found import Query
+        from smart_fork.finding.request import DEFAULT_LIMIT
 
         query = Query("", self.scope(case), DEFAULT_LIMIT)
         found = endings(output, self.earlier(case), query).ended

@@ -93,15 +93,15 @@ def _fresh(query: Mapping[str, Any], embedder: Remembered, state: Path, seconds:
 
 def _served(query: Mapping[str, Any], embedder: Remembered) -> First:
     """The first result of a service that is still embedding."""
-    from smart_fork.retrieval.shared import Shared
+    from smart_fork.finding.shared import Shared
 
     indexer = SimpleNamespace(doing="embedding 1/2", run_soon=lambda *_: None, put_first=lambda *_: None)
     return _first(query, {"embedder": Shared(embedder, 60, indexer)})
 
 
 def _first(query: Mapping[str, Any], engine: dict[str, Any]) -> First:
-    from smart_fork.retrieval.request import FindRequest
-    from smart_fork.retrieval.upkeep import Engine
+    from smart_fork.finding.request import FindRequest
+    from smart_fork.finding.upkeep import Engine
     from tests.smart_fork.asking import find
 
     request = FindRequest(query["query"], agent_type="both", include_automated=True, include_snippets=False)

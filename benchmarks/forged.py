@@ -314,9 +314,9 @@ def _read(world: World, folder: Path, count: int, own: str, report: Report) -> l
     """What must not be readable from `folder`, and is."""
     from indexer.project import project_of
     from smart_fork.agents.readers import READERS
-    from smart_fork.retrieval.recent import recent_sessions
-    from smart_fork.retrieval.request import FindRequest
-    from smart_fork.retrieval.upkeep import Engine
+    from smart_fork.finding.recent import recent_sessions
+    from smart_fork.finding.request import FindRequest
+    from smart_fork.finding.upkeep import Engine
     from smart_fork.system import permission
     from tests.smart_fork.asking import find
 

@@ -89,8 +89,8 @@ def _question(
     labelled: Labelled, query: dict[str, Any], row: Any, serves: Collection[int], *, again: bool
 ) -> Question | None:
     from indexer.store.base import Scope
-    from smart_fork.retrieval import evidence, fork_point
-    from smart_fork.retrieval.found import Query
+    from smart_fork.finding import evidence, fork_point
+    from smart_fork.finding.found import Query
 
     seen: dict[str, Any] = {}
 
@@ -126,7 +126,7 @@ def _strength(place: Any, words: Sequence[Any], similar: Sequence[Any]) -> float
 
 def measure(asked: Sequence[Question]) -> dict[str, float]:
     """The share of questions for which the exchange serves that each way takes."""
-    from smart_fork.retrieval.fork_point import PointParts
+    from smart_fork.finding.fork_point import PointParts
 
     every = range(len(PointParts._fields))
     figures = {

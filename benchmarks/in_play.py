@@ -6,7 +6,7 @@ CORPUS as for ``retrieval.py``. Each labelled query whose answer edited files is
 that does not have the answer. Its repositories are empty, so the files are drawn, three times for each question:
 ``given`` up to three that the answer edited, ``changed`` these with up to five that other sessions of that project
 edited, ``unrelated`` one to five of the others alone, as with unfinished work that has nothing to do with the question.
-Changed files count as in ``smart_fork/retrieval/evidence.py``, all other points are those of ``ranking.py``. The worth
+Changed files count as in ``smart_fork/finding/evidence.py``, all other points are those of ``ranking.py``. The worth
 of the files is fitted to given files, of which half have nothing to do with the question, with five folds in which no
 session is twice. It prints hit@1 with the difference and its 95 % interval (bootstrap over sessions), and how well the
 scores are calibrated; last, the worth fitted to all queries.
@@ -68,8 +68,8 @@ def main() -> None:
 
 def measured(labelled: Labelled, known: str, *, again: bool) -> dict[str, Any]:
     """Everything that is printed of one way to search."""
-    from smart_fork.retrieval.evidence import CHANGED
-    from smart_fork.retrieval.ranking import KNOWN, KNOWN_AGAIN
+    from smart_fork.finding.evidence import CHANGED
+    from smart_fork.finding.ranking import KNOWN, KNOWN_AGAIN
 
     asked = list(_asked(labelled, known, again=again))
     row = (KNOWN_AGAIN if again else KNOWN)[known]  # type: ignore[index]
@@ -103,8 +103,8 @@ def measured(labelled: Labelled, known: str, *, again: bool) -> dict[str, Any]:
 
 
 def _asked(labelled: Labelled, known: str, *, again: bool) -> Iterator[Asked]:
-    from smart_fork.retrieval.evidence import QueryWords
-    from smart_fork.retrieval.found import Query
+    from smart_fork.finding.evidence import QueryWords
+    from smart_fork.finding.found import Query
 
     projects = sorted({query["project"] for query in labelled.queries})
     scopes = {project: labelled.scope(project) for project in projects}
@@ -158,7 +158,7 @@ def points_of(points: Any, worth: float) -> Any:
 
 def fit(asked: Sequence[Asked], points: Any) -> float:
     """The worth of the files that makes the answers likeliest, with all other points as they are."""
-    from smart_fork.retrieval.ranking import RIVALS
+    from smart_fork.finding.ranking import RIVALS
 
     questions = []
     for one in asked:

@@ -50,8 +50,8 @@ def main() -> None:
 
 def best(labelled: Labelled, text: str, vector: bytes, project: str, without: frozenset[str]) -> tuple[float, set[str]]:
     """The chance of the best session for a prompt, and the ids of its family."""
-    from smart_fork.retrieval.found import Query
-    from smart_fork.retrieval.search import search
+    from smart_fork.finding.found import Query
+    from smart_fork.finding.search import search
 
     query = Query(text, labelled.scope(project), limit=1, hidden=without)
     hits = search(labelled.store, query, lambda _: [vector]).hits
@@ -89,7 +89,7 @@ def first_prompts(labelled: Labelled) -> dict[str, float]:
     """Of the corpus's own sessions, as somebody would ask it again."""
     from indexer.models import configured_embedder
     from smart_fork.agents.readers import READERS
-    from smart_fork.retrieval.query import plain
+    from smart_fork.finding.query import plain
 
     asked = []
     for agent in READERS:

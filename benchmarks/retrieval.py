@@ -82,7 +82,7 @@ class Labelled(NamedTuple):
         return any(query["also"] for query in self.queries)
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """As `smart_fork.retrieval.search.Embed`."""
+        """As `smart_fork.finding.search.Embed`."""
         return [self.vectors[text] for text in texts]
 
     def scope(self, project: str | None) -> Any:
@@ -143,9 +143,9 @@ def _of_query(label: Mapping[str, Any], query: Mapping[str, Any]) -> dict[str, A
 
 def measure(labelled: Labelled, modes: Sequence[str] = MODES) -> dict[str, Any]:
     """Ask every query in each of these modes, in scope and global."""
-    from smart_fork.retrieval import search
-    from smart_fork.retrieval.found import Query
-    from smart_fork.retrieval.rerank import SecondLook
+    from smart_fork.finding import search
+    from smart_fork.finding.found import Query
+    from smart_fork.finding.rerank import SecondLook
 
     ranks: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     ways = [(mode, again) for again in (False, True)[: 1 + labelled.again] for mode in modes]

@@ -1,4 +1,4 @@
-"""How the points in ``smart_fork/retrieval/ranking.py`` were found, and what to expect of them on queries not seen yet.
+"""How the points in ``smart_fork/finding/ranking.py`` were found, and what to expect of them on queries not seen yet.
 
     python benchmarks/tuning.py CORPUS [--home DIR] [--also FILE] [--quick] [--vectors WHICH] [--json FILE]
 
@@ -62,7 +62,7 @@ def main() -> None:
 
 def measure(labelled: Labelled, *, quick: bool) -> dict[str, Any]:
     """Everything that is printed; `again` is with the further phrasings."""
-    from smart_fork.retrieval.ranking import Parts
+    from smart_fork.finding.ranking import Parts
 
     seeds = range(1 if quick else 5)
     sessions = [min(answer["session_id"] for answer in query["gold"]) for query in labelled.queries]
@@ -84,7 +84,7 @@ def measure(labelled: Labelled, *, quick: bool) -> dict[str, Any]:
 
 
 def _asked(labelled: Labelled, known: str, *, again: bool) -> Iterator[Asked]:
-    from smart_fork.retrieval.found import Query
+    from smart_fork.finding.found import Query
 
     projects = sorted({query["project"] for query in labelled.queries})
     scopes = {project: labelled.scope(project) for project in projects}
@@ -108,8 +108,8 @@ def spoken_for(
     """What speaks for the best member of each family, best first as it is ranked now, and which is right; the rows of
     these members, and of all sessions that were found.
     """
-    from smart_fork.retrieval.evidence import gather
-    from smart_fork.retrieval.ranking import SILENT, joined, parts, scores, shares_of
+    from smart_fork.finding.evidence import gather
+    from smart_fork.finding.ranking import SILENT, joined, parts, scores, shares_of
 
     vectors = labelled.embed(asked.meanings) if known != "words" else None
     found = gather(labelled.store, asked, vectors, words=known != "meaning")
@@ -133,7 +133,7 @@ def _columns(asked: Sequence[Asked], used: Sequence[int]) -> list[Asked]:
 
 def fit(asked: Sequence[Asked]) -> Any:
     """Points a part, and last those of "none", from the rivals of each question that has an answer or surely none."""
-    from smart_fork.retrieval.ranking import RIVALS
+    from smart_fork.finding.ranking import RIVALS
 
     rivals, right, weight = [], [], []
     for one in asked:
@@ -194,7 +194,7 @@ def cross_validated(asked: Sequence[Asked], sessions: Sequence[str], seeds: Sequ
 
 
 def _chances(parts: Any, weights: Any) -> tuple[Any, Any]:
-    from smart_fork.retrieval.ranking import RIVALS
+    from smart_fork.finding.ranking import RIVALS
 
     values = np.append(parts @ weights[:-1], weights[-1])
     values = np.exp(values - values.max())

@@ -17,11 +17,11 @@ from indexer.values import RARE, SPREAD, Value
 from smart_fork import agent_roster, conversation, doctor
 from smart_fork.cli import overview
 from smart_fork.families import told
+from smart_fork.finding import answer, index_answers
 from smart_fork.forking import started
 from smart_fork.page import export
 from smart_fork.removal import sessions as session_removal
 from smart_fork.repository import identity
-from smart_fork.retrieval import answer, index_answers
 from smart_fork.service.token import Rotated
 from smart_fork.service.units.installation import ServiceState
 from smart_fork.setup import setup_answer as setting_up

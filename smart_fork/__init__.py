@@ -27,8 +27,8 @@ if TYPE_CHECKING:
         Usage,
         WrongVerb,
     )
+    from smart_fork.finding.answer import Hit
     from smart_fork.public import Worker, branch, cut, find, forget, fork, merge, preview, read
-    from smart_fork.retrieval.answer import Hit
 
 __all__ = [
     "Conflict",

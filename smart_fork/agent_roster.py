@@ -17,7 +17,7 @@ from smart_fork.agents.programs import look_at
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.verbs import abilities_of
 from smart_fork.errors import SmartForkError
-from smart_fork.retrieval.index_access import known_index
+from smart_fork.finding.index_access import known_index
 from smart_fork.system.processes import Processes
 
 #: How long a program may take to say its version.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from indexer.shapes import dataclass
 from smart_fork.errors import Ambiguous, IndexUnavailable, NotFound, Usage
-from smart_fork.retrieval.answer import Hit
+from smart_fork.finding.answer import Hit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from smart_fork.conversation import Conversation, Exported
     from smart_fork.cuts.answer import Excised
     from smart_fork.families.told import Branched
+    from smart_fork.finding.elsewhere import Elsewhere
+    from smart_fork.finding.library import Library
     from smart_fork.forking.started import Forked
     from smart_fork.removal.sessions import Removal
-    from smart_fork.retrieval.elsewhere import Elsewhere
-    from smart_fork.retrieval.library import Library
     from smart_fork.sessions import Reading
     from smart_fork.workers.state import WorkerClosed, WorkerMessaged, WorkerRead, WorkerWaited
 
@@ -116,9 +116,9 @@ def find(
         Usage: something in the request is not acceptable.
         IndexUnavailable: nothing can be searched.
     """
-    from smart_fork.retrieval.answer import Unsearched
-    from smart_fork.retrieval.request import FindRequest
-    from smart_fork.retrieval.team_search import team_search
+    from smart_fork.finding.answer import Unsearched
+    from smart_fork.finding.request import FindRequest
+    from smart_fork.finding.team_search import team_search
 
     request = FindRequest(intent, agent_type=agent, limit=limit, min_score=min_score, also=also)
     with _library(project, team_search(wanted=None if team else False)) as library:
@@ -361,9 +361,9 @@ def forget(session_id: str, *, undo: bool = False) -> Removal:
 
 
 def _library(project: str | None = None, elsewhere: Elsewhere | None = None) -> AbstractContextManager[Library]:
-    from smart_fork.retrieval.library import Library
-    from smart_fork.retrieval.rerank import configured_reranker
-    from smart_fork.retrieval.upkeep import Engine
+    from smart_fork.finding.library import Library
+    from smart_fork.finding.rerank import configured_reranker
+    from smart_fork.finding.upkeep import Engine
 
     return Library.open(project, Engine(_embedder(), rerank=configured_reranker()), elsewhere=elsewhere)
 

@@ -215,15 +215,15 @@ def conversation(
         )
     author = author_of(str(located.path or ""))
     if author:
-        from smart_fork.retrieval.elsewhere import written_by
-        from smart_fork.retrieval.results import UNTRUSTED
+        from smart_fork.finding.elsewhere import written_by
+        from smart_fork.finding.results import UNTRUSTED
 
         notice = written_by([author], notice or UNTRUSTED)
     session = look_into(located)
     read = told(session, reading, notice=notice, resolved=resolved, owner=author)
     if reading.at is not None:
         return read
-    from smart_fork.retrieval.commits_made import commits_made
+    from smart_fork.finding.commits_made import commits_made
 
     made = commits_made([(session.agent, session.session_id)], session.cwd)
     return replace(read, commits=made.get(session.session_id), noted=noted)
@@ -275,7 +275,7 @@ def left_out(session: Session) -> str:
 
 def as_markdown(read: Conversation) -> str:
     """A conversation to read in a terminal or by a model."""
-    from smart_fork.retrieval.results import inferred
+    from smart_fork.finding.results import inferred
 
     where = " ".join(printable(read.working_directory).splitlines()) or "directory unknown"
     if mark := inferred(read.project_inferred_from):
@@ -340,7 +340,7 @@ def told(
     Raises:
         NotFound: there is no message of that number.
     """
-    from smart_fork.retrieval.results import title
+    from smart_fork.finding.results import title
 
     chosen, next_at = messages(
         session, reading.at, before=reading.before, after=reading.after, characters=reading.characters
@@ -415,7 +415,7 @@ def _may_be_told(located: Located) -> bool:
 
 
 def _indexed(located: Located) -> SessionRow | None:
-    from smart_fork.retrieval.index_access import known_index
+    from smart_fork.finding.index_access import known_index
 
     with known_index() as store:
         return store.session(located.agent, located.session_id) if store else None
@@ -454,7 +454,7 @@ def _in_logs(wanted: str) -> list[Located]:
 
 
 def _in_index(wanted: str) -> list[Located]:
-    from smart_fork.retrieval.index_access import known_index
+    from smart_fork.finding.index_access import known_index
 
     with known_index() as store:
         # These were not among the logs: whatever path the index remembers, nothing is there.

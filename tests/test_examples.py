@@ -64,7 +64,7 @@ NOT_RUN = {
     "smart-fork fork 3f059980 *": "needs commits of a session; tests/smart_fork/authorship makes some",
     "smart-fork project adopt *": "a directory of another machine; tests/smart_fork/repository has one",
     "smart-fork sync*": "needs a second machine; tests/smart_fork/sync has two",
-    "smart-fork recall --here *": "needs an agent that runs it; tests/smart_fork/retrieval/test_within.py has one",
+    "smart-fork recall --here *": "needs an agent that runs it; tests/smart_fork/finding/test_within.py has one",
     "smart-fork serve": "runs until it is ended",
     "smart-fork open*": "needs a running service; tests/e2e/test_page.py has one",
     "smart-fork logs -f": "runs until it is ended",

@@ -15,7 +15,7 @@ TOGETHER = {
         "tests/indexer/test_embedder.py",
         "tests/indexer/test_model_notice.py",
         "tests/indexer/test_models.py",
-        "tests/smart_fork/retrieval/test_rerank.py",
+        "tests/smart_fork/finding/test_rerank.py",
         "tests/smart_fork/test_absent_model.py",
     ),
     "the corpus": (

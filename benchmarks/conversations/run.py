@@ -100,9 +100,9 @@ def indexed(haystack: Haystack, home: Path, *, words: bool) -> Iterator[Callable
     from indexer.project import project_of
     from indexer.store.sqlite import SqliteStore
     from smart_fork.agents.readers import READERS
-    from smart_fork.retrieval import search
-    from smart_fork.retrieval.found import Query
-    from smart_fork.retrieval.rerank import SecondLook
+    from smart_fork.finding import search
+    from smart_fork.finding.found import Query
+    from smart_fork.finding.rerank import SecondLook
 
     for name in [name for name in os.environ if name.startswith(("SMART_FORK_", "CLAUDE", "CODEX_", "XDG_"))]:
         del os.environ[name]

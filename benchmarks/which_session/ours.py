@@ -92,8 +92,8 @@ class SmartFork:
 
     def ask(self, moment: Moment) -> Answer:
         """Ask as a person does: the whole prompt, in the repository."""
-        from smart_fork.retrieval.request import FindRequest
-        from smart_fork.retrieval.upkeep import Engine
+        from smart_fork.finding.request import FindRequest
+        from smart_fork.finding.upkeep import Engine
         from tests.smart_fork.asking import find
 
         started = time.perf_counter()
@@ -111,10 +111,10 @@ class SmartFork:
         from indexer.project import project_of
         from indexer.store.sqlite import SqliteStore
         from smart_fork.agents.readers import READERS
-        from smart_fork.retrieval import search
-        from smart_fork.retrieval.found import Query
-        from smart_fork.retrieval.query import plain
-        from smart_fork.retrieval.rerank import SecondLook
+        from smart_fork.finding import search
+        from smart_fork.finding.found import Query
+        from smart_fork.finding.query import plain
+        from smart_fork.finding.rerank import SecondLook
 
         store = SqliteStore(index_db())
         try:

@@ -234,7 +234,7 @@ class Similarities(Protocol):
 
 
 class Searchable(Protocol):
-    """What a question asks of an index, wherever it is kept: `smart_fork.retrieval.evidence` needs no more.
+    """What a question asks of an index, wherever it is kept: `smart_fork.finding.evidence` needs no more.
 
     A term is a word or a phrase between double quotes; one with a ``*`` behind it is the beginning of a word.
     """

@@ -21,9 +21,9 @@ def demo(
     from smart_fork.agents.facets import homes
     from smart_fork.cli.found import print_found
     from smart_fork.demo import write_demo_home
-    from smart_fork.retrieval.answer import Found
-    from smart_fork.retrieval.background import library
-    from smart_fork.retrieval.request import FindRequest
+    from smart_fork.finding.answer import Found
+    from smart_fork.finding.background import library
+    from smart_fork.finding.request import FindRequest
     from smart_fork.terminal.words import short
 
     before = dict(os.environ)

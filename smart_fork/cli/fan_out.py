@@ -15,14 +15,14 @@ from smart_fork.cli.found import print_hits
 from smart_fork.cli.output import as_values, complain, out, plain, printed_as_json, say
 from smart_fork.cli.progress import library_shown, starting
 from smart_fork.errors import NotFound, SmartForkError
+from smart_fork.finding.answer import Found
 from smart_fork.forking.floor import FLOOR
 from smart_fork.forking.many import MOST, best_of, fan_out
 from smart_fork.forking.request import Best, ForkRequest
 from smart_fork.forking.started import Forked, NotForked
-from smart_fork.retrieval.answer import Found
 
 if TYPE_CHECKING:
-    from smart_fork.retrieval.library import Library
+    from smart_fork.finding.library import Library
 
 
 def fork_several(ids: Sequence[str], best: Best, like: ForkRequest, *, in_worktrees: bool | str) -> None:
@@ -51,7 +51,7 @@ def fork_several(ids: Sequence[str], best: Best, like: ForkRequest, *, in_worktr
 
 def _best(like: ForkRequest, best: Best, library: Library) -> tuple[list[ForkRequest], int]:
     """The best of what is found; where none fits, that is said beside what was found."""
-    from smart_fork.retrieval.request import FindRequest, check_score
+    from smart_fork.finding.request import FindRequest, check_score
 
     check_score(best.min_score)
     request = FindRequest(

@@ -19,8 +19,8 @@ from smart_fork.terminal.words import short
 
 if TYPE_CHECKING:
     from smart_fork.conversation import Conversation
-    from smart_fork.retrieval.answer import Answer
-    from smart_fork.retrieval.request import FindRequest
+    from smart_fork.finding.answer import Answer
+    from smart_fork.finding.request import FindRequest
 
 #: The team's server lists so many at once.
 _MOST_SHARED = 100
@@ -83,8 +83,8 @@ def find(  # noqa: PLR0917 - typer's way
 
     Words starting with a dash go after "--":  smart-fork find -- "-Werror breaks the build"
     """
-    from smart_fork.retrieval.request import FindRequest
-    from smart_fork.retrieval.team_search import team_search
+    from smart_fork.finding.request import FindRequest
+    from smart_fork.finding.team_search import team_search
 
     request = FindRequest(
         intent,
@@ -114,7 +114,7 @@ def find(  # noqa: PLR0917 - typer's way
             raise Usage("--agent and --team are mutually exclusive", "The team server searches all agents.")
         find_shared(replace(request, agent_type=None), TeamPlace(project=_path(project)))
         return
-    from smart_fork.retrieval.background import library
+    from smart_fork.finding.background import library
 
     there = team_search(wanted=team)
     with progress_bar() as progress, library(_path(project), progress, everywhere=everywhere, elsewhere=there) as known:
@@ -126,7 +126,7 @@ def find(  # noqa: PLR0917 - typer's way
 
 
 def _print_exchanges(request: FindRequest, project: str | None) -> None:
-    from smart_fork.retrieval.background import library
+    from smart_fork.finding.background import library
 
     with progress_bar() as progress, library(project, progress) as known:
         found = known.within(request)
@@ -156,8 +156,8 @@ def recall(
     project: ProjectOption = None,
 ) -> None:
     """Find the one session that probably knows, as at a first prompt, or what this session said before."""
-    from smart_fork.retrieval.hints import LEAST
-    from smart_fork.retrieval.library import SELF
+    from smart_fork.finding.hints import LEAST
+    from smart_fork.finding.library import SELF
 
     if here:
         find(intent, session=SELF, project=project)
@@ -172,7 +172,7 @@ def why(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Number of changes.")] = 20,
 ) -> None:
     """Print each change of a line or a file, newest first, with the prompt that caused it."""
-    from smart_fork.retrieval.background import library
+    from smart_fork.finding.background import library
 
     with progress_bar() as progress, library(progress=progress) as known:
         told = known.why(where, limit)
@@ -199,9 +199,9 @@ def fix(
     limit: Annotated[int, typer.Option("--limit", "-n", help="Number of results, at most 50.")] = 5,
 ) -> None:
     """Print what ended an error when a session of this repository met it. The error is read from standard input."""
-    from smart_fork.retrieval.background import library
-    from smart_fork.retrieval.chances import percent
-    from smart_fork.retrieval.request import FindRequest
+    from smart_fork.finding.background import library
+    from smart_fork.finding.chances import percent
+    from smart_fork.finding.request import FindRequest
 
     error = "" if sys.stdin.isatty() else sys.stdin.read(MOST_ERROR)
     with progress_bar() as progress, library(_path(project), progress) as known:
@@ -252,8 +252,8 @@ def list_sessions(  # noqa: PLR0917 - typer's way
             )
         list_shared(agent=whose, limit=limit, place=TeamPlace(project=_path(project)))
         return
-    from smart_fork.retrieval.recent import list_recent
-    from smart_fork.retrieval.results import inferred
+    from smart_fork.finding.recent import list_recent
+    from smart_fork.finding.results import inferred
 
     found = list_recent(
         agent, _path(project), limit, everywhere=everywhere, automated=automated, tag=tag or "", archived=archived
@@ -317,7 +317,7 @@ def _print_conversation(conversation: Conversation) -> None:
 
 def _exit_code(answer: Answer) -> int:
     """3 only where the project has no session at all, 1 where nothing could be searched."""
-    from smart_fork.retrieval.answer import Unsearched
+    from smart_fork.finding.answer import Unsearched
 
     if isinstance(answer, Unsearched):
         return 1 if answer.fallback_sessions else 3

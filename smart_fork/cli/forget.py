@@ -14,8 +14,8 @@ from smart_fork import sessions
 from smart_fork.cli.output import NOT_ERASED, err, out, plain, printed_as_json, wants_json
 from smart_fork.cli.progress import working
 from smart_fork.errors import NotFound, SmartForkError, Usage
+from smart_fork.finding.results import title
 from smart_fork.removal import sessions as session_removal
-from smart_fork.retrieval.results import title
 
 
 def forget(

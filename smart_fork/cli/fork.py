@@ -18,8 +18,8 @@ from smart_fork.cli.options import takes_options
 from smart_fork.cli.output import printed_as_json
 from smart_fork.cli.progress import library_shown, starting
 from smart_fork.errors import Usage
+from smart_fork.finding.team_search import is_shared
 from smart_fork.forking.request import Best, ForkRequest
-from smart_fork.retrieval.team_search import is_shared
 
 _PROTECTED = "smart_fork.protected"
 

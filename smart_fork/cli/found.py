@@ -12,7 +12,7 @@ from smart_fork.terminal.words import short
 from smart_fork.text.snippets import quoted
 
 if TYPE_CHECKING:
-    from smart_fork.retrieval.answer import Answer, CacheUse, Explanation, Found, GonePrompt, Hit, IndexState
+    from smart_fork.finding.answer import Answer, CacheUse, Explanation, Found, GonePrompt, Hit, IndexState
 
 #: Lines of a quotation, and what stands below a result's title.
 _QUOTED, INDENT = 1, "    "
@@ -22,7 +22,7 @@ _COMMITS = 3
 
 def print_found(answer: Answer, min_score: float | None = None) -> None:
     """An answer of `find` for a person."""
-    from smart_fork.retrieval.answer import Unsearched
+    from smart_fork.finding.answer import Unsearched
 
     if isinstance(answer, Unsearched):
         say(answer.message)
@@ -41,8 +41,8 @@ def print_found(answer: Answer, min_score: float | None = None) -> None:
 
 def _print_next(answer: Found) -> None:
     """What to type next: to fork the best, or to read it first; where none fits, what else to do."""
-    from smart_fork.retrieval.ranking import FITS
-    from smart_fork.retrieval.results import suggested_fork
+    from smart_fork.finding.ranking import FITS
+    from smart_fork.finding.results import suggested_fork
 
     least = FITS if answer.engine == "builtin" and answer.code is None else 0.0
     fitting = [hit for hit in answer.results if hit.score >= least]
@@ -80,8 +80,8 @@ def print_hits(hits: Sequence[Hit], *, known: bool = True) -> None:
 
 
 def _print_hit(hit: Hit, *, known: bool) -> None:
-    from smart_fork.retrieval.chances import chance, percent
-    from smart_fork.retrieval.results import passage_place, spoken
+    from smart_fork.finding.chances import chance, percent
+    from smart_fork.finding.results import passage_place, spoken
 
     of_lines = hit.wrote is not None and hit.score == hit.wrote.share
     score = f"{percent(hit.score):>6} {'of lines' if of_lines else chance(hit.score):<11}"
@@ -110,8 +110,8 @@ def _print_hit(hit: Hit, *, known: bool) -> None:
 
 def _about(hit: Hit) -> list[str]:
     """Return what helps to choose: the session, its age, its outcome, its price, its relatives and its owner."""
-    from smart_fork.retrieval.cache import cache_in_words
-    from smart_fork.retrieval.results import became_of, inferred, suggested_at, suggested_budget, within_budget
+    from smart_fork.finding.cache import cache_in_words
+    from smart_fork.finding.results import became_of, inferred, suggested_at, suggested_budget, within_budget
 
     family, at_match = hit.lineage.family_size, hit.price.tokens_at_match
     return [
@@ -134,7 +134,7 @@ def _in_words(why: Explanation) -> str:
 
 
 def _cache_use(cache: CacheUse) -> str:
-    from smart_fork.retrieval.cache import age_of, ago
+    from smart_fork.finding.cache import age_of, ago
 
     used = f"{ago(age)} ago" if (age := age_of(cache.last_request)) is not None else "unknown"
     return f"Its log says that the cache lives {ago(cache.seconds)}; last request: {used}"
@@ -162,8 +162,8 @@ def _print_fallback(answer: Answer) -> None:
 
 
 def _print_state(answer: Found, min_score: float | None = None) -> None:
-    from smart_fork.retrieval.chances import percent
-    from smart_fork.retrieval.ranking import LIKELY
+    from smart_fork.finding.chances import percent
+    from smart_fork.finding.ranking import LIKELY
 
     state = answer.index
     if (code := answer.code) and code.unknown:
@@ -200,7 +200,7 @@ def _print_state(answer: Found, min_score: float | None = None) -> None:
 
 
 def _missing(state: IndexState) -> str:
-    from smart_fork.retrieval.covered import in_words
+    from smart_fork.finding.covered import in_words
 
     parts = []
     if state.embedded < state.chunks:

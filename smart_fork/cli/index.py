@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from indexer.changes import Progress
     from indexer.project import Project
     from indexer.store.base import Store
-    from smart_fork.retrieval.index_answers import Indexed
+    from smart_fork.finding.index_answers import Indexed
 
 #: How long a run waits for another process that is indexing.
 PATIENCE = 600.0
@@ -48,11 +48,11 @@ def run(
     from indexer.priority import step_back
     from indexer.store.extension import VectorsUnavailableError
     from smart_fork.engines.configured import OWN, configured_engine
-    from smart_fork.retrieval.covered import covered
-    from smart_fork.retrieval.index_access import opened
-    from smart_fork.retrieval.index_answers import Held, Indexed
-    from smart_fork.retrieval.renewal import renewed
-    from smart_fork.retrieval.status import broken_logs, passed_over
+    from smart_fork.finding.covered import covered
+    from smart_fork.finding.index_access import opened
+    from smart_fork.finding.index_answers import Held, Indexed
+    from smart_fork.finding.renewal import renewed
+    from smart_fork.finding.status import broken_logs, passed_over
 
     started = time.monotonic()
     engine = configured_engine()  # one that there is not is said before anything is read
@@ -129,8 +129,8 @@ class _Following:
 @app.command("status")
 def status() -> None:
     """Show the size of the index and how complete it is."""
-    from smart_fork.retrieval import covered
-    from smart_fork.retrieval.status import in_words, index_status, when_next
+    from smart_fork.finding import covered
+    from smart_fork.finding.status import in_words, index_status, when_next
 
     state = index_status()
     if printed_as_json(state):
@@ -170,7 +170,7 @@ def _settle() -> None:
 
 def _print_report(done: Indexed) -> None:
     from smart_fork.agents.logs import unread
-    from smart_fork.retrieval.covered import in_words
+    from smart_fork.finding.covered import in_words
 
     counts = done.index
     out.print(

@@ -13,11 +13,11 @@ from indexer.values import Value, rare, record, value
 from smart_fork.agents.readers import READERS
 from smart_fork.cli.output import out, plain, printed_as_json
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable, joined
+from smart_fork.finding import covered
+from smart_fork.finding.index_answers import IndexStatus
+from smart_fork.finding.status import in_words, index_status, when_next
 from smart_fork.hooks import ASKED, EDITS, ERRORS, switch
 from smart_fork.registry.file import has_registry
-from smart_fork.retrieval import covered
-from smart_fork.retrieval.index_answers import IndexStatus
-from smart_fork.retrieval.status import in_words, index_status, when_next
 from smart_fork.service.client import ServiceStatus, find_service
 from smart_fork.service.lock import holder
 from smart_fork.workers.roster import list_workers

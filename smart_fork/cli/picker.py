@@ -50,7 +50,7 @@ def pick() -> int | list[str]:
 
 
 def _recent() -> list[PickerRow]:
-    from smart_fork.retrieval.recent import list_recent
+    from smart_fork.finding.recent import list_recent
     from smart_fork.text.snippets import printable
 
     found = list_recent("all", None, OFFERED).sessions

@@ -35,8 +35,8 @@ def project(ctx: typer.Context, project: ProjectOption = None) -> None:
     A repository is recognized by its first commits and its remote, wherever it is moved or cloned.
     """
     if ctx.invoked_subcommand is None:
+        from smart_fork.finding.request import current_project
         from smart_fork.repository.identity import described
-        from smart_fork.retrieval.request import current_project
 
         _print(described(current_project(str(project) if project else None)))
 
@@ -48,8 +48,8 @@ def adopt(
     project: ProjectOption = None,
 ) -> None:
     """Give the sessions of another directory to this project."""
-    from smart_fork.retrieval import adoption
-    from smart_fork.retrieval.request import current_project
+    from smart_fork.finding import adoption
+    from smart_fork.finding.request import current_project
 
     _print(adoption.adopt(current_project(str(project) if project else None), directory, remove=remove))
 

@@ -10,7 +10,7 @@ import typer
 
 from smart_fork.cli.find import ProjectOption
 from smart_fork.cli.output import out, plain, print_json, say, say_notes, wants_json
-from smart_fork.retrieval.request import current_project
+from smart_fork.finding.request import current_project
 from smart_fork.system.processes import Processes
 from smart_fork.workers import worktrees as trees
 from smart_fork.workers.worktrees import WorkersTree

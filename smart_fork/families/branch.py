@@ -37,6 +37,8 @@ from smart_fork.copies.session_copy import Branch, branch_point, last_branch_poi
 from smart_fork.cuts.titles import key, without_suffix
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice, joined
 from smart_fork.families.told import Branched, Named
+from smart_fork.finding.results import title as shown_title
+from smart_fork.finding.team_search import sessions_here
 from smart_fork.forking.bringing_back import forkable
 from smart_fork.forking.budget import answering, chosen, gathered
 from smart_fork.forking.occupation import Occupation
@@ -44,15 +46,13 @@ from smart_fork.forking.others import is_others
 from smart_fork.forking.request import BranchRequest
 from smart_fork.forking.started import Forked, Handed
 from smart_fork.forking.world import Clock, SystemClock
-from smart_fork.retrieval.results import title as shown_title
-from smart_fork.retrieval.team_search import sessions_here
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.text.snippets import quoted
 from smart_fork.whereabouts import belongs, unplaced, where_now
 
 if TYPE_CHECKING:
-    from smart_fork.retrieval.library import Opening
+    from smart_fork.finding.library import Opening
 
 #: An unfinished answer to which nothing was added for so long has been given up, or waits for a person.
 QUIET_SECONDS = 60.0

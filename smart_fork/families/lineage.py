@@ -24,13 +24,13 @@ from smart_fork.agents.readers import READERS
 from smart_fork.families.branch import command_to_resume
 from smart_fork.families.crossing import Crossings, crossings, parents, relatives
 from smart_fork.families.told import Family, LeftAt, Relative, Running
+from smart_fork.finding.commits_made import commits_made
+from smart_fork.finding.index_access import known_index
+from smart_fork.finding.results import UNTRUSTED
+from smart_fork.finding.results import title as shown_title
 from smart_fork.places.liveness import note_ends
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry, WorkerRecord
-from smart_fork.retrieval.commits_made import commits_made
-from smart_fork.retrieval.index_access import known_index
-from smart_fork.retrieval.results import UNTRUSTED
-from smart_fork.retrieval.results import title as shown_title
 from smart_fork.system import permission
 from smart_fork.system.processes import Processes
 from smart_fork.whereabouts import permits, placed_here

@@ -10,9 +10,9 @@ from operator import attrgetter
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.programs import find_program
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, advice, joined
-from smart_fork.retrieval.answer import Answer, Hit, Unsearched
-from smart_fork.retrieval.fork_point import ExchangeEvidence
-from smart_fork.retrieval.ranking import FITS
+from smart_fork.finding.answer import Answer, Hit, Unsearched
+from smart_fork.finding.fork_point import ExchangeEvidence
+from smart_fork.finding.ranking import FITS
 
 #: Below this chance nothing is forked, unless `min_score` says otherwise.
 FLOOR = FITS

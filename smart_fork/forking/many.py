@@ -13,16 +13,16 @@ from indexer.masking import mask
 from smart_fork.agents.references import reference
 from smart_fork.budget.wanted import MATCH
 from smart_fork.errors import SmartForkError, Usage
+from smart_fork.finding.answer import Answer, Hit
 from smart_fork.forking.floor import fitting
 from smart_fork.forking.plan import Fork
 from smart_fork.forking.report import unexpected
 from smart_fork.forking.request import Best, ForkRequest
 from smart_fork.forking.started import FannedOut, Forked, NotForked
 from smart_fork.repository import worktree
-from smart_fork.retrieval.answer import Answer, Hit
 
 if TYPE_CHECKING:
-    from smart_fork.retrieval.library import Opening
+    from smart_fork.finding.library import Opening
 
 log = logging.getLogger(__name__)
 

@@ -16,6 +16,8 @@ from smart_fork.agents.checkpoints import in_clone
 from smart_fork.agents.references import Resolved
 from smart_fork.agents.selection import named
 from smart_fork.errors import ForkRefused
+from smart_fork.finding.obstacles import Forkable, obstacles
+from smart_fork.finding.team_search import sessions_here
 from smart_fork.foreign_sessions import shared_as
 from smart_fork.forking.bringing_back import brought_back, is_borrowed
 from smart_fork.forking.budget import Answers, Content, content_of, gathered, handed_to
@@ -27,13 +29,11 @@ from smart_fork.forking.spec import WorkerSpec, source_of
 from smart_fork.forking.start import Prepared, dry_run, launch, prepare
 from smart_fork.forking.started import Forked, ForkPrice, Way
 from smart_fork.forking.world import World, world_of
-from smart_fork.retrieval.obstacles import Forkable, obstacles
-from smart_fork.retrieval.team_search import sessions_here
 from smart_fork.sessions import Located
 from smart_fork.whereabouts import where_now
 
 if TYPE_CHECKING:
-    from smart_fork.retrieval.library import Opening
+    from smart_fork.finding.library import Opening
 
 #: The share of a look's time in which a log is read of which passages are chosen.
 _CHOOSING = 0.2

@@ -13,6 +13,7 @@ from smart_fork.agents.plan import check_given
 from smart_fork.agents.readers import OWN, READERS
 from smart_fork.agents.references import parsed
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage, advice
+from smart_fork.finding.recent import recent_sessions
 from smart_fork.forking.bringing_back import refuse_borrowed
 from smart_fork.forking.limit import AlreadyRuns
 from smart_fork.forking.occupation import Occupation
@@ -22,7 +23,6 @@ from smart_fork.forking.world import Instruments, World, world_of
 from smart_fork.places.liveness import lives
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry, WorkerRecord
-from smart_fork.retrieval.recent import recent_sessions
 
 #: Sessions of the project among which the directory's newest is looked for.
 LOOKED_AT = 100

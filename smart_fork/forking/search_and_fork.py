@@ -18,18 +18,18 @@ from smart_fork.budget.wanted import Wanted, amount
 from smart_fork.caller import calling_agent
 from smart_fork.engines.configured import OWN
 from smart_fork.errors import ForkRefused, SmartForkError, Usage
+from smart_fork.finding.all_agents import find_in_all
+from smart_fork.finding.answer import Answer, Found, Hit
+from smart_fork.finding.library import Library
+from smart_fork.finding.request import MAX_LIMIT, FindRequest, check
+from smart_fork.finding.results import suggested_at, suggested_budget
+from smart_fork.finding.worth import least_close
 from smart_fork.forking import plan
 from smart_fork.forking.floor import FLOOR, fitting, none_can_be_forked
 from smart_fork.forking.report import unexpected
 from smart_fork.forking.request import NO_CHOICE, NO_FORK, Choice, ForkRequest
 from smart_fork.forking.request import check as check_fork
 from smart_fork.forking.which import Later, about_as_likely
-from smart_fork.retrieval.all_agents import find_in_all
-from smart_fork.retrieval.answer import Answer, Found, Hit
-from smart_fork.retrieval.library import Library
-from smart_fork.retrieval.request import MAX_LIMIT, FindRequest, check
-from smart_fork.retrieval.results import suggested_at, suggested_budget
-from smart_fork.retrieval.worth import least_close
 from smart_fork.text.given import is_empty, refuse_both, refuse_empty
 from smart_fork.text.snippets import shown
 

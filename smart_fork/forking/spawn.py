@@ -42,7 +42,7 @@ from smart_fork.text.snippets import quoted, shown
 from smart_fork.whereabouts import directory_of, is_there, where_now
 
 if TYPE_CHECKING:
-    from smart_fork.retrieval.library import Opening
+    from smart_fork.finding.library import Opening
 
 MAX_WORKERS = 4
 #: How long each is looked at, however long the ones before it took: one that dies immediately is to be noticed.

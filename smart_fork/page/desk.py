@@ -20,10 +20,10 @@ from indexer.runs import Freshness
 from indexer.shapes import dataclass
 from indexer.unchecked import dict_in, json_in
 from smart_fork.errors import NotFound, SmartForkError, Usage
+from smart_fork.finding.index_access import opened
 from smart_fork.page.board import WorkerBoard
 from smart_fork.page.renderer import HEADERS, Shown, rendered
 from smart_fork.page.sent_forms import PageForms
-from smart_fork.retrieval.index_access import opened
 
 #: What an address says that asks about all projects, where the browser remembers one.
 EVERYWHERE = "*"

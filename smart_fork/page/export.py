@@ -22,11 +22,11 @@ from smart_fork import sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import title_of
 from smart_fork.errors import SmartForkError, Usage
+from smart_fork.finding.results import title
 from smart_fork.page.reading import ConversationPage, ShownMessage, reading
 from smart_fork.page.renderer import Shown, written
 from smart_fork.page.statics import own_style
 from smart_fork.page.steps import FileDiff, PageStep
-from smart_fork.retrieval.results import title
 from smart_fork.workers.state import Compared
 
 # Nothing that was said passes for a heading, a step or a message of a Markdown file of ours: every line is quoted,

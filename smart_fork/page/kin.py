@@ -22,13 +22,13 @@ from smart_fork.agents.references import reference
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.families.lineage import lineage
 from smart_fork.families.told import Family, Relative
+from smart_fork.finding.index_access import opened
+from smart_fork.finding.worth import worth_of
 from smart_fork.page.phrases import inside, time_of
 from smart_fork.page.reading import SPEAK, asked_in_short
 from smart_fork.page.renderer import Shown
 from smart_fork.page.session import located
 from smart_fork.page.steps import FileDiff, Steps, compared
-from smart_fork.retrieval.index_access import opened
-from smart_fork.retrieval.worth import worth_of
 from smart_fork.system.processes import Processes
 from smart_fork.text.snippets import printable
 

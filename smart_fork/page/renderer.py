@@ -21,16 +21,16 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.selection import handed_to, readable, titles
 from smart_fork.errors import IndexUnavailable, SmartForkError
+from smart_fork.finding import chances
+from smart_fork.finding.cache import cache_in_words
+from smart_fork.finding.results import became_of, inferred, outcome_in_words, passage_place, title
 from smart_fork.page import phrases, prose, statics, steps
-from smart_fork.retrieval import chances
-from smart_fork.retrieval.cache import cache_in_words
-from smart_fork.retrieval.results import became_of, inferred, outcome_in_words, passage_place, title
 from smart_fork.text.snippets import printable, tokens_about
 from smart_fork.workers.comparison import counted, facts
 
 if TYPE_CHECKING:
     from indexer.store.base import Placement, Store
-    from smart_fork.retrieval.answer import Hit
+    from smart_fork.finding.answer import Hit
 
 
 #: How near a passage is in meaning, by its cosine, in words.
@@ -59,7 +59,7 @@ def why(hit: Hit) -> list[str]:
 
 def spoken(hits: Iterable[Hit]) -> Mapping[str, tuple[SpokenPart, ...]]:
     """By session the exchange that answers: what was asked, what was said; of those of this machine that have one."""
-    from smart_fork.retrieval.index_access import opened
+    from smart_fork.finding.index_access import opened
 
     wanted = [hit for hit in hits if hit.snippet and hit.origin is None and hit.match.exchange is not None]
     try:

@@ -24,6 +24,10 @@ from smart_fork.conversation import Noted, ResumedPart, resumed_part
 from smart_fork.cuts.answer import RolledBack
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise.undo import Cut, last_cut
+from smart_fork.finding.cache import cache_in_words
+from smart_fork.finding.commits_made import commits_made
+from smart_fork.finding.query import plain, words_of
+from smart_fork.finding.results import fork_command, title
 from smart_fork.forking.others import is_others
 from smart_fork.forking.price import shared_until
 from smart_fork.notes import noted_if_known
@@ -34,10 +38,6 @@ from smart_fork.page.reading import ConversationPage, LeftForks, reading
 from smart_fork.page.renderer import HEADERS, PageValues, Shown, problem, rendered, streamed
 from smart_fork.page.since import Since, check_still, looked_at, mark_in, mark_of, since
 from smart_fork.page.steps import Steps
-from smart_fork.retrieval.cache import cache_in_words
-from smart_fork.retrieval.commits_made import commits_made
-from smart_fork.retrieval.query import plain, words_of
-from smart_fork.retrieval.results import fork_command, title
 from smart_fork.sessions import Located
 from smart_fork.team.conversation import look_into
 from smart_fork.whereabouts import where_now

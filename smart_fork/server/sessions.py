@@ -32,7 +32,7 @@ from smart_fork.system import permission
 from smart_fork.system.cancellation import Cancelled
 
 if TYPE_CHECKING:
-    from smart_fork.retrieval.library import Opening
+    from smart_fork.finding.library import Opening
 
 T = TypeVar("T")
 
@@ -175,7 +175,7 @@ def _shown(result: SpawnedWorker | NotSpawned) -> SpawnedWorker | NotSpawned:
 
     Ids and paths must stay as they are.
     """
-    from smart_fork.retrieval.results import title
+    from smart_fork.finding.results import title
 
     if isinstance(result, NotSpawned):
         return replace(result, message=title(result.message), hint=title(result.hint))

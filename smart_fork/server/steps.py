@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from smart_fork.retrieval.answer import Answer, Hit, Unsearched
+from smart_fork.finding.answer import Answer, Hit, Unsearched
 from smart_fork.workers.state import WorkerState
 
 #: Which texts `also` is to be: said in the tools' parameters, and again where they were missing.
@@ -24,8 +24,8 @@ def after_search(answer: Answer) -> str:
         return ""
     from smart_fork.agents.selection import ALL, readable, word_for
     from smart_fork.engines.configured import OWN
+    from smart_fork.finding.ranking import FITS, LIKELY
     from smart_fork.forking.floor import in_words
-    from smart_fork.retrieval.ranking import FITS, LIKELY
 
     early = " ".join(filter(None, (answer.unread_notice, answer.early_notice, answer.background_notice)))
     again = f" {early} Ask again then." if early else ""
@@ -48,7 +48,7 @@ def after_search(answer: Answer) -> str:
 
 def _cheaper(best: Hit) -> str:
     """How to fork the best one, if that takes much less than all of it, or if all of it would not know the match."""
-    from smart_fork.retrieval.results import suggested_at, suggested_budget
+    from smart_fork.finding.results import suggested_at, suggested_budget
 
     at, budget = suggested_at(best), suggested_budget(best)
     if not best.can_fork or (at is None and budget is None):

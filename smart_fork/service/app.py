@@ -36,6 +36,14 @@ from smart_fork.agents.readers import READERS
 from smart_fork.cuts import snapshots
 from smart_fork.errors import SmartForkError
 from smart_fork.excise import erasure
+from smart_fork.finding.answer import Unsearched
+from smart_fork.finding.background import MODEL_SECONDS, library
+from smart_fork.finding.hints import Hint, HookEvent
+from smart_fork.finding.index_access import opened
+from smart_fork.finding.library import Library
+from smart_fork.finding.renewal import Renewal
+from smart_fork.finding.request import FindRequest
+from smart_fork.finding.shared import Shared
 from smart_fork.hooks import switch
 from smart_fork.hooks.receive import receive
 from smart_fork.page import views
@@ -45,14 +53,6 @@ from smart_fork.page.renderer import stranger
 from smart_fork.page.sent_forms import PageForms
 from smart_fork.page.views import LIVE
 from smart_fork.registry.workers import Registry
-from smart_fork.retrieval.answer import Unsearched
-from smart_fork.retrieval.background import MODEL_SECONDS, library
-from smart_fork.retrieval.hints import Hint, HookEvent
-from smart_fork.retrieval.index_access import opened
-from smart_fork.retrieval.library import Library
-from smart_fork.retrieval.renewal import Renewal
-from smart_fork.retrieval.request import FindRequest
-from smart_fork.retrieval.shared import Shared
 from smart_fork.server import create_server, wants_everything
 from smart_fork.service.guard import MAX_BODY, WITH, Doors, Guard, Key
 from smart_fork.service.token import Token

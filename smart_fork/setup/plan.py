@@ -26,10 +26,10 @@ from smart_fork.agents.registration import Registration, is_ours
 from smart_fork.agents.selection import titles
 from smart_fork.doctor import Check
 from smart_fork.errors import ProgramMissing, SmartForkError
+from smart_fork.finding.answer import RecentSession
+from smart_fork.finding.index_access import known_index
+from smart_fork.finding.recent import list_recent
 from smart_fork.hooks import agent_settings
-from smart_fork.retrieval.answer import RecentSession
-from smart_fork.retrieval.index_access import known_index
-from smart_fork.retrieval.recent import list_recent
 from smart_fork.service.units.unit_settings import own_program
 from smart_fork.setup import background, entry, hook_entries, keeping, recall_step, skill_file, tool_permission
 from smart_fork.setup.ledger import Ledger, LedgerLine, Step, What

@@ -20,9 +20,9 @@ from smart_fork.agents.checkpoints import is_within
 from smart_fork.agents.readers import READERS
 from smart_fork.config import TeamSection
 from smart_fork.errors import NotFound, SmartForkError
+from smart_fork.finding.recent import recent_sessions
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.repository.identity import look
-from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.sharing.canonical import digest_of
 from smart_fork.sharing.limits import TEXT
 from smart_fork.sync.key import Key

@@ -7,8 +7,8 @@ import shutil
 from indexer.values import Value, value
 from smart_fork import sessions
 from smart_fork.errors import NotFound, SmartForkError, Usage
+from smart_fork.finding.request import current_project
 from smart_fork.repository.identity import note
-from smart_fork.retrieval.request import current_project
 from smart_fork.sync import key as keys
 from smart_fork.sync import manifest as lists
 from smart_fork.sync.ref import Ref, checked

@@ -15,9 +15,9 @@ from smart_fork import sessions
 from smart_fork.agents.readers import READERS
 from smart_fork.conversation import Conversation
 from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
-from smart_fork.retrieval.answer import SharedSession, SharedSessions
-from smart_fork.retrieval.elsewhere import written_by
-from smart_fork.retrieval.results import UNTRUSTED, title
+from smart_fork.finding.answer import SharedSession, SharedSessions
+from smart_fork.finding.elsewhere import written_by
+from smart_fork.finding.results import UNTRUSTED, title
 from smart_fork.sessions import Reading
 from smart_fork.sharing import wire
 from smart_fork.sharing.wire import SessionInfo

@@ -22,15 +22,15 @@ from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import Resolved
 from smart_fork.agents.references import here as of_this_machine
 from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
+from smart_fork.finding.answer import Origin, TeamFound, TeamState
+from smart_fork.finding.elsewhere import Distant, SaidElsewhere, TheirPassage, alone, notice_of
+from smart_fork.finding.found import Query
+from smart_fork.finding.meaning import Meaning
+from smart_fork.finding.query import is_long
+from smart_fork.finding.ranking import RIVALS, Parts, shares_of_phrasings, weigh_one
+from smart_fork.finding.request import FindRequest, check
+from smart_fork.finding.results import UNTRUSTED, title
 from smart_fork.foreign_sessions import looked_at, refuse_owing
-from smart_fork.retrieval.answer import Origin, TeamFound, TeamState
-from smart_fork.retrieval.elsewhere import Distant, SaidElsewhere, TheirPassage, alone, notice_of
-from smart_fork.retrieval.found import Query
-from smart_fork.retrieval.meaning import Meaning
-from smart_fork.retrieval.query import is_long
-from smart_fork.retrieval.ranking import RIVALS, Parts, shares_of_phrasings, weigh_one
-from smart_fork.retrieval.request import FindRequest, check
-from smart_fork.retrieval.results import UNTRUSTED, title
 from smart_fork.sharing import wire
 from smart_fork.sharing.passages import halves, space_of
 from smart_fork.team import changes, client, login
@@ -202,7 +202,7 @@ VECTOR_SECONDS = 0.5
 
 @dataclass
 class TeamSearch:
-    """As `smart_fork.retrieval.elsewhere.Elsewhere`: one question of one project.
+    """As `smart_fork.finding.elsewhere.Elsewhere`: one question of one project.
 
     Where nobody said that the team is `wanted`, a project that has none is no error. It waits so many `seconds`.
     """

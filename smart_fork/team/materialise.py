@@ -27,8 +27,8 @@ from smart_fork.copies.session_copy import Branch, branch_point, write_copy
 from smart_fork.copies.told import DATA, as_session, lost_of, utterances, written
 from smart_fork.cuts import titles
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, TooLarge, Unshareable, Usage
+from smart_fork.finding.recent import recent_sessions
 from smart_fork.forking.bringing_back import refuse_borrowed
-from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.sharing import canonical, neutral, wire
 from smart_fork.sharing.canonical import START, decode, digest_of, encode, state_after, states
 from smart_fork.sharing.limits import LIMITS

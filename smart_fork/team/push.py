@@ -18,8 +18,8 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import files_of
 from smart_fork.agents.readers import OWN
 from smart_fork.errors import Conflict, IndexUnavailable, NotFound, ServerUnavailable, SmartForkError, Unshareable
-from smart_fork.retrieval.index_access import opened
-from smart_fork.retrieval.recent import recent_sessions
+from smart_fork.finding.index_access import opened
+from smart_fork.finding.recent import recent_sessions
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import NOTHING, state_after, state_of, written
 from smart_fork.sharing.limits import MIB, TEXT

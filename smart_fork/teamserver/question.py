@@ -7,10 +7,10 @@ from typing import cast
 
 from indexer.embedder import ModelUnavailableError
 from indexer.pieces import PieceRole
-from smart_fork.retrieval.evidence import Gathered, Passage, gather
-from smart_fork.retrieval.found import Query
-from smart_fork.retrieval.query import further, plain
-from smart_fork.retrieval.ranking import Parts, Weighed, weigh
+from smart_fork.finding.evidence import Gathered, Passage, gather
+from smart_fork.finding.found import Query
+from smart_fork.finding.query import further, plain
+from smart_fork.finding.ranking import Parts, Weighed, weigh
 from smart_fork.sharing import wire
 from smart_fork.teamserver import sessions
 from smart_fork.teamserver.auth import Person, Project

@@ -1,4 +1,4 @@
-"""A project's shared sessions as they are searched: what `smart_fork.retrieval` asks of an index, from PostgreSQL.
+"""A project's shared sessions as they are searched: what `smart_fork.finding` asks of an index, from PostgreSQL.
 
 Each question is answered from what its asker may read, and from nothing else: not a count, not the weight of a word.
 """

@@ -14,10 +14,10 @@ from smart_fork.agents.readers import READERS
 from smart_fork.agents.selection import ALL, selected
 from smart_fork.conversation import Message
 from smart_fork.errors import SmartForkError, Usage, advice
+from smart_fork.finding.results import title
 from smart_fork.forking.world import Instruments
 from smart_fork.places.tmux import TmuxPlace
 from smart_fork.registry.workers import OVER, Registry, State, WorkerRecord
-from smart_fork.retrieval.results import title
 from smart_fork.system import permission
 from smart_fork.text.snippets import printable
 from smart_fork.whereabouts import in_project

@@ -19,9 +19,9 @@ from indexer.writer import only_writer
 from smart_fork.agents.readers import READERS
 from smart_fork.cli.overview import overview
 from smart_fork.errors import RegistryUnavailable
+from smart_fork.finding.request import FindRequest
+from smart_fork.finding.upkeep import Engine
 from smart_fork.registry.workers import Registry
-from smart_fork.retrieval.request import FindRequest
-from smart_fork.retrieval.upkeep import Engine
 from tests.drilled import drilled
 from tests.drills.drill import (
     Quick,

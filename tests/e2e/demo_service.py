@@ -23,8 +23,8 @@ SECONDS = 120.0
 INDEX = """
 from indexer.light import LightEmbedder
 from tests.smart_fork.asking import find
-from smart_fork.retrieval.request import FindRequest
-from smart_fork.retrieval.upkeep import Engine
+from smart_fork.finding.request import FindRequest
+from smart_fork.finding.upkeep import Engine
 answer = find(FindRequest("anything", agent_type="both"), Engine(LightEmbedder(), 60, 60))
 assert answer.index.complete, answer
 """

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.model import Session
+from smart_fork.finding.answer import Answer
+from smart_fork.finding.library import Library
+from smart_fork.finding.request import FindRequest
+from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.budget import Answers, answering
 from smart_fork.forking.request import Choice, ForkRequest
-from smart_fork.retrieval.answer import Answer
-from smart_fork.retrieval.library import Library
-from smart_fork.retrieval.request import FindRequest
-from smart_fork.retrieval.upkeep import Engine
 
 
 def find(request: FindRequest, engine: Engine, path: Path | str | None = None, **where: Any) -> Answer:

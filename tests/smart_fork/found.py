@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from smart_fork.finding.answer import Covered, Found, Hit, IndexState
 from smart_fork.forking.started import Forked
-from smart_fork.retrieval.answer import Covered, Found, Hit, IndexState
 from smart_fork.workers.state import WorkerState
 
 STATE = IndexState(sessions=3, chunks=3, embedded=3, covered=Covered(1.0, 1.0), complete=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork.finding.index_access import opened
+from smart_fork.finding.recent import list_recent
 from smart_fork.repository import identity
-from smart_fork.retrieval.index_access import opened
-from smart_fork.retrieval.recent import list_recent
 from tests.smart_fork.world import Did, git
 
 URL = "git@example.org:people/shop.git"

@@ -182,9 +182,9 @@ def test_its_sessions_are_listed_found_and_read(world, shop, home):
 import json
 from smart_fork import sessions
 from tests.smart_fork.asking import find
-from smart_fork.retrieval.request import FindRequest
-from smart_fork.retrieval.upkeep import Engine
-from smart_fork.retrieval.recent import list_recent
+from smart_fork.finding.request import FindRequest
+from smart_fork.finding.upkeep import Engine
+from smart_fork.finding.recent import list_recent
 from tests.smart_fork.world import WordsModel
 
 found = find(FindRequest({RETRY!r}, agent_type="all"), Engine(WordsModel()), {str(shop)!r}).as_json()

@@ -11,8 +11,8 @@ import smart_fork
 from smart_fork import notes
 from smart_fork.agents.options import Options
 from smart_fork.errors import Usage
-from smart_fork.retrieval.request import FindRequest, check
-from smart_fork.retrieval.upkeep import Engine
+from smart_fork.finding.request import FindRequest, check
+from smart_fork.finding.upkeep import Engine
 from tests.smart_fork.asking import find
 from tests.smart_fork.authorship.test_authorship import BODY, commit
 from tests.smart_fork.client import answer, refusal

@@ -15,14 +15,14 @@ from smart_fork.agents import checkpoint_objects, checkpoints
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import OWN, READERS
 from smart_fork.errors import ForkRefused
+from smart_fork.finding.request import FindRequest
+from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.others import is_others
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.resume import newest_session
 from smart_fork.forking.spawn import spawn
 from smart_fork.forking.started import NotSpawned
-from smart_fork.retrieval.request import FindRequest
-from smart_fork.retrieval.upkeep import Engine
 from smart_fork.team import materialise
 from tests.cases import first
 from tests.indexer.transcripts.records import FIXTURES

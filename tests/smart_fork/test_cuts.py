@@ -184,5 +184,5 @@ def test_only_the_masking_functions_make_a_masked_text():
         "indexer/pipeline.py",  # as its reader masked it
         "indexer/transcripts/state.py",
         "smart_fork/notes.py",  # as it was stored
-        "smart_fork/retrieval/recent.py",
+        "smart_fork/finding/recent.py",
     } == makers

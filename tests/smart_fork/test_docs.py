@@ -19,11 +19,11 @@ from smart_fork.agents.facets import overrides
 from smart_fork.agents.options import KEYS
 from smart_fork.agents.verbs import ABILITIES, abilities_of
 from smart_fork.cli import application
+from smart_fork.finding import answer, fork_point, index_answers
+from smart_fork.finding.ranking import KNOWN, KNOWN_AGAIN
+from smart_fork.finding.request import FindRequest
+from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.started import Forked, Spawned, StartedWorker
-from smart_fork.retrieval import answer, fork_point, index_answers
-from smart_fork.retrieval.ranking import KNOWN, KNOWN_AGAIN
-from smart_fork.retrieval.request import FindRequest
-from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server.sessions import _worker_schema
 from smart_fork.server.tools import shape
 from smart_fork.settings import agent_variables

@@ -17,11 +17,11 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.families.branch import command_to_resume
+from smart_fork.finding.recent import recent_sessions
+from smart_fork.finding.results import fork_command
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.resume import newest_session
-from smart_fork.retrieval.recent import recent_sessions
-from smart_fork.retrieval.results import fork_command
 from smart_fork.system import permission
 from smart_fork.team.materialise import found, read_log
 from tests.cases import each, first

@@ -17,7 +17,7 @@ from indexer.damage import kept
 from indexer.paths import index_db
 from indexer.store.connection import connect
 from smart_fork.agents.selection import choices, one_of
-from smart_fork.retrieval.answer import Found
+from smart_fork.finding.answer import Found
 from smart_fork.server import create_server
 from smart_fork.server.find_tools import MAX_BROKEN
 from smart_fork.server.tools import shape
@@ -285,7 +285,7 @@ class TestAnswers:
             file.write("{broken\n" * 3)
         found = world.find(RETRY, shop, agent_type="claude", explain=True) | {"count": 1}
         assert answer(world, intent=RETRY, explain=True) == filled(found)
-        from smart_fork.retrieval.status import index_status
+        from smart_fork.finding.status import index_status
 
         assert answer(world, "index_status") == filled(index_status().as_json())
         assert answer(world, "index_status")["broken_logs"][0]["lines"] == 3
@@ -411,7 +411,7 @@ def test_other_requests_are_answered_while_a_search_runs(world, shop):
 
 
 def test_while_the_model_is_loading_words_answer(world, shop, monkeypatch):
-    monkeypatch.setattr("smart_fork.retrieval.background.MODEL_SECONDS", 0.0)
+    monkeypatch.setattr("smart_fork.finding.background.MODEL_SECONDS", 0.0)
     knows = world.claude(shop, RETRY, DONE)
     gate = Gate()
     try:
@@ -427,8 +427,8 @@ def test_while_the_model_is_loading_words_answer(world, shop, monkeypatch):
 def test_what_a_call_has_no_time_for_goes_on_in_a_process_of_its_own(world, shop, monkeypatch):
     monkeypatch.delenv("SMART_FORK_BACKGROUND")
     started = []
-    monkeypatch.setattr("smart_fork.retrieval.background.index_in_background", started.append)
-    monkeypatch.setattr("smart_fork.retrieval.background.READ_SECONDS", 0.0)
+    monkeypatch.setattr("smart_fork.finding.background.index_in_background", started.append)
+    monkeypatch.setattr("smart_fork.finding.background.READ_SECONDS", 0.0)
     for number in range(3):
         world.claude(shop, f"{RETRY} {number}", DONE)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from smart_fork.retrieval.answer import Match, Unsearched
+from smart_fork.finding.answer import Match, Unsearched
 from smart_fork.server.steps import about_workers, after_search
 from tests.cases import each, first
 from tests.smart_fork.client import answer, call

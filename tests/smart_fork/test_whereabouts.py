@@ -18,9 +18,9 @@ from smart_fork import sessions
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.cli.found import print_found
 from smart_fork.errors import NotFound
-from smart_fork.retrieval.recent import list_recent
-from smart_fork.retrieval.request import FindRequest
-from smart_fork.retrieval.upkeep import Engine
+from smart_fork.finding.recent import list_recent
+from smart_fork.finding.request import FindRequest
+from smart_fork.finding.upkeep import Engine
 from smart_fork.system import permission
 from tests.cases import first
 from tests.smart_fork.asking import find

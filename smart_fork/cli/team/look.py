@@ -14,7 +14,7 @@ from smart_fork.cli.team.words import CurrentArgument, SessionArgument, TeamPlac
 
 if TYPE_CHECKING:
     from smart_fork.errors import SmartForkError
-    from smart_fork.retrieval.request import FindRequest
+    from smart_fork.finding.request import FindRequest
     from smart_fork.team.conversation import Side, TeamMessage
     from smart_fork.team.project import Project
 
@@ -42,7 +42,7 @@ def find(
     place: TeamPlace,
 ) -> None:
     """Search only the team's sessions."""
-    from smart_fork.retrieval.request import FindRequest
+    from smart_fork.finding.request import FindRequest
 
     find_shared(FindRequest(intent, limit=limit, min_score=min_score, also=also), place)
 

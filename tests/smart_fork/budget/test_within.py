@@ -23,9 +23,9 @@ from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.plan import dangling, unanswered
 from smart_fork.excise.soundness import broken_links
+from smart_fork.finding.fork_point import ExchangeEvidence, PointParts
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.retrieval.fork_point import ExchangeEvidence, PointParts
 from tests.cases import mostly_first
 from tests.smart_fork.copies.test_session_copy import NOW
 from tests.smart_fork.forks import NEW, SESSION, codex_path, said, text, write_log

@@ -220,7 +220,7 @@ class TestFind:
         assert run("find", RETRY, "--agent", "codex").code == 3
 
     def test_what_is_missing_is_said_with_who_completes_it(self, run, world, shop, monkeypatch):
-        monkeypatch.setattr("smart_fork.retrieval.background.configured_embedder", BrokenModel)
+        monkeypatch.setattr("smart_fork.finding.background.configured_embedder", BrokenModel)
         world.claude(shop, RETRY, DONE)
 
         done = run("find", RETRY)
@@ -232,7 +232,7 @@ class TestFind:
 
     def test_the_rest_is_left_to_a_process_in_the_background(self, run, world, shop, monkeypatch):
         started = []
-        monkeypatch.setattr("smart_fork.retrieval.background.configured_embedder", BrokenModel)
+        monkeypatch.setattr("smart_fork.finding.background.configured_embedder", BrokenModel)
         monkeypatch.setattr(
             "smart_fork.system.processes.Processes.start", lambda _, argv, **more: started.append((argv, more))
         )
@@ -325,7 +325,7 @@ class TestErrors:
         assert f"delete {state}/index.db*" in json.loads(done.out)["hint"]
 
     def test_what_nobody_thought_of_is_one_line(self, run, monkeypatch):
-        monkeypatch.setattr("smart_fork.retrieval.recent.list_recent", lambda *_, **__: 1 / 0)
+        monkeypatch.setattr("smart_fork.finding.recent.list_recent", lambda *_, **__: 1 / 0)
 
         done = run("list", "--json")
 
@@ -338,7 +338,7 @@ class TestErrors:
         def interrupt(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("smart_fork.retrieval.recent.list_recent", interrupt)
+        monkeypatch.setattr("smart_fork.finding.recent.list_recent", interrupt)
 
         assert run("list").code == 130
 

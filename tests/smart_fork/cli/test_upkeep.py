@@ -13,7 +13,7 @@ import pytest
 
 from indexer.store.sqlite import SqliteStore
 from indexer.writer import only_writer
-from smart_fork.retrieval.index_access import opened
+from smart_fork.finding.index_access import opened
 from tests.smart_fork.world import BrokenModel
 
 RETRY = "add retry with backoff to the uploader"

@@ -12,7 +12,7 @@ from indexer.writer import only_writer
 from smart_fork import sessions
 from smart_fork.engines.base import collections
 from smart_fork.errors import Usage
-from smart_fork.retrieval.upkeep import Engine
+from smart_fork.finding.upkeep import Engine
 from tests.cases import first
 from tests.smart_fork.asking import message_for
 from tests.smart_fork.engines.scripted_qmd import DONE, RETRY, UNAVAILABLE

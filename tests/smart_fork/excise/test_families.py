@@ -38,11 +38,11 @@ from smart_fork.errors import SmartForkError
 from smart_fork.excise import Request, check, cut, erasure
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.ranges import numbered
+from smart_fork.finding.index_access import opened
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.registry.workers import Registry
 from smart_fork.removal.sessions import forget
-from smart_fork.retrieval.index_access import opened
 from tests.cases import mostly_first
 from tests.drilled import drilled
 from tests.smart_fork.agents.opencode import database as opencode

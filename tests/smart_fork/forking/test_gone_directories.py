@@ -14,6 +14,7 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.families.branch import command_to_resume
+from smart_fork.finding.results import fork_command
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.resume import session_to_resume
@@ -22,7 +23,6 @@ from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.start import place_of_work, prepare, start
 from smart_fork.forking.world import world_of
 from smart_fork.repository import identity
-from smart_fork.retrieval.results import fork_command
 from smart_fork.text.snippets import quoted
 from smart_fork.whereabouts import where_now
 from tests.smart_fork.forks import FakeProcesses

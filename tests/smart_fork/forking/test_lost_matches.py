@@ -16,6 +16,11 @@ from smart_fork.budget.selection import SelectedExchange, Selection
 from smart_fork.budget.wanted import Wanted
 from smart_fork.cli.forked import ways_in_words
 from smart_fork.copies.session_copy import Point, branch_point, point_at, write_branch
+from smart_fork.finding.answer import Match, Price
+from smart_fork.finding.fork_point import ExchangeEvidence, PointParts, lost
+from smart_fork.finding.request import FindRequest
+from smart_fork.finding.results import suggested_at, suggested_budget, suggested_fork, within_budget
+from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.budget import Answers, chosen, end_of_whole
 from smart_fork.forking.many import best_of
 from smart_fork.forking.plan import fork_session
@@ -23,11 +28,6 @@ from smart_fork.forking.request import Best, ForkRequest
 from smart_fork.forking.spawn import Asked
 from smart_fork.forking.ways import ways
 from smart_fork.forking.world import world_of
-from smart_fork.retrieval.answer import Match, Price
-from smart_fork.retrieval.fork_point import ExchangeEvidence, PointParts, lost
-from smart_fork.retrieval.request import FindRequest
-from smart_fork.retrieval.results import suggested_at, suggested_budget, suggested_fork, within_budget
-from smart_fork.retrieval.upkeep import Engine
 from tests.cases import each
 from tests.smart_fork.agents.qwen.test_log import fixture as qwen_fixture
 from tests.smart_fork.agents.qwen.test_log import read_qwen

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from smart_fork.finding.answer import Hit
 from smart_fork.forking.which import about_as_likely, labels
-from smart_fork.retrieval.answer import Hit
 from tests.cases import each
 from tests.smart_fork.found import a_hit
 

@@ -8,12 +8,12 @@ import shutil
 import pytest
 
 from smart_fork.errors import NotFound, Usage
+from smart_fork.finding.adoption import adopt
+from smart_fork.finding.recent import list_recent
+from smart_fork.finding.request import current_project
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.repository.identity import Place
-from smart_fork.retrieval.adoption import adopt
-from smart_fork.retrieval.recent import list_recent
-from smart_fork.retrieval.request import current_project
 from tests.cases import mostly
 from tests.smart_fork.moves import (
     URL,

@@ -18,9 +18,9 @@ import uvicorn
 from starlette.routing import Route
 
 from indexer.paths import private_dir, state_home
+from smart_fork.finding.upkeep import Engine
 from smart_fork.page import views
 from smart_fork.page.desk import ServiceState
-from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server import calls
 from smart_fork.service import client
 from smart_fork.service.address import Address, publish, remove_socket

@@ -13,7 +13,7 @@ from smart_fork import notes
 from smart_fork.cli.overview import overview
 from smart_fork.hooks import ERRORS, RECALL, agent_settings, switch
 from tests.cases import first
-from tests.smart_fork.retrieval.test_errors import ERROR, bash, broke, edited
+from tests.smart_fork.finding.test_errors import ERROR, bash, broke, edited
 from tests.smart_fork.service.test_recall import NEW, announced, asked, on, run
 
 __all__ = ["announced", "on"]

@@ -15,10 +15,10 @@ import pytest
 
 from indexer.masking.invisible import INVISIBLE
 from smart_fork.agents.selection import handed_to
+from smart_fork.finding.upkeep import Engine
 from smart_fork.page import views
 from smart_fork.page.kin import MIN_LENGTH, timeline
 from smart_fork.page.views import LIVE
-from smart_fork.retrieval.upkeep import Engine
 from tests.cases import first
 from tests.smart_fork.asking import opened
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

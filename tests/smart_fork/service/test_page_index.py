@@ -12,10 +12,10 @@ import pytest
 from indexer.last_run import LastRun
 from indexer.paths import state_home
 from indexer.runs import Freshness
+from smart_fork.finding.answer import Changed, Explanation, Hit, Match
 from smart_fork.page.desk import ServiceState
 from smart_fork.page.renderer import why
 from smart_fork.page.search_views import age_of, chosen, facets, narrowed
-from smart_fork.retrieval.answer import Changed, Explanation, Hit, Match
 from tests.smart_fork.relatives import ids_with, relatives
 from tests.smart_fork.service.test_page import DONE, HOSTILE, RETRY, Tags
 

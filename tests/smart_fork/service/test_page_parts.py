@@ -16,6 +16,7 @@ import pytest
 
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from smart_fork.errors import ForkRefused, NotFound, Usage
+from smart_fork.finding.chances import chance, percent
 from smart_fork.page import renderer
 from smart_fork.page.desk import Desk, Frame, ServiceState
 from smart_fork.page.kin import own_beginning, timeline
@@ -23,7 +24,6 @@ from smart_fork.page.phrases import ago, clock, day, exact, homely, inside, plac
 from smart_fork.page.reading import leaving, reading
 from smart_fork.page.sent_forms import ALIKE_SECONDS, FORM_SECONDS, MAX_KEPT, PageForms
 from smart_fork.page.session import AddressedSession
-from smart_fork.retrieval.chances import chance, percent
 from tests.smart_fork.relatives import a_relative
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)

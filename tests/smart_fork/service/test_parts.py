@@ -9,8 +9,8 @@ import pytest
 
 from indexer.paths import index_db
 from smart_fork.cuts import snapshots
-from smart_fork.retrieval.index_access import opened
-from smart_fork.retrieval.request import FindRequest
+from smart_fork.finding.index_access import opened
+from smart_fork.finding.request import FindRequest
 from smart_fork.service import app
 from tests.smart_fork.forks import eventually
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from indexer.store.base import Scope
+from smart_fork.finding.found import Query
+from smart_fork.finding.meaning import Meaning
 from smart_fork.forking.report import Launched
-from smart_fork.retrieval.found import Query
-from smart_fork.retrieval.meaning import Meaning
 from smart_fork.team import client
 from smart_fork.team.find import TeamSearch
 from smart_fork.team.login import Account, account, remember

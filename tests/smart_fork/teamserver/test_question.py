@@ -10,7 +10,7 @@ import pytest
 
 from indexer.light import LightEmbedder
 from smart_fork.errors import NotFound
-from smart_fork.retrieval.ranking import Parts
+from smart_fork.finding.ranking import Parts
 from smart_fork.sharing import wire
 from smart_fork.sharing.passages import hash_of, searched, space_of
 from smart_fork.teamserver import index, sessions

@@ -7,10 +7,10 @@ import pytest
 
 from indexer.light import LightEmbedder
 from indexer.store.sqlite import SqliteStore
-from smart_fork.retrieval.evidence import gather
-from smart_fork.retrieval.found import Query
-from smart_fork.retrieval.query import terms_of
-from smart_fork.retrieval.ranking import weigh
+from smart_fork.finding.evidence import gather
+from smart_fork.finding.found import Query
+from smart_fork.finding.query import terms_of
+from smart_fork.finding.ranking import weigh
 from smart_fork.sharing.passages import searched, space_of
 from smart_fork.teamserver.cluster import OWNER
 from smart_fork.teamserver.index import space

@@ -12,11 +12,11 @@ import smart_fork
 from indexer.light import LightEmbedder
 from indexer.store.base import Scope
 from smart_fork.errors import ForkRefused
+from smart_fork.finding.found import Query
+from smart_fork.finding.meaning import Meaning
+from smart_fork.finding.request import FindRequest
+from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.report import Launched
-from smart_fork.retrieval.found import Query
-from smart_fork.retrieval.meaning import Meaning
-from smart_fork.retrieval.request import FindRequest
-from smart_fork.retrieval.upkeep import Engine
 from smart_fork.sharing.passages import hash_of
 from smart_fork.team import client
 from smart_fork.team import find as team_find

@@ -18,9 +18,9 @@ import pytest
 from starlette.applications import Starlette
 
 from smart_fork.errors import ForkRefused
+from smart_fork.finding.upkeep import Engine
 from smart_fork.forking import plan
 from smart_fork.page import views
-from smart_fork.retrieval.upkeep import Engine
 from smart_fork.service.app import Entrance
 from smart_fork.team import find as team_find
 from tests.e2e.browsing import Watch, browser, chromium, low_contrast, violations, window

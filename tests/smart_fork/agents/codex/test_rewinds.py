@@ -25,9 +25,9 @@ from smart_fork.excise import Request, check, cut
 from smart_fork.excise.loader import load_for_cut, located
 from smart_fork.excise.ranges import listed, numbered
 from smart_fork.families.lineage import lineage
+from smart_fork.finding.index_access import opened
 from smart_fork.forking.bringing_back import brought_back
 from smart_fork.removal.sessions import forget
-from smart_fork.retrieval.index_access import opened
 from smart_fork.team.tracking import Alias, Tracked
 from tests.indexer.transcripts.records import message, meta
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

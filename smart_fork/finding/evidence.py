@@ -1,0 +1,405 @@
+"""What the index knows of the sessions that may answer an intent."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import field
+from itertools import chain
+
+from indexer.project import is_within
+from indexer.shapes import dataclass
+from indexer.store.base import HavingTable, Placement, Scored, Searchable, SessionRow, Similarities, WordTable
+from smart_fork.finding.fork_point import PointParts, edited, fork_point, parts
+from smart_fork.finding.found import Query
+from smart_fork.finding.kinship import families, known_to, without_askers
+from smart_fork.finding.query import is_long, is_of_this_branch, names_of, quoted_names, terms_of
+from smart_fork.finding.ranking import Coverage, Evidence, Phrased
+from smart_fork.whereabouts import belongs, is_in_doubt, placed, placed_here
+
+NEAREST_CHUNKS = 400
+WORD_CHUNKS = 400
+WORD_SESSIONS = 200
+#: The best sessions and chunks by their words, of which is asked how much of the intent they have.
+COVERED = 20
+#: Sessions of which every chunk is compared with the intent.
+COMPARED = 60
+#: From so many sessions a family on, all of these numbers grow by it: they are meant for sessions that differ.
+CROWDED = 1.2
+#: The work of a session on the branch that is asked for, beside that of one that worked on all that is named.
+THIS_BRANCH = 1.5
+#: A changed file beside one that the caller gives: what is unfinished often has nothing to do with the question.
+CHANGED = 0.5
+NO_COVERAGE = Coverage()
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A chunk that speaks for a session: how much, where it stands, and its cosine to the phrasing nearest to it.
+
+    The cosine is `None` where it is not known.
+    """
+
+    strength: float
+    place: Placement
+    similarity: float | None
+
+
+@dataclass(slots=True)
+class Gathered:
+    """Sessions that may be shown, by row, with what speaks for each, and their families; `dropped` had no id or
+    directory.
+
+    `exchanges` is what speaks for each exchange, and `point` that at whose end to fork, where one session is asked.
+    """
+
+    sessions: dict[int, SessionRow] = field(default_factory=dict)
+    families: dict[int, str] = field(default_factory=dict)
+    phrasings: list[Phrased] = field(default_factory=list)
+    passages: dict[int, Passage] = field(default_factory=dict)
+    dropped: int = 0
+    exchanges: dict[int, PointParts] = field(default_factory=dict)
+    point: int | None = None
+
+
+def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, words: bool) -> Gathered:
+    """Everything that ranking needs, by the words of each phrasing, by the `vectors` of those embedded, or by both."""
+    similarities = store.similarities(vectors, query.scope) if vectors is not None else None
+    wording = QueryWords(store, query) if words else None
+    own = known_to(store, query.caller, query.relatives) if query.caller else set[int]()
+    near, by_chunk, by_session, places, rows = _reach(store, query, similarities, wording, own)
+    family = families(rows.values())
+    room = max(1.0, len(family) / max(1, len(set(family.values())))) if query.scope.session is None else 1.0
+    if room >= CROWDED:
+        near, by_chunk, by_session, places, rows = _reach(store, query, similarities, wording, own, room=room)
+        family = families(rows.values())
+    found = Gathered(families=family)
+    allowed, found.dropped = admitted(rows.values(), query)
+    found.sessions = without_askers(store, allowed, query.phrasings) if query.scope.session is None else allowed
+    places = [one for one in places if one.session in found.sessions and _counts(found.sessions[one.session], one)]
+    # The words of a whole session include what the caller knows: what a fork shares with its parent, what was told.
+    telling = {row for row in by_session.rows & found.sessions.keys() if not query.is_kin(found.sessions[row])}
+    there = {place.chunk for place in places}
+    chunk_words = [_only(scores, there) for scores in by_chunk.scores]
+    session_words = [_only(scores, telling) for scores in by_session.scores]
+    found.passages = _passages(places, chunk_words, near)
+    evidence = _evidence(places, telling, session_words, chunk_words)
+    by_meaning = [evidence[number] for number in query.embedded]
+    _set_similar(by_meaning, places, near)
+    compared = store.vector_counts(evidence[0])
+    for one in evidence:
+        for row, found_of in one.items():
+            found_of.chunks = compared.get(row, 0)
+            found_of.only_asked = found.sessions[row].only_asked
+    if similarities:
+        _compare_all(store, similarities, found.sessions, evidence, by_meaning, own=own, room=room)
+    if query.scope.session is not None:
+        _find_point(store, found, chunk_words, by_meaning)
+    coverage = [NO_COVERAGE] * len(evidence)
+    if wording:
+        _set_work(wording, query, found.sessions, evidence)
+        coverage = _coverage(wording, session_words, chunk_words, evidence, room)
+    found.phrasings = [
+        Phrased(one, covered, embedded=vectors is not None and number in query.embedded, long=is_long(text))
+        for number, (text, one, covered) in enumerate(zip(query.phrasings, evidence, coverage, strict=True))
+    ]
+    return found
+
+
+def _reach(
+    store: Searchable, query: Query, similarities: Similarities | None, wording: QueryWords | None,
+    own: Collection[int], *, room: float = 1.0,
+) -> tuple[Mapping[int, Sequence[float]], Matches, Matches, list[Placement], Mapping[int, SessionRow]]:  # fmt: skip
+    """What is found at first, `room` times as much as usual: cosines by chunk, matches, chunks' places, sessions."""
+    nearest = similarities.best(round(_share(query) * room)) if similarities else ()
+    near = {hit.row: hit.cosines for hit in nearest}
+    nothing = Matches(frozenset(), tuple({} for _ in query.phrasings))
+    by_chunk = wording.matches("chunks", round(WORD_CHUNKS * room)) if wording else nothing
+    by_session = wording.matches("sessions", round(WORD_SESSIONS * room)) if wording else nothing
+    places = store.placements((near.keys() | by_chunk.rows) - set(own))
+    rows = store.sessions({place.session for place in places} | by_session.rows)
+    return near, by_chunk, by_session, places, rows
+
+
+def _share(query: Query) -> int:
+    """How many of the nearest chunks each embedded phrasing adds: together they are not many more than those of one."""
+    return NEAREST_CHUNKS * 2 // (1 + len(query.embedded))
+
+
+def _only(scores: Mapping[int, float], rows: Collection[int]) -> dict[int, float]:
+    return {row: score for row, score in scores.items() if row in rows}
+
+
+def admitted(rows: Iterable[SessionRow], query: Query) -> tuple[dict[int, SessionRow], int]:
+    """Sessions that may be shown, never the caller; and how many had no id or directory."""
+    allowed: dict[int, SessionRow] = {}
+    dropped = 0
+    project = query.scope.project
+    for known in rows:
+        row = placed(known, project) if project else placed_here(known)
+        if query.scope.session not in (None, row.row):  # another one with the same beginning
+            continue
+        if query.scope.sessions is not None and row.row not in query.scope.sessions:
+            continue
+        if query.scope.within and not (row.resolved_cwd and is_within(row.resolved_cwd, query.scope.within)):
+            continue
+        if not row.session_id or not (row.cwd or query.everywhere):
+            dropped += 1
+            continue
+        # What names a directory or commit is not thereby of it.
+        if is_in_doubt(row) and query.scope.project and not belongs(row, query.scope.project):
+            continue
+        if row.session_id in query.hidden or (query.caller and row.row == query.caller.row):
+            continue
+        allowed[row.row] = row
+    return allowed, dropped
+
+
+def _counts(session: SessionRow, place: Placement) -> bool:
+    """Whether it speaks for the session: a prompt at its end does not where nothing was done or answered."""
+    return session.answered is None or session.only_asked or place.exchange <= max(session.answered, session.acted)
+
+
+def _passages(
+    places: Sequence[Placement], words: Sequence[Mapping[int, float]], near: Mapping[int, Sequence[float]]
+) -> dict[int, Passage]:
+    """The chunk of each session that speaks for it most, in all phrasings together."""
+    by_words: defaultdict[int, float] = defaultdict(float)
+    for scores in words:
+        most = max(scores.values(), default=0.0) or 1.0
+        for chunk, score in scores.items():
+            by_words[chunk] += score / most
+    strengths = {
+        chunk: (by_words[chunk] + sum([cosine for cosine in near.get(chunk, ()) if cosine > 0])) / len(words)
+        for chunk in {place.chunk for place in places}
+    }
+    best: dict[int, Placement] = {}
+    for place in places:
+        if place.session not in best or strengths[place.chunk] > strengths[best[place.session].chunk]:
+            best[place.session] = place
+    return {
+        row: Passage(strengths[place.chunk], place, max(near.get(place.chunk, ()), default=None))
+        for row, place in best.items()
+    }
+
+
+def _find_point(
+    store: Searchable, found: Gathered, words: Sequence[Mapping[int, float]],
+    by_meaning: Sequence[Mapping[int, Evidence]],
+) -> None:  # fmt: skip
+    """Where the question is about one session: the passage of the exchange at whose end all that is asked is known."""
+    for row in found.passages.keys() & found.sessions.keys():
+        similar = [one[row].similar for one in by_meaning]
+        places = store.placements_of(row)
+        changing = edited(places, store.texts({place.chunk for place in places}))
+        best = found.passages[row]
+        if places:
+            found.exchanges = parts(places, words, similar, changing)
+        place = fork_point(places, words, similar, changing) or best.place
+        found.point = place.exchange
+        cosines = [one[place.position] for one in similar if place.position in one]
+        found.passages = found.passages | {row: Passage(best.strength, place, max(cosines, default=None))}
+
+
+def _evidence(
+    places: Sequence[Placement], telling: Collection[int], sessions: Sequence[Mapping[int, float]],
+    chunks: Sequence[Mapping[int, float]],
+) -> list[dict[int, Evidence]]:  # fmt: skip
+    """What each phrasing found, by session; also of those (`telling` by their words) that only another one found."""
+    evidence: defaultdict[int, list[Evidence]] = defaultdict(lambda: [Evidence() for _ in sessions])
+    for place in places:
+        chunk, own = place.chunk, evidence[place.session]
+        for one, scores in zip(own, chunks, strict=True):
+            if chunk in scores:
+                one.passages.append(scores[chunk])
+    for row in telling:
+        for one, scores in zip(evidence[row], sessions, strict=True):
+            one.words = scores.get(row, 0.0)
+    return [{row: own[number] for row, own in evidence.items()} for number in range(len(sessions))]
+
+
+def _set_similar(
+    by_meaning: Sequence[Mapping[int, Evidence]], places: Sequence[Placement], near: Mapping[int, Sequence[float]]
+) -> None:
+    for place in places:
+        for one, cosine in zip(by_meaning, near.get(place.chunk, ()), strict=False):
+            one[place.session].similar[place.position] = cosine
+
+
+def _set_work(
+    wording: QueryWords, query: Query, sessions: Mapping[int, SessionRow], evidence: Sequence[Mapping[int, Evidence]]
+) -> None:
+    """What each phrasing names, or is in play, and a session worked on; and its branch, where that is asked for.
+
+    A branch says the more the fewer sessions are of it.
+    """
+    here = {row for row in evidence[0] if query.branch and sessions[row].git_branch == query.branch}
+    branch = THIS_BRANCH * (1 - len(here) / max(1, len(evidence[0])))
+    *worked_on, in_play = wording.worked_on(evidence[0].keys())
+    for text, one, shares in zip(query.phrasings, evidence, worked_on, strict=True):
+        asked = is_of_this_branch(text)
+        for row, found in one.items():
+            found.files = in_play[row] * (1.0 if query.given else CHANGED)
+            found.work = shares[row] + (branch if asked and row in here else 0.0)
+
+
+def _compare_all(
+    store: Searchable, similarities: Similarities, sessions: Mapping[int, SessionRow],
+    evidence: Sequence[Mapping[int, Evidence]], by_meaning: Sequence[Mapping[int, Evidence]], *,
+    own: Collection[int], room: float,
+) -> None:  # fmt: skip
+    """The cosines of all chunks of the most promising sessions, not only of those that are among the nearest."""
+
+    def promising(most: int, speaks: Callable[[Evidence], float]) -> list[int]:
+        if len(evidence[0]) <= most:
+            return list(evidence[0])
+        return heapq.nlargest(most, evidence[0], key=lambda row: sum([speaks(one[row]) for one in evidence]))
+
+    nearest = promising(round(COMPARED * room), lambda one: max(one.similar.values(), default=0.0))
+    by_words = promising(round(COVERED * room), lambda one: one.words)
+    by_passage = promising(round(COVERED * room), lambda one: max(one.passages, default=0.0))
+    partly = [
+        row for row in {*nearest, *by_words, *by_passage} if len(evidence[0][row].similar) < evidence[0][row].chunks
+    ]
+    similar = {row: [one[row].similar for one in by_meaning] for row in partly}
+    ended = [row for row in partly if sessions[row].answered is not None]
+    left_out = {
+        (row, one.position) for row in ended for one in store.placements_of(row) if not _counts(sessions[row], one)
+    }
+    missing = [
+        (row, position, chunk)
+        for row, position, chunk in store.positions(partly)
+        if position not in similar[row][0] and chunk not in own and (row, position) not in left_out
+    ]
+    cosines = similarities.of({chunk for _, _, chunk in missing}) if missing else {}
+    for row, position, chunk in missing:
+        for known, cosine in zip(similar[row], cosines.get(chunk, ()), strict=False):
+            known[position] = cosine
+
+
+def _coverage(
+    wording: QueryWords, sessions: Sequence[Mapping[int, float]], chunks: Sequence[Mapping[int, float]],
+    evidence: Sequence[Mapping[int, Evidence]], room: float,
+) -> list[Coverage]:  # fmt: skip
+    """How much of each phrasing's words its best sessions, its best chunks, and each title have."""
+    for one, titles in zip(evidence, wording.coverage("titles", sessions, round(WORD_SESSIONS * room)), strict=True):
+        for row, share in titles.items():
+            one[row].title = share
+    of_sessions, of_chunks = (
+        wording.coverage("sessions", sessions, round(COVERED * room)),
+        wording.coverage("chunks", chunks, round(COVERED * room)),
+    )
+    return [
+        Coverage(max(session.values(), default=0.0), max(chunk.values(), default=0.0))
+        for session, chunk in zip(of_sessions, of_chunks, strict=True)
+    ]
+
+
+# The words of a question in all its phrasings: each is looked for once, and speaks for every phrasing that has it.
+
+
+#: A phrasing of more terms is a sentence, and none of them the beginning of a name; nor is one of fewer letters.
+MOST_NAMES, SHORTEST_BEGINNING = 2, 3
+
+#: What the words find of sessions and passages, and of how many first exchanges of each: together about one batch.
+FOUND_SESSIONS, FOUND_CHUNKS, BEGINNINGS = 10, 48, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The best rows of a table by all words, and the BM25 that each phrasing gives them."""
+
+    rows: frozenset[int]
+    scores: tuple[Mapping[int, float], ...]
+
+
+class QueryWords:
+    """The known terms of each phrasing, rarer ones weighing more, and what they find in the scope of a question."""
+
+    def __init__(self, store: Searchable, query: Query) -> None:
+        self._store, self._scope = store, query.scope
+        everything = store.session_count()
+        asked = [terms_of(text) for text in query.phrasings]
+        counts = store.sessions_with(list(dict.fromkeys(term for terms in asked for term in terms)))
+        self._phrasings = [
+            {term: _weight(count, everything) for term, count in _known(terms, counts, store.sessions_with).items()}
+            for terms in asked
+        ]
+        self._terms = list(dict.fromkeys(term for terms in self._phrasings for term in terms))
+        self._names = [*(names_of(text) for text in query.phrasings), quoted_names(query.in_play)]
+        self._having: dict[HavingTable, dict[str, Collection[int]]] = {}
+
+    def matches(self, table: WordTable, limit: int) -> Matches:
+        """The best rows of a table."""
+        best = self._store.match_words(table, self._terms, self._scope, limit)
+        return Matches(frozenset(hit.row for hit in best), self._shared(table, best))
+
+    def _shared(self, table: WordTable, best: Sequence[Scored]) -> tuple[Mapping[int, float], ...]:
+        """BM25 adds up term by term, so the score of each phrasing is the sum of those of its own terms."""
+        if len(self._phrasings) == 1:
+            return (dict(best),)
+        rows = [hit.row for hit in best]
+        scores = tuple(defaultdict[int, float](float) for _ in self._phrasings)
+        by_term = self._store.word_scores(table, self._terms, self._scope, rows) if rows else {}
+        self._having[table] = dict(by_term)
+        for term, found in by_term.items():
+            for terms, score in zip(self._phrasings, scores, strict=True):
+                if term in terms:
+                    for row, points in found.items():
+                        score[row] += points
+        return scores
+
+    def coverage(self, table: HavingTable, scores: Sequence[Mapping[int, float]], most: int) -> list[dict[int, float]]:
+        """By phrasing, how much of its words (0…1, rare ones weighing more) each of its `most` best rows has."""
+        best = [heapq.nlargest(most, score, key=score.__getitem__) for score in scores]
+        asked = {row for rows in best for row in rows}
+        having = self._having.get(table) or self._store.having(table, self._terms, asked)
+        return [_shares(terms, rows, having) for terms, rows in zip(self._phrasings, best, strict=True)]
+
+    def worked_on(self, sessions: Collection[int]) -> list[dict[int, float]]:
+        """By phrasing, how much of the files and names of code in it (0…1, rare ones weighing more) each of these
+        sessions has edited or written; last, how much of the files in play. What none of them has is not counted.
+        """
+        names = list(dict.fromkeys(chain.from_iterable(self._names)))
+        having = self._store.having("work", names, sessions) if names else {}
+        weights = {name: _weight(len(rows), len(sessions)) for name, rows in having.items() if rows}
+        return [
+            _shares({name: weights[name] for name in of_phrasing if name in weights}, list(sessions), having)
+            for of_phrasing in self._names
+        ]
+
+
+def found_by_words(store: Searchable, query: Query) -> frozenset[int]:
+    """The passages that answer best by their words, and what the exchanges of the best sessions begin with."""
+    words = QueryWords(store, query)
+    begin: list[int] = []
+    for row in words.matches("sessions", FOUND_SESSIONS).rows:
+        exchanges = {place.exchange: place.chunk for place in reversed(store.placements_of(row))}
+        begin += list(exchanges.values())[-BEGINNINGS:]
+    return words.matches("chunks", FOUND_CHUNKS).rows.union(begin)
+
+
+def _shares(terms: Mapping[str, float], rows: Sequence[int], having: Mapping[str, Collection[int]]) -> dict[int, float]:
+    shares = dict.fromkeys(rows, 0.0)
+    total = sum(terms.values())
+    for term, weight in terms.items() if rows and total else ():
+        for row in shares.keys() & having[term]:
+            shares[row] += weight / total
+    return shares
+
+
+def _weight(count: int, everything: int) -> float:
+    return math.log((everything - count + 0.5) / (count + 0.5) + 1)
+
+
+def _known(
+    terms: Sequence[str], counts: Mapping[str, int], count: Callable[[Sequence[str]], Mapping[str, int]]
+) -> Mapping[str, int]:
+    """How many sessions have each term. Of a name typed in part, which none has, those that begin with it."""
+    known = {term: counts[term] for term in terms}
+    if len(known) > MOST_NAMES or any(known.values()):
+        return known
+    # Without its last letter, which a stem may not have; a term stands between quotes.
+    return count([f'{term[:-2]}"*' for term in known if len(term) > SHORTEST_BEGINNING + 2])

@@ -1,0 +1,442 @@
+"""The library: past sessions, as one caller may find them. The road to the index of every question there is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from indexer.damage import kept
+from indexer.paths import index_db
+from indexer.settings import INDEXING
+from indexer.store.base import Counts, Scope, SessionRow
+from indexer.transcripts.error_lines import commands_of
+from indexer.transcripts.model import Session
+from smart_fork.agents.logs import unread
+from smart_fork.agents.programs import problems_of
+from smart_fork.agents.readers import READERS
+from smart_fork.agents.selection import ALL, word_for
+from smart_fork.engines.base import EngineUnavailable, collection_of
+from smart_fork.errors import IndexUnavailable, Usage, advice
+from smart_fork.finding import results
+from smart_fork.finding.answer import (
+    Answer,
+    AskedCode,
+    Causes,
+    Covered,
+    Exchanges,
+    Fixes,
+    Found,
+    Hit,
+    IndexState,
+    RecentSession,
+    Unsearched,
+)
+from smart_fork.finding.by_code import all_in_scope, by_code, causes_of, changed, with_files
+from smart_fork.finding.covered import covered, doubt, early_notice, unread_notice
+from smart_fork.finding.elsewhere import Elsewhere, SaidElsewhere, alone, merge, notice_of, together
+from smart_fork.finding.exchanges import asked_of, best_exchanges, exchange_evidence, only_one, query_of
+from smart_fork.finding.fork_point import ExchangeEvidence
+from smart_fork.finding.found import Candidates, Query
+from smart_fork.finding.language import language_notice
+from smart_fork.finding.meaning import Embed
+from smart_fork.finding.project_index import ProjectIndex
+from smart_fork.finding.ranking import RIVALS
+from smart_fork.finding.recent import Listed, gone_prompts, recent_sessions
+from smart_fork.finding.request import MAX_LIMIT, FindRequest, check, current_project, project_notice
+from smart_fork.finding.results import nearness
+from smart_fork.finding.search import search
+from smart_fork.finding.status import passed_over
+from smart_fork.finding.upkeep import Engine, Upkeep, go_on, makes_vectors
+from smart_fork.finding.worth import BETTER_FIRST, COMPARED, Worth, better_first, close, worth_of
+from smart_fork.notes import tag as checked_tag
+from smart_fork.whereabouts import permits
+
+if TYPE_CHECKING:
+    from smart_fork.finding.hints import Hint, HookEvent
+
+log = logging.getLogger(__name__)
+
+#: Opens a library, as `Library.open` does.
+Opening = Callable[..., AbstractContextManager["Library"]]
+#: So many changes are told unless more are asked for.
+CHANGES = 20
+#: How the session that asks names itself.
+SELF = "self"
+_EVERYTHING = FindRequest("", agent_type=ALL, include_automated=True)
+
+
+class Library(ProjectIndex):
+    """The past sessions of a project, or of all, as one caller may find them: its own session is never found.
+
+    The index is opened once, by the first question, and brought up to date once. `elsewhere` is asked the same while
+    the index is searched.
+    """
+
+    def __init__(
+        self, engine: Engine, path: str | None = None, caller: str | None = None, elsewhere: Elsewhere | None = None, *,
+        everywhere: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(engine, path, caller, everywhere=everywhere)
+        self.elsewhere = elsewhere
+        self._evidence: dict[tuple[str, ...], ExchangeEvidence] = {}
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls, path: str | None, engine: Engine, *, caller: str | None = None, everywhere: bool = False,
+        elsewhere: Elsewhere | None = None,
+    ) -> Iterator[Library]:  # fmt: skip
+        """The sessions of the project of `path`, by default the working directory, or of all projects (`everywhere`).
+
+        `caller` is the session that asks. Nothing is read before the first question.
+        """
+        library = cls(engine, path, caller, elsewhere, everywhere=everywhere)
+        with library.held():
+            yield library
+
+    def find(self, request: FindRequest) -> Answer:
+        """Find the sessions that know how (see docs/reference/json.md).
+
+        Raises:
+            Usage: something in the request is not acceptable; nothing was read or started.
+        """
+        asked = check(request)
+        damaged, there = kept(index_db()), self._ask_elsewhere(asked)
+        try:
+            with self.index() as store:
+                state = self.refreshed(asked)
+                if state.problem and not store.counts().sessions:
+                    return self._without_index(state.problem, "", asked, there)
+                answer = self._search(asked, state, there)
+                if there is not None and there.taken_out():  # what was found may have been withdrawn meanwhile
+                    answer = self._search(asked, state, there)
+            return replace(answer, index_notice=_damage_notice(damaged))
+        except EngineUnavailable as error:
+            return self._without_program(error, asked)
+        except IndexUnavailable as error:
+            go_on(self.engine, self.project)  # what was damaged is rebuilt
+            return self._without_index(error.message, error.hint, asked, there)
+
+    def _search(self, asked: FindRequest, state: Upkeep, there: Elsewhere | None) -> Found:
+        """Search here, merge it with what is found elsewhere, and put what is better to fork first."""
+        withheld = there.withheld() if there is not None else frozenset[str]()
+        query = self.query(asked, withheld)
+        counts = self.store.counts(query.scope)
+        shares, new = covered(self.store, counts, query.scope), state.new(self.store, query)
+        early = bool(asked.intent) and self.search_program is None and makes_vectors(self.engine, state)
+        read = counts.sessions / (counts.sessions + new) if new else 1.0
+        query = replace(query, doubt=doubt(shares) if early else 0.0, read=read)
+        if asked.intent and self.search_program is None and counts.sessions > 1:
+            query = with_files(query, asked.code, self.engine.processes)
+        vectors = partial(self.vectors, state.absent)
+        candidates, code = self._candidates(query, asked, vectors)
+        told = there.answer() if there is not None else SaidElsewhere()
+        merged = merge(self.store, candidates, [one for one in told.hits if one.agent in query.agents], query)
+        found, worth = self._better_first(merged.here, asked)
+        own = self._results(found, worth, asked, partial(vectors, query.meanings))
+        shown = together(own, merged, query, query.limit, snippets=asked.include_snippets is not False)
+        readers = [READERS[agent] for agent in query.agents] if self.search_program is None else []
+        return self._answer(
+            asked, found, shown, told, results.index_state(counts, shares, state.left, state.problem),
+            background_notice=state.background,
+            early_notice=early_notice(shares) if early else "",
+            unread_notice=unread_notice(new, counts.sessions) if self.search_program is None and not asked.code else "",
+            language_notice=language_notice(query.phrasings, candidates.hits, self.engine.embedder.model),
+            order_notice=BETTER_FIRST if results.is_moved(found.hits) else "",
+            code=code,
+            fallback_sessions=self._recent(asked) if found.error and found.mode == "recent" else None,
+            unread=unread(readers),
+            passed_over=passed_over(self.store, readers) if readers else (),
+            gone_prompts=gone_prompts(self.project, query.agents, query.phrasings) if asked.intent else (),
+        )  # fmt: skip
+
+    def recall(self, first: HookEvent) -> Hint | None:
+        """The session that probably knows what is asked first in a new one; `None` where that is not likely.
+
+        Nothing is read or embedded for it but the prompt: what the index does not have yet is not found.
+
+        Raises:
+            SmartForkError: there is no such directory, or no index.
+        """
+        from smart_fork.finding.hints import asked_by, recalled
+
+        if (asked := asked_by(first)) is None:
+            return None
+        _ = self.project  # a directory that is not there is an error
+        with self.index() as store:
+            if store.meta("model") != self.engine.embedder.model:
+                return None
+            query = asked.query(self.scope(asked), hidden=frozenset({first.session_id}))
+            return recalled(search(store, query, partial(self.vectors, "")))
+
+    def fix(self, request: FindRequest) -> Fixes:
+        """What ended the error that the request gives, in sessions of its repository.
+
+        Raises:
+            Usage: something in the request is not acceptable.
+            IndexUnavailable: there is no index.
+        """
+        from smart_fork.finding.errors import fixes
+
+        asked, error = check(request), str(request.error or "")
+        if not error.strip():
+            raise Usage("there is no error on standard input", "Pipe the output of the failed command into it.")
+        with self.index() as store:
+            state = self.refreshed(asked, vectors=False)
+            query = self.query(replace(asked, include_automated=True))
+            return fixes(error, store, query, state.new(store, query))
+
+    def after_failure(self, call: HookEvent) -> Hint | None:
+        """What ended the error in the `output` of a call that failed, in another session. The index is asked as it is.
+
+        Raises:
+            SmartForkError: there is no such directory, or no index.
+            OSError: what came of the session cannot be read.
+        """
+        from smart_fork.finding.errors import end_of
+
+        output, command = (one if isinstance(one := call.given.get(key), str) else "" for key in ("output", "command"))
+        if not commands_of(command):  # it may show an error of another command
+            return None
+        with self.index() as store:
+            return end_of(output, store, self.query(_EVERYTHING))
+
+    def before_edit(self, edit: HookEvent) -> Hint | None:
+        """The exchange of another session that wrote most of the lines that a call is about to change.
+
+        The index is asked as it is. `None` if no session is known to have written them.
+
+        Raises:
+            Usage, NotFound: the file is not in a repository of which sessions may be told.
+            IndexUnavailable: there is no index.
+            ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
+        """
+        from smart_fork.finding.hints import edited_lines, origin_of, place_of
+
+        if (where := place_of(edit)) is None:
+            return None
+        project = current_project(str(where.file.parent))
+        there, lines = edited_lines(where, self.engine.processes)
+        with self.index() as store:
+            scope = store.scope(project, _EVERYTHING.agents, automated=True)
+            return origin_of(there, lines, store, _EVERYTHING.query(scope, hidden=frozenset({edit.session_id})))
+
+    def why(self, where: str, limit: int = CHANGES) -> Causes:
+        """The newest changes of the lines in ``PATH:FIRST-LAST``, or of a whole file, and the prompts behind them.
+
+        Raises:
+            Usage, NotFound: there are no such lines, or there is no such file, in the repository.
+            IndexUnavailable: the index cannot be opened.
+            ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
+        """
+        asked = check(FindRequest("", agent_type=ALL, files=(where,)))
+        _ = self.project  # who may not ask here gets no further
+        changes = changed(where, self.directory, limit, self.engine.processes)
+        with self.index() as store:
+            state = self.refreshed(asked, vectors=False)
+            query = _EVERYTHING.query(self.scope(_EVERYTHING))  # whoever asks may have written it
+            return causes_of(changes, store, query, state.new(store, query))
+
+    def within(self, request: FindRequest) -> Exchanges:
+        """The exchanges of the session that the request names, those that answer best first.
+
+        Raises:
+            Usage: the request is not acceptable, or nobody knows which session asks.
+            NotFound: there is no such session.
+            IndexUnavailable: nothing can be searched.
+        """
+        asked = check(request)
+        wanted = str(self.caller or "" if request.session == SELF else request.session)
+        if not wanted:
+            raise Usage("it is not known which session asks", "Give the session's id.")
+        with self.index() as store:
+            if not (rows := list(filter(permits, store.find_sessions(wanted)))):
+                self.refreshed(asked, vectors=False)  # one that is there is read when its exchanges are looked for
+                rows = list(filter(permits, store.find_sessions(wanted)))
+            row = only_one(rows, wanted)
+            return best_exchanges(store, row, self.evidence(row, request.intent, request.also), asked)
+
+    def evidence(self, session: Session | SessionRow, intent: str, also: Sequence[str] | None = ()) -> ExchangeEvidence:
+        """The evidence for each exchange of a session as an answer to an intent, gathered once.
+
+        Raises:
+            Usage: the intent is blank, or `also` is not what it may be.
+            IndexUnavailable: nothing can be searched.
+        """
+        asked = asked_of(session, intent, also)
+        known = (session.agent, session.session_id, asked.intent, *(asked.also or ()))
+        if known in self._evidence:
+            return self._evidence[known]
+        with self.index() as store:
+            state = self.refreshed_for(partial(query_of, store, session, asked), (session.agent, session.session_id))
+            if state.problem and not store.counts().sessions:
+                raise IndexUnavailable(state.problem, _what_to_do("", off=False)[0])
+            query = query_of(store, session, asked)
+            if not query.scope.parts:
+                return ExchangeEvidence(why_not=state.problem or "the session is not in the index")
+            found = exchange_evidence(store, query, partial(self.vectors, state.absent))
+        return self._evidence.setdefault(known, found)
+
+    def _candidates(self, query: Query, asked: FindRequest, vectors: Embed) -> tuple[Candidates, AskedCode | None]:
+        """The sessions that know it; with code those that wrote it, the best by the words that are given as well.
+
+        Of more than are wanted the better ones to fork come first.
+        """
+        if not asked.code:
+            return self._by_words(replace(query, limit=max(query.limit, COMPARED)), vectors), None
+        if self.project is None or self.search_program is not None:
+            raise Usage(
+                "lines can only be looked up in one repository, with the built-in engine", "Ask in one project."
+            )
+        words = self._by_words(replace(query, limit=MAX_LIMIT), vectors) if asked.intent else None
+        return by_code(self.store, query, asked.code, self.engine.processes, words)
+
+    def _by_words(self, query: Query, vectors: Embed) -> Candidates:
+        if not query.intent:
+            return all_in_scope(self.store, query)
+        if self.search_program is None:
+            return search(self.store, query, vectors, self.engine.rerank)
+        from smart_fork.finding.documents import search_documents
+
+        self.search_program.refresh(self.store.counts().updated_at)
+        return search_documents(self.store, query, self.search_program, query.agents)
+
+    def _better_first(self, found: Candidates, asked: FindRequest) -> tuple[Candidates, dict[int, Worth]]:
+        """As many hits as are wanted, of those about as likely as the best one the better first; and how good each is.
+
+        What another engine has scored stands as it is: its scores are no chances.
+        """
+        limit = int(asked.limit or 0)
+        own = self.search_program is None and bool(asked.intent) and not asked.code
+        looked_at = found.hits[: max(limit, close(found.hits) if own else 0)]
+        rows = [hit.session for hit in looked_at]
+        worth = worth_of(rows, self.store, self.project, self.directory, self.engine.processes)
+        return replace(found, hits=(better_first(looked_at, worth) if own else looked_at)[:limit]), worth
+
+    def _results(
+        self, found: Candidates, worth: Mapping[int, Worth], asked: FindRequest, vectors: Callable[[], Sequence[bytes]]
+    ) -> tuple[Hit, ...]:
+        """The best as an answer has them."""
+        starts = {agent: asked.as_agent or agent for agent in {hit.session.agent for hit in found.hits}}
+        able = problems_of(set(starts.values()), self.engine.environment)
+        by_meaning = self.search_program is None and found.mode in ("hybrid", "vector")
+        return results.results_of(
+            found,
+            worth=worth,
+            include_snippets=asked.include_snippets is not False,
+            explain=asked.explain,
+            problems={agent: able[started] for agent, started in starts.items()},
+            works_in=asked.works_in,
+            nearness=nearness(self.engine.embedder, vectors) if by_meaning else None,
+        )
+
+    def _ask_elsewhere(self, asked: FindRequest) -> Elsewhere | None:
+        """Ask where sessions are kept elsewhere, if they can answer. Tags and code are of this machine alone."""
+        there, project, own = self.elsewhere, self.project, self.search_program is None
+        if there is None or project is None or not own or asked.tag or asked.code:
+            return None
+        query = asked.query(Scope(), directory=Path(project.root))
+        there.begin(replace(query, limit=max(query.limit, RIVALS)), self.meaning(query.meanings))
+        return there
+
+    def _answer(
+        self, asked: FindRequest, found: Candidates, shown: tuple[Hit, ...], told: SaidElsewhere, index: IndexState,
+        **more: Any,
+    ) -> Found:  # fmt: skip
+        return Found(
+            query=results.title(asked.intent),
+            also=tuple(map(results.title, asked.also or ())) if self.search_program is None else (),
+            agent_type=word_for(asked.agents),
+            collections=tuple(map(collection_of, asked.agents)),
+            project_path=str(self.directory) if self.project else None,
+            notice=notice_of(shown, results.UNTRUSTED),
+            project_notice=project_notice(self.project, found=bool(shown)),
+            count=len(shown),
+            engine=found.engine,
+            search_mode=found.mode,
+            fallback_used=found.fallback_used,
+            search_error=found.error,
+            rerank_error=found.rerank_error,
+            said=found.said,
+            index=index,
+            skipped=found.dropped,
+            results=shown,
+            team=told.state,
+            team_error=told.error,
+            **more,
+        )
+
+    # -- where nothing can be searched ----------------------------------------------------------------------------
+
+    def _recent(self, asked: FindRequest) -> tuple[RecentSession, ...]:
+        adapters = [agent for agent in READERS if agent.name in asked.agents]
+        limit = int(asked.limit or 0)
+        found = recent_sessions(
+            adapters,
+            self.project,
+            limit + 1,
+            automated=asked.include_automated or bool(asked.tag),
+            listed=Listed(checked_tag(asked.tag) if asked.tag else ""),
+        ).sessions
+        others = [session for session in found if session.session_id != self.caller]
+        return results.recent_ones(others[:limit])
+
+    def _without_program(self, error: EngineUnavailable, asked: FindRequest) -> Unsearched:
+        """What is said where another engine is configured, and is not there."""
+        if self.search_program is None:
+            raise error
+        log.warning("%s is not available: %s", self.search_program.name, error.message)
+        code, next_steps = self.search_program.what_to_do()
+        return Unsearched(
+            error=code, message=error.message, next_steps=next_steps, fallback_sessions=self._recent(asked)
+        )
+
+    def _without_index(self, message: str, hint: str, asked: FindRequest, there: Elsewhere | None) -> Answer:
+        """What is found elsewhere where nothing can be searched here, and why that is; else why, and what to do."""
+        log.warning("smart_fork is not available: %s", message)
+        told = there.answer() if there is not None else SaidElsewhere()
+        steps = _what_to_do(hint, off=INDEXING.is_off(self.engine.environment))
+        theirs = replace(told, hits=tuple(one for one in told.hits if one.agent in asked.agents))
+        hits = alone(theirs, asked.query(Scope()), snippets=asked.include_snippets is not False)
+        recent = self._recent(asked)
+        if not hits:
+            return Unsearched(
+                error="index_not_available", message=message, next_steps=steps, fallback_sessions=recent,
+                team=told.state, team_error=told.error,
+            )  # fmt: skip
+        nothing = Counts(0, 0, 0, 0, {}, 0, "")
+        index = results.index_state(nothing, Covered(0.0, 0.0), None, f"{message} {steps[0]}")
+        return self._answer(asked, Candidates((), "hybrid"), hits, told, index, fallback_sessions=recent)
+
+
+def _what_to_do(hint: str, *, off: bool) -> tuple[str, ...]:
+    return (
+        hint
+        or advice(
+            "Run `smart-fork index run` and read its messages. `smart-fork doctor` explains failures.",
+            tool="Tell the user that smart-fork cannot search, and why.",
+        ),
+        "Let smart-fork index on demand: unset SMART_FORK_INDEXING, or set it to true."
+        if off
+        else advice(
+            "`smart-fork list` and `smart-fork show` work without it.",
+            tool="list_sessions and read_session work without it.",
+        ),
+        "Ask again once indexing has completed.",
+    )
+
+
+def _damage_notice(before: Collection[Path]) -> str:
+    """What to say where the index was damaged, and this question has found it so."""
+    aside = next((path for path in kept(index_db()) if path not in before), None)
+    if aside is None:
+        return ""
+    return (
+        f"The index was damaged. It is kept as {aside}, and smart-fork builds a new one from the logs. Unread logs "
+        "are not searched yet."
+    )

@@ -1,0 +1,184 @@
+"""The index as one caller may ask it, about a project or all: opened once, and brought up to date once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import apsw
+
+from indexer.model_notice import telling
+from indexer.paths import index_db
+from indexer.project import Project, resolve
+from indexer.store.base import Scope, SessionRow
+from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.model import AgentName
+from smart_fork.engines.base import SearchEngine
+from smart_fork.engines.configured import configured_engine
+from smart_fork.errors import IndexUnavailable, SmartForkError
+from smart_fork.finding.found import Query
+from smart_fork.finding.index_access import opened
+from smart_fork.finding.kinship import relatives
+from smart_fork.finding.meaning import Meaning, check_comparable
+from smart_fork.finding.query import further, plain
+from smart_fork.finding.request import FindRequest, current_project
+from smart_fork.finding.upkeep import SOON_SECONDS, Engine, Upkeep, embed_some, refresh
+from smart_fork.notes import marked, tag
+from smart_fork.registry.file import has_registry
+from smart_fork.registry.workers import Registry
+from smart_fork.repository.past import branch_at
+
+log = logging.getLogger(__name__)
+
+
+class ProjectIndex:
+    """The index, asked by one caller about the project of `path`, by default the working directory, or about all.
+
+    Nothing is read before the first question.
+    """
+
+    def __init__(self, engine: Engine, path: str | None, caller: str | None, *, everywhere: bool = False) -> None:
+        self.engine, self.path, self.caller, self._everywhere = engine, path, caller, everywhere
+        self._held = ExitStack()
+        self._store: SqliteStore | None = None
+        self._expected: Meaning | None = None
+        self._states: dict[tuple[AgentName, str] | None, Upkeep] = {}
+        self._meanings: dict[tuple[str, ...], Meaning] = {}
+
+    @cached_property
+    def project(self) -> Project | None:
+        """The project that is asked about; `None` for all.
+
+        Raises:
+            Usage: there is no such directory.
+        """
+        return None if self._everywhere else current_project(self.path)
+
+    @cached_property
+    def directory(self) -> Path:
+        """Where it is asked."""
+        return resolve(self.path or Path.cwd())
+
+    @cached_property
+    def search_program(self) -> SearchEngine | None:
+        """The search program that answers in the place of the index, if one is configured."""
+        return configured_engine(self.engine.environment)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Close the index afterwards."""
+        with telling(self.engine.progress), self._held:
+            try:
+                yield
+            finally:
+                self.settle()
+
+    @contextmanager
+    def index(self) -> Iterator[SqliteStore]:
+        """The index, opened once. Whatever fails while it is used closes it, and damage has it set aside.
+
+        Raises:
+            IndexUnavailable: it cannot be opened, or is damaged.
+        """
+        if self._store is None:
+            self._store = self._held.enter_context(opened())
+        try:
+            yield self._store
+        except BaseException:
+            self._store = None
+            with self._held.pop_all():
+                raise
+
+    @property
+    def store(self) -> SqliteStore:
+        """The index, inside of `index`."""
+        assert self._store is not None  # noqa: S101 - it is open
+        return self._store
+
+    def scope(self, asked: FindRequest) -> Scope:
+        """Whose passages answer: those of the project and the agents, and of them those with a tag."""
+        scope = self.store.scope(self.project, asked.agents, automated=asked.include_automated or bool(asked.tag))
+        if not asked.tag:
+            return scope
+        tagged = (self.store.session(*one) for one in marked(tag(asked.tag)))
+        return replace(scope, sessions=tuple(row.row for row in tagged if row))
+
+    def query(self, asked: FindRequest, withheld: frozenset[str] = frozenset()) -> Query:
+        """What is asked of the sessions in scope, and what is known of who asks it and where.
+
+        The caller's own session, its workers and what is `withheld` are not found.
+        """
+        caller, own = self._caller_and_own()
+        return asked.query(
+            self.scope(asked),
+            everywhere=self.project is None,
+            caller=caller,
+            hidden=own | withheld,
+            relatives=relatives(self.store, caller) if caller else (),
+            branch=branch_at(self.directory) if self.project else "",
+            directory=self.directory,
+        )
+
+    def refreshed(self, asked: FindRequest, *, vectors: bool = True) -> Upkeep:
+        """Bring the index up to date, once; vectors are made for what each question asks about."""
+        wanted = vectors and self.search_program is None
+        return self.refreshed_for(lambda: asked.query(self.scope(asked)), vectors=wanted)
+
+    def refreshed_for(
+        self, query: Callable[[], Query], session: tuple[AgentName, str] | None = None, *, vectors: bool = True
+    ) -> Upkeep:
+        """The same for a `query`, about one `session` or about all."""
+        engine, state = self.engine, self._states.get(session) or self._states.get(None)
+        if state is None or (session and session not in self._states and state.left != 0):
+            state = refresh(self.store, engine, None if session else self.project, query, session, vectors=vectors)
+        elif vectors and not state.absent:
+            if session is None:  # it has been waited for already
+                engine = replace(engine, embed_seconds=min(engine.embed_seconds, SOON_SECONDS))
+            state = state._replace(absent=embed_some(self.store, engine, query())[0])
+        self._states[session] = state
+        return state
+
+    def meaning(self, texts: Sequence[str]) -> Meaning:
+        """What makes the vectors of these texts, once."""
+        return self._meanings.setdefault(tuple(texts), Meaning(self.engine.embedder, texts))
+
+    def vectors(self, absent: str, texts: Sequence[str]) -> list[bytes]:
+        """The vectors of texts, comparable with those of the index; an exception says why there are none."""
+        check_comparable(self.store, self.engine.embedder.model, absent)
+        return self.meaning(texts).of()
+
+    def expect(self, intent: str, also: Sequence[str] | None) -> None:
+        """Open the index and have the vectors made by which one session is going to be asked; not without an index."""
+        if (words := plain(intent)) and index_db().exists():
+            self._expected = self.meaning((words, *further(words, also)))
+            self._expected.begin()
+            with suppress(IndexUnavailable), self.index():
+                pass  # it stays open
+
+    def settle(self) -> None:
+        """Wait until those are made: a process that ends, or becomes an agent, while a model is at work is aborted."""
+        if self._expected is not None:
+            self._expected.settle()
+
+    def _caller_and_own(self) -> tuple[SessionRow | None, frozenset[str]]:
+        """The calling session, and what else it must not find: itself, where it is not indexed yet, and its workers."""
+        if not self.caller:
+            return None, frozenset()
+        rows = self.store.find_sessions(self.caller)
+        own = next((row for row in rows if row.session_id == self.caller), None)
+        return own, frozenset({self.caller, *_workers_of(self.caller)})
+
+
+def _workers_of(session_id: str) -> list[str]:
+    if not has_registry():
+        return []
+    try:
+        with Registry() as registry:
+            return [worker.session_id for worker in registry.spawned_by(session_id) if worker.session_id]
+    except (SmartForkError, apsw.Error, OSError) as error:  # a caller may be told of what it started: that is less bad
+        log.warning("the register of workers cannot be read: %s", error)
+        return []

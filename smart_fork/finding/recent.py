@@ -1,0 +1,285 @@
+"""Recent sessions straight from the logs: no index needed, no model. The index saves reading what has not changed."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from indexer.failures import what_failed
+from indexer.forgotten import forgotten
+from indexer.last_run import FailedLog
+from indexer.masking import Masked
+from indexer.paths import index_db
+from indexer.project import Project
+from indexer.shapes import dataclass
+from indexer.store.base import SessionRow
+from indexer.transcripts.base import AgentAdapter, LogFile
+from indexer.transcripts.lines import changed_at
+from indexer.transcripts.model import AgentName, Origin, Session
+from indexer.versions import VERSION
+from smart_fork.agents import AGENTS
+from smart_fork.agents.agent import KeptPrompt
+from smart_fork.agents.checkpoints import is_within
+from smart_fork.agents.logs import odd, originals_first, unread
+from smart_fork.agents.readers import READERS
+from smart_fork.agents.selection import selected
+from smart_fork.errors import IndexUnavailable, Usage
+from smart_fork.finding.answer import GonePrompt, Recents
+from smart_fork.finding.index_access import known_index, opened
+from smart_fork.finding.query import words_of
+from smart_fork.finding.request import current_project, project_notice
+from smart_fork.finding.results import recent_ones
+from smart_fork.notes import ARCHIVED, PINNED, marked
+from smart_fork.notes import tag as checked
+from smart_fork.system import permission
+from smart_fork.text.snippets import printable, quoted
+from smart_fork.whereabouts import belongs, in_project, placed, where_now
+
+log = logging.getLogger(__name__)
+
+#: Logs looked into for one answer, and as many again whose folder says that they are of the project.
+MAX_LOOKED_AT = 400
+
+
+class Recent(NamedTuple):
+    """The newest sessions, how many that no person started are left out, and the logs on the way that say nothing."""
+
+    sessions: list[Session]
+    hidden: int
+    passed_over: list[FailedLog]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """As lists have sessions: with a `tag` only those that have it, and only those that are `archived`, or are not."""
+
+    tag: str = ""
+    archived: bool = False
+
+
+def recent_sessions(
+    adapters: Sequence[AgentAdapter], project: Project | None, limit: int, *, automated: bool = False,
+    listed: Listed | None = None,
+) -> Recent:  # fmt: skip
+    """The newest sessions of a project (all worktrees), or of all, newest first; as `listed`, pinned ones before the
+    others. Unreadable logs are passed over.
+    """
+    files = [file for agent in adapters for file in agent.discover() if file.size > 0]
+    files.sort(key=lambda file: (-file.mtime_ns, file.location))
+    names: Mapping[AgentName, AgentAdapter] = {agent.name: agent for agent in adapters}
+    files = _copies_behind_originals(files, names)
+    if listed is not None:
+        files = _in_order(files, names, listed)
+    files = list(_promising(files, project, names))
+    found: dict[tuple[AgentName, str], Session] = {}
+    hidden: set[tuple[AgentName, str]] = set()
+    gone = set(forgotten())
+    odd: list[FailedLog] = []
+    for session in _sessions(files, names, odd):
+        identity = (session.agent, session.session_id)
+        if identity in gone:
+            continue
+        if project is None or belongs(session, project):
+            if automated or session.origin == "person":
+                found.setdefault(identity, placed(session, project))
+            else:
+                hidden.add(identity)
+        if len(found) >= limit:
+            break
+    return Recent(list(found.values()), len(hidden - found.keys()), odd)
+
+
+def _in_order(files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter], listed: Listed) -> list[LogFile]:
+    def having(mark: str) -> set[LogFile]:
+        sessions = marked(mark)
+        own = ((one, (one.agent, adapters[one.agent].id_of(one.path))) for one in files) if sessions else ()
+        return {one for one, session in own if session in sessions}
+
+    pinned, archived = having(PINNED), having(ARCHIVED)
+    files = [one for one in files if (one in archived) == listed.archived]
+    if listed.tag:
+        tagged = having(listed.tag)
+        files = [one for one in files if one in tagged]
+    return sorted(files, key=lambda one: one not in pinned)  # the others stay in their order
+
+
+def _copies_behind_originals(files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter]) -> list[LogFile]:
+    """These logs, those of one session at the place of its original, which comes first of them."""
+    of_name: defaultdict[str, dict[Path, LogFile]] = defaultdict(dict)
+    names = Counter(_name(file) for file in files)
+    for file in files:
+        if names[_name(file)] > 1:
+            of_name[_name(file)][file.path] = file
+    places: dict[LogFile, tuple[LogFile, ...]] = {}
+    for same in of_name.values():
+        reader = adapters[next(iter(same.values())).agent]
+        paths = originals_first(reader, reader.id_of(next(iter(same))), list(same))
+        places |= dict.fromkeys(same.values(), ()) | {same[paths[0]]: tuple(same[path] for path in paths)}
+    return [one for file in files for one in places.get(file, (file,))]
+
+
+def _name(file: LogFile) -> str:
+    """All logs of a session are named alike."""
+    return file.location.rpartition("/")[2]
+
+
+def _promising(
+    files: Sequence[LogFile], project: Project | None, adapters: Mapping[AgentName, AgentAdapter]
+) -> Iterator[LogFile]:
+    """Of thousands of logs the newest, and the newest in folders that are named after the project."""
+    here = {name: agent.place_of(project.root) if project else "" for name, agent in adapters.items()}
+    own = 0
+    for number, file in enumerate(files):
+        if number < MAX_LOOKED_AT:
+            yield file
+        elif own < MAX_LOOKED_AT and (place := here[file.agent]) and file.location.startswith(place):
+            own += 1
+            yield file
+
+
+def _sessions(
+    files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter], odd: list[FailedLog]
+) -> Iterator[Session]:
+    indexed = _indexed(files)
+    for file in files:
+        if file.location in indexed:
+            row = indexed[file.location]
+            session = _session(row, file) if row else None
+        else:
+            try:
+                session = adapters[file.agent].glance(file.path)
+            except Exception as error:  # noqa: BLE001 - one odd log must not hide all others
+                log.info("%s is passed over: %s", file.path, error)
+                why = (error.strerror if isinstance(error, OSError) else "") or what_failed(error)
+                odd.append(FailedLog(printable(file.location), printable(why)))
+                continue
+        if session is not None:
+            yield session
+
+
+def _indexed(files: Sequence[LogFile]) -> dict[str, SessionRow | None]:
+    """Return what the index has of the logs that are as it has read them; `None` for a log without a session."""
+    try:
+        if not index_db().exists():
+            return {}
+        with opened() as store:
+            kept = [file for file in files if not file.within or is_within(file.location)]
+            seen = store.seen([file.location for file in kept])
+            same = [file.location for file in kept if seen.get(file.location) == (*file.stamp, VERSION)]
+            rows = store.log_rows(same)
+            sessions = store.sessions(row for row in rows.values() if row is not None)
+    except (IndexUnavailable, OSError) as error:
+        log.info("all logs are read: %s", error)
+        return {}
+    found = {path: sessions[row] if row is not None else None for path, row in rows.items()}
+    return {path: row for path, row in found.items() if row is None or row.path == path}
+
+
+def _session(row: SessionRow, file: LogFile) -> Session:
+    return Session(
+        row.agent,
+        row.session_id,
+        file.path,
+        (),
+        row.cwd,
+        Masked(row.git_branch),
+        Masked(row.title),
+        started=row.started,
+        last_activity=row.last_activity if file.within else changed_at(file.path),
+        origin=cast("Origin", row.origin),
+        parent_id=row.parent_id,
+        root_id=row.root_id,
+        inferred_from=row.inferred_from,
+        head=row.head,
+    )
+
+
+# Recent sessions, for the command line and MCP.
+
+
+def list_recent(
+    agent: str, project: str | None, limit: int, *, everywhere: bool = False, automated: bool = False,
+    tag: str = "", archived: bool = False,
+) -> Recents:  # fmt: skip
+    """The newest sessions of a project, straight from the logs; see `recent_sessions`. They have no notice yet.
+
+    Raises:
+        Usage: an unknown agent or directory, or a limit below 1.
+    """
+    agents = selected(agent)
+    if limit < 1:
+        raise Usage(f"limit must be at least 1, not {limit}", "Drop it for the default.")
+    within = None if everywhere else current_project(project)
+    adapters = [READERS[one] for one in agents]
+    listed = Listed(checked(tag) if tag else "", archived)
+    with known_index():
+        found = recent_sessions(adapters, within, limit, automated=automated or bool(tag), listed=listed)
+        gone = () if tag or archived else gone_prompts(within, agents)
+    passed_over = () if permission.limited() else (*odd(adapters), *found.passed_over)
+    notice = project_notice(within, found=bool(found.sessions))
+    shown = recent_ones(found.sessions)
+    return Recents(len(shown), "", shown, found.hidden, unread(adapters), passed_over, notice, gone)
+
+
+# Prompts of sessions that their agent deleted before smart-fork read them: to be known of, never to be forked.
+
+
+#: So many sessions are named, with so many characters of a prompt.
+MAX_GONE, GONE_CHARACTERS = 5, 200
+#: A prompt has at least this share of the words that are looked for.
+LEAST_SHARE = 0.6
+
+
+def gone_prompts(
+    project: Project | None, agents: Sequence[AgentName], phrasings: Sequence[str] = (), limit: int = MAX_GONE
+) -> tuple[GonePrompt, ...]:
+    """The newest of each session that is gone, or with `phrasings` the one that has most of their words, best first."""
+    found: dict[tuple[AgentName, str], list[KeptPrompt]] = {}
+    for agent in agents:
+        try:
+            for one in _of_unknown(agent, project):
+                found.setdefault((agent, one.session_id), []).append(one)
+        except (IndexUnavailable, OSError) as error:  # the answer is good without
+            log.info("prompts of sessions that are gone are not known: %s", error)
+    asked = [frozenset(words_of(text)) for text in phrasings]
+
+    def share(one: KeptPrompt) -> float:
+        words = frozenset(words_of(one.text))
+        return max((len(words & each) / len(each) for each in asked if each), default=0.0)
+
+    best = [
+        (share(one), one.moment, agent, one, len(prompts))
+        for (agent, _), prompts in found.items()
+        for one in [max(prompts, key=lambda one: (share(one), one.moment))]
+    ]
+    best = sorted((one for one in best if not asked or one[0] >= LEAST_SHARE), key=lambda one: one[:2], reverse=True)
+    return tuple(
+        GonePrompt(one.session_id, agent, where_now(one.directory), moment, quoted(one.text, GONE_CHARACTERS), prompts)
+        for _, moment, agent, one, prompts in best[:limit]
+    )
+
+
+def _of_unknown(agent: AgentName, project: Project | None) -> Iterator[KeptPrompt]:
+    """The prompts here of sessions without a log, of which the index knows nothing, and that nobody had forgotten."""
+    kept = AGENTS[agent].prompts
+    if kept is None:
+        return
+    reader = READERS[agent]
+    known: set[str] = set()
+    if index_db().exists():
+        with opened() as store:
+            known |= {session for of, session, _ in store.sources() if of == agent}
+            known |= {row.session_id for row in store.without_log() if row.agent == agent}
+    known |= {session for of, session in forgotten() if of == agent}
+
+    @cache
+    def is_here(directory: str) -> bool:
+        return permission.permits(directory) and (project is None or in_project(directory, project))
+
+    prompts = list(kept(known))
+    there = {reader.id_of(file.path) for file in reader.discover()} if prompts else ()  # of very many logs
+    yield from (one for one in prompts if one.session_id not in there and is_here(one.directory))

@@ -1,0 +1,95 @@
+"""The search program that is configured reads and embeds what an index run has exported."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from indexer.changes import Progress
+from indexer.embedder import ModelUnavailableError
+from indexer.store.base import Store
+from indexer.store.extension import VectorsUnavailableError
+from indexer.writer import IndexBusyError
+from smart_fork.engines.configured import configured_engine
+from smart_fork.errors import SmartForkError, joined
+from smart_fork.finding.index_access import opened
+from smart_fork.repository import identity
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def renewed(store: Store, patience: float, progress: Progress | None = None, *, vectors: bool = True) -> Iterator[None]:
+    """Behind an index run, also one that had no model of ours: a search program has its own. Nothing, without one.
+
+    Raises:
+        IndexBusyError: another process has been at it for `patience` seconds.
+        SmartForkError: it is not there, or could not do it.
+    """
+    try:
+        yield
+    except (ModelUnavailableError, VectorsUnavailableError):
+        _renew(store, patience, progress, vectors=vectors)
+        raise
+    _renew(store, patience, progress, vectors=vectors)
+
+
+def _renew(store: Store, patience: float, progress: Progress | None = None, *, vectors: bool = True) -> None:
+    identity.note(store.directories())
+    if (engine := configured_engine()) is None:
+        return
+    if progress is not None:
+        progress(f"{engine.name} reads the exports", 0, 1)
+    stamp = store.counts().updated_at
+    if vectors:
+        engine.renew(stamp, patience)
+    else:
+        engine.refresh(stamp)
+
+
+class Renewal:
+    """The same in a process that stays, in a thread of its own: one at a time, and once more where it is due again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._due = False
+        self._thread: threading.Thread | None = None
+
+    def soon(self) -> None:
+        """An index run has ended. Returns immediately."""
+        with self._lock:
+            self._due = True
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
+                self._thread.start()
+
+    def finish(self) -> None:
+        """Wait until nothing is due."""
+        if (thread := self._thread) is not None:
+            thread.join()
+
+    def _work(self) -> None:
+        while self._next():
+            renew_quietly()
+
+    def _next(self) -> bool:
+        with self._lock:
+            due, self._due = self._due, False
+            if not due:
+                self._thread = None
+            return due
+
+
+def renew_quietly() -> None:
+    """The same, for whoever cannot do anything about a failure: it is logged, with what to do."""
+    try:
+        with opened() as store:
+            _renew(store, patience=0.0)
+    except IndexBusyError:
+        log.info("another process has the search program read the exports")
+    except SmartForkError as error:
+        log.error("%s", joined(error.message, error.hint))  # noqa: TRY400 - the message says it all
+    except Exception:  # the next run tries again
+        log.exception("the search program has not read the exports")

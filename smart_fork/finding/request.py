@@ -1,0 +1,189 @@
+"""What may be asked of the index, checked before anything is read: an intent, whose sessions, of which project."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import MISSING, replace
+from pathlib import Path
+from typing import Any
+
+from indexer.project import Project, project_of
+from indexer.shapes import dataclass
+from indexer.store.base import Scope
+from indexer.transcripts.model import AgentName
+from smart_fork.agents import checkpoints
+from smart_fork.agents.options import said
+from smart_fork.agents.readers import READERS
+from smart_fork.agents.selection import choices, first, one_of, selected
+from smart_fork.authorship.blame import Code
+from smart_fork.engines.base import collection_of, collections
+from smart_fork.errors import Usage, advice
+from smart_fork.finding.found import Query
+from smart_fork.finding.query import check_also, further, plain
+from smart_fork.notes import tag
+from smart_fork.system import permission
+from smart_fork.text.given import is_empty
+from smart_fork.text.snippets import printable, quoted, shown
+
+#: Of a path that is no project's, how much is repeated.
+MAX_SHOWN = 500
+DEFAULT_LIMIT, MAX_LIMIT = 5, 50
+
+
+@dataclass(frozen=True, slots=True)
+class FindRequest:
+    """What is asked, `also` in other words. `None` means the default everywhere, as MCP clients send it.
+
+    `works_in` is where a fork of a result is to work; `None` for where the session itself did. `as_agent` is the agent
+    that it is handed to, if any. The fields from `lines` on ask who wrote code, as `Code` has them. With code, an error
+    or a tag the intent may be empty.
+    """
+
+    intent: str = said(default=MISSING, described="The task, in the user's words. May be empty with lines etc.")
+    agent_type: str | None = said(default=first(), described=f"{one_of(choices())}. Default: yours, else all.")
+    limit: int | None = said(int, default=DEFAULT_LIMIT, described="At most 50.")
+    collection: str | None = said(described=f"Such as '{collection_of(first())}'.")
+    min_score: float | None = said(float, described="Lowest score, 0 to 1.")
+    include_snippets: bool | None = said(bool, default=True, described="Quote what matched.")
+    explain: bool = said(bool, default=False, described="Explain scores.")
+    also: Sequence[str] | None = said(list[str], described="The same intent in other words.")
+    include_automated: bool = False
+    works_in: str | None = None
+    as_agent: AgentName | None = None
+    lines: Sequence[str] | None = said(list[str], described="Who wrote 'src/a.py:42-60'?")
+    files: Sequence[str] | None = said(list[str], described="Who wrote them?")
+    commit: str | None = said(described="Who wrote it?")
+    changes: bool | str | None = said(bool, str, described="A patch; true: my changes. Who wrote what they touch?")
+    pull: int | None = None
+    session: str | None = said(described="Its exchanges alone: 'self' or an id.")
+    error: str | None = said(described="An error: what ended it?")
+    tag: str | None = said(described="A tag.")
+
+    @property
+    def agents(self) -> tuple[AgentName, ...]:
+        """The agents to search.
+
+        Raises:
+            Usage: there is no such agent.
+        """
+        if self.collection is None:
+            return selected(self.agent_type or first())
+        return tuple(agent for agent, name in collections().items() if name == self.collection)
+
+    @property
+    def code(self) -> Code:
+        """The code that is asked about."""
+        lines, files = (tuple(one for one in given or () if not is_empty(one)) for given in (self.lines, self.files))
+        return Code(lines, files, self.commit, self.changes, self.pull)
+
+    def query(self, scope: Scope, **known: Any) -> Query:
+        """What is asked of the sessions in `scope`, with what is `known` of the caller."""
+        return Query(
+            self.intent, scope, int(self.limit or DEFAULT_LIMIT), min_score=self.min_score, also=tuple(self.also or ()),
+            agents=self.agents, **known,
+        )  # fmt: skip
+
+
+def check(request: FindRequest) -> FindRequest:
+    """Check everything in a request, and return it as it is searched: its texts plain, its limit a number.
+
+    Touches no disk.
+
+    Raises:
+        Usage: something in it is not as it may be.
+    """
+    otherwise = request.code or request.error is not None or request.tag is not None
+    if not _is_text(request.intent) and not (otherwise and is_empty(request.intent)):
+        raise Usage("intent is required", "Write what you want to do next, in a sentence.")
+    check_also(request.also)
+    selected(request.agent_type or first())
+    limit = request.limit
+    if limit is not None and not (_is_number(limit) and 1 <= limit == int(limit)):
+        raise Usage(
+            f"limit must be at least 1, not {shown(limit)}",
+            f"The default is {DEFAULT_LIMIT}, the maximum {MAX_LIMIT}.",
+        )
+    if limit is not None and limit > MAX_LIMIT:
+        raise Usage(f"limit must be at most {MAX_LIMIT}, not {shown(limit)}", f"The default is {DEFAULT_LIMIT}.")
+    check_score(request.min_score)
+    if request.tag is not None:
+        tag(request.tag)
+    if not request.agents:
+        unknown = shown(request.collection).strip('"')
+        raise Usage(
+            f"unknown collection: {unknown}",
+            f"Known: {', '.join(collections().values())}.",
+        )
+    intent = plain(request.intent)
+    return replace(request, intent=intent, also=further(intent, request.also), limit=int(limit or DEFAULT_LIMIT))
+
+
+def check_score(min_score: float | None) -> None:
+    """Whether this can be the least score that is wanted.
+
+    Raises:
+        Usage: it is no number between 0 and 1.
+    """
+    if min_score is not None and not _is_number(min_score):
+        raise Usage(f"min_score must be a finite number, not {shown(min_score)}", "Scores are between 0 and 1.")
+    if min_score is not None and not 0 <= min_score <= 1:
+        raise Usage(f"min_score must be between 0 and 1, not {shown(min_score)}", "0 leaves nothing out.")
+
+
+def current_project(path: str | None) -> Project:
+    """The project of `path`, or of the working directory.
+
+    Raises:
+        Usage: there is no such directory.
+    """
+    named, problem = quoted(path or ".", MAX_SHOWN), "does not exist"
+    permission.require(path or str(Path.cwd()), named, below=True)
+    try:
+        directory = Path(path).expanduser() if path else Path.cwd()
+        there = directory.is_dir()
+        if directory.exists():
+            problem = "is no directory"
+    except (OSError, RuntimeError, ValueError):  # a name too long, an unknown ~user, a NUL
+        there = False
+    if not there:
+        raise Usage(f"project_path {problem}: {named}", "Give the path of a directory.")
+    from smart_fork.repository.identity import recognized  # what checks a request alone needs no git
+
+    project = project_of(directory)
+    READERS.note(Path(project.root))
+    return recognized(project)
+
+
+def project_notice(project: Project | None, *, found: bool = True) -> str:
+    """Why less is found than there may be. Where a `.git` leads is not told to who may not ask there.
+
+    What a clone may not have fetched is said where nothing was `found`.
+    """
+    if project is None:
+        return ""
+    if not found and (fetch := checkpoints.unfetched(Path(project.root))):
+        there = "The repository may keep sessions that this clone has not fetched"
+        return advice(f"{there}: {fetch}", tool=f"{there}. Ask the user to fetch them: {fetch}")
+    if project.maybe and not permission.limited():
+        directory = printable(project.maybe[0])
+        there = f"Sessions of {directory}, which is gone, may belong here"
+        return advice(
+            f"{there}: smart-fork project adopt {shlex.quote(directory)}",
+            tool=f"{there}. Ask the user to adopt that directory.",
+        )
+    if not project.doubt:
+        return ""
+    why = "" if permission.limited() else f": {printable(project.doubt)}"
+    return f"The .git of this directory is not trusted, so only its own sessions are found{why}"
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(plain(value))
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,86 @@
+"""What the index holds, for people and for ``index_status``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import orjson
+
+from indexer.changes import unread_logs
+from indexer.last_run import FailedLog, LastRun
+from indexer.paths import index_db, index_root
+from indexer.runs import last_run, next_run
+from indexer.store.base import Store
+from indexer.transcripts.base import AgentAdapter
+from smart_fork.agents.logs import odd
+from smart_fork.agents.readers import READERS
+from smart_fork.finding.covered import covered
+from smart_fork.finding.index_access import opened
+from smart_fork.finding.index_answers import BrokenLog, IndexStatus
+from smart_fork.system import permission
+from smart_fork.text.snippets import printable
+
+
+def index_status() -> IndexStatus:
+    """Counts, freshness and what could not be read. Makes an empty index where there is none; reads no log.
+
+    Raises:
+        IndexUnavailable: it cannot be opened, or is damaged.
+    """
+    with opened() as store:
+        counts = store.counts()
+        unread = len(unread_logs(store, READERS))
+        return IndexStatus(
+            index=str(index_db()),
+            exports=str(index_root()),
+            bytes=index_db().stat().st_size,
+            model=store.meta("model") or None,
+            logs=counts.files,
+            unread_logs=unread,
+            sessions=counts.sessions,
+            chunks=counts.chunks,
+            embedded=counts.embedded,
+            covered=covered(store, counts),
+            complete=not unread and counts.embedded == counts.chunks,
+            updated_at=counts.updated_at or None,
+            last_run=last_run(store),
+            next_run=next_run(store, datetime.now(UTC)),
+            skipped=counts.skipped,
+            erased=not store.owes_erasing(),
+            broken_lines=counts.broken_lines,
+            broken_logs=broken_logs(store.broken_logs()),
+            passed_over=passed_over(store),
+        )
+
+
+def passed_over(store: Store | None, adapters: Iterable[AgentAdapter] = READERS) -> tuple[FailedLog, ...]:
+    """Files among the logs that hold no session, each with why: by their kind, and by what a run has read of them.
+
+    A client that is limited to its projects gets no paths.
+    """
+    read = store.odd_logs() if store is not None and not permission.limited() else []
+    return (*odd(adapters), *(FailedLog(printable(path), why) for path, why in read))
+
+
+def broken_logs(rows: list[tuple[str, int, str]]) -> tuple[BrokenLog, ...]:
+    """Logs with lines that could not be decoded, with the first of these."""
+    return tuple(
+        BrokenLog(path, number, tuple((line, printable(reason)) for line, reason in orjson.loads(first)[:3]))
+        for path, number, first in rows
+    )
+
+
+def in_words(run: LastRun | None) -> str:
+    """What became of a run, in a line: when, how it ended, what it did, what it could not."""
+    if run is None:
+        return "none yet"
+    did = f"{run.read} of {run.logs} logs read, {run.embedded} passages embedded"
+    failed = f", {run.failed_logs} logs could not be read" if run.failed_logs else ""
+    why = f": {printable(run.error)}" if run.error else ""
+    return f"{run.started_at}, {run.outcome} after {run.seconds} s{why}; {did}{failed}"
+
+
+def when_next(at: str | None) -> str:
+    """When the index is brought up to date next."""
+    return at or "on the next search; a service does it automatically"

@@ -1,0 +1,212 @@
+"""The index is brought up to date for a question, as far as the question may wait; an indexer does the rest."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING, NamedTuple
+
+from indexer import absent_model
+from indexer.changes import Progress, unread_logs
+from indexer.embedder import Embedder, ModelUnavailableError
+from indexer.failures import is_damage, next_step, what_failed
+from indexer.freshness import embed_first, read_changed, read_changes
+from indexer.models import Beginning
+from indexer.project import Project
+from indexer.settings import INDEXING
+from indexer.shapes import dataclass
+from indexer.store.base import Store
+from indexer.store.extension import VectorsUnavailableError
+from indexer.transcripts.base import LogFile
+from indexer.transcripts.model import AgentName
+from indexer.writer import IndexBusyError
+from smart_fork.agents.readers import READERS
+from smart_fork.finding.covered import background_notice
+from smart_fork.finding.evidence import found_by_words
+from smart_fork.finding.found import Query
+from smart_fork.finding.shared import Shared
+from smart_fork.system.processes import Processes
+
+if TYPE_CHECKING:
+    from indexer.freshener import Freshener
+    from smart_fork.finding.rerank import Rerank
+
+log = logging.getLogger(__name__)
+
+#: How long a question waits for logs to be read, and for vectors of the current project.
+READ_SECONDS, EMBED_SECONDS = 20.0, 15.0
+#: So many changed logs are worth the model's frameworks; how long one reads where an indexer does the rest.
+MANY_LOGS, SOON_SECONDS = 40, 1.0
+_BEING_READ = "Logs are being indexed just now."
+_SWITCHED_OFF = "Indexing is switched off (SMART_FORK_INDEXING=false)."
+
+
+@dataclass(slots=True)
+class Engine:
+    """What answers: the embedder, a reranker, and how long a question may wait. `progress` is told about long work.
+
+    `unfinished` is called where there is more to index than somebody should wait for, and no indexer to do it, with the
+    project that comes first.
+    """
+
+    embedder: Embedder
+    read_seconds: float = READ_SECONDS
+    embed_seconds: float = EMBED_SECONDS
+    progress: Progress | None = None
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    unfinished: Callable[[Project | None], None] | None = None
+    rerank: Rerank | None = None
+    processes: Processes = field(default_factory=Processes)
+
+    @property
+    def indexer(self) -> Freshener | None:
+        """The indexer of this process, if it has one."""
+        return self.embedder.indexer if isinstance(self.embedder, Shared) else None
+
+
+class Upkeep(NamedTuple):
+    """The state of the index after an update.
+
+    `left` counts the changed logs that are not read, and `problem` says why none was. `absent` says why no model helps,
+    `background` what is done meanwhile. `unread` are the logs that are not read.
+    """
+
+    left: int | None
+    problem: str = ""
+    absent: str = ""
+    background: str = ""
+    unread: Sequence[LogFile] = ()
+
+    def new(self, store: Store, query: Query) -> int:
+        """Count the logs that were never read and may belong to the question's project and agents."""
+        root = query.scope.project.root if query.scope.project else ""
+        here = {name: READERS[name].place_of(root) if root else "" for name in query.agents}
+        mine = [one.location for one in self.unread if one.agent in here and one.location.startswith(here[one.agent])]
+        return len(mine) - len(store.seen(mine))
+
+
+def refresh(
+    store: Store, engine: Engine, project: Project | None, query: Callable[[], Query],
+    session: tuple[AgentName, str] | None = None, *, vectors: bool = True,
+) -> Upkeep:  # fmt: skip
+    """Bring the index up to date as far as time allows; for a question about one session, that one's log.
+
+    `query` says what is asked of the index as it is then. Without `vectors`, none are made for it.
+    """
+    absent = absent_model.remembered(engine.embedder.model)
+
+    def as_it_is(problem: str) -> Upkeep:
+        return Upkeep(None, problem, absent, unread=unread_logs(store, READERS))
+
+    if INDEXING.is_off(engine.environment):
+        log.warning(_SWITCHED_OFF)
+        return as_it_is(_SWITCHED_OFF)
+    indexer = engine.indexer
+    if indexer is not None and indexer.doing.startswith("reading") and store.counts().sessions:
+        _put_first(store, query(), indexer)
+        return as_it_is(_BEING_READ)
+    seconds = engine.read_seconds if indexer is None else min(engine.read_seconds, SOON_SECONDS)
+
+    def look() -> list[LogFile]:
+        if session is None:
+            return read_changes(store, READERS, project, seconds, _telling(engine))[1]
+        paths = [str(path) for path in READERS[session[0]].locate(session[1])]
+        return read_changed(store, READERS, paths, seconds, _telling(engine))  # the other logs answer nothing
+
+    try:
+        left = look() if session or not isinstance(engine.embedder, Shared) else engine.embedder.left(look)
+    except IndexBusyError:
+        return as_it_is("Another process is indexing just now.")
+    except Exception as error:
+        if is_damage(error):
+            raise
+        log.warning("the index could not be brought up to date: %s", error)
+        step = next_step(error, indexing=True)
+        return as_it_is(f"The index could not be updated: {what_failed(error)}{'. ' if step else ''}{step}")
+    rate = 0.0
+    if vectors and not absent:
+        absent, rate = embed_some(store, engine, query())
+    if indexer is not None:
+        _put_first(store, query(), indexer)
+    counts = store.counts()
+    stale = counts.embedded < counts.chunks or store.meta("model") not in ("", engine.embedder.model)
+    goes_on = (left or stale or store.owes_erasing()) and go_on(engine, query().scope.project or project)
+    said = background_notice(store, len(left), rate) if goes_on else ""
+    return Upkeep(len(left), absent=absent, background=said, unread=left)
+
+
+def _telling(engine: Engine) -> Progress:
+    """Tells `engine.progress`. Where there is much to read there is much to embed: the model is loaded meanwhile."""
+
+    def told(stage: str, done: int, total: int) -> None:
+        if total >= MANY_LOGS and engine.embed_seconds > 0 and isinstance(engine.embedder, Beginning):
+            engine.embedder.begin()
+        if engine.progress:
+            engine.progress(stage, done, total)
+
+    return told
+
+
+def go_on(engine: Engine, project: Project | None) -> bool:
+    """Gets what is left indexed, by the process's own indexer where it has one. Whether anybody does it."""
+    if engine.indexer is not None:
+        engine.indexer.run_soon(project)
+    elif engine.unfinished:
+        engine.unfinished(project)
+    else:
+        return False
+    return True
+
+
+def makes_vectors(engine: Engine, state: Upkeep) -> bool:
+    """Say whether the vectors that are missing are to come: by this question, the process's indexer or another one."""
+    able = not state.absent and not INDEXING.is_off(engine.environment)
+    return able and (engine.embed_seconds > 0 or engine.unfinished is not None or engine.indexer is not None)
+
+
+def embed_some(store: Store, engine: Engine, query: Query) -> tuple[str, float]:
+    """Vectors for what is asked about, as far as time allows, and first for what its words find; where somebody goes
+    on, for the passages that find most; none where the process has an indexer, or no words are asked for. Why there is
+    no model for it, where there is none; and how many were made in a second.
+    """
+    if engine.indexer is not None or engine.embed_seconds <= 0 or not query.intent:
+        return "", 0.0
+    counts = store.counts(query.scope)
+    if counts.embedded == counts.chunks and store.meta("model") in ("", engine.embedder.model):
+        return "", 0.0
+    try:
+        _ = engine.embedder.dimensions  # a model is loaded before the clock runs and others are kept from writing
+        made = embed_first(
+            store, engine.embedder, query.scope, engine.embed_seconds, engine.progress,
+            only_first=engine.unfinished is not None,
+            wanted=_wanted(store, query),
+        )  # fmt: skip
+        return "", made.embedded / seconds if (seconds := made.seconds.get("embedding", 0.0)) else 0.0
+    except IndexBusyError:
+        log.info("another process is embedding")
+    except Exception as error:  # the model is the user's choice, and may fail in any way
+        if is_damage(error):
+            raise
+        log.warning("no new vectors: %s", error)
+        return str(error) if isinstance(error, ModelUnavailableError | VectorsUnavailableError) else "", 0.0
+    return "", 0.0
+
+
+def _put_first(store: Store, query: Query, indexer: Freshener) -> None:
+    """Has the process's indexer embed what the question's words find before everything else."""
+    counts = store.counts(query.scope)
+    if counts.embedded < counts.chunks:
+        indexer.put_first(query.scope.project, _wanted(store, query))
+
+
+def _wanted(store: Store, query: Query) -> frozenset[int]:
+    """The passages that the question's words find; none where words cannot be searched."""
+    try:
+        return found_by_words(store, query)
+    except Exception as error:
+        if is_damage(error):
+            raise
+        log.info("no passages by words: %s", error)
+        return frozenset()

@@ -1,0 +1,65 @@
+"""What speaks for each exchange of a session, whoever makes it: this process, or one beside it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexer.models import configured_embedder
+from smart_fork import sessions
+from smart_fork.budget.wanted import wanted_of
+from smart_fork.copies.session_copy import last_branch_point
+from smart_fork.finding.upkeep import Engine
+from smart_fork.forking.budget import Answers, chosen
+from tests import warm
+from tests.cases import mostly_first
+from tests.smart_fork.asking import opened
+from tests.smart_fork.world import World
+
+SUBJECTS = ("upload", "invoice", "logo", "password", "queue", "translation")
+LONG = [
+    words
+    for number in range(9)
+    for words in (
+        f"Why does the {SUBJECTS[number % 6]} fail in step {number}?",
+        f"Since {number} it waits for the {SUBJECTS[number * 7 % 5]}. "
+        + "It retries with backoff. " * (number % 4 * 5),
+    )
+]
+ASKED = ("who may sign in when the password has expired", ("retry the upload with backoff", "queue"))
+
+
+@pytest.fixture(params=mostly_first(["claude", "codex"]))
+def session(request, world: World, shop: Path) -> str:
+    """A session of each agent, beside others, embedded by the packaged model: fewer passages than its frameworks are for."""
+    world.model = configured_embedder()  # type: ignore[assignment]
+    world.claude(shop, "paint the logo", "It is blue")
+    write = world.claude if request.param == "claude" else world.codex
+    found = write(shop, *LONG)
+    world.find("retry", shop)
+    return found
+
+
+def selection_of(session: str, budget: str) -> dict[str, Any]:
+    intent, also = ASKED
+    read, wanted = sessions.read(sessions.locate(session)), wanted_of(budget)
+    with opened(Engine(configured_embedder())) as library:
+        library.expect(intent, also)
+        answers = Answers(intent, also, library)
+        return chosen(read, last_branch_point(read), wanted, answers).selection.as_json()  # type: ignore[arg-type]
+
+
+def test_a_command_keeps_what_the_library_keeps(session, shop):
+    kept = [selection_of(session, budget) for budget in ("match", "1k", "2k")]
+    assert len({str(one) for one in kept}) == 3, "it matters what is kept"
+
+    words = ("branch", session, "--budget=match", "--json", "--intent", ASKED[0])
+    also = (word for one in ASKED[1] for word in ("--also", one))
+    done = warm.run(
+        [sys.executable, "-m", "smart_fork", *words, *also], capture_output=True, text=True, check=True, cwd=shop
+    )
+    assert json.loads(done.stdout)["selection"]["exchanges"] == kept[0]["exchanges"]

@@ -1,0 +1,60 @@
+"""The real model: meaning finds what no word does, and where nothing fits it is right that nothing is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from indexer.models import configured_embedder
+from smart_fork.finding.query import words_of
+from smart_fork.finding.request import FindRequest
+from smart_fork.finding.upkeep import Engine
+from smart_fork.forking.floor import FLOOR
+from tests.smart_fork.asking import find_and_fork
+from tests.smart_fork.forks import choosing
+from tests.smart_fork.world import World
+
+KNOWS = (
+    "people cannot sign in once their password has expired",
+    "Whoever has an expired password is asked for a new one, and is signed in with it.",
+)
+OTHERS = (
+    ("make the product page work on small screens", "The pictures are one column below 600 pixels now."),
+    ("translate the invoices into French", "All labels of invoice.html have French texts."),
+    ("why do the database tests take so long?", "Each made its own schema; they share one now."),
+    ("rename the logo file", "It is brand.svg, and the three pages that show it say so."),
+)
+MEANT = "authentication problem: old credentials lock out accounts"
+NOTHING = "which white wine goes well with grilled asparagus"
+
+
+@pytest.fixture
+def engine(world: World, shop) -> Engine:
+    """Searches with the packaged model."""
+    for said in (*OTHERS, KNOWS):
+        world.claude(shop, *said)
+    world.model = configured_embedder()  # type: ignore[assignment]
+    return Engine(world.model)
+
+
+def test_meaning_finds_what_no_word_does(world, shop, engine):
+    everything = " ".join(KNOWS).lower()
+    assert not [word for word in words_of(MEANT) if word[:4] in everything], "not one word, nor its stem, is in it"
+
+    best, second = world.find(MEANT, shop)["results"][:2]
+
+    assert (KNOWS[0], []) == (best["title"], best["match"]["words"])
+    assert best["score"] > FLOOR
+    assert best["score"] > 2 * second["score"]
+
+
+def test_where_nothing_fits_it_is_right_that_nothing_is_found(world, shop, engine, monkeypatch):
+    monkeypatch.setattr("smart_fork.forking.plan.fork_session", lambda *_, **__: pytest.fail("nothing fits"))
+    request = FindRequest(NOTHING)
+
+    scores = [hit["score"] for hit in world.find(NOTHING, shop)["results"]]
+    answer = find_and_fork(request, engine, choosing(auto_fork=True), shop).as_json()
+
+    assert max(scores) < FLOOR
+    assert [] == world.ids(NOTHING, shop, min_score=FLOOR)
+    assert "forked_session" not in answer
+    assert answer["error"].startswith("Nothing was forked")

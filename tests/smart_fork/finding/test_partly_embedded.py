@@ -1,0 +1,72 @@
+"""While vectors are missing: what has none is not held against it, and what a question finds gets its own first."""
+
+from __future__ import annotations
+
+import pytest
+
+from indexer.changes import Report
+from indexer.pipeline import embed_waiting
+from smart_fork.agents.readers import READERS
+from smart_fork.finding.index_access import opened
+from smart_fork.finding.request import FindRequest
+from smart_fork.finding.upkeep import Engine
+from tests.smart_fork.asking import find
+from tests.smart_fork.world import WordsModel
+
+ASKED = "Add retry with exponential backoff to the uploader"
+DONE = "The uploader retries five times, each time a little later."
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch):
+    monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 2)
+
+
+def ask(shop, model=None, **how):
+    return find(FindRequest(ASKED), Engine(model or WordsModel(), **how), shop).as_json()
+
+
+def embedded_batch(model) -> None:
+    with opened() as store:
+        embed_waiting(store, model, Report(), first=store.scope(None, READERS.names, automated=True), deadline=0.0)
+
+
+def test_a_session_without_vectors_is_not_held_against_one_that_has_them(world, shop, monkeypatch):
+    monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 1)
+    knows = world.claude(
+        shop, "Retry with exponential backoff in the uploader", DONE + " Nothing else of it changes." * 20
+    )
+    near = world.claude(shop, "To add the uploader", "to the uploader with exponential")
+    ask(shop, embed_seconds=0)
+    embedded_batch(WordsModel())
+
+    answer = ask(shop, embed_seconds=0)
+
+    assert answer["index"]["embedded"] < answer["index"]["chunks"]
+    assert [knows, near] == [hit["session_id"] for hit in answer["results"]]
+
+
+def test_what_the_words_find_gets_its_vectors_first(world, shop):
+    knows = world.claude(shop, "Add retry to the uploader", DONE)
+    for number in range(12):
+        world.claude(shop, f"Draw logo {number} of the shop", "The logo is drawn, in blue and in green.")
+    model = WordsModel()
+
+    answer = ask(shop, model, embed_seconds=1e-9)
+
+    assert 2 == answer["index"]["embedded"]
+    assert any("Add retry" in text for text in model.asked[:3])
+    assert (knows, True) == (answer["results"][0]["session_id"], answer["results"][0]["match"]["similarity"] > 0)
+
+
+def test_what_the_words_find_comes_first_where_the_rest_goes_on_in_the_background(world, shop):
+    knows = world.claude(shop, "Add retry to the uploader", DONE)
+    for number in range(12):
+        world.claude(shop, f"Draw logo {number} of the shop", "The logo is drawn, in blue and in green.")
+    model, left = WordsModel(), []
+
+    answer = ask(shop, model, embed_seconds=1e-9, unfinished=left.append)
+
+    assert 1 == len(left)
+    assert any("Add retry" in text for text in model.asked[:3])
+    assert knows == answer["results"][0]["session_id"]

@@ -1,0 +1,152 @@
+"""Nothing typed is an operator (F-035)."""
+
+from __future__ import annotations
+
+import re
+
+import apsw
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from smart_fork.finding.language import is_mostly_not_latin
+from smart_fork.finding.query import (
+    MAX_CHARACTERS,
+    MAX_WORDS,
+    is_long,
+    is_of_this_branch,
+    names_of,
+    plain,
+    terms_of,
+    words_of,
+)
+from tests.cases import each
+
+HOSTILE = [
+    'say "hello" AND NOT world',
+    'NEAR(a b, 3) OR "',
+    "col: value part:p1 -part:p2",
+    "x* ^y {z} (w",
+    "'; DROP TABLE chunks; --",
+    "--help",
+    "nul\0byte",
+    "half \ud800 surrogate",
+    "🚀🚀🚀",
+    "the and of",
+    "???",
+    "_ __ ___",
+    "数据库 迁移 naïve Ünïcode",
+    "a.b.c.d/e:f-g_h" * 20,
+]
+
+
+@pytest.fixture(scope="module")
+def index():
+    db = apsw.Connection(":memory:")
+    db.execute("CREATE VIRTUAL TABLE t USING fts5(part, text, tokenize='porter unicode61 remove_diacritics 2')")
+    db.execute("INSERT INTO t VALUES('p1', 'add retry to src/upload.py'), ('p2', 'add retry to src/upload.py')")
+    return db
+
+
+def any_of(text):
+    return " OR ".join(terms_of(text))
+
+
+def matches(index, query: str) -> list[str]:
+    return [
+        part for (part,) in index.execute("SELECT part FROM t WHERE t MATCH ?", (f"part: (p1) AND -part: ({query})",))
+    ]
+
+
+@given(st.one_of(st.text(), st.sampled_from(HOSTILE)))
+@example("x" * 100_000)
+@example("a." * 50_000)
+@example("_" * 100_000)
+def test_any_text_is_a_query_that_sqlite_takes_and_that_stays_in_its_part(index, text):
+    query = any_of(plain(text))
+
+    if query:
+        assert matches(index, query) in ([], ["p1"])
+
+
+@given(st.text())
+def test_whatever_is_typed_stands_between_quotes(text):
+    terms = re.sub(r'"[\w ]+"', "T", any_of(plain(text)))
+
+    assert re.fullmatch(r"(T( OR T)*)?", terms)
+
+
+def test_words_are_found_and_compounds_count_twice(index):
+    assert matches(index, any_of("Upload")) == ["p1"]
+    assert any_of("src/upload.py") == '"src" OR "upload" OR "py" OR "src upload py"'
+
+
+def test_stop_words_are_left_out_unless_nothing_else_was_typed():
+    assert words_of("add the retry to our uploader") == ("add", "retry", "uploader")
+    assert words_of("what is this") == ("what", "is", "this")
+
+
+def test_an_intent_is_bounded_and_free_of_what_no_program_takes():
+    assert plain(" a\0b \ud800 ") == "a b ?"
+    assert len(plain("x" * 100_000)) == MAX_CHARACTERS
+    assert len(any_of("word" * 1000)) < 100
+
+
+@each(
+    ("text", "foreign"),
+    [
+        ("add retry to the uploader", False),
+        ("Füge Wiederholungen naïve Ünïcode hinzu", False),
+        ("повторять загрузку при ошибке", True),
+        ("上传失败时重试", True),
+        ("アップロードを retry する", True),
+        ("fix upload.py: ошибка", False),
+        ("", False),
+        ("🚀 123 ---", False),
+    ],
+)
+def test_a_question_is_in_the_script_of_most_of_its_letters(text, foreign):
+    assert is_mostly_not_latin(text) is foreign
+
+
+def test_files_and_names_of_code_are_the_names_in_a_text():
+    text = "Why does `@src/shop/upload.py` call retryUpload, MAX_RETRIES and http.client? See README.md, and e.g. this."
+
+    assert [name.strip('"') for name in names_of(text)] == [
+        "src shop upload py", "retryupload", "max retries", "readme md", "e g",
+    ]  # fmt: skip
+
+
+def test_of_a_deep_path_the_end_is_looked_for():
+    assert names_of("/srv/one/two/three/four/five/six/seven/upload.py") == (
+        '"two three four five six seven upload py"',
+    )
+
+
+@given(st.one_of(st.text(), st.sampled_from(HOSTILE)))
+def test_any_name_is_a_query_that_sqlite_takes(index, text):
+    for name in names_of(plain(text)):
+        matches(index, name)
+
+
+def test_a_text_of_more_words_than_are_looked_for_is_long():
+    words = [f"word{number}" for number in range(MAX_WORDS)]
+
+    assert is_long(" ".join(words))
+    assert not is_long(" ".join(words[1:]))
+
+
+@each(
+    ("asked", "is_of_it"),
+    [
+        ("look at the changes in this branch", True),
+        ("check the PR comments", True),
+        ("where were we?", True),
+        ("go on where I left off", True),
+        ("check PR #12", False),
+        ("merge request 7 broke the map", False),
+        ("a branching rate limiter", False),
+    ],
+)
+def test_a_question_may_be_of_the_branch_that_is_checked_out(asked, is_of_it):
+    assert is_of_this_branch(asked) is is_of_it

@@ -1,0 +1,138 @@
+"""Recent sessions straight from the logs (F-132, F-136)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import orjson
+import pytest
+
+from indexer.transcripts.lines import GLANCE_BYTES
+from smart_fork.errors import Usage
+from smart_fork.finding import recent
+from smart_fork.finding.recent import list_recent
+from tests.smart_fork.world import git
+
+#: What Claude Code writes of a session that a program has started.
+PROGRAM = {"entrypoint": "sdk-cli", "promptSource": "sdk", "origin": None}
+
+
+def ids(agent: str, project, limit: int = 20, **more: object) -> list[str]:
+    return [one.session_id for one in list_recent(agent, str(project) if project else None, limit, **more).sessions]
+
+
+def test_newest_first_of_this_project_and_agent(world, shop):
+    first = world.claude(shop, "one", "1")
+    second = world.codex(shop, "two", "2")
+    world.claude(world.repository("elsewhere"), "three", "3")
+    third = world.claude(shop, "four", "4")
+
+    assert ids("both", shop) == [third, second, first]
+    assert ids("claude", shop) == [third, first]
+    assert ids("both", shop, 1) == [third]
+    assert len(ids("both", None, everywhere=True)) == 4
+
+
+def test_no_index_and_no_model_are_needed(world, shop):
+    world.claude(shop, "one", "1")
+
+    ids("both", shop)
+
+    assert not (world.home / ".smart-fork").exists()
+
+
+def test_machines_sessions_are_listed_on_request(world, shop):
+    machine = world.codex(shop, "one", "1", source="exec", originator="codex_exec")
+
+    assert ids("both", shop) == []
+    assert ids("both", shop, automated=True) == [machine]
+
+
+def test_only_the_beginning_of_a_log_is_read(world, shop, monkeypatch):
+    session_id = world.claude(shop, "one", "1")
+    log = world.log_of(session_id)
+    with log.open("ab") as file:
+        file.write(log.read_bytes().splitlines()[-1].ljust(GLANCE_BYTES) + b"\n")
+        file.write(b"\xff not read\n" * 100)
+    seen = []
+    loads = orjson.loads
+    monkeypatch.setattr("orjson.loads", lambda raw: (seen.append(raw), loads(raw))[1])
+
+    assert ids("claude", shop) == [session_id]
+    assert not any(b"not read" in raw for raw in seen)
+
+
+def test_a_log_that_breaks_its_reader_hides_no_other(world, shop, monkeypatch):
+    good, bad = world.claude(shop, "one", "1"), world.claude(shop, "two", "2")
+    from smart_fork.agents.claude.log import ClaudeAdapter
+
+    glance = ClaudeAdapter.glance
+
+    def glance_or_break(self, path):
+        if bad in path.name:
+            raise KeyError("odd")
+        return glance(self, path)
+
+    monkeypatch.setattr(ClaudeAdapter, "glance", glance_or_break)
+
+    assert ids("claude", shop) == [good]
+
+
+def test_a_projects_own_sessions_are_found_behind_many_of_others(world, shop, monkeypatch):
+    monkeypatch.setattr(recent, "MAX_LOOKED_AT", 3)
+    own = world.claude(shop, "one", "1")
+    other = world.repository("elsewhere")
+    for number in range(5):
+        world.claude(other, f"other {number}", "x")
+
+    assert ids("both", shop) == [own]
+
+
+def test_a_wrong_request_is_refused(world, shop):
+    with pytest.raises(Usage, match="agent_type"):
+        ids("nobody", shop)
+    with pytest.raises(Usage, match="limit must be at least 1"):
+        ids("both", shop, 0)
+    with pytest.raises(Usage, match="does not exist"):
+        ids("both", "/no/such/place")
+
+
+def test_the_time_is_that_of_the_log(world, shop):
+    session_id = world.claude(shop, "one", "1")
+    os.utime(world.log_of(session_id), (0, 0))
+
+    assert list_recent("both", str(shop), 1).sessions[0].last_modified == "1970-01-01T00:00:00.000Z"
+
+
+def test_a_removed_worktree_is_of_the_repository_that_still_lists_it(world, shop):
+    for name in ("gone", "kept"):
+        git(shop, "worktree", "add", "-q", str(world.home / name))
+    session_id = world.claude(world.home / "gone/src", "one", "1")
+    shutil.rmtree(world.home / "gone")
+
+    assert [session_id] == ids("both", shop)
+    assert [session_id] == ids("both", world.home / "kept")
+    assert [] == ids("both", world.repository("elsewhere"))
+
+
+def test_sessions_that_no_person_started_are_counted_where_they_are_hidden(world, shop):
+    world.claude(shop, "one", "1")
+    for number in range(3):
+        world.claude(shop, f"by a program {number}", "done", **PROGRAM)
+    world.claude(world.repository("elsewhere"), "elsewhere", "done", **PROGRAM)
+
+    assert (1, 3) == (len(ids("both", shop)), list_recent("both", str(shop), 20).hidden_automated)
+    assert (4, 0) == (
+        len(ids("both", shop, automated=True)),
+        list_recent("both", str(shop), 20, automated=True).hidden_automated,
+    )
+
+
+def test_sessions_of_two_agents_may_have_one_id(world, shop):
+    session = world.codex(shop, "add retry", "done")
+    world.claude(shop, "add retry", "done", session_id=session)
+
+    assert {("claude", session), ("codex", session)} == {
+        (one.agent_type, one.session_id) for one in list_recent("all", str(shop), 5).sessions
+    }

@@ -1,0 +1,73 @@
+"""The smallest index answers any question."""
+
+from __future__ import annotations
+
+import pytest
+
+from indexer.paths import index_db
+from indexer.store.connection import connect
+from smart_fork.finding.request import FindRequest
+from smart_fork.finding.upkeep import Engine
+from tests.cases import each, first, mostly
+from tests.smart_fork.asking import find
+from tests.smart_fork.finding.test_query import HOSTILE
+from tests.smart_fork.world import BrokenModel
+
+QUESTIONS = [
+    *HOSTILE,
+    "retry",
+    "retry the uploader",
+    "the",
+    "getUserById",
+    "src/upload.py",
+    "x" * 10_000,
+    "a b " * 3000,
+]
+
+
+def answered(world, shop, question: str) -> dict:
+    answer = world.find(question, shop)
+    assert ("hybrid", False) == (answer["search_mode"], answer["fallback_used"]), answer.get("search_error")
+    by_words = find(FindRequest(question), Engine(BrokenModel()), shop).as_json()
+    assert "lexical" == by_words["search_mode"], by_words.get("search_error")
+    return answer
+
+
+@pytest.mark.parametrize("words", mostly(range(9), 0, 8))
+@first("sessions", [2, 1])
+def test_an_index_of_few_words_is_searched_by_words_and_meaning(world, shop, words, sessions):
+    for number in range(sessions):
+        world.claude(shop, " ".join(["retry", *("abcdefgh"[i] * (4 + number) for i in range(words))]))
+
+    for question in ("retry", "retry cccc", "nothing of it", "cccc getUserById"):
+        answered(world, shop, question)
+    assert sessions == world.find("retry", shop)["count"]
+
+
+def test_rows_of_six_words_on_average_are_ranked_by_the_words_that_they_have(world, shop):
+    """FTS5 gives no rank at all there."""
+    one = world.claude(shop, "retry alpha beta gamma")
+    other = world.claude(shop, "retry delta beta kappa")
+    world.find("anything", shop)
+    db = connect(index_db())
+    ranks = [
+        rank for (rank,) in db.execute("SELECT bm25(chunk_words, 0.0, 1.0) FROM chunk_words('part:(p1) AND retry')")
+    ]
+    db.close()
+    assert [None, None] == ranks, "the case that is meant"
+
+    assert one == world.find("retry gamma", shop)["results"][0]["session_id"]
+    assert other == world.find("retry kappa", shop)["results"][0]["session_id"]
+
+
+@each("question", QUESTIONS)
+def test_any_question_is_answered_from_no_session(world, shop, question):
+    answered_from_none = world.find(question, shop)
+    assert [] == answered_from_none["results"]
+    assert "search_error" not in answered_from_none
+
+
+def test_any_question_is_answered_from_one_session(world, shop):
+    world.claude(shop, "retry the uploader now please")
+    for question in QUESTIONS:
+        answered(world, shop, question)
