@@ -190,16 +190,18 @@ def conversation(
     """
     from smart_fork import sessions
     from smart_fork.agents.references import here
+    from smart_fork.retrieval.index_access import kept_open
 
-    try:
-        located = sessions.locate(reference)
-    except (NotFound, Usage) as missing:
-        if isinstance(missing, Ambiguous) or project is None:
-            raise
-        from smart_fork.team.conversation import read as read_shared
+    with kept_open():
+        try:
+            located = sessions.locate(reference)
+        except (NotFound, Usage) as missing:
+            if isinstance(missing, Ambiguous) or project is None:
+                raise
+            from smart_fork.team.conversation import read as read_shared
 
-        return read_shared(reference, missing, project, reading)
-    return sessions.conversation(located, reading, notice=notice, resolved=here(reference).by)
+            return read_shared(reference, missing, project, reading)
+        return sessions.conversation(located, reading, notice=notice, resolved=here(reference).by)
 
 
 def preview(

@@ -16,13 +16,53 @@ from indexer.store.sqlite import SqliteStore
 from smart_fork.errors import IndexUnavailable, advice
 
 
+class _Kept:
+    """The index between two uses by a command. It is closed if another file has taken its place meanwhile."""
+
+    def __init__(self) -> None:
+        self._held, self._inode = ExitStack(), 0
+        self._store: SqliteStore | None = None
+
+    def take(self, using: ExitStack) -> SqliteStore:
+        """Return the index for a use, which `using` closes if it fails."""
+        with self._held.pop_all() as held:
+            if self._store is not None and self._inode == _inode():
+                using.push(held.pop_all())
+                return self._store
+        return _opened(using)
+
+    def put_back(self, store: SqliteStore, used: ExitStack) -> None:
+        """Keep the index for the next use."""
+        self._store, self._inode = store, _inode()
+        self._held.push(used)
+
+    def close(self) -> None:
+        """Close the index."""
+        self._held.close()
+
+
 class _OfThread(threading.local):
-    """The index, for as long as a thread has it open."""
+    """The index, for as long as a thread uses it, and between its uses."""
 
     store: SqliteStore | None = None
+    kept: _Kept | None = None
 
 
 _open = _OfThread()
+
+
+@contextmanager
+def kept_open() -> Iterator[None]:
+    """Open the index at most once meanwhile, however often it is used."""
+    if _open.kept is not None:
+        yield
+        return
+    _open.kept = kept = _Kept()
+    try:
+        yield
+    finally:
+        _open.kept = None
+        kept.close()
 
 
 @contextmanager
@@ -37,16 +77,30 @@ def opened() -> Iterator[SqliteStore]:
         if _open.store is not None:
             yield _open.store
             return
-        with ExitStack() as stack:
+        with ExitStack() as using:
+            _open.store = store = _open.kept.take(using) if _open.kept else _opened(using)
             try:
-                store = stack.enter_context(open_sound(index_db()))
-            except (NewerIndexError, OlderIndexError, OSError, ImportError) as error:
-                raise unavailable(error) from error
-            _open.store = store
-            stack.callback(setattr, _open, "store", None)
-            yield store
+                yield store
+            finally:
+                _open.store = None
+            if _open.kept:
+                _open.kept.put_back(store, using.pop_all())
     except (DamagedIndexError, apsw.Error) as error:
         raise unavailable(error) from error
+
+
+def _opened(using: ExitStack) -> SqliteStore:
+    try:
+        return using.enter_context(open_sound(index_db()))
+    except (NewerIndexError, OlderIndexError, OSError, ImportError) as error:
+        raise unavailable(error) from error
+
+
+def _inode() -> int:
+    try:
+        return index_db().stat().st_ino
+    except OSError:
+        return 0
 
 
 @contextmanager

@@ -30,12 +30,14 @@ from smart_fork.excise import erasure, request, soundness
 from smart_fork.excise.propagation import descent_of, held
 from smart_fork.excise.request import Agree, Request
 from smart_fork.finding.index_access import opened
+from smart_fork.retrieval.index_access import kept_open, opened
 from smart_fork.sessions import MIN_PREFIX, Located, locate, only_one
 from smart_fork.system import permission
 from smart_fork.team.withdraw import still_shared
 from smart_fork.text.snippets import quoted
 
 
+@kept_open()
 def cut(wanted: Request, *, agree: Agree = lambda _plan: True, progress: Progress | None = None) -> Excised:
     """Cut turns out of a transcript (see `request.cut`)."""
     outcome = request.cut(wanted, agree=agree, progress=progress)
