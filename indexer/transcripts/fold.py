@@ -14,7 +14,7 @@ from indexer.masking import NOTHING, Masked, mask, mask_once
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.doings import Doings
 from indexer.transcripts.lines import Line, changed_at, first_lines, last_records, probe, resume
-from indexer.transcripts.model import AgentName, Inferred, Origin, Resumed, Session, Turn
+from indexer.transcripts.model import AgentName, Inferred, Origin, RecordSize, Resumed, Session, Turn
 from indexer.transcripts.titles import also_called, title_of
 
 Record = dict[str, Any]
@@ -54,6 +54,8 @@ class Fold(ABC):
 
     def __init__(self, path: Path, kept: Kept, *, keep_raw: bool) -> None:
         self.path, self.keep_raw = path, keep_raw
+        #: By turn; `None` where none is asked for.
+        self.sizes: dict[str, RecordSize] | None = None
         self._model: object = None
         self.facts, turns = kept or ({}, [])
         self.doings = self.notes(
@@ -210,7 +212,12 @@ class Fold(ABC):
             commits=tuple(self.doings.commits),
             models=tuple(facts.get("models", ())),
             resumed=self.resumed(turns),
+            sizes=self._sizes_of(turns),
         ), ""
+
+    def _sizes_of(self, turns: tuple[Turn, ...]) -> tuple[RecordSize, ...]:
+        known = self.sizes or {}
+        return tuple(known[turn.id] for turn in turns) if all(turn.id in known for turn in turns) else ()
 
 
 class LineFold(Fold):
@@ -251,6 +258,7 @@ def read(begun: Callable[..., LineFold], path: Path, checkpoint: Checkpoint | No
     if fold.masks:
         reader.bound = None  # the index has whole sessions
     fold.doings.names_code = reader.bound is None
+    fold.sizes = {} if reader.bound and reader.bound.measures else None
     keeps = fold.take(reader).finish(turns=True) or reader.worth_resuming
     after = Checkpoint(
         reader.offset, reader.lines, probe(path, reader.offset), fold.pack() if keeps and fold.masks else b""

@@ -90,10 +90,13 @@ class Line(NamedTuple):
 
 
 class Bound:
-    """The time limit of a look at a session. Each reading of its log meanwhile stops at the same record."""
+    """The time limit of a look at a session. Each reading of its log meanwhile stops at the same record.
 
-    def __init__(self, clock: Callable[[], float], share: float) -> None:
-        self._clock, self._begun, self._share = clock, clock(), share
+    `measures` says whether the look is at the sizes of records as well.
+    """
+
+    def __init__(self, clock: Callable[[], float], share: float, *, measures: bool) -> None:
+        self._clock, self._begun, self._share, self.measures = clock, clock(), share, measures
         self._stops: dict[Path, int] = {}
 
     def is_over(self, seconds: float) -> bool:
@@ -113,12 +116,15 @@ current_bound: ContextVar[Bound | None] = ContextVar("bound", default=None)
 
 
 @contextmanager
-def bounded(share: float = 1.0, clock: Callable[[], float] = time.thread_time) -> Iterator[None]:
+def bounded(
+    share: float = 1.0, clock: Callable[[], float] = time.thread_time, *, measures: bool = False
+) -> Iterator[None]:
     """Read no more of a large log meanwhile than a look at it has time for; `clock` is the processor's.
 
-    A command that does more with the turns than show them takes a `share` of that time.
+    A command that does more with the turns than show them takes a `share` of that time. One that counts what they cost
+    has the records measured while they are read (`measures`).
     """
-    token = current_bound.set(current_bound.get() or Bound(clock, share))
+    token = current_bound.set(current_bound.get() or Bound(clock, share, measures=measures))
     try:
         yield
     finally:

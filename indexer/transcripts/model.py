@@ -7,6 +7,7 @@ and everything the agent did until the next.
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
@@ -64,6 +65,17 @@ class ToolResult:
     note: Masked = NOTHING
     proof: Proof = Proof.NOTHING
     errors: bytes = b""
+
+
+class RecordSize(NamedTuple):
+    """The characters of a record that the model is sent, in full and with its results shortened.
+
+    `sums_up` marks what a compaction has left.
+    """
+
+    characters: int = 0
+    short: int = 0
+    sums_up: bool = False
 
 
 class Cache(NamedTuple):
@@ -167,6 +179,7 @@ class Session:
     `commits` are the last ones that it made, as git shortens their names.
     `unread` counts the bytes at its log's end that a look at a very large one has not read.
     `resumed` are the turns that the agent's own program loads.
+    `sizes` are those of the turns, where it was read to be measured (see `bounded`), and its agent's records can be.
     `models` are those that have answered, in the order in which they first did. `wrote` are those of the `symbols` that
     are in its edits and commands.
     Times are ISO 8601 in UTC with ``Z``, or empty.
@@ -201,6 +214,7 @@ class Session:
     models: tuple[Masked, ...] = ()
     unread: int = 0
     resumed: Resumed = Resumed()
+    sizes: tuple[RecordSize, ...] = field(default=(), compare=False, repr=False)
 
     def exchanges(self) -> tuple[Exchange, ...]:
         """The turns grouped by what the person asked; turns before the first prompt form an exchange of their own."""

@@ -15,7 +15,7 @@ from indexer.transcripts.chain import Chain
 from indexer.transcripts.fold import Kept, LineFold, Record
 from indexer.transcripts.items import GivenBack, UsedTool
 from indexer.transcripts.lines import Line, first_lines
-from indexer.transcripts.model import Inferred, Resumed, Role, Turn, turn_of
+from indexer.transcripts.model import Inferred, RecordSize, Resumed, Role, Turn, turn_of
 from indexer.transcripts.state import is_path, pack, utc
 
 #: Different working directories remembered a session.
@@ -63,6 +63,10 @@ class Tree(LineFold):
     def folder_for(self, directory: str) -> str:
         """The name of the project's folder of a working directory."""
 
+    def size_of(self, line: Line) -> RecordSize | None:
+        """Return the size of a record; `None` for one outside the conversation, or if the agent's are not measured."""
+        return None
+
     def is_name(self, record: Record) -> bool:
         """Whether a record says what the session is called, or whose copy it is: nothing was done in it then."""
         return False
@@ -91,6 +95,8 @@ class Tree(LineFold):
             self.facts["sidechain"] = True
             return
         identity = intern(identity)
+        if self.sizes is not None and identity not in self.sizes and (size := self.size_of(line)) is not None:
+            self.sizes[identity] = size
         turn = self.turn(record, identity, line)
         if turn is None:
             self.chain.link(identity, parent_of(record), self._moment)

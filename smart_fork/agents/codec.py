@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.items import GivenBack, Item, UsedTool
-from indexer.transcripts.model import Origin, Session
+from indexer.transcripts.lines import MAX_LINE_BYTES, Line
+from indexer.transcripts.model import Origin, RecordSize, Session
 from indexer.unchecked import dict_in, dicts_in, json_in, text_in
 
 Record = dict[str, Any]
@@ -133,7 +134,10 @@ class ReadSource(AgentAdapter):
 
 
 class MessageCodec(Codec):
-    """Records whose message has a list of parts, each a text, a call, a result or a thought."""
+    """Records whose message has a list of parts, each a text, a call, a result or a thought.
+
+    It tells as well what of a record the model is sent.
+    """
 
     #: The field of a message with its parts.
     field: ClassVar[str]
@@ -149,6 +153,47 @@ class MessageCodec(Codec):
         if new == old:
             return record
         return record | {"message": record["message"] | {self.field: new}} if new else None
+
+    def has_place(self, record: Record) -> bool:
+        """Return whether a record belongs to the conversation itself, not to a sub-agent."""
+        return record.get("isSidechain") is not True
+
+    def as_said(self, record: Record) -> Record:
+        """Return a record in the form that the model is sent."""
+        return record
+
+    @abstractmethod
+    def is_sent(self, record: Record) -> bool:
+        """Return whether the model is sent a record."""
+
+    @abstractmethod
+    def sums_up(self, record: Record) -> bool:
+        """Return whether a record is a compaction's summary."""
+
+    @abstractmethod
+    def size(self, record: Record) -> int:
+        """Return how many characters of a record the model is sent."""
+
+    @abstractmethod
+    def short_part(self, part: Record) -> Record:
+        """Return a part of a message, shortened if it is a result."""
+
+    def short(self, record: Record) -> Record:
+        """Return a record with its results shortened."""
+        return self.changed(record, self.short_part) or record
+
+    def measured(self, line: Line) -> RecordSize | None:
+        """Return the size of a record; `None` without a place in the conversation. A long one takes all its bytes."""
+        if not self.has_place(line.record):
+            return None
+        said = self.as_said(line.record)
+        if not self.is_sent(said):
+            return RecordSize()
+        size, short = self.size(said), self.size(self.short(said))
+        if sums_up := self.sums_up(said):
+            return RecordSize(size, short, sums_up)
+        whole = len(line.kept) if isinstance(line.kept, bytes) else line.kept.size
+        return RecordSize(max(size, whole) if whole > MAX_LINE_BYTES else size, short)
 
 
 def only(record: Record, names: Collection[str]) -> Record:

@@ -16,7 +16,7 @@ from indexer.files import new_file, remove, staging_of, write_new
 from indexer.paths import private_dir
 from indexer.shapes import dataclass
 from indexer.transcripts.lines import is_long, open_regular
-from indexer.transcripts.model import AgentName, Session
+from indexer.transcripts.model import AgentName, RecordSize, Session
 from indexer.transcripts.state import utc
 from smart_fork.agents.codec import Record
 from smart_fork.errors import ForkRefused, NotFound
@@ -270,6 +270,17 @@ class Copier(ABC):
             NotFound: A session that this one was forked from is gone.
             ForkRefused: The log was rewritten meanwhile.
         """
+
+    def sizes(self, session: Session) -> Iterator[tuple[int, RecordSize]]:
+        """Yield the sizes of these records, each with the number of its turn. A long one takes all its bytes.
+
+        Raises:
+            NotFound, ForkRefused: see `live`.
+        """
+        for one in self.live(session):
+            long = 0 if one.sums_up or not is_long(one.entry[0]) else len(one.entry[0])
+            short = one.characters if one.short is None else one.short
+            yield one.number, RecordSize(max(one.characters, long), short, one.sums_up)
 
     def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
         """Copy the turns of a session that an `excerpt` keeps."""

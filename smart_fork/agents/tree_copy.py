@@ -22,15 +22,10 @@ from smart_fork.text.json_edits import respelled
 Beside = Callable[[Entry], Entry | None]
 
 
-def is_no_aside(record: Record) -> bool:
-    """Return whether a record belongs to the conversation itself, not to a sub-agent."""
-    return record.get("isSidechain") is not True
-
-
 def placed(
     source: Path,
     order: Sequence[str],
-    has_place: Callable[[Record], bool] = is_no_aside,
+    has_place: Callable[[Record], bool],
     beside: Beside | None = None,
     is_link: Callable[[Record], bool] | None = None,
 ) -> Iterator[tuple[str, Entry]]:
@@ -89,10 +84,11 @@ class TreeCopy(Copy):
         if not isinstance(self._of, int):
             yield from super().said()
             return
-        turns = self._source.turns[: self._of + 1]
-        records = placed(self._source.source_path, self.order(turns), self.has_place, self.beside(turns), self.is_link)
+        turns, codec = self._source.turns[: self._of + 1], self._copier.codec
+        order, beside = self.order(turns), self.beside(turns)
+        records = placed(self._source.source_path, order, codec.has_place, beside, self.is_link)
         for identity, (spelled, record) in records:
-            if identity and not self._copier.is_sent(record) and not self.is_link(record):
+            if identity and not codec.is_sent(record) and not self.is_link(record):
                 continue
             if identity:
                 record["parentUuid"], self.parent = self.parent, record["uuid"]
@@ -134,11 +130,6 @@ class TreeCopy(Copy):
             record = rooted(record, self._source.root_id)
         record["parentUuid"], self.parent = self.parent, record["uuid"]
         return respelled(spelled, record)
-
-    @staticmethod
-    def has_place(record: Record) -> bool:
-        """Return whether a record belongs to the conversation itself, not to a sub-agent."""
-        return is_no_aside(record)
 
     def order(self, turns: Sequence[Turn]) -> list[str]:
         """Return the ids of those of these turns that the agent remembers, as it sends them."""
@@ -187,31 +178,19 @@ class TreeCopier(Copier):
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """See `Copier.live`."""
         places = {turn.id: number for number, turn in enumerate(session.turns)}
-        records = placed(session.source_path, list(places), self.copies.has_place, is_link=self.copies.is_link)
+        records = placed(session.source_path, list(places), self.codec.has_place, is_link=self.copies.is_link)
         for identity, (spelled, record) in records:
             if record["uuid"] != identity:
                 yield LiveRecord(places[identity], (spelled, record), is_link=True)
                 continue
-            said = self.as_said(record)
-            if self.is_sent(said):
-                yield self.sized(places[identity], (spelled, said), sums_up=self.sums_up(said))
+            said = self.codec.as_said(record)
+            if self.codec.is_sent(said):
+                yield self.sized(places[identity], (spelled, said), sums_up=self.codec.sums_up(said))
+
+    def size(self, record: Record) -> int:
+        """See `Copier.size`."""
+        return self.codec.size(record)
 
     def short(self, record: Record) -> Record:
         """See `Copier.short`."""
-        return self.codec.changed(record, self.short_part) or record
-
-    def as_said(self, record: Record) -> Record:
-        """Return a record in the form that the model is sent."""
-        return record
-
-    @abstractmethod
-    def is_sent(self, record: Record) -> bool:
-        """Return whether the model is sent a record."""
-
-    @abstractmethod
-    def sums_up(self, record: Record) -> bool:
-        """Return whether a record is a compaction's summary."""
-
-    @abstractmethod
-    def short_part(self, part: Record) -> Record:
-        """Return a part of a message, shortened if it is a result."""
+        return self.codec.short(record)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from math import ceil
 
 from indexer.shapes import dataclass
-from indexer.transcripts.lines import is_long
 from indexer.transcripts.model import Session
 from smart_fork.agents.facets import copier
 
@@ -51,12 +50,12 @@ def costs(session: Session) -> Costs:
         NotFound: a session that this one was forked from is gone.
     """
     sizes, short, sums = [0] * len(session.turns), [0] * len(session.turns), list[tuple[int, int]]()
-    for one in copier(session.agent).live(session):
-        if one.sums_up:
-            sums.append((one.number, one.characters))
+    for number, size in enumerate(session.sizes) if session.sizes else copier(session.agent).sizes(session):
+        if size.sums_up:
+            sums.append((number, size.characters))
             continue
-        sizes[one.number] += max(one.characters, len(one.entry[0]) if is_long(one.entry[0]) else 0)
-        short[one.number] += one.characters if one.short is None else one.short
+        sizes[number] += size.characters
+        short[number] += size.short
     rate = _rate(session, sizes)
     turns, shorter = (tuple(ceil(size / rate) for size in some) for some in (sizes, short))
     return Costs(turns, shorter, tuple((number, ceil(size / rate)) for number, size in sums), rate)

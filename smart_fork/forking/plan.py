@@ -68,7 +68,8 @@ class Fork:
             SmartForkError: it cannot be started.
         """
         check(request)
-        with bounded(_share(request)), ExitStack() as held:
+        measures = request.dry_run or request.budget is not None
+        with bounded(_share(request), measures=measures), ExitStack() as held:
             here = held.enter_context(sessions_here(request.sessions, request.cwd, keep=not request.dry_run))
             with _answers(request, library) as answers:
                 located = [sessions.locate(one.session_id) for one in here]

@@ -16,11 +16,11 @@ from indexer.paths import private_dir
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session, Turn
 from indexer.unchecked import dict_in, dicts_in, list_in
-from smart_fork.agents.claude.fold import ClaudeCodec
+from smart_fork.agents.claude.fold import CODEC, ClaudeCodec
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.codec import Record, only
-from smart_fork.agents.copied_texts import aside, characters, shortened
+from smart_fork.agents.copied_texts import aside
 from smart_fork.agents.copier import Entry, Excerpt, NewSession, copy_file, copy_folder
 from smart_fork.agents.forms import Becomes, Forms, Image, Utterance, all_texts
 from smart_fork.agents.tree_copy import Beside, TreeCopier, TreeCopy, placed
@@ -36,7 +36,7 @@ def of_conversation(session: Session, turns: Sequence[Turn]) -> Iterator[Record]
         ForkRefused: the log was rewritten meanwhile.
     """
     order = [turn.id for turn in turns]
-    records = (record for _, (_, record) in placed(session.source_path, order, is_said, is_link=is_between))
+    records = (record for _, (_, record) in placed(session.source_path, order, CODEC.has_place, is_link=is_between))
     return (record for record in records if is_boundary(record) or not is_between(record))
 
 
@@ -48,13 +48,6 @@ def is_boundary(record: Record) -> bool:
 def is_between(record: Record) -> bool:
     """Whether a record of the conversation itself is no message: what the program told its model, or noted."""
     return record.get("type") in ("attachment", "system") and record.get("isSidechain") is not True
-
-
-def is_said(record: Record) -> bool:
-    """Whether a record is of the conversation itself: a message, or what was typed meanwhile."""
-    kind = record.get("type")
-    said = kind == "attachment" or (kind in ("user", "assistant") and isinstance(record.get("message"), dict))
-    return said and record.get("isSidechain") is not True
 
 
 def copy_backups(names: Iterable[str], old: str, new: str, created: list[Path]) -> list[str]:
@@ -103,7 +96,7 @@ class ClaudeCopy(TreeCopy):
     What an answer says was in the context then is replaced by what is there now: the agent compacts by it.
     """
 
-    has_place, is_link = staticmethod(is_said), staticmethod(is_between)
+    is_link = staticmethod(is_between)
 
     carried = ("parent", "loaded")
     loaded = 0
@@ -213,39 +206,12 @@ class ClaudeCopier(TreeCopier):
     """
 
     name = "claude"
-    codec = ClaudeCodec()
+    codec = CODEC
     copies = ClaudeCopy
 
     def place(self, source: Path, new: NewSession) -> Path:
         folder = folder_of(new.cwd) if new.cwd else source.resolve().parent
         return folder / f"{new.id}.jsonl"
-
-    def is_sent(self, record: Record) -> bool:
-        """See `TreeCopier.is_sent`."""
-        return record.get("type") in ("user", "assistant")
-
-    def sums_up(self, record: Record) -> bool:
-        """See `TreeCopier.sums_up`."""
-        return record.get("isCompactSummary") is True
-
-    def size(self, record: Record) -> int:
-        """See `TreeCopier.size`."""
-        return characters(record["message"].get("content"))
-
-    def short_part(self, part: Record) -> Record:
-        """See `TreeCopier.short_part`."""
-        if part.get("type") != "tool_result" or "content" not in part:
-            return part
-        return part | {"content": shortened(part.get("content"))}
-
-    def as_said(self, record: Record) -> Record:
-        """See `TreeCopier.as_said`. What was typed while the agent worked is a prompt like others."""
-        if record.get("type") != "attachment":
-            return record
-        said: Any = dict_in(record.get("attachment")).get("prompt")
-        kept = {name: value for name, value in record.items() if name != "attachment"}
-        message = {"role": "user", "content": said if isinstance(said, list) else str(said)}
-        return kept | {"type": "user", "message": message}
 
 
 def replacements(record: Record, calls: Container[str], session_id: str) -> Record | None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from indexer.transcripts.boilerplate import INTERRUPTED, strip_boilerplate, strip_recall
 from indexer.transcripts.items import GivenBack, Item
 from indexer.transcripts.lines import Line, open_regular
-from indexer.transcripts.model import Origin, Resumed, Role, Session, Turn, estimate_tokens
+from indexer.transcripts.model import Origin, RecordSize, Resumed, Role, Session, Turn, estimate_tokens
 from indexer.transcripts.state import count
 from indexer.transcripts.titles import masked_name, with_name
 from indexer.transcripts.tree import ID_CHARACTERS, Tree
@@ -20,6 +20,7 @@ from indexer.unchecked import dict_in, dicts_in, json_in, list_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log import slug, unslugged
 from smart_fork.agents.codec import MessageCodec, Record, item_of, text_of
+from smart_fork.agents.copied_texts import characters, shortened
 from smart_fork.agents.subagents import LoggedSubAgents
 
 
@@ -42,6 +43,39 @@ class ClaudeCodec(MessageCodec):
         """See `Codec.gave`."""
         patch = _unified(dict_in(record.get("toolUseResult")).get("structuredPatch"))
         return (back._replace(patch=patch) for back in super().gave(record))
+
+    def has_place(self, record: Record) -> bool:
+        """See `MessageCodec.has_place`: a message, or what was typed meanwhile."""
+        kind = record.get("type")
+        said = kind == "attachment" or (kind in ("user", "assistant") and isinstance(record.get("message"), dict))
+        return said and super().has_place(record)
+
+    def is_sent(self, record: Record) -> bool:
+        """See `MessageCodec.is_sent`."""
+        return record.get("type") in ("user", "assistant")
+
+    def sums_up(self, record: Record) -> bool:
+        """See `MessageCodec.sums_up`."""
+        return record.get("isCompactSummary") is True
+
+    def size(self, record: Record) -> int:
+        """See `MessageCodec.size`."""
+        return characters(record["message"].get("content"))
+
+    def short_part(self, part: Record) -> Record:
+        """See `MessageCodec.short_part`."""
+        if part.get("type") != "tool_result" or "content" not in part:
+            return part
+        return part | {"content": shortened(part.get("content"))}
+
+    def as_said(self, record: Record) -> Record:
+        """See `MessageCodec.as_said`. What was typed while the agent worked is a prompt like others."""
+        if record.get("type") != "attachment":
+            return record
+        said: Any = dict_in(record.get("attachment")).get("prompt")
+        kept = {name: value for name, value in record.items() if name != "attachment"}
+        message = {"role": "user", "content": said if isinstance(said, list) else str(said)}
+        return kept | {"type": "user", "message": message}
 
 
 def is_request(record: Record) -> bool:
@@ -89,6 +123,10 @@ class ClaudeTree(Tree):
     session_logs = AGENTS.session_logs
     shell = "Bash"
     not_run = _NOT_RUN
+
+    def size_of(self, line: Line) -> RecordSize | None:
+        """See `Tree.size_of`."""
+        return CODEC.measured(line)
 
     def is_name(self, record: Record) -> bool:
         """See `Tree.is_name`."""

@@ -13,12 +13,11 @@ from uuid import UUID, uuid4, uuid5
 import orjson
 
 from indexer.transcripts.model import Session
-from indexer.unchecked import dict_in, dicts_in, list_in
-from smart_fork.agents.codec import Record, only, texts_of
-from smart_fork.agents.copied_texts import aside, characters, shortened
+from smart_fork.agents.codec import Record, only
+from smart_fork.agents.copied_texts import aside
 from smart_fork.agents.copier import Entry, NewSession, copy_folder
 from smart_fork.agents.forms import Becomes, PartForms, Utterance, all_texts, shared_of, unsigned, withheld
-from smart_fork.agents.qwen.fold import SAID, QwenCodec, parts_of, sums_up
+from smart_fork.agents.qwen.fold import CODEC, SAID, QwenCodec, left_by_compaction, parts_of, sums_up
 from smart_fork.agents.qwen.home import CHATS, agents_of, project_of
 from smart_fork.agents.qwen.log import folder_of
 from smart_fork.agents.tree_copy import TreeCopier, TreeCopy, placed
@@ -62,7 +61,7 @@ class QwenCopy(TreeCopy):
 
     def left(self, entry: Entry) -> Entry:
         """See `TreeCopy.left`."""
-        return b"", self.added(_left(entry[1]), entry[1])
+        return b"", self.added(left_by_compaction(entry[1]), entry[1])
 
     def added(self, text: str, near: Record) -> Record:
         """See `TreeCopy.added`."""
@@ -79,37 +78,12 @@ class QwenCopier(TreeCopier):
     """
 
     name = "qwen"
-    codec = QwenCodec()
+    codec = CODEC
     copies = QwenCopy
 
     def place(self, source: Path, new: NewSession) -> Path:
         folder = folder_of(new.cwd) if new.cwd else project_of(source.resolve()) / CHATS
         return folder / f"{new.id}.jsonl"
-
-    def is_sent(self, record: Record) -> bool:
-        """See `TreeCopier.is_sent`."""
-        return record.get("type") in SAID or sums_up(record)
-
-    def sums_up(self, record: Record) -> bool:
-        """See `TreeCopier.sums_up`."""
-        return sums_up(record)
-
-    def size(self, record: Record) -> int:
-        """See `TreeCopier.size`."""
-        return len(_left(record)) if self.sums_up(record) else characters(record.get("message"))
-
-    def short_part(self, part: Record) -> Record:
-        """See `TreeCopier.short_part`."""
-        if not isinstance(part.get("functionResponse"), dict):
-            return part
-        made: Record = shortened(part)
-        return made
-
-
-def _left(record: Record) -> str:
-    """What a compaction has left, as a text: its history begins with that."""
-    history = dicts_in(dict_in(record.get("systemPayload")).get("compressedHistory"))
-    return texts_of(list_in(history[0].get("parts"))) if history else ""
 
 
 #: What of a record is shared. Not among it are telemetry, snapshots of files and of edits, and commands of its own.
@@ -129,7 +103,7 @@ class QwenForms(QwenCodec, PartForms):
 
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
         turns = session.turns[: None if end is None else end + 1]
-        records = placed(session.source_path, [turn.id for turn in turns])
+        records = placed(session.source_path, [turn.id for turn in turns], self.has_place)
         return (record for _, (_, record) in records if _is_said(record))
 
     def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:

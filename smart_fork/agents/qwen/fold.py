@@ -14,13 +14,14 @@ from types import MappingProxyType
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.transcripts.lines import Line
-from indexer.transcripts.model import Origin, Session, Turn, estimate_tokens
+from indexer.transcripts.model import Origin, RecordSize, Session, Turn, estimate_tokens
 from indexer.transcripts.state import count
 from indexer.transcripts.titles import masked_name, with_name
 from indexer.transcripts.tree import Tree
-from indexer.unchecked import dict_in, dicts_in, text_in
+from indexer.unchecked import dict_in, dicts_in, list_in, text_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codec import MessageCodec, Record, patch_shown
+from smart_fork.agents.codec import MessageCodec, Record, patch_shown, texts_of
+from smart_fork.agents.copied_texts import characters, shortened
 from smart_fork.agents.qwen.home import agents_of
 from smart_fork.agents.qwen.log import slug
 from smart_fork.agents.subagents import LoggedSubAgents
@@ -63,10 +64,35 @@ class QwenCodec(MessageCodec):
             images += "inlineData" in part
         return Item("\n\n".join(texts), tuple(calls), tuple(results), tuple(thoughts), images)
 
+    def is_sent(self, record: Record) -> bool:
+        """See `MessageCodec.is_sent`."""
+        return record.get("type") in SAID or sums_up(record)
+
+    def sums_up(self, record: Record) -> bool:
+        """See `MessageCodec.sums_up`."""
+        return sums_up(record)
+
+    def size(self, record: Record) -> int:
+        """See `MessageCodec.size`."""
+        return len(left_by_compaction(record)) if self.sums_up(record) else characters(record.get("message"))
+
+    def short_part(self, part: Record) -> Record:
+        """See `MessageCodec.short_part`."""
+        if not isinstance(part.get("functionResponse"), dict):
+            return part
+        made: Record = shortened(part)
+        return made
+
 
 def sums_up(record: Record) -> bool:
     """Whether a record is what a compaction left: it stands for all before it."""
     return record.get("subtype") == "chat_compression"
+
+
+def left_by_compaction(record: Record) -> str:
+    """What a compaction has left, as a text: its history begins with that."""
+    history = dicts_in(dict_in(record.get("systemPayload")).get("compressedHistory"))
+    return texts_of(list_in(history[0].get("parts"))) if history else ""
 
 
 def parts_of(message: object) -> list[Record]:
@@ -116,6 +142,10 @@ class QwenTree(Tree):
     def is_known(self, record: Record) -> bool:
         """See `Fold.is_known`. A system record is known by its subtype."""
         return super().is_known({"type": record.get("subtype")} if record.get("type") == "system" else record)
+
+    def size_of(self, line: Line) -> RecordSize | None:
+        """See `Tree.size_of`."""
+        return CODEC.measured(line)
 
     def is_name(self, record: Record) -> bool:
         """See `Tree.is_name`."""
