@@ -1,15 +1,18 @@
 """The fields of requests, each described once for people and models, and the options of a worker.
 
+A command or a tool that takes a request has an option or an argument for each of its fields; see `inputs`.
+
 A new option here is available in every command that starts workers, in a JSON list of workers, and in the tool. Agents
 that know it use it in their commands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import Field, field, fields, replace
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import Field, field, fields, is_dataclass, replace
 from inspect import Parameter
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from indexer.shapes import dataclass
 
@@ -19,7 +22,9 @@ class Said:
     """A field's input: `help` for people, `described` for models, `types` the accepted types.
 
     A field that is not `described` is not accepted in JSON, and one without `help` not on the command line. The field's
-    name gives `key` and `flags`, unless they are set. `choices` are all accepted values.
+    name gives `key` and `flags`, unless they are set; with the flag ``--no-…`` alone, a true field becomes false.
+    `choices` are all accepted values; `read` is what the command line reads instead of `types`. An `argument` needs no
+    flag.
     """
 
     key: str = ""
@@ -28,6 +33,12 @@ class Said:
     types: tuple[Any, ...] = (str,)
     flags: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
+    argument: bool = False
+    metavar: str | None = None
+    min: float | None = None
+    max: float | None = None
+    read: Any = None
+    hidden: bool = False
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema of its values."""
@@ -37,10 +48,10 @@ class Said:
         return {"type": names[0] if len(names) == 1 else names, "description": self.described}
 
 
-NOT_GIVEN = Said()
 _JSON: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer"}
 #: The places for workers that are not started from a person's terminal.
 PLACES = ("tmux", "process", "iterm2")
+AnyPlace = Literal["tmux", "process", "iterm2", "here"]
 
 
 def said(*types: Any, default: Any = None, **how: Any) -> Any:
@@ -73,6 +84,7 @@ class Options:
         help="Place to run. Default: tmux if installed.",
         flags=("--in",),
         choices=PLACES,
+        read=AnyPlace,
     )
     name: str | None = said(
         described="Name of the worker, its window and its worktree.",
@@ -110,55 +122,116 @@ class Options:
         return self.worktree if isinstance(self.worktree, str) else self.name
 
 
-def is_said(one: Field[Any]) -> bool:
-    """Return whether a field has an input."""
-    return "said" in one.metadata
+def said_of(one: Field[Any]) -> Said | None:
+    """Return a field's input, if it has one."""
+    given: Said | None = one.metadata.get("said")
+    return given if given is None or given.key or not given.described else replace(given, key=one.name)
 
 
-def said_of(one: Field[Any]) -> Said:
-    """Return a field's input; an empty one if it has none."""
-    given: Said = one.metadata.get("said", NOT_GIVEN)
-    return given if given.key or not given.described else replace(given, key=one.name)
+_Handler = TypeVar("_Handler", bound=Callable[..., Any])
+#: How a handler's requests are shown, by its attribute of this name.
+_TAKES = "takes"
 
 
-def ordered(shown: Sequence[Parameter], order: str) -> list[Parameter]:
-    """Return these parameters, with those named in `order` in that order."""
-    named = {one.name: one for one in shown}
-    those = iter(name for name in order.split() if name in named)
-    return [named[next(those)] if one.name in order.split() else one for one in shown]
+def takes(*, without: Sequence[str] = (), order: str = "", **other: Any) -> Callable[[_Handler], _Handler]:
+    """Describe how the requests of a command or a tool are shown: `without` these parameters, in that `order`.
+
+    `other` has descriptions or annotations of this command for some fields.
+    """
+
+    def decorate(handler: _Handler) -> _Handler:
+        setattr(handler, _TAKES, (without, order, other))
+        return handler
+
+    return decorate
 
 
-#: A worker's session and prompt in JSON.
-_SUBJECT: dict[str, Said] = {
-    "project_path": Said(described="The directory it works in."),
-    "agent_type": Said(
+#: The class of a request, and its fields by the parameters that are shown for them.
+Request = tuple[Any, Mapping[str, Field[Any]]]
+Made = Callable[[Field[Any], Said, Mapping[str, Any]], Iterable[Parameter]]
+
+
+def inputs(handler: Callable[..., Any], made: Made) -> tuple[list[Parameter], dict[str, Request]]:
+    """Return a handler's parameters, each request replaced by those `made` of its fields; and these requests.
+
+    `made` is called with a field, its input, and what the handler says instead of some. If requests share a field, the
+    first gets it.
+    """
+    without, order, other = getattr(handler, _TAKES, ((), "", {}))
+    shown: dict[str, Parameter] = {}
+    requests: dict[str, Request] = {}
+    for one in inspect.signature(handler, eval_str=True).parameters.values():
+        kind: Any = one.annotation
+        asked = [(of, said) for of in fields(kind) if (said := said_of(of))] if is_dataclass(kind) else []
+        if not asked:
+            shown[one.name] = one
+            continue
+        named = {
+            parameter.name: (of, parameter)
+            for of, said in asked
+            for parameter in made(of, said, other)
+            if parameter.name not in (*without, *shown)
+        }
+        shown |= {name: parameter for name, (_, parameter) in named.items()}
+        requests[one.name] = kind, {name: of for name, (of, _) in named.items()}
+    those = iter([name for name in order.split() if name in shown])
+    return [shown[next(those)] if name in order.split() else one for name, one in shown.items()], requests
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The session of a worker that is started by `spawn`, and where it works."""
+
+    project_path: str | None = said(described="The directory it works in.")
+    agent_type: str | None = said(
         described="Default: the session's or the caller's. Another agent receives fork_from as a hand-over."
-    ),
-    "fork_from": Said(described="Fork this session. The original stays as it is."),
-    "at": Said(described="With fork_from: fork after this message number.", types=(int,)),
-    "budget": Said(described="With fork_from: keep only what answers prompt, up to '30k' tokens. 'match': the least."),
-    "keep": Said(described="Exchanges to keep within budget: '3,5-7'."),
-    "drop": Said(described="Exchanges to drop."),
-    "resume_session_id": Said(described="Resume this session itself, in its directory. Refused while it runs."),
-    "continue_session": Said(described="Resume the newest session of project_path.", types=(bool,)),
-    "fork_session": Said(described="Fork the session of resume_session_id or continue_session.", types=(bool,)),
-}
-_OPTIONS = {given.key: given for one in fields(Options) if (given := said_of(one)).key}
+    )
+    fork_from: str | None = said(described="Fork this session. The original stays as it is.", help="Session to fork.")
+    at: int | None = said(
+        int,
+        described="With fork_from: fork after this message number.",
+        help="With --fork-from: fork after this message.",
+    )
+    budget: str | None = said(
+        described="With fork_from: keep only what answers prompt, up to '30k' tokens. 'match': the least."
+    )
+    keep: str | None = said(described="Exchanges to keep within budget: '3,5-7'.")
+    drop: str | None = said(described="Exchanges to drop.")
+    resume_session_id: str | None = said(
+        described="Resume this session itself, in its directory. Refused while it runs.",
+        help="Session to resume.",
+        flags=("--resume",),
+    )
+    continue_session: bool = said(
+        bool,
+        default=False,
+        described="Resume the newest session of project_path.",
+        help="Resume the directory's newest session.",
+        flags=("--continue",),
+    )
+    fork_session: bool = said(
+        bool,
+        default=False,
+        described="Fork the session of resume_session_id or continue_session.",
+        help="Fork the session of --resume or --continue.",
+        flags=("--fork",),
+    )
+
+
+_SUBJECT, _OPTIONS = (
+    {one.name: given for one in fields(kind) if (given := said_of(one)) and given.key} for kind in (Subject, Options)
+)
+_SAID = {given.key: given for given in (_SUBJECT | _OPTIONS).values()}
 #: All fields of a worker in JSON, the most important first.
-KEYS: Mapping[str, Said] = {
-    **{key: (_SUBJECT | _OPTIONS)[key] for key in ("project_path", "prompt", "agent_type", "name")},
-    **_SUBJECT,
-    **_OPTIONS,
-}
+KEYS: Mapping[str, Said] = {key: _SAID[key] for key in ("project_path", "prompt", "agent_type", "name")} | _SAID
 
 
 def options_from(given: Mapping[str, Any]) -> Options:
     """Return the options in a JSON object."""
-    named = {one.name: said_of(one).key for one in fields(Options)}
-    return Options(**{name: given[key] for name, key in named.items() if key in given})
+    return Options(**{name: given[one.key] for name, one in _OPTIONS.items() if one.key in given})
 
 
-def as_said(options: Options) -> dict[str, Any]:
-    """Return these options as a JSON object, without those that are not given."""
-    given = ((said_of(one).key, getattr(options, one.name), one.default) for one in fields(options))
-    return {key: value for key, value, default in given if key and value != default}
+def as_said(subject: Subject, options: Options) -> dict[str, Any]:
+    """Return a worker as a JSON object, without what is not given."""
+    given = ((said_of(one), getattr(of, one.name), one.default) for of in (subject, options) for one in fields(of))
+    return {said.key: value for said, value, default in given if said and said.key and value != default}

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from smart_fork.agents.options import takes
 from smart_fork.budget.wanted import BudgetAsked
 from smart_fork.caller import caller_session
 from smart_fork.cli.agents import HandedOption
-from smart_fork.cli.options import takes_options
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import library_shown, starting
 from smart_fork.errors import Usage
@@ -33,7 +33,7 @@ COMMITS = 3
 SessionArgument = Annotated[str, typer.Argument(help="Session id, 8 characters or more.")]
 
 
-@takes_options(
+@takes(
     session=SessionArgument,
     prompt=Annotated[str | None, typer.Argument(help="Prompt, with --start.")],
     as_agent=HandedOption,

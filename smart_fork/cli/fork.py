@@ -8,13 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from smart_fork.agents.options import Options
+from smart_fork.agents.options import Options, takes
 from smart_fork.budget.wanted import BudgetAsked
 from smart_fork.caller import caller_session
 from smart_fork.cli.agents import HandedOption
 from smart_fork.cli.command import Command
 from smart_fork.cli.forked import print_forked
-from smart_fork.cli.options import takes_options
 from smart_fork.cli.output import printed_as_json
 from smart_fork.cli.progress import library_shown, starting
 from smart_fork.errors import Usage
@@ -43,7 +42,7 @@ _Worktree = Annotated[
 ]
 
 
-@takes_options(
+@takes(
     without=("skip_permissions",),
     worktree=_Worktree,
     as_agent=HandedOption,

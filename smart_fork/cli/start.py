@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smart_fork.agents.options import Options, as_said
+from smart_fork.agents.options import Options, Subject, as_said, takes
 from smart_fork.caller import caller_session
 from smart_fork.cli.agents import FIRST, AnyStartedOption, CwdOption, GivenOption, StartedOption
-from smart_fork.cli.options import NOTHING_SAID, takes_options
+from smart_fork.cli.options import NOTHING_SAID
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import starting
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, joined
@@ -30,14 +30,15 @@ if TYPE_CHECKING:
     from smart_fork.forking.started import NotSpawned, SpawnedWorker, StartedWorker
     from smart_fork.workers.state import WorkerMessaged
 
+_NO_SUBJECT = Subject()
 PromptArgument = Annotated[str | None, typer.Argument(help="Prompt.")]
 ProjectOption = Annotated[Path | None, typer.Option("--project", "-p", help="Directory. Default: the current one.")]
 #: What a session that goes on has no use for.
-_MADE = ("worktree", "with_changes", "brief", "unmasked")
+_MADE = ("worktree", "worktree_name", "with_changes", "brief", "unmasked")
 ForceOption = Annotated[bool, typer.Option("--force", help="Resume even if the session seems open elsewhere.")]
 
 
-@takes_options(
+@takes(
     without=("with_changes", "brief", "unmasked"),
     prompt=PromptArgument,
     order="prompt agent project place worktree worktree_name",
@@ -52,7 +53,7 @@ def new(
     _start(spec)
 
 
-@takes_options(without=_MADE, prompt=PromptArgument, order="session prompt agent cwd")
+@takes(without=_MADE, prompt=PromptArgument, order="session prompt agent cwd")
 def resume(
     session: Annotated[str, typer.Argument(help="Session or worker id, 8 characters or more.")],
     agent: GivenOption = None,
@@ -71,7 +72,7 @@ def resume(
         _attach(there, options.prompt)
 
 
-@takes_options(without=_MADE, prompt=PromptArgument, order="prompt agent project cwd")
+@takes(without=_MADE, prompt=PromptArgument, order="prompt agent project cwd")
 def continue_newest(
     agent: StartedOption = FIRST,
     project: ProjectOption = None,
@@ -94,38 +95,31 @@ def continue_newest(
         _attach(there, options.prompt)
 
 
-@takes_options(
+@takes(
     without=("with_changes",),
+    agent_type=AnyStartedOption,
+    project_path=ProjectOption,
     prompt=Annotated[str | None, typer.Option("--prompt", help="Prompt of one worker.")],
     worktree=Annotated[
         bool | None, typer.Option("--worktree/--no-worktree", help="Run in a new git worktree. Default: if possible.")
     ],
     worktree_name=Annotated[str | None, typer.Option("--worktree-name", help="Name of the worktree.")],
-    order="prompt agent project name fork_from at resume_id newest forks worktree worktree_name place skip_permissions",
+    order="prompt agent_type project_path name fork_from at resume_session_id continue_session fork_session worktree "
+    "worktree_name place skip_permissions",
 )
-def spawn(  # noqa: PLR0917 - typer's way
+def spawn(
     workers: Annotated[str | None, typer.Argument(help="JSON file with a list of workers. - reads stdin.")] = None,
-    agent: AnyStartedOption = None,
-    project: ProjectOption = None,
-    fork_from: Annotated[str | None, typer.Option("--fork-from", help="Session to fork.")] = None,
-    at: Annotated[int | None, typer.Option("--at", help="With --fork-from: fork after this message.")] = None,
-    resume_id: Annotated[str | None, typer.Option("--resume", help="Session to resume.")] = None,
-    newest: Annotated[bool, typer.Option("--continue", help="Resume the directory's newest session.")] = False,
-    forks: Annotated[bool, typer.Option("--fork", help="Fork the session of --resume or --continue.")] = False,
+    subject: Subject = _NO_SUBJECT,
     options: Options = NOTHING_SAID,
 ) -> None:
     """Start 1 to 4 workers, each with a prompt; all are checked before the first is started."""
     from smart_fork.forking.spawn import spawn as start_all
     from smart_fork.forking.spawn import summary
 
-    which = {
-        "agent_type": agent, "fork_from": fork_from, "at": at, "resume_session_id": resume_id,
-        "continue_session": newest or None, "fork_session": forks or None,
-    }  # fmt: skip
-    given = {key: value for key, value in which.items() if value is not None} | as_said(options)
-    if workers is not None and (given or project):
+    given = as_said(subject, options)
+    if workers is not None and given:
         raise Usage("Workers from a file cannot have options too", "Put every option in the file.")
-    one = [{"project_path": str(project or Path.cwd()), **given}] if given or project else []
+    one = [{"project_path": str(Path.cwd()), **given}] if given else []
     asked = one if workers is None else _read(workers)
     with starting(None):
         answer = summary(start_all(asked, caller_session_id=_caller()))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.options import PLACES, Options, said
+from smart_fork.agents.options import PLACES, AnyPlace, Options, said
 from smart_fork.agents.selection import named
 from smart_fork.budget.wanted import MATCH
 from smart_fork.errors import Usage, advice
@@ -73,13 +74,14 @@ class ForkRequest(Leaving):
         Literal["match"],
         described="Fork after this message number, or 'match': after the answer.",
         help="Fork after this message, or `match`: after the best answer.",
+        read=str,
     )
     intent: str | None = said(help="Text for --at match, --budget and --top. Default: the prompt.")
     also: tuple[str, ...] = said(list[str], default=(), help="The same intent in other words. Repeatable, up to 8.")
     found: str | None = None
     budget: Wanted | None = None
     merge: tuple[str, ...] | None = said(list[str], described="Merge the answers of these sessions too.")
-    cwd: str | None = said(help="Working directory. Default: the session's own.")
+    cwd: str | None = said(help="Working directory. Default: the session's own.", read=Path)
     as_agent: AgentName | None = said(described="Hand over to this agent.")
     dry_run: bool = said(
         bool,
@@ -118,6 +120,7 @@ class BranchRequest(Leaving):
         int,
         described="Branch after this message number of read_session. Default: the end.",
         help="Copy up to this message, or `match`: up to the best answer.",
+        read=str,
     )
     intent: str | None = said(
         described="With budget: the intent. Default: prompt.", help="Text for --at match and --budget."
@@ -133,16 +136,19 @@ class BranchRequest(Leaving):
         help="Place to run, with --start.",
         flags=("--in",),
         choices=PLACES,
+        read=AnyPlace,
     )
     cwd: str | None = said(
         described="Working directory. Default: the session's own.",
         help="Working directory. Default: the session's own.",
+        read=Path,
     )
     project: str | None = said(
         key="project_path",
         described="Refuse a session that does not belong to this directory's project.",
         help="Refuse a session of another project than this directory's.",
         flags=("--project", "-p"),
+        read=Path,
     )
     budget: Wanted | None = None
     as_agent: AgentName | None = said(described="Hand over to this agent.")

@@ -18,7 +18,7 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, Inpu
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import Field, WithJsonSchema
 
-from smart_fork.agents.options import Options
+from smart_fork.agents.options import Options, takes
 from smart_fork.agents.selection import ALL
 from smart_fork.budget.wanted import BudgetAsked
 from smart_fork.caller import Caller
@@ -34,7 +34,7 @@ from smart_fork.forking.which import Ask, Later, labels, nobody_chose, none_want
 from smart_fork.server.calls import progress_of, project_for, sent
 from smart_fork.server.steps import FURTHER, after_search
 from smart_fork.server.tools import brief as briefly
-from smart_fork.server.tools import strict, takes
+from smart_fork.server.tools import strict
 from smart_fork.system import permission
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from mcp.server.mcpserver.tools import Tool
 from pydantic import Field, WithJsonSchema
 
 from indexer.shapes import dataclass
-from smart_fork.agents.options import KEYS
+from smart_fork.agents.options import KEYS, takes
 from smart_fork.agents.selection import first, startable
 from smart_fork.budget.wanted import BudgetAsked
 from smart_fork.caller import Caller
@@ -27,7 +27,7 @@ from smart_fork.families.told import Branched, Family
 from smart_fork.forking.request import BranchRequest
 from smart_fork.forking.started import NotSpawned, Spawned, SpawnedWorker
 from smart_fork.server.calls import progress_of, project_for
-from smart_fork.server.tools import strict, takes
+from smart_fork.server.tools import strict
 from smart_fork.system import permission
 from smart_fork.system.cancellation import Cancelled
 

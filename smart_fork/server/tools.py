@@ -6,8 +6,9 @@ import functools
 import inspect
 import json
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, fields
+from dataclasses import Field as DataclassField
 from functools import cache
 from inspect import Parameter
 from types import NoneType
@@ -22,7 +23,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from indexer.values import RARE, SPREAD, Value
-from smart_fork.agents.options import is_said, ordered, said_of
+from smart_fork.agents.options import Said, inputs
 from smart_fork.errors import speak_of_tools
 from smart_fork.hooks.switch import follow
 from smart_fork.server.arguments import taken
@@ -126,21 +127,6 @@ def _without_nulls(value: Any) -> Any:
 
 
 Handler = Callable[..., Any]
-#: How a handler's requests are shown, by its attribute of this name.
-_TAKES = "takes"
-
-
-def takes(*, without: Sequence[str] = (), order: str = "", **other: Any) -> Callable[[Handler], Handler]:
-    """Describe how the requests among a handler's parameters are shown: `without` these fields, in that `order`.
-
-    `other` has descriptions or annotations of this tool for some fields.
-    """
-
-    def decorate(handler: Handler) -> Handler:
-        setattr(handler, _TAKES, (without, order, other))
-        return handler
-
-    return decorate
 
 
 def asynchronous(handler: Handler) -> Handler:
@@ -148,30 +134,20 @@ def asynchronous(handler: Handler) -> Handler:
 
     Each parameter that is a request is replaced by its fields, and `Caller` is filled in. `None` means a default.
     """
-    without, order, other = getattr(handler, _TAKES, ((), "", {}))
-    signature = inspect.signature(handler, eval_str=True)
     context = Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=Context[Any, Any])
-    shown: list[Parameter] = []
-    requests: dict[str, tuple[Any, dict[str, str]]] = {}
-    for one in signature.parameters.values():
-        kind: Any = one.annotation
-        if one.name != "caller" and is_dataclass(kind):
-            arguments = _arguments(kind, (*without, *(argument.name for argument in shown)), other)
-            shown += arguments.values()
-            requests[one.name] = kind, {name: argument.name for name, argument in arguments.items()}
-        elif get_origin(kind) is Annotated:
-            shown.append(_argument(one.name, kind.__origin__, one.default, kind.__metadata__))
-    shown = [context, *ordered(shown, order)]
-    wants = signature.parameters.keys() & {"ctx", "caller"}
+    arguments, requests = inputs(handler, _made)
+    wants = {one.name for one in arguments} & {"ctx", "caller"}
+    shown = [context, *(_optional(one) for one in arguments if get_origin(one.annotation) is Annotated)]
 
     @functools.wraps(handler)
     async def run(ctx: Context[Any, Any], **given: Any) -> Any:
         given = {name: value for name, value in given.items() if value is not None}
         told = json.dumps(given, default=str)
-        for parameter, (request, keys) in requests.items():
-            values = {name: given.pop(key) for name, key in keys.items() if key in given}
-            frozen = {name: tuple(one) if isinstance(one, list) else one for name, one in values.items()}
-            given[parameter] = request(**frozen)
+        for parameter, (request, named) in requests.items():
+            values = {of.name: given.pop(name) for name, of in named.items() if name in given}
+            given[parameter] = request(
+                **{name: tuple(one) if isinstance(one, list) else one for name, one in values.items()}
+            )
         if "ctx" in wants:
             given["ctx"] = ctx
         if "caller" in wants:
@@ -181,31 +157,28 @@ def asynchronous(handler: Handler) -> Handler:
             return await handler(**given)
         return await in_thread(functools.partial(handler, **given))
 
-    run.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in shown}
     return run
 
 
-def _arguments(request: Any, without: Sequence[str], other: dict[str, Any]) -> dict[str, Parameter]:
-    """Return the arguments for a request's fields, by the field's name."""
-    made = {}
-    for one in fields(request):
-        said = said_of(one)
-        described = other.get(one.name, said.described)
-        if not is_said(one) or (said.key or one.name) in without or not described:
-            continue
-        kind: Any = Union[(Literal[said.choices],) if said.choices else said.types]  # noqa: UP007 - of several
-        about: tuple[Any, ...] = (Field(description=described),)
-        if not isinstance(described, str):
-            kind, about = described.__origin__, described.__metadata__
-        default = Parameter.empty if one.default is MISSING else None if one.default == () else one.default
-        made[one.name] = _argument(said.key or one.name, kind, default, about)
-    return made
+def _made(one: DataclassField[Any], said: Said, other: Mapping[str, Any]) -> Iterator[Parameter]:
+    """The argument of a field."""
+    described = other.get(one.name, said.described)
+    if not described:
+        return
+    kind: Any = Union[(Literal[said.choices],) if said.choices else said.types]  # noqa: UP007 - of several
+    default = Parameter.empty if one.default is MISSING else None if one.default == () else one.default
+    about = Annotated[kind, Field(description=described)] if isinstance(described, str) else described
+    yield Parameter(said.key or one.name, Parameter.KEYWORD_ONLY, default=default, annotation=about)
 
 
-def _argument(name: str, kind: Any, default: Any, about: tuple[Any, ...]) -> Parameter:
-    kind = kind if default is Parameter.empty else kind | None
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[(kind, *about)])
+def _optional(one: Parameter) -> Parameter:
+    """The same, which takes null for its default."""
+    kind: Any = one.annotation
+    if one.default is not Parameter.empty:
+        kind = Annotated[(kind.__origin__ | None, *kind.__metadata__)]
+    return one.replace(kind=Parameter.KEYWORD_ONLY, annotation=kind)
 
 
 class StrictTool(Tool):

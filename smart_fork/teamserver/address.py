@@ -8,11 +8,14 @@ import re
 import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from indexer.paths import state_home
+from indexer.settings import TEAM_DSN, TEAM_READ_DSN
+from indexer.shapes import dataclass
+from smart_fork.agents.options import said
 from smart_fork.errors import ProgramFailed, Usage
 
 BACKLOG = 512
@@ -26,25 +29,48 @@ def data_folder() -> Path:
     return state_home() / "team-server"
 
 
+#: The fields for the folder of a server's database, and for the address of another one.
+_folder = partial(said, Path, help="Folder of the database. Default: ~/.smart-fork/team-server.")
+_dsn = partial(said, help=f"Your own PostgreSQL with pgvector. {TEAM_DSN} hides it from others.")
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where a server is asked: by its address, or on its own machine."""
+
+    server: str | None = said(help="Address of a remote server. Needs an admin's token.")
+    data: Path | None = _folder()
+    dsn: str | None = _dsn()
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the database."""
+        return (self.data or data_folder()).absolute()
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What is said of a server. Requests arrive with TLS here, or at a proxy in front, or neither."""
 
-    listen: str
-    data: Path | None = None
-    dsn: str | None = None
-    read_dsn: str | None = None
-    workers: int = 1
-    tls_cert: str | None = None
-    tls_key: str | None = None
-    behind_proxy: bool = False
-    run_as: str | None = None
-    projects: Literal["open", "admins"] = "open"
-    token_days: int = 0
-    request_log: bool = False
+    listen: str = said(default="127.0.0.1:8770", help="Where.", metavar="HOST:PORT")
+    dsn: str | None = _dsn()
+    read_dsn: str | None = said(help=f"A replica of --dsn, for searches and reads. Or {TEAM_READ_DSN}.")
+    data: Path | None = _folder()
+    workers: int = said(int, default=1, help="Number of server processes.", min=1, max=64)
+    tls_cert: str | None = said(help="Certificate file, with its chain.", read=Path)
+    tls_key: str | None = said(help="Key file of the certificate.", read=Path)
+    behind_proxy: bool = said(bool, default=False, help="A proxy in front handles TLS.")
+    run_as: str | None = said(help="User to run as. Required for root.", metavar="USER")
+    projects: Literal["open", "admins"] = said(
+        Literal["open", "admins"], default="open", help="Who creates projects: everyone at first push, or admins."
+    )
+    token_days: int = said(
+        int, default=0, help="Tokens expire after N days. Clients in use renew them. 0: never.", min=0, max=3650
+    )
+    request_log: bool = said(bool, default=False, help="Log each request.")
     as_json: bool = False
     #: PostgreSQL's programs, where they are not those of the package.
-    programs: Path | None = None
+    programs: Path | None = said(Path, help=" ", hidden=True)
 
     @property
     def folder(self) -> Path:

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from smart_fork.agents.options import takes
 from smart_fork.cli.output import out, plain, printed_as_json, say
-from smart_fork.cli.team.words import ServerOption, app
+from smart_fork.cli.team.words import TeamPlace, app
 from smart_fork.errors import NotAuthenticated, SmartForkError, Usage
 
 
@@ -42,12 +43,13 @@ def _asked_for() -> str:
 
 
 @app.command("logout")
-def log_out(server: ServerOption = None) -> None:
+@takes(without=("project",))
+def log_out(place: TeamPlace) -> None:
     """Log this machine out."""
     from smart_fork.team import login
     from smart_fork.team.client import Client
 
-    account = login.account(server)
+    account = login.account(place.server)
     revoked = True
     try:
         with Client(account) as client:

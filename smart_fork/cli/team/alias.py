@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from smart_fork.agents.options import takes
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, printed_as_json, say
-from smart_fork.cli.team.words import ForceOption, KeyOption, SessionArgument, TeamPlace, app
+from smart_fork.cli.team.words import ForceOption, SessionArgument, TeamPlace, app
 
 aliases = Commands(help="Names for shared sessions on this machine.", no_args_is_help=True)
 app.add_typer(aliases, name="alias")
@@ -19,11 +20,12 @@ NameArgument = Annotated[
 
 
 @aliases.command("list")
-def list_aliases(project: KeyOption = None) -> None:
+@takes(without=("server",))
+def list_aliases(place: TeamPlace) -> None:
     """List aliases. A star marks the current one."""
     from smart_fork.team.tracking import Tracking, place_of, written
 
-    tracked = Tracking(place_of(project)).read()
+    tracked = Tracking(place_of(place.project)).read()
     if printed_as_json(written(tracked)):
         return
     for name, one in tracked.aliases.items():
@@ -51,20 +53,22 @@ def set_alias(
 
 
 @aliases.command("use")
-def use_alias(name: NameArgument, project: KeyOption = None) -> None:
+@takes(without=("server",))
+def use_alias(name: NameArgument, place: TeamPlace) -> None:
     """Make an alias the default for this project."""
     from smart_fork.team.tracking import Tracking, place_of
 
-    after = Tracking(place_of(project)).change(lambda tracked: tracked.with_current(name))
+    after = Tracking(place_of(place.project)).change(lambda tracked: tracked.with_current(name))
     if not printed_as_json({"current": after.current}):
         out.print(plain(f"{name} is current."))
 
 
 @aliases.command("remove")
-def remove_alias(name: NameArgument, project: KeyOption = None) -> None:
+@takes(without=("server",))
+def remove_alias(name: NameArgument, place: TeamPlace) -> None:
     """Remove an alias. The session stays."""
     from smart_fork.team.tracking import Tracking, place_of
 
-    Tracking(place_of(project)).change(lambda tracked: tracked.without(name))
+    Tracking(place_of(place.project)).change(lambda tracked: tracked.without(name))
     if not printed_as_json({"removed": name}):
         out.print(plain(f"{name} is no longer an alias."))

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from indexer.settings import TEAM_DSN
-from indexer.settings import TEAM_DSN as DSN
-from indexer.settings import TEAM_READ_DSN as READ_DSN
-from indexer.shapes import dataclass
+from indexer.settings import TEAM_DSN, TEAM_READ_DSN
+from smart_fork.agents.options import takes
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
 from smart_fork.cli.team.words import app
 from smart_fork.errors import NotFound, Usage
+from smart_fork.teamserver.address import Options, Where
 from smart_fork.teamserver.installed import check_installed
 
 if TYPE_CHECKING:
@@ -35,65 +34,18 @@ app.add_typer(people, name="user")
 people.add_typer(tokens, name="token")
 
 
-DataOption = Annotated[
-    Path | None, typer.Option("--data", help="Folder of the database. Default: ~/.smart-fork/team-server.")
-]
-DsnOption = Annotated[
-    str | None,
-    typer.Option("--dsn", help=f"Your own PostgreSQL with pgvector. {DSN} hides it from others."),
-]
 UserArgument = Annotated[str, typer.Argument(help="User name: 1 to 32 of a-z, 0-9 and -.")]
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Where a server is asked: by its address, or on its own machine."""
-
-    server: Annotated[str | None, typer.Option(help="Address of a remote server. Needs an admin's token.")] = None
-    data: DataOption = None
-    dsn: DsnOption = None
-
-
-@dataclass(frozen=True, slots=True)
-class ServeOptions:
-    """What is said of a server: see `smart_fork.teamserver.address.Options`."""
-
-    listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="Where.")] = "127.0.0.1:8770"
-    dsn: DsnOption = None
-    read_dsn: Annotated[
-        str | None, typer.Option("--read-dsn", help=f"A replica of --dsn, for searches and reads. Or {READ_DSN}.")
-    ] = None
-    data: DataOption = None
-    workers: Annotated[int, typer.Option("--workers", min=1, max=64, help="Number of server processes.")] = 1
-    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate file, with its chain.")] = None
-    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Key file of the certificate.")] = None
-    behind_proxy: Annotated[bool, typer.Option("--behind-proxy", help="A proxy in front handles TLS.")] = False
-    run_as: Annotated[
-        str | None, typer.Option("--run-as", metavar="USER", help="User to run as. Required for root.")
-    ] = None
-    projects: Annotated[
-        Literal["open", "admins"],
-        typer.Option("--projects", help="Who creates projects: everyone at first push, or admins."),
-    ] = "open"
-    token_days: Annotated[
-        int,
-        typer.Option(
-            "--token-days", min=0, max=3650, help="Tokens expire after N days. Clients in use renew them. 0: never."
-        ),
-    ] = 0
-    request_log: Annotated[bool, typer.Option("--request-log", help="Log each request.")] = False
-    programs: Annotated[Path | None, typer.Option("--programs", hidden=True)] = None
-
-
 @app.command("serve")
-def serve(options: ServeOptions) -> None:
+def serve(options: Options) -> None:
     """Run a team server in this terminal. Ctrl-C ends it."""
-    check_installed(embedded=not (options.dsn or os.environ.get(DSN)))
+    check_installed(embedded=not (options.dsn or os.environ.get(TEAM_DSN)))
     import json
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
-    said = asdict(options) | {"as_json": wants_json()}
-    for variable, name in ((DSN, "dsn"), (READ_DSN, "read_dsn")):
+    said = asdict(replace(options, as_json=wants_json()))
+    for variable, name in ((TEAM_DSN, "dsn"), (TEAM_READ_DSN, "read_dsn")):
         if given := said.pop(name):
             os.environ[variable] = given  # and not in the command line, which everybody on this machine can read
     sys.stdout.flush()
@@ -216,10 +168,10 @@ def _administered(where: Where, **asked: object) -> dict[str, Any]:
         wanted = Administer.model_validate(asked)
     except ValueError as error:
         raise Usage("This is not a token number.") from error
-    dsn = where.dsn or os.environ.get(DSN) or None
-    here = where.data or dsn or (where.server is None and (_is_here() or not login.is_known()))
+    dsn = where.dsn or os.environ.get(TEAM_DSN) or None
+    here = where.data or dsn or (where.server is None and (Where().folder.exists() or not login.is_known()))
     if here:
-        with _at_hand(where.data, dsn) as db:
+        with _at_hand(where.folder, dsn) as db:
             from smart_fork.teamserver.admin import do
 
             return do(db, wanted)
@@ -227,19 +179,12 @@ def _administered(where: Where, **asked: object) -> dict[str, Any]:
         return client.administer(wanted)
 
 
-def _is_here() -> bool:
-    from smart_fork.teamserver.address import data_folder
-
-    return data_folder().exists()
-
-
 @contextmanager
-def _at_hand(data: Path | None, dsn: str | None) -> Iterator[Connection]:
+def _at_hand(folder: Path, dsn: str | None) -> Iterator[Connection]:
     check_installed(embedded=False)
-    from smart_fork.teamserver.address import data_folder
     from smart_fork.teamserver.database import at_hand
 
-    with at_hand((data or data_folder()).absolute(), dsn) as db:
+    with at_hand(folder, dsn) as db:
         yield db
 
 
@@ -260,21 +205,16 @@ def _done(told: dict[str, Any], said: str) -> None:
         out.print(plain(said))
 
 
-RunAsOption = Annotated[
-    str | None, typer.Option("--run-as", metavar="USER", help="User that runs the server. Required for root.")
-]
-
-
 @app.command("backup")
+@takes(without=("server",))
 def backup(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for the backup file.")],
     *,
     days: Annotated[int, typer.Option("--days", min=1, help="Days until a later backup deletes this one.")] = 30,
-    data: DataOption = None,
-    dsn: DsnOption = None,
+    where: Where,
 ) -> None:
     """Back up the server's database while it runs."""
-    with _found(data, dsn) as place:
+    with _found(where) as place:
         from smart_fork.teamserver.backup import backup as write
 
         done = write(place, folder, now=datetime.now(UTC), days=days)
@@ -290,17 +230,19 @@ def backup(
 
 
 @app.command("restore")
+@takes(without=("server",))
 def restore(
     file: Annotated[Path, typer.Argument(help="Backup file.")],
     *,
-    data: DataOption = None,
-    dsn: DsnOption = None,
-    run_as: RunAsOption = None,
+    where: Where,
+    run_as: Annotated[
+        str | None, typer.Option("--run-as", metavar="USER", help="User that runs the server. Required for root.")
+    ] = None,
 ) -> None:
     """Restore a backup. Stop the server first."""
     if not file.is_file():  # before a database is made for it
         raise NotFound(f"No such backup: {file}", "smart-fork team backup DIR prints the files that it wrote.")
-    with _found(data, dsn, run_as=run_as, stopped=True) as place:
+    with _found(where, run_as=run_as, stopped=True) as place:
         from smart_fork.teamserver.backup import restore as put
 
         done = put(place, file)
@@ -310,16 +252,15 @@ def restore(
 
 
 @contextmanager
-def _found(data: Path | None, dsn: str | None, *, run_as: str | None = None, stopped: bool = False) -> Iterator[Place]:
+def _found(where: Where, *, run_as: str | None = None, stopped: bool = False) -> Iterator[Place]:
     """The database of the server: that of one that runs, or one that runs for as long as this lasts."""
-    dsn = dsn or TEAM_DSN.text() or None
+    dsn = where.dsn or TEAM_DSN.text() or None
     check_installed(embedded=True)
-    from smart_fork.teamserver.address import data_folder
     from smart_fork.teamserver.backup import Place
     from smart_fork.teamserver.cluster import OWNER, Account, Cluster, programs
     from smart_fork.teamserver.database import address, at_hand
 
-    folder = (data or data_folder()).absolute()
+    folder = where.folder
     if dsn is not None or not stopped:
         if not stopped:
             with at_hand(folder, dsn):

@@ -12,12 +12,12 @@ import typer
 
 from indexer.values import json_of
 from smart_fork.agents import AGENTS
+from smart_fork.agents.options import takes
 from smart_fork.cli.options import with_signature
 from smart_fork.cli.output import out, plain, print_json, say, wants_json
 from smart_fork.cli.team import words
 from smart_fork.cli.team.words import app
 from smart_fork.errors import Usage, joined
-from smart_fork.sharing.limits import SUMMARY, TEXT
 
 if TYPE_CHECKING:
     from smart_fork.agents.agent import Agent
@@ -48,6 +48,7 @@ def _flag(agent: Agent) -> Parameter:
 
 
 @app.command("push")
+@takes(order="public private title tags summary")
 @takes_platforms
 def push(
     *,
@@ -59,11 +60,7 @@ def push(
         bool, typer.Option("--all", help="All sessions of this project that a person started.")
     ] = False,
     platforms: list[str],
-    public: words.PublicOption = False,
-    private: words.PrivateOption = False,
-    title: words.TitleOption = None,
-    tags: words.TagsOption = None,
-    summary: words.SummaryOption = None,
+    described: words.Description,
     images: Annotated[bool, typer.Option("--images", help="Send images too. Secrets in them are not masked.")] = False,
     yes: words.YesOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent. Send nothing.")] = False,
@@ -77,12 +74,9 @@ def push(
     asked = PushAsked(
         reference=named[0] if named else None,
         platforms=tuple(platforms),
-        visibility=words.visibility_of(public=public, private=private),
-        title=words.text_of(title, "--title", TEXT),
-        tags=words.tags_of(tags),
-        summary=words.text_of(summary, "--summary", SUMMARY),
         images=images,
         force=force,
+        **described.checked(),
     )
     if all_of_project and named:
         raise Usage("--all takes no session", "Name sessions, or give --all.")

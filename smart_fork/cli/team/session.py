@@ -4,65 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from indexer.project import resolve
 from indexer.shapes import dataclass
-from smart_fork.cli.options import takes_options
+from smart_fork.agents.options import said, takes
 from smart_fork.cli.output import wants_json
 from smart_fork.cli.team import words
 from smart_fork.cli.team.words import app
-from smart_fork.sharing.limits import SUMMARY, TEXT
 
 if TYPE_CHECKING:
     from smart_fork.team.branch import BranchAsked
     from smart_fork.team.project import Project, Shared
     from smart_fork.team.pull import TakenAs
 
-NoTrackOption = Annotated[bool, typer.Option("--no-track", help="Do not track the copy.")]
-LocalOption = Annotated[bool, typer.Option("--local", help="Only on this machine, until the first push.")]
-NoPullOption = Annotated[bool, typer.Option("--no-pull", help="Only on the server.")]
-
 
 @dataclass(frozen=True, slots=True)
-class BranchOptions:
-    """Which part of a session is branched, and how the branch is described."""
+class Part:
+    """Which part of a session is branched, and where the branch is."""
 
-    at: words.AtOption = None
-    title: words.TitleOption = None
-    tags: words.TagsOption = None
-    summary: words.SummaryOption = None
-    private: words.PrivateOption = False
-    public: words.PublicOption = False
-    local: LocalOption = False
-    no_pull: NoPullOption = False
+    at: str | None = said(help="Number of messages to take, as in `team show`, or `head`.")
+    local: bool = said(bool, default=False, help="Only on this machine, until the first push.")
+    pull: bool = said(bool, default=True, help="Only on the server.", flags=("--no-pull",))
 
-    def asked(self) -> BranchAsked:
+    def asked(self, described: words.Description) -> BranchAsked:
         """Return the checked request."""
         from smart_fork.team.branch import BranchAsked
 
-        return BranchAsked(
-            at=words.number_of(self.at),
-            title=words.text_of(self.title, "--title", TEXT),
-            tags=words.tags_of(self.tags),
-            summary=words.text_of(self.summary, "--summary", SUMMARY),
-            visibility=words.visibility_of(public=self.public, private=self.private),
-            local=self.local,
-            pull=not self.no_pull,
-        )
+        return BranchAsked(at=words.number_of(self.at), **described.checked(), local=self.local, pull=self.pull)
 
 
 @dataclass(frozen=True, slots=True)
 class CopyOptions:
     """What becomes of the copy on this machine."""
 
-    alias: words.AliasOption = None
-    platform: words.PlatformOption = None
-    resume: words.ResumeOption = False
-    into: words.IntoOption = None
-    yes: words.YesOption = False
+    alias: str | None = said(help="Alias on this machine.")
+    platform: str | None = said(help="Agent for the copy. Default: the original agent.")
+    resume: bool = said(bool, default=False, help="Resume it here immediately.")
+    into: Path | None = said(Path, help="Working directory here. Default: the project's root.")
+    yes: bool = said(bool, default=False, help="Do not ask for confirmation.", flags=("--yes", "-y"))
 
     def taken(self, *, track: bool = True, force: bool = False) -> TakenAs:
         """Return the request to write it."""
@@ -72,12 +55,12 @@ class CopyOptions:
 
 
 @app.command("pull")
-@takes_options(order="into platform resume alias no_track force yes")
+@takes(order="into platform resume alias no_track force yes")
 def pull(
     *,
     session: words.SessionArgument,
     copy: CopyOptions,
-    no_track: NoTrackOption = False,
+    no_track: Annotated[bool, typer.Option("--no-track", help="Do not track the copy.")] = False,
     force: words.ForceOption = False,
     place: words.TeamPlace,
 ) -> None:
@@ -93,25 +76,31 @@ _ORDER = "at title tags summary private public alias local no_pull platform resu
 
 
 @app.command("branch")
-@takes_options(order=_ORDER)
+@takes(order=_ORDER)
 def branch(
-    *, session: words.CurrentArgument = None, options: BranchOptions, copy: CopyOptions, place: words.TeamPlace
+    *,
+    session: words.CurrentArgument = None,
+    part: Part,
+    described: words.Description,
+    copy: CopyOptions,
+    place: words.TeamPlace,
 ) -> None:
     """Branch one of your own shared sessions."""
     from smart_fork.team.branch import branch as make
 
-    asked = options.asked()
-    with _opened(place, copy, ask=options.local) as where:
+    asked = part.asked(described)
+    with _opened(place, copy, ask=part.local) as where:
         done = make(where, "branch", session, asked, copy.taken())
     _finish(done, copy)
 
 
 @app.command("fork")
-@takes_options(order=_ORDER)
+@takes(order=_ORDER)
 def fork(
     *,
     session: words.SessionArgument,
-    options: BranchOptions,
+    part: Part,
+    described: words.Description,
     copy: CopyOptions,
     force: words.ForceOption = False,
     place: words.TeamPlace,
@@ -119,7 +108,7 @@ def fork(
     """Fork a teammate's public session."""
     from smart_fork.team.branch import branch as make
 
-    asked = options.asked()
+    asked = part.asked(described)
     with _opened(place, copy) as where:
         done = make(where, "fork", session, asked, copy.taken(force=force))
     _finish(done, copy)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from smart_fork.agents.options import takes
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, printed_as_json, say, wants_json
 from smart_fork.cli.team import words
@@ -21,18 +22,18 @@ app.add_typer(excise, name="excise")
 
 
 @app.command("privacy")
+@takes(without=("title", "tags", "summary"), order="public private")
 def privacy(
     *,
     session: words.SessionArgument,
-    public: words.PublicOption = False,
-    private: words.PrivateOption = False,
+    described: words.Description,
     yes: words.YesOption = False,
     place: words.TeamPlace,
 ) -> None:
     """Make a shared session public or private."""
     from smart_fork.team.withdraw import privacy as change
 
-    wanted = words.visibility_of(public=public, private=private)
+    wanted = described.visibility
     if wanted is None:
         raise Usage("Say --public or --private")
     if wanted == "public" and not words.agreed(

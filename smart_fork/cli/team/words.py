@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from indexer.shapes import dataclass
+from smart_fork.agents.options import said
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.errors import Usage
-from smart_fork.sharing.limits import TAGS, TEXT
+from smart_fork.sharing.limits import SUMMARY, TAGS, TEXT
 from smart_fork.text.snippets import printable
 
 if TYPE_CHECKING:
@@ -27,27 +27,10 @@ app = Commands(
 )
 
 
-ServerOption = Annotated[str | None, typer.Option("--server", help="Address of the server. Default: this project's.")]
-KeyOption = Annotated[
-    str | None,
-    typer.Option("--project", "-p", help="Directory or key of the project: github.com/acme/shop."),
-]
 SessionArgument = Annotated[str, typer.Argument(metavar="ID", help="Session id, alias or address.")]
 CurrentArgument = Annotated[
     str | None, typer.Argument(metavar="[ID]", help="Session id, alias or address. Default: the current alias.")
 ]
-AtOption = Annotated[str | None, typer.Option("--at", help="Number of messages to take, as in `team show`, or `head`.")]
-TitleOption = Annotated[str | None, typer.Option("--title", help="Title.")]
-TagsOption = Annotated[str | None, typer.Option("--tags", help="Tags, separated by commas.")]
-SummaryOption = Annotated[str | None, typer.Option("--summary", help="Summary in a few sentences.")]
-PublicOption = Annotated[bool, typer.Option("--public", help="All members of the project can read it.")]
-PrivateOption = Annotated[bool, typer.Option("--private", help="Only you can read it. The default.")]
-AliasOption = Annotated[str | None, typer.Option("--alias", help="Alias on this machine.")]
-IntoOption = Annotated[Path | None, typer.Option("--into", help="Working directory here. Default: the project's root.")]
-PlatformOption = Annotated[
-    str | None, typer.Option("--platform", help="Agent for the copy. Default: the original agent.")
-]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Resume it here immediately.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Proceed despite warnings.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
@@ -56,8 +39,8 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for con
 class TeamPlace:
     """The server and the project of a command."""
 
-    server: ServerOption = None
-    project: KeyOption = None
+    server: str | None = said(help="Address of the server. Default: this project's.")
+    project: str | None = said(help="Directory or key of the project: github.com/acme/shop.", flags=("--project", "-p"))
 
     def opened(self, *, ask: bool = False) -> AbstractContextManager[Project]:
         """Open the project. See `smart_fork.team.project.opened`."""
@@ -85,36 +68,36 @@ def number_of(at: str | None) -> int | None:
     return int(at[:9])
 
 
-def tags_of(tags: str | None) -> tuple[str, ...] | None:
-    """Tags as they were typed, with commas between them; each once.
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What is said of a shared session, and who may read it."""
 
-    Raises:
-        Usage: there are too many, or one is too long.
-    """
-    if tags is None:
-        return None
-    found = tuple(dict.fromkeys(tag for one in tags.split(",") if (tag := " ".join(printable(one).split()))))
-    if len(found) > TAGS:
-        raise Usage(f"--tags has {len(found)} of them: {TAGS} at most")
-    for one in found:
-        text_of(one, "Each of --tags", TEXT)
-    return found
+    title: str | None = said(help="Title.")
+    tags: str | None = said(help="Tags, separated by commas.")
+    summary: str | None = said(help="Summary in a few sentences.")
+    private: bool = said(bool, default=False, help="Only you can read it. The default.")
+    public: bool = said(bool, default=False, help="All members of the project can read it.")
 
+    @property
+    def visibility(self) -> Visibility | None:
+        """Who may read it, if that was said."""
+        return "public" if self.public else "private" if self.private else None
 
-def text_of(text: str | None, option: str, most: int) -> str | None:
-    """What was said of a session.
+    def checked(self) -> dict[str, Any]:
+        """Return the same as requests have it: tags each once.
 
-    Raises:
-        Usage: it is too long.
-    """
-    if text is not None and len(text) > most:
-        raise Usage(f"{option} has {most} characters at most: this is {len(text)}")
-    return text
-
-
-def visibility_of(*, public: bool, private: bool) -> Visibility | None:
-    """Who may read it, if that was said."""
-    return "public" if public else "private" if private else None
+        Raises:
+            Usage: there are too many tags, or a text is too long.
+        """
+        tags = None if self.tags is None else [" ".join(printable(one).split()) for one in self.tags.split(",")]
+        found = None if tags is None else tuple(dict.fromkeys(filter(None, tags)))
+        if found is not None and len(found) > TAGS:
+            raise Usage(f"--tags has {len(found)} of them: {TAGS} at most")
+        texts = [("--title", self.title, TEXT), ("--summary", self.summary, SUMMARY)]
+        for option, text, most in (*texts, *(("Each of --tags", tag, TEXT) for tag in found or ())):
+            if text is not None and len(text) > most:
+                raise Usage(f"{option} has {most} characters at most: this is {len(text)}")
+        return {"title": self.title, "tags": found, "summary": self.summary, "visibility": self.visibility}
 
 
 def agreed(question: str, *, yes: bool) -> bool:

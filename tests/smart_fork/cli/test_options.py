@@ -8,9 +8,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from smart_fork.agents.options import Options
+from smart_fork.agents.options import Options, takes
 from smart_fork.cli.command import Commands
-from smart_fork.cli.options import NOTHING_SAID, takes_options
+from smart_fork.cli.options import NOTHING_SAID
 
 
 def given(*words: str, **how: object) -> tuple[Options | None, str]:
@@ -19,7 +19,7 @@ def given(*words: str, **how: object) -> tuple[Options | None, str]:
     application = Commands()
 
     @application.command()
-    @takes_options(**how)
+    @takes(**how)
     def run(session: str, options: Options = NOTHING_SAID, force: bool = False) -> None:
         seen.append(options)
 
