@@ -24,7 +24,7 @@ class Said:
     A field that is not `described` is not accepted in JSON, and one without `help` not on the command line. The field's
     name gives `key` and `flags`, unless they are set; with the flag ``--no-…`` alone, a true field becomes false.
     `choices` are all accepted values; `read` is what the command line reads instead of `types`. An `argument` needs no
-    flag.
+    flag. A tool needs what is `required`, whatever the field's default.
     """
 
     key: str = ""
@@ -38,6 +38,7 @@ class Said:
     min: float | None = None
     max: float | None = None
     read: Any = None
+    required: bool = False
     hidden: bool = False
 
     def schema(self) -> dict[str, Any]:
@@ -133,14 +134,17 @@ _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 _TAKES = "takes"
 
 
-def takes(*, without: Sequence[str] = (), order: str = "", **other: Any) -> Callable[[_Handler], _Handler]:
+def takes(
+    *, without: Sequence[str] = (), only: Sequence[str] = (), order: str = "", **other: Any
+) -> Callable[[_Handler], _Handler]:
     """Describe how the requests of a command or a tool are shown: `without` these parameters, in that `order`.
 
-    `other` has descriptions or annotations of this command for some fields.
+    With `only`, no others of the requests are shown. `other` has descriptions or annotations of this command for some
+    fields.
     """
 
     def decorate(handler: _Handler) -> _Handler:
-        setattr(handler, _TAKES, (without, order, other))
+        setattr(handler, _TAKES, (without, only, order, other))
         return handler
 
     return decorate
@@ -157,7 +161,7 @@ def inputs(handler: Callable[..., Any], made: Made) -> tuple[list[Parameter], di
     `made` is called with a field, its input, and what the handler says instead of some. If requests share a field, the
     first gets it.
     """
-    without, order, other = getattr(handler, _TAKES, ((), "", {}))
+    without, only, order, other = getattr(handler, _TAKES, ((), (), "", {}))
     shown: dict[str, Parameter] = {}
     requests: dict[str, Request] = {}
     for one in inspect.signature(handler, eval_str=True).parameters.values():
@@ -170,7 +174,7 @@ def inputs(handler: Callable[..., Any], made: Made) -> tuple[list[Parameter], di
             parameter.name: (of, parameter)
             for of, said in asked
             for parameter in made(of, said, other)
-            if parameter.name not in (*without, *shown)
+            if parameter.name not in (*without, *shown) and (not only or parameter.name in only)
         }
         shown |= {name: parameter for name, (_, parameter) in named.items()}
         requests[one.name] = kind, {name: of for name, (of, _) in named.items()}

@@ -5,22 +5,22 @@ from __future__ import annotations
 import select
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from smart_fork.cli.agents import EVERYBODY, AlsoOption, WhoseOption
+from smart_fork.agents.options import takes
+from smart_fork.cli.agents import EVERYBODY, EverywhereOption, ProjectOption, WhoseOption
 from smart_fork.cli.found import INDENT, print_found, print_gone
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_passed_over
 from smart_fork.cli.progress import progress_bar
 from smart_fork.errors import Usage
+from smart_fork.finding.request import FindRequest, RecentRequest
 from smart_fork.terminal.words import short
 
 if TYPE_CHECKING:
     from smart_fork.conversation import Conversation
     from smart_fork.finding.answer import Answer
-    from smart_fork.finding.request import FindRequest
 
 #: The team's server lists so many at once.
 _MOST_SHARED = 100
@@ -29,51 +29,17 @@ MOST_ERROR = 1 << 20
 #: So long the first line of a patch on standard input is waited for.
 _PATCH_SECONDS = 5.0
 
-ProjectOption = Annotated[
-    Path | None,
-    typer.Option("--project", "-p", help="Directory of the project. All its worktrees count."),
-]
-TagOption = Annotated[str | None, typer.Option("--tag", help="Only sessions with this tag.")]
-EverywhereOption = Annotated[bool, typer.Option("--all-projects", "-A", help="Search the sessions of all projects.")]
-AutomatedOption = Annotated[bool, typer.Option("--include-automated", help="Include sessions that a program started.")]
 
-
-def find(  # noqa: PLR0917 - typer's way
-    intent: Annotated[
-        str, typer.Argument(help="What you want to do next, in a sentence. Optional beside --line and the like.")
-    ] = "",
-    lines: Annotated[
-        list[str] | None,
-        typer.Option("--line", metavar="PATH:N", help="Sessions that wrote this line, or PATH:N-M. Repeatable."),
-    ] = None,
-    files: Annotated[
-        list[str] | None, typer.Option("--file", metavar="PATH", help="Sessions that wrote this file. Repeatable.")
-    ] = None,
-    commit: Annotated[str | None, typer.Option("--commit", help="Sessions that wrote this commit.")] = None,
-    pull: Annotated[
-        int | None,
-        typer.Option("--pr", min=1, help="Sessions that wrote this pull request. Uses gh, or its fetched ref."),
-    ] = None,
-    changes: Annotated[
-        bool,
-        typer.Option("--changes", help="Sessions that wrote the lines which uncommitted changes, or a patch, touch."),
-    ] = False,
-    session: Annotated[
-        str | None,
-        typer.Option("--session", metavar="ID", help="Exchanges of this session. self: the calling one."),
-    ] = None,
+@takes(
+    order="intent lines files commit pull changes session agent project everywhere limit min_score no_snippets "
+    "include_automated explain also tag"
+)
+def find(
+    *,
+    asked: FindRequest,
     agent: WhoseOption = EVERYBODY,
     project: ProjectOption = None,
     everywhere: EverywhereOption = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Number of results, at most 50.")] = 5,
-    min_score: Annotated[
-        float | None, typer.Option("--min-score", help="Lowest score of a result, from 0 to 1.")
-    ] = None,
-    no_snippets: Annotated[bool, typer.Option("--no-snippets", help="Print no quotations.")] = False,
-    automated: AutomatedOption = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Explain each score.")] = False,
-    also: AlsoOption = None,
-    tag: TagOption = None,
     team: Annotated[
         bool | None,
         typer.Option("--team/--no-team", help="Only sessions of the team, or only your own."),
@@ -83,28 +49,11 @@ def find(  # noqa: PLR0917 - typer's way
 
     Words starting with a dash go after "--":  smart-fork find -- "-Werror breaks the build"
     """
-    from smart_fork.finding.request import FindRequest
     from smart_fork.finding.team_search import team_search
 
-    request = FindRequest(
-        intent,
-        agent_type=agent,
-        limit=limit,
-        min_score=min_score,
-        include_snippets=not no_snippets,
-        include_automated=automated,
-        explain=explain,
-        also=also or (),
-        lines=lines,
-        files=files,
-        commit=commit,
-        changes=_changes() if changes else None,
-        pull=pull,
-        session=session,
-        tag=tag,
-    )
-    if session:
-        _print_exchanges(request, _path(project))
+    asked = replace(asked, agent_type=agent, changes=_changes() if asked.changes else None)
+    if asked.session:
+        _print_exchanges(asked, project)
         return
     if team:
         from smart_fork.cli.team.look import find_shared
@@ -112,15 +61,15 @@ def find(  # noqa: PLR0917 - typer's way
 
         if agent != EVERYBODY:
             raise Usage("--agent and --team are mutually exclusive", "The team server searches all agents.")
-        find_shared(replace(request, agent_type=None), TeamPlace(project=_path(project)))
+        find_shared(replace(asked, agent_type=None), TeamPlace(project=project))
         return
     from smart_fork.finding.background import library
 
     there = team_search(wanted=team)
-    with progress_bar() as progress, library(_path(project), progress, everywhere=everywhere, elsewhere=there) as known:
-        answer = known.find(request)
+    with progress_bar() as progress, library(project, progress, everywhere=everywhere, elsewhere=there) as known:
+        answer = known.find(asked)
     if not printed_as_json(answer):
-        print_found(answer, min_score)
+        print_found(answer, asked.min_score)
     if status := _exit_code(answer):
         raise typer.Exit(status)
 
@@ -159,10 +108,8 @@ def recall(
     from smart_fork.finding.hints import LEAST
     from smart_fork.finding.library import SELF
 
-    if here:
-        find(intent, session=SELF, project=project)
-    else:
-        find(intent, limit=1, min_score=LEAST, project=project)
+    asked = FindRequest(intent, session=SELF) if here else FindRequest(intent, limit=1, min_score=LEAST)
+    find(asked=asked, project=project)
 
 
 def why(
@@ -193,19 +140,15 @@ def why(
         say(told.unread_notice)
 
 
-def fix(
-    agent: WhoseOption = EVERYBODY,
-    project: ProjectOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Number of results, at most 50.")] = 5,
-) -> None:
+@takes(only=("limit",), order="agent project limit")
+def fix(*, asked: FindRequest, agent: WhoseOption = EVERYBODY, project: ProjectOption = None) -> None:
     """Print what ended an error when a session of this repository met it. The error is read from standard input."""
     from smart_fork.finding.background import library
     from smart_fork.finding.chances import percent
-    from smart_fork.finding.request import FindRequest
 
     error = "" if sys.stdin.isatty() else sys.stdin.read(MOST_ERROR)
-    with progress_bar() as progress, library(_path(project), progress) as known:
-        told = known.fix(FindRequest("", agent_type=agent, limit=limit, error=error))
+    with progress_bar() as progress, library(project, progress) as known:
+        told = known.fix(replace(asked, agent_type=agent, error=error))
     if not printed_as_json(told):
         for one in told.fixes:
             at = f" --at {one.ends_at_message}" if one.ends_at_message is not None else ""
@@ -229,14 +172,13 @@ def fix(
         raise typer.Exit(3)
 
 
-def list_sessions(  # noqa: PLR0917 - typer's way
+@takes(order="agent project everywhere limit include_automated tag archived")
+def list_sessions(
+    *,
     agent: WhoseOption = EVERYBODY,
     project: ProjectOption = None,
     everywhere: EverywhereOption = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Number of sessions.")] = 20,
-    automated: AutomatedOption = False,
-    tag: TagOption = None,
-    archived: Annotated[bool, typer.Option("--archived", help="Only archived sessions.")] = False,
+    asked: RecentRequest,
     team: Annotated[bool, typer.Option("--team", help="Only sessions that the team shares.")] = False,
 ) -> None:
     """Recent sessions, straight from the logs: no index needed. Pinned sessions come first."""
@@ -245,19 +187,20 @@ def list_sessions(  # noqa: PLR0917 - typer's way
         from smart_fork.cli.team.words import TeamPlace
 
         whose = None if agent == EVERYBODY else str(agent)
-        if limit > _MOST_SHARED:
+        if asked.limit > _MOST_SHARED:
             raise Usage(
-                f"--limit is at most {_MOST_SHARED} with --team, not {limit}",
+                f"--limit is at most {_MOST_SHARED} with --team, not {asked.limit}",
                 "`smart-fork team list --page` lists more.",
             )
-        list_shared(agent=whose, limit=limit, place=TeamPlace(project=_path(project)))
+        list_shared(agent=whose, limit=asked.limit, place=TeamPlace(project=project))
         return
     from smart_fork.finding.recent import list_recent
     from smart_fork.finding.results import inferred
 
     found = list_recent(
-        agent, _path(project), limit, everywhere=everywhere, automated=automated, tag=tag or "", archived=archived
-    )
+        agent, project, asked.limit, everywhere=everywhere, automated=asked.include_automated, tag=asked.tag or "",
+        archived=asked.archived,
+    )  # fmt: skip
     if printed_as_json(found):
         return
     for why in filter(None, (*found.unread, found.project_notice)):
@@ -265,7 +208,7 @@ def list_sessions(  # noqa: PLR0917 - typer's way
     say_passed_over(found.passed_over)
     if not found.sessions:
         say("No sessions here." + ("" if everywhere else " --all-projects looks everywhere."))
-    if found.hidden_automated and len(found.sessions) < limit:
+    if found.hidden_automated and len(found.sessions) < asked.limit:
         say(f"Automated sessions, hidden: {found.hidden_automated}. --include-automated shows them.")
     wide = max((len(one.agent_type) for one in found.sessions), default=0)
     for one in found.sessions:
@@ -280,10 +223,6 @@ def list_sessions(  # noqa: PLR0917 - typer's way
             *([plain(f"({'; '.join((*one.noted.marks, *one.noted.sentences))})", "dim")] if one.noted else []),
         )
     print_gone(found.gone_prompts)
-
-
-def _path(project: Path | None) -> str | None:
-    return str(project) if project else None
 
 
 def show(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from smart_fork.cli.agents import ProjectOption
 from smart_fork.cli.command import Commands
-from smart_fork.cli.find import ProjectOption
 from smart_fork.cli.options import with_options
 from smart_fork.cli.output import out, plain, printed_as_json
 
@@ -38,7 +38,7 @@ def project(ctx: typer.Context, project: ProjectOption = None) -> None:
         from smart_fork.finding.request import current_project
         from smart_fork.repository.identity import described
 
-        _print(described(current_project(str(project) if project else None)))
+        _print(described(current_project(project)))
 
 
 @app.command("adopt")
@@ -51,7 +51,7 @@ def adopt(
     from smart_fork.finding import adoption
     from smart_fork.finding.request import current_project
 
-    _print(adoption.adopt(current_project(str(project) if project else None), directory, remove=remove))
+    _print(adoption.adopt(current_project(project), directory, remove=remove))
 
 
 def _print(about: AboutProject) -> None:

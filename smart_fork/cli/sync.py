@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from smart_fork.cli.agents import ProjectOption
 from smart_fork.cli.command import Commands
-from smart_fork.cli.find import ProjectOption
 from smart_fork.cli.options import with_options
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar
@@ -48,7 +48,7 @@ def setup(
     """Choose the remote and the key, and add this repository."""
     from smart_fork.sync.setup import set_up
 
-    done = set_up(remote, _given() if key else None, str(project) if project else None)
+    done = set_up(remote, _given() if key else None, project)
     if printed_as_json(done):
         return
     out.print(plain(f"{done.directories[0] if done.directories else ''} takes part. Remote: {done.remote}"))
@@ -77,7 +77,7 @@ def add(project: ProjectOption = None) -> None:
     """Add this repository: its sessions are sent and received."""
     from smart_fork.sync.setup import add as add_it
 
-    done = add_it(str(project) if project else None)
+    done = add_it(project)
     if not printed_as_json(done):
         out.print(plain("\n".join(done.directories)))
 
@@ -87,7 +87,7 @@ def remove(project: ProjectOption = None) -> None:
     """Stop sending this repository's sessions. Sent sessions stay until you withdraw them."""
     from smart_fork.sync.setup import remove as remove_it
 
-    done = remove_it(str(project) if project else None)
+    done = remove_it(project)
     if not printed_as_json(done):
         out.print(plain("\n".join(done.directories) or "No repository takes part."))
 

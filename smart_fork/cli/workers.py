@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from indexer.values import json_of
-from smart_fork.cli.agents import EVERYBODY, WorkersOption
-from smart_fork.cli.find import ProjectOption
+from smart_fork.cli.agents import EVERYBODY, ProjectOption, WorkersOption
 from smart_fork.cli.output import err, out, plain, printed_as_json, say, say_notes, wants_json
 from smart_fork.finding.request import current_project
 from smart_fork.workers.roster import list_workers, read_worker, wait_workers
@@ -33,7 +32,7 @@ def active(
     closed: Annotated[bool, typer.Option("--include-closed", help="Include ended workers.")] = False,
 ) -> None:
     """The workers that run, newest first, and what each is doing."""
-    within = None if everywhere else current_project(str(project) if project else None)
+    within = None if everywhere else current_project(project)
     found = list_workers(within, agent=agent, include_closed=closed)
     if printed_as_json({"count": len(found), "workers": json_of(found)}):
         return
@@ -118,7 +117,7 @@ def stop(
     """End all workers of the current project that run. What they wrote stays."""
     from smart_fork.workers.termination import stop_workers
 
-    within = None if everywhere else current_project(str(project) if project else None)
+    within = None if everywhere else current_project(project)
     closed = stop_workers(within, remove_worktree=remove_worktree)
     if not closed and not wants_json():
         say("Nothing runs here." + ("" if everywhere else " --all looks everywhere."))

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from smart_fork.cli.find import ProjectOption
+from smart_fork.cli.agents import ProjectOption
 from smart_fork.cli.output import out, plain, print_json, say, say_notes, wants_json
 from smart_fork.finding.request import current_project
 from smart_fork.system.processes import Processes
@@ -24,7 +24,7 @@ def worktrees(
     everywhere: Annotated[bool, typer.Option("--all", "--all-projects", "-A", help="All projects.")] = False,
 ) -> None:
     """The git worktrees that were made for workers: what is in each, and whether it can be removed."""
-    within = None if everywhere else current_project(str(project) if project else None)
+    within = None if everywhere else current_project(project)
     gone: list[WorkersTree] = []
     copies: list[Path] = []
     kept: list[str] = []

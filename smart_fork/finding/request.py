@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
-from dataclasses import MISSING, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents import checkpoints
 from smart_fork.agents.options import said
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.selection import choices, first, one_of, selected
+from smart_fork.agents.selection import ALL, choices, first, one_of, selected
 from smart_fork.authorship.blame import Code
 from smart_fork.engines.base import collection_of, collections
 from smart_fork.errors import Usage, advice
@@ -41,25 +41,69 @@ class FindRequest:
     or a tag the intent may be empty.
     """
 
-    intent: str = said(default=MISSING, described="The task, in the user's words. May be empty with lines etc.")
+    intent: str = said(
+        default="",
+        required=True,
+        described="The task, in the user's words. May be empty with lines etc.",
+        help="What you want to do next, in a sentence. Optional beside --line and the like.",
+        argument=True,
+    )
     agent_type: str | None = said(default=first(), described=f"{one_of(choices())}. Default: yours, else all.")
-    limit: int | None = said(int, default=DEFAULT_LIMIT, described="At most 50.")
+    limit: int | None = said(
+        int,
+        default=DEFAULT_LIMIT,
+        described="At most 50.",
+        help="Number of results, at most 50.",
+        flags=("--limit", "-n"),
+    )
     collection: str | None = said(described=f"Such as '{collection_of(first())}'.")
-    min_score: float | None = said(float, described="Lowest score, 0 to 1.")
-    include_snippets: bool | None = said(bool, default=True, described="Quote what matched.")
-    explain: bool = said(bool, default=False, described="Explain scores.")
-    also: Sequence[str] | None = said(list[str], described="The same intent in other words.")
-    include_automated: bool = False
+    min_score: float | None = said(
+        float, described="Lowest score, 0 to 1.", help="Lowest score of a result, from 0 to 1."
+    )
+    include_snippets: bool | None = said(
+        bool, default=True, described="Quote what matched.", help="Print no quotations.", flags=("--no-snippets",)
+    )
+    explain: bool = said(bool, default=False, described="Explain scores.", help="Explain each score.")
+    also: Sequence[str] | None = said(
+        list[str],
+        described="The same intent in other words.",
+        help="The same intent in other words. Repeatable, up to 8.",
+        metavar="TEXT",
+    )
+    include_automated: bool = said(bool, default=False, help="Include sessions that a program started.")
     works_in: str | None = None
     as_agent: AgentName | None = None
-    lines: Sequence[str] | None = said(list[str], described="Who wrote 'src/a.py:42-60'?")
-    files: Sequence[str] | None = said(list[str], described="Who wrote them?")
-    commit: str | None = said(described="Who wrote it?")
-    changes: bool | str | None = said(bool, str, described="A patch; true: my changes. Who wrote what they touch?")
-    pull: int | None = None
-    session: str | None = said(described="Its exchanges alone: 'self' or an id.")
+    lines: Sequence[str] | None = said(
+        list[str],
+        described="Who wrote 'src/a.py:42-60'?",
+        help="Sessions that wrote this line, or PATH:N-M. Repeatable.",
+        flags=("--line",),
+        metavar="PATH:N",
+    )
+    files: Sequence[str] | None = said(
+        list[str],
+        described="Who wrote them?",
+        help="Sessions that wrote this file. Repeatable.",
+        flags=("--file",),
+        metavar="PATH",
+    )
+    commit: str | None = said(described="Who wrote it?", help="Sessions that wrote this commit.")
+    changes: bool | str | None = said(
+        bool,
+        str,
+        described="A patch; true: my changes. Who wrote what they touch?",
+        help="Sessions that wrote the lines which uncommitted changes, or a patch, touch.",
+    )
+    pull: int | None = said(
+        int, help="Sessions that wrote this pull request. Uses gh, or its fetched ref.", flags=("--pr",), min=1
+    )
+    session: str | None = said(
+        described="Its exchanges alone: 'self' or an id.",
+        help="Exchanges of this session. self: the calling one.",
+        metavar="ID",
+    )
     error: str | None = said(described="An error: what ended it?")
-    tag: str | None = said(described="A tag.")
+    tag: str | None = said(described="A tag.", help="Only sessions with this tag.")
 
     @property
     def agents(self) -> tuple[AgentName, ...]:
@@ -84,6 +128,30 @@ class FindRequest:
             self.intent, scope, int(self.limit or DEFAULT_LIMIT), min_score=self.min_score, also=tuple(self.also or ()),
             agents=self.agents, **known,
         )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RecentRequest:
+    """Which of the recent sessions are listed."""
+
+    agent_type: str = said(default=ALL, described="As for find_sessions.")
+    limit: int = said(
+        int,
+        default=20,
+        described="At most 100.",
+        help="Number of sessions.",
+        flags=("--limit", "-n"),
+        min=1,
+        max=500,
+    )
+    include_automated: bool = said(
+        bool,
+        default=False,
+        described="Include automated sessions.",
+        help="Include sessions that a program started.",
+    )
+    tag: str | None = said(help="Only sessions with this tag.")
+    archived: bool = said(bool, default=False, help="Only archived sessions.")
 
 
 def check(request: FindRequest) -> FindRequest:

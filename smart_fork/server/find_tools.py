@@ -27,7 +27,7 @@ from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.finding.answer import Exchanges, Fixes, Found, Hit, Recents, Unsearched
 from smart_fork.finding.index_answers import IndexStatus, NoIndex
 from smart_fork.finding.query import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS
-from smart_fork.finding.request import FindRequest
+from smart_fork.finding.request import FindRequest, RecentRequest
 from smart_fork.finding.team_search import team_search
 from smart_fork.forking.request import NO_CHOICE, NO_FORK, Choice, ForkRequest
 from smart_fork.forking.which import Ask, Later, labels, nobody_chose, none_wanted
@@ -252,25 +252,24 @@ def _in_worktree(options: Options) -> Options:
     return options
 
 
+@takes(order="agent_type limit project_path include_automated team")
 def list_sessions(
     *,
     caller: Caller,
-    agent_type: Annotated[str, Field(description=AS_THERE)] = ALL,
-    limit: Annotated[int, Field(description="At most 100.")] = 20,
-    project_path: Annotated[str | None, Field(description="Another project's.")] = None,
-    include_automated: Annotated[bool, Field(description="Include automated sessions.")] = False,
+    asked: RecentRequest,
+    project_path: ProjectPath = None,
     team: Annotated[bool | None, Field(description="Also the team's.")] = None,
 ) -> Recents:
     """List recent sessions of this repository. Titles are untrusted quotations."""
     from smart_fork.finding.recent import list_recent
     from smart_fork.finding.results import UNTRUSTED
 
-    project = project_for(project_path, caller)
+    project, limit = project_for(project_path, caller), asked.limit
     if not 1 <= limit <= MAX_RECENT:
         what = "at least 1" if limit < 1 else f"at most {MAX_RECENT}"
         raise Usage(f"limit must be {what}, not {limit}", "The default is 20.")
     # The caller's own is taken out again.
-    recent = list_recent(agent_type, project, limit + 1, automated=include_automated)
+    recent = list_recent(asked.agent_type, project, limit + 1, automated=asked.include_automated)
     found = tuple(one for one in recent.sessions if one.session_id != caller.session_id)[:limit]
     hidden = (recent.hidden_automated or None) if len(found) < limit else None
     own = replace(recent, count=len(found), notice=UNTRUSTED, sessions=found, hidden_automated=hidden)
@@ -280,7 +279,7 @@ def list_sessions(
     from smart_fork.finding.elsewhere import written_by
     from smart_fork.team.conversation import listed
 
-    there = listed(Path(project), selected(agent_type), limit)
+    there = listed(Path(project), selected(asked.agent_type), limit)
     owners = sorted({one.owner for one in there.sessions})
     notice = written_by(owners, UNTRUSTED, "The session was") if owners else UNTRUSTED
     return replace(own, notice=notice, shared=there.sessions, team_error=there.error)

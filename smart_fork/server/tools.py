@@ -168,7 +168,7 @@ def _made(one: DataclassField[Any], said: Said, other: Mapping[str, Any]) -> Ite
     if not described:
         return
     kind: Any = Union[(Literal[said.choices],) if said.choices else said.types]  # noqa: UP007 - of several
-    default = Parameter.empty if one.default is MISSING else None if one.default == () else one.default
+    default = Parameter.empty if said.required or one.default is MISSING else None if one.default == () else one.default
     about = Annotated[kind, Field(description=described)] if isinstance(described, str) else described
     yield Parameter(said.key or one.name, Parameter.KEYWORD_ONLY, default=default, annotation=about)
 

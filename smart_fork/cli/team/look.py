@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from indexer.values import json_of
-from smart_fork.cli.agents import AlsoOption
 from smart_fork.cli.found import print_hits
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
 from smart_fork.cli.team.words import CurrentArgument, SessionArgument, TeamPlace, app, number_of
@@ -38,7 +37,10 @@ def find(
     min_score: Annotated[
         float | None, typer.Option("--min-score", min=0, max=1, help="Lowest score of a result, from 0 to 1.")
     ] = None,
-    also: AlsoOption = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option("--also", metavar="TEXT", help="The same intent in other words. Repeatable, up to 8."),
+    ] = None,
     place: TeamPlace,
 ) -> None:
     """Search only the team's sessions."""
