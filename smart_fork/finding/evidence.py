@@ -53,6 +53,7 @@ class Gathered:
     directory.
 
     `exchanges` is what speaks for each exchange, and `point` that at whose end to fork, where one session is asked.
+    `weighed` are the terms that were looked for, by phrasing.
     """
 
     sessions: dict[int, SessionRow] = field(default_factory=dict)
@@ -62,12 +63,19 @@ class Gathered:
     dropped: int = 0
     exchanges: dict[int, PointParts] = field(default_factory=dict)
     point: int | None = None
+    weighed: Sequence[Mapping[str, float]] = ()
 
 
 def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, words: bool) -> Gathered:
     """Everything that ranking needs, by the words of each phrasing, by the `vectors` of those embedded, or by both."""
+    return gather_more(store, query, vectors, QueryWords(store, query) if words else None)
+
+
+def gather_more(
+    store: Searchable, query: Query, vectors: Sequence[bytes] | None, wording: QueryWords | None
+) -> Gathered:
+    """The same by words that were weighed before, such as of one of the sessions that were found by them."""
     similarities = store.similarities(vectors, query.scope) if vectors is not None else None
-    wording = QueryWords(store, query) if words else None
     own = known_to(store, query.caller, query.relatives) if query.caller else set[int]()
     near, by_chunk, by_session, places, rows = _reach(store, query, similarities, wording, own)
     family = families(rows.values())
@@ -75,7 +83,7 @@ def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, 
     if room >= CROWDED:
         near, by_chunk, by_session, places, rows = _reach(store, query, similarities, wording, own, room=room)
         family = families(rows.values())
-    found = Gathered(families=family)
+    found = Gathered(families=family, weighed=wording.phrasings if wording else ())
     allowed, found.dropped = admitted(rows.values(), query)
     found.sessions = without_askers(store, allowed, query.phrasings) if query.scope.session is None else allowed
     places = [one for one in places if one.session in found.sessions and _counts(found.sessions[one.session], one)]
@@ -316,18 +324,15 @@ class Matches:
 
 
 class QueryWords:
-    """The known terms of each phrasing, rarer ones weighing more, and what they find in the scope of a question."""
+    """The known terms of each phrasing, rarer ones weighing more, and what they find in the scope of a question.
 
-    def __init__(self, store: Searchable, query: Query) -> None:
+    `weighed` are those terms, if they are known from a question that had the same phrasings and another scope.
+    """
+
+    def __init__(self, store: Searchable, query: Query, weighed: Sequence[Mapping[str, float]] = ()) -> None:
         self._store, self._scope = store, query.scope
-        everything = store.session_count()
-        asked = [terms_of(text) for text in query.phrasings]
-        counts = store.sessions_with(list(dict.fromkeys(term for terms in asked for term in terms)))
-        self._phrasings = [
-            {term: _weight(count, everything) for term, count in _known(terms, counts, store.sessions_with).items()}
-            for terms in asked
-        ]
-        self._terms = list(dict.fromkeys(term for terms in self._phrasings for term in terms))
+        self.phrasings = weighed or _weighed(store, query.phrasings)
+        self._terms = list(dict.fromkeys(term for terms in self.phrasings for term in terms))
         self._names = [*(names_of(text) for text in query.phrasings), quoted_names(query.in_play)]
         self._having: dict[HavingTable, dict[str, Collection[int]]] = {}
 
@@ -338,14 +343,14 @@ class QueryWords:
 
     def _shared(self, table: WordTable, best: Sequence[Scored]) -> tuple[Mapping[int, float], ...]:
         """BM25 adds up term by term, so the score of each phrasing is the sum of those of its own terms."""
-        if len(self._phrasings) == 1:
+        if len(self.phrasings) == 1:
             return (dict(best),)
         rows = [hit.row for hit in best]
-        scores = tuple(defaultdict[int, float](float) for _ in self._phrasings)
+        scores = tuple(defaultdict[int, float](float) for _ in self.phrasings)
         by_term = self._store.word_scores(table, self._terms, self._scope, rows) if rows else {}
         self._having[table] = dict(by_term)
         for term, found in by_term.items():
-            for terms, score in zip(self._phrasings, scores, strict=True):
+            for terms, score in zip(self.phrasings, scores, strict=True):
                 if term in terms:
                     for row, points in found.items():
                         score[row] += points
@@ -356,7 +361,7 @@ class QueryWords:
         best = [heapq.nlargest(most, score, key=score.__getitem__) for score in scores]
         asked = {row for rows in best for row in rows}
         having = self._having.get(table) or self._store.having(table, self._terms, asked)
-        return [_shares(terms, rows, having) for terms, rows in zip(self._phrasings, best, strict=True)]
+        return [_shares(terms, rows, having) for terms, rows in zip(self.phrasings, best, strict=True)]
 
     def worked_on(self, sessions: Collection[int]) -> list[dict[int, float]]:
         """By phrasing, how much of the files and names of code in it (0…1, rare ones weighing more) each of these
@@ -388,6 +393,16 @@ def _shares(terms: Mapping[str, float], rows: Sequence[int], having: Mapping[str
         for row in shares.keys() & having[term]:
             shares[row] += weight / total
     return shares
+
+
+def _weighed(store: Searchable, phrasings: Sequence[str]) -> list[dict[str, float]]:
+    everything = store.session_count()
+    asked = [terms_of(text) for text in phrasings]
+    counts = store.sessions_with(list(dict.fromkeys(term for terms in asked for term in terms)))
+    return [
+        {term: _weight(count, everything) for term, count in _known(terms, counts, store.sessions_with).items()}
+        for terms in asked
+    ]
 
 
 def _weight(count: int, everything: int) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from indexer.failures import is_damage
 from indexer.project import project_of
@@ -11,7 +11,7 @@ from indexer.transcripts.model import Session
 from smart_fork.errors import NotFound, advice
 from smart_fork.finding.answer import Exchanges, KnownExchange
 from smart_fork.finding.by_code import beginning_of
-from smart_fork.finding.evidence import gather
+from smart_fork.finding.evidence import QueryWords, gather, gather_more
 from smart_fork.finding.fork_point import WORTH, ExchangeEvidence, PointParts
 from smart_fork.finding.found import Query
 from smart_fork.finding.meaning import Embed
@@ -40,12 +40,21 @@ def query_of(store: Store, session: Session | SessionRow, asked: FindRequest) ->
     return asked.query(scope, everywhere=not there)
 
 
-def exchange_evidence(store: Store, query: Query, vectors: Embed) -> ExchangeEvidence:
-    """Return the evidence for each exchange of a session: by its words and meaning; where that fails, by either."""
+def exchange_evidence(
+    store: Store, query: Query, vectors: Embed, weighed: Sequence[Mapping[str, float]] = ()
+) -> ExchangeEvidence:
+    """Return the evidence for each exchange of a session: by its words and meaning; where that fails, by either.
+
+    The terms are those that are `weighed`, if the session was found by them.
+    """
     why = ""
     for by_meaning, by_words in ((True, True), (True, False), (False, True)):
         try:
-            found = gather(store, query, vectors(query.meanings) if by_meaning else None, words=by_words)
+            made = vectors(query.meanings) if by_meaning else None
+            if by_words and weighed:
+                found = gather_more(store, query, made, QueryWords(store, query, weighed))
+            else:
+                found = gather(store, query, made, words=by_words)
         except Exception as failure:  # whatever else one way of searching dies of, the next one may live
             if is_damage(failure):
                 raise

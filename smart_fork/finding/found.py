@@ -118,7 +118,8 @@ class Candidates:
     """Candidates, best first; how they were found; and what failed on the way. `dropped` had no id or directory.
 
     `rerank_error` says why a reranker that is configured had no say. `engine` has found them, `said` is what an answer
-    repeats of one that is not our own; `rivals` are the families that share the chance, with their leads.
+    repeats of one that is not our own; `rivals` are the families that share the chance, with their leads. `weighed`
+    are the terms that were looked for, by phrasing, with their weights.
     """
 
     hits: tuple[Candidate, ...]
@@ -129,6 +130,7 @@ class Candidates:
     engine: str = "builtin"
     said: Mapping[str, Any] = field(default_factory=dict)
     rivals: Mapping[str, float] = field(default_factory=dict)
+    weighed: Sequence[Mapping[str, float]] = ()
 
     @property
     def fallback_used(self) -> bool:

@@ -84,6 +84,7 @@ class Library(ProjectIndex):
         super().__init__(engine, path, caller, everywhere=everywhere)
         self.elsewhere = elsewhere
         self._evidence: dict[tuple[str, ...], ExchangeEvidence] = {}
+        self._weighed: dict[tuple[str, ...], Sequence[Mapping[str, float]]] = {}
 
     @classmethod
     @contextmanager
@@ -135,6 +136,7 @@ class Library(ProjectIndex):
             query = with_files(query, asked.code, self.engine.processes)
         vectors = partial(self.vectors, state.absent)
         candidates, code = self._candidates(query, asked, vectors)
+        self._weighed[query.phrasings] = candidates.weighed
         told = there.answer() if there is not None else SaidElsewhere()
         merged = merge(self.store, candidates, [one for one in told.hits if one.agent in query.agents], query)
         found, worth = self._better_first(merged.here, asked)
@@ -279,7 +281,8 @@ class Library(ProjectIndex):
             query = query_of(store, session, asked)
             if not query.scope.parts:
                 return ExchangeEvidence(why_not=state.problem or "the session is not in the index")
-            found = exchange_evidence(store, query, partial(self.vectors, state.absent))
+            weighed = self._weighed.get(query.phrasings, ())
+            found = exchange_evidence(store, query, partial(self.vectors, state.absent), weighed)
         return self._evidence.setdefault(known, found)
 
     def _candidates(self, query: Query, asked: FindRequest, vectors: Embed) -> tuple[Candidates, AskedCode | None]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import apsw
@@ -45,7 +46,6 @@ class ProjectIndex:
         self.engine, self.path, self.caller, self._everywhere = engine, path, caller, everywhere
         self._held = ExitStack()
         self._store: SqliteStore | None = None
-        self._expected: Meaning | None = None
         self._states: dict[tuple[AgentName, str] | None, Upkeep] = {}
         self._meanings: dict[tuple[str, ...], Meaning] = {}
 
@@ -143,26 +143,33 @@ class ProjectIndex:
         return state
 
     def meaning(self, texts: Sequence[str]) -> Meaning:
-        """What makes the vectors of these texts, once."""
+        """What makes the vectors of these texts."""
         return self._meanings.setdefault(tuple(texts), Meaning(self.engine.embedder, texts))
 
     def vectors(self, absent: str, texts: Sequence[str]) -> list[bytes]:
         """The vectors of texts, comparable with those of the index; an exception says why there are none."""
         check_comparable(self.store, self.engine.embedder.model, absent)
-        return self.meaning(texts).of()
+        self._begin(texts)
+        made = [zip(known, one.of(), strict=True) for known, one in self._meanings.items() if {*known} & {*texts}]
+        vectors = dict(chain.from_iterable(made))
+        return [vectors[text] for text in texts]
 
     def expect(self, intent: str, also: Sequence[str] | None) -> None:
         """Open the index and have the vectors made by which one session is going to be asked; not without an index."""
         if (words := plain(intent)) and index_db().exists():
-            self._expected = self.meaning((words, *further(words, also)))
-            self._expected.begin()
+            self._begin((words, *further(words, also)))
             with suppress(IndexUnavailable), self.index():
                 pass  # it stays open
 
     def settle(self) -> None:
-        """Wait until those are made: a process that ends, or becomes an agent, while a model is at work is aborted."""
-        if self._expected is not None:
-            self._expected.settle()
+        """Wait until no vectors are being made: a process that ends, or becomes an agent, meanwhile is aborted."""
+        for one in self._meanings.values():
+            one.settle()
+
+    def _begin(self, texts: Sequence[str]) -> None:
+        """Have the vectors of these texts made that are not being made yet."""
+        if left := [text for text in texts if not any(text in known for known in self._meanings)]:
+            self.meaning(left).begin()
 
     def _caller_and_own(self) -> tuple[SessionRow | None, frozenset[str]]:
         """The calling session, and what else it must not find: itself, where it is not indexed yet, and its workers."""

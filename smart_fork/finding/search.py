@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from indexer.failures import is_damage
 from indexer.markdown import export_path, is_export
@@ -29,21 +30,16 @@ def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = Non
     modes: tuple[Mode, ...] = ("hybrid", "vector", "lexical")
     for mode in modes:
         try:
-            look = SecondLook(rerank)
-            hits, dropped, among = _search(store, query, embed, mode, look)
+            return replace(_search(store, query, embed, mode, SecondLook(rerank)), error=error)
         except Exception as failure:
             if is_damage(failure):
                 raise
             # Whatever else one way of searching dies of, the next one may live.
             error = f"{mode} search failed: {str(failure) or type(failure).__name__}"
-        else:
-            return Candidates(hits, mode, error, dropped, look.error, rivals=among)
     return Candidates((), "recent", error)
 
 
-def _search(
-    store: Store, query: Query, embed: Embed, mode: Mode, look: SecondLook
-) -> tuple[tuple[Candidate, ...], int, Mapping[str, float]]:
+def _search(store: Store, query: Query, embed: Embed, mode: Mode, look: SecondLook) -> Candidates:
     vectors = embed(query.meanings) if mode != "lexical" else None
     found = gather(store, query, vectors, words=mode != "vector")
     family = found.families
@@ -58,7 +54,8 @@ def _search(
     shown = {family[row]: found.sessions[row] for row, _ in ranked}
     among = {family_of(shown[name]) if name in shown else name: lead for name, lead in among.items()}
     wanted = [(row, chance) for row, chance in ranked if query.min_score is None or round(chance, 4) >= query.min_score]
-    return _hits(store, wanted[: query.limit], found, score, query.phrasings), found.dropped, among
+    hits = _hits(store, wanted[: query.limit], found, score, query.phrasings)
+    return Candidates(hits, mode, "", found.dropped, look.error, rivals=among, weighed=found.weighed)
 
 
 def _one_a_family(

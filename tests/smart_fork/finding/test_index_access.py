@@ -71,3 +71,25 @@ def test_all_questions_of_a_library_share_one_opening_and_one_look_at_the_logs(w
     assert session == hit.session_id
     assert evidence[0] is evidence[1]
     assert (1, 1) == (len(opens), len(looks))
+
+
+def test_what_found_a_session_is_neither_embedded_nor_weighed_again_for_its_exchanges(world, shop, monkeypatch):
+    session = world.claude(shop, RETRY, DONE)
+    also = ["uploads that time out", "try again after a failed request"]
+    texts, terms = [], []
+    from indexer.store.sqlite import SqliteStore
+
+    embed, count = world.model.embed, SqliteStore.sessions_with
+    monkeypatch.setattr(SqliteStore, "sessions_with", lambda self, words: terms.append(words) or count(self, words))
+
+    with Library.open(str(shop), Engine(world.model)) as library:
+        library.find(FindRequest(RETRY, also=also))
+        monkeypatch.setattr(world.model, "embed", lambda given: texts.extend(given) or embed(given))
+        asked = len(terms)
+        (row,) = library.store.find_sessions(session)
+        evidence = library.evidence(row, RETRY, also)
+
+    assert [also[1]] == texts, "the shortest was compared with all sessions"
+    assert asked == len(terms)
+    with Library.open(str(shop), Engine(world.model)) as library:
+        assert evidence == library.evidence(row, RETRY, also)
