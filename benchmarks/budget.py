@@ -198,7 +198,7 @@ def _tried(agent: str, path: Path, session: Any, chance: random.Random, folder: 
     from smart_fork.budget.wanted import Wanted
     from smart_fork.budget.within import selected
     from smart_fork.errors import SmartForkError
-    from smart_fork.finding.fork_point import ExchangeEvidence, PointParts
+    from smart_fork.finding.ranking import ExchangeEvidence, PointParts
 
     points = session.branch_points() if session else ()
     if session is None or not points:

@@ -36,7 +36,7 @@ from smart_fork.budget.wanted import Wanted
 from smart_fork.budget.within import selected
 from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import SmartForkError
-from smart_fork.finding.fork_point import ExchangeEvidence, PointParts
+from smart_fork.finding.ranking import ExchangeEvidence, PointParts
 from tests.e2e.agents import Machine, machine_in
 from tests.e2e.programs import CLAUDE_AND_CODEX, cache_folder, install
 

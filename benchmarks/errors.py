@@ -166,7 +166,7 @@ class Asking:
     def answer(self, case: Case, output: str) -> Any:
         """What would be told; `None` if nothing."""
         from smart_fork.finding.errors import LEAST, endings
-        from smart_fork.finding.found import Query
+        from smart_fork.finding.query import Query
         from smart_fork.finding.request import DEFAULT_LIMIT
 
         query = Query("", self.scope(case), DEFAULT_LIMIT)

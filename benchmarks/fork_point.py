@@ -89,15 +89,15 @@ def _question(
     labelled: Labelled, query: dict[str, Any], row: Any, serves: Collection[int], *, again: bool
 ) -> Question | None:
     from indexer.store.base import Scope
-    from smart_fork.finding import evidence, fork_point
-    from smart_fork.finding.found import Query
+    from smart_fork.finding import evidence, ranking
+    from smart_fork.finding.query import Query
 
     seen: dict[str, Any] = {}
 
     def looked_at(*given: Any) -> Any:
         seen["best"] = max(given[0], key=lambda place: _strength(place, *given[1:3]))
-        seen["parts"] = fork_point.parts(*given)
-        seen["named"] = fork_point.fork_point(*given)
+        seen["parts"] = ranking.exchange_parts(*given)
+        seen["named"] = ranking.fork_point(*given)
         return seen["named"]
 
     also = query["also"] if again else ()
@@ -126,7 +126,7 @@ def _strength(place: Any, words: Sequence[Any], similar: Sequence[Any]) -> float
 
 def measure(asked: Sequence[Question]) -> dict[str, float]:
     """The share of questions for which the exchange serves that each way takes."""
-    from smart_fork.finding.fork_point import PointParts
+    from smart_fork.finding.ranking import PointParts
 
     every = range(len(PointParts._fields))
     figures = {

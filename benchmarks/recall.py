@@ -50,7 +50,7 @@ def main() -> None:
 
 def best(labelled: Labelled, text: str, vector: bytes, project: str, without: frozenset[str]) -> tuple[float, set[str]]:
     """The chance of the best session for a prompt, and the ids of its family."""
-    from smart_fork.finding.found import Query
+    from smart_fork.finding.query import Query
     from smart_fork.finding.search import search
 
     query = Query(text, labelled.scope(project), limit=1, hidden=without)

@@ -144,8 +144,8 @@ def _of_query(label: Mapping[str, Any], query: Mapping[str, Any]) -> dict[str, A
 def measure(labelled: Labelled, modes: Sequence[str] = MODES) -> dict[str, Any]:
     """Ask every query in each of these modes, in scope and global."""
     from smart_fork.finding import search
-    from smart_fork.finding.found import Query
-    from smart_fork.finding.rerank import SecondLook
+    from smart_fork.finding.query import Query
+    from smart_fork.finding.search import SecondLook
 
     ranks: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     ways = [(mode, again) for again in (False, True)[: 1 + labelled.again] for mode in modes]

@@ -30,8 +30,7 @@ from indexer.arrays import np
 from indexer.light import LightEmbedder
 from indexer.project import Project
 from indexer.store.sqlite import SqliteStore
-from smart_fork.finding.found import Query
-from smart_fork.finding.query import terms_of
+from smart_fork.finding.query import Query, terms_of
 from smart_fork.finding.search import search
 
 SIZES, QUICK_SIZES, COLD_SIZE = (10_000, 100_000, 500_000), (10_000, 100_000), 50_000

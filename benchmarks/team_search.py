@@ -325,8 +325,8 @@ def _family(store: Any, session_id: str) -> list[Any]:
 
 def _here(labelled: Any, query: Any, scope: Any, kin: set[str], *, again: bool) -> Asked:
     from smart_fork.finding import search
-    from smart_fork.finding.found import Query
-    from smart_fork.finding.rerank import SecondLook
+    from smart_fork.finding.query import Query
+    from smart_fork.finding.search import SecondLook
 
     asked = Query(query["query"], scope, DEPTH, everywhere=True, also=query["also"] if again else ())
     started = time.perf_counter()
@@ -339,7 +339,7 @@ def _there(labelled: Any, server: Served, query: Any, pushed: dict[str, str], ki
     import numpy as np
 
     from indexer.store.base import Scope
-    from smart_fork.finding.found import Query
+    from smart_fork.finding.query import Query
     from smart_fork.finding.ranking import Parts, share, shares_of_phrasings, strongest, weigh_one
     from smart_fork.sharing.wire import Search
     from smart_fork.teamserver.index import own_space

@@ -84,7 +84,7 @@ def measure(labelled: Labelled, *, quick: bool) -> dict[str, Any]:
 
 
 def _asked(labelled: Labelled, known: str, *, again: bool) -> Iterator[Asked]:
-    from smart_fork.finding.found import Query
+    from smart_fork.finding.query import Query
 
     projects = sorted({query["project"] for query in labelled.queries})
     scopes = {project: labelled.scope(project) for project in projects}

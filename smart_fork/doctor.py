@@ -34,11 +34,9 @@ from smart_fork.agents.readers import READERS
 from smart_fork.engines.base import EngineQuestion, EngineUnavailable
 from smart_fork.engines.configured import configured_engine
 from smart_fork.errors import IndexUnavailable, SmartForkError
-from smart_fork.finding.found import Query
 from smart_fork.finding.index_access import opened, unavailable
-from smart_fork.finding.meaning import embedded
-from smart_fork.finding.rerank import configured_reranker
-from smart_fork.finding.search import search
+from smart_fork.finding.query import Query
+from smart_fork.finding.search import configured_reranker, embedded, search
 from smart_fork.finding.status import passed_over
 from smart_fork.system.processes import Processes
 from smart_fork.system.release import installed

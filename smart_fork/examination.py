@@ -28,11 +28,9 @@ from indexer.transcripts.base import LogFile
 from indexer.versions import VERSION
 from smart_fork.agents.readers import READERS
 from smart_fork.doctor import RUN_INDEX, Check, run_each
-from smart_fork.finding.found import Query
 from smart_fork.finding.index_access import unavailable
-from smart_fork.finding.meaning import embedded
-from smart_fork.finding.query import words_of
-from smart_fork.finding.search import search
+from smart_fork.finding.query import Query, words_of
+from smart_fork.finding.search import embedded, search
 from smart_fork.registry.file import registry_file
 from smart_fork.service.address import announced
 from smart_fork.service.client import ServiceGoneError, find_service

@@ -117,8 +117,8 @@ def find(
         IndexUnavailable: nothing can be searched.
     """
     from smart_fork.finding.answer import Unsearched
+    from smart_fork.finding.elsewhere import team_search
     from smart_fork.finding.request import FindRequest
-    from smart_fork.finding.team_search import team_search
 
     request = FindRequest(intent, agent_type=agent, limit=limit, min_score=min_score, also=also)
     with _library(project, team_search(wanted=None if team else False)) as library:
@@ -364,7 +364,7 @@ def forget(session_id: str, *, undo: bool = False) -> Removal:
 
 def _library(project: str | None = None, elsewhere: Elsewhere | None = None) -> AbstractContextManager[Library]:
     from smart_fork.finding.library import Library
-    from smart_fork.finding.rerank import configured_reranker
+    from smart_fork.finding.search import configured_reranker
     from smart_fork.finding.upkeep import Engine
 
     return Library.open(project, Engine(_embedder(), rerank=configured_reranker()), elsewhere=elsewhere)

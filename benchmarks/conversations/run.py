@@ -101,8 +101,8 @@ def indexed(haystack: Haystack, home: Path, *, words: bool) -> Iterator[Callable
     from indexer.store.sqlite import SqliteStore
     from smart_fork.agents.readers import READERS
     from smart_fork.finding import search
-    from smart_fork.finding.found import Query
-    from smart_fork.finding.rerank import SecondLook
+    from smart_fork.finding.query import Query
+    from smart_fork.finding.search import SecondLook
 
     for name in [name for name in os.environ if name.startswith(("SMART_FORK_", "CLAUDE", "CODEX_", "XDG_"))]:
         del os.environ[name]

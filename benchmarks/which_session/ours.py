@@ -112,9 +112,8 @@ class SmartFork:
         from indexer.store.sqlite import SqliteStore
         from smart_fork.agents.readers import READERS
         from smart_fork.finding import search
-        from smart_fork.finding.found import Query
-        from smart_fork.finding.query import plain
-        from smart_fork.finding.rerank import SecondLook
+        from smart_fork.finding.query import Query, plain
+        from smart_fork.finding.search import SecondLook
 
         store = SqliteStore(index_db())
         try:

@@ -13,7 +13,7 @@ from smart_fork.budget.selection import Kept, SelectedExchange, Selection
 from smart_fork.budget.units import Unit, units
 from smart_fork.budget.wanted import MATCH, Wanted
 from smart_fork.errors import ForkRefused, Usage, advice
-from smart_fork.finding.fork_point import ExchangeEvidence
+from smart_fork.finding.ranking import ExchangeEvidence
 
 
 class Selected(NamedTuple):

@@ -22,7 +22,7 @@ def demo(
     from smart_fork.cli.found import print_found
     from smart_fork.demo import write_demo_home
     from smart_fork.finding.answer import Found
-    from smart_fork.finding.background import library
+    from smart_fork.finding.library import library
     from smart_fork.finding.request import FindRequest
     from smart_fork.terminal.words import short
 

@@ -49,6 +49,7 @@ def find(
 
     Words starting with a dash go after "--":  smart-fork find -- "-Werror breaks the build"
     """
+    from smart_fork.finding.elsewhere import team_search
     from smart_fork.finding.team_search import team_search
 
     asked = replace(asked, agent_type=agent, changes=_changes() if asked.changes else None)
@@ -63,7 +64,7 @@ def find(
             raise Usage("--agent and --team are mutually exclusive", "The team server searches all agents.")
         find_shared(replace(asked, agent_type=None), TeamPlace(project=project))
         return
-    from smart_fork.finding.background import library
+    from smart_fork.finding.library import library
 
     there = team_search(wanted=team)
     with progress_bar() as progress, library(project, progress, everywhere=everywhere, elsewhere=there) as known:
@@ -75,7 +76,7 @@ def find(
 
 
 def _print_exchanges(request: FindRequest, project: str | None) -> None:
-    from smart_fork.finding.background import library
+    from smart_fork.finding.library import library
 
     with progress_bar() as progress, library(project, progress) as known:
         found = known.within(request)
@@ -119,7 +120,7 @@ def why(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Number of changes.")] = 20,
 ) -> None:
     """Print each change of a line or a file, newest first, with the prompt that caused it."""
-    from smart_fork.finding.background import library
+    from smart_fork.finding.library import library
 
     with progress_bar() as progress, library(progress=progress) as known:
         told = known.why(where, limit)
@@ -145,6 +146,8 @@ def fix(*, asked: FindRequest, agent: WhoseOption = EVERYBODY, project: ProjectO
     """Print what ended an error when a session of this repository met it. The error is read from standard input."""
     from smart_fork.finding.background import library
     from smart_fork.finding.chances import percent
+    from smart_fork.finding.library import library
+    from smart_fork.finding.ranking import percent
 
     error = "" if sys.stdin.isatty() else sys.stdin.read(MOST_ERROR)
     with progress_bar() as progress, library(project, progress) as known:

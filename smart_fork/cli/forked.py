@@ -76,7 +76,7 @@ def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
 
 def price_in_words(price: ForkPrice) -> str:
     """What a fork loads, for a person."""
-    from smart_fork.finding.cache import cache_in_words
+    from smart_fork.finding.worth import cache_in_words
 
     of = f" of {price.whole_tokens:,}" if price.tokens < price.whole_tokens else ""
     cached = cache_in_words(price.cached_until, price.cached_tokens)

@@ -80,7 +80,7 @@ def print_hits(hits: Sequence[Hit], *, known: bool = True) -> None:
 
 
 def _print_hit(hit: Hit, *, known: bool) -> None:
-    from smart_fork.finding.chances import chance, percent
+    from smart_fork.finding.ranking import chance, percent
     from smart_fork.finding.results import passage_place, spoken
 
     of_lines = hit.wrote is not None and hit.score == hit.wrote.share
@@ -110,8 +110,8 @@ def _print_hit(hit: Hit, *, known: bool) -> None:
 
 def _about(hit: Hit) -> list[str]:
     """Return what helps to choose: the session, its age, its outcome, its price, its relatives and its owner."""
-    from smart_fork.finding.cache import cache_in_words
     from smart_fork.finding.results import became_of, inferred, suggested_at, suggested_budget, within_budget
+    from smart_fork.finding.worth import cache_in_words
 
     family, at_match = hit.lineage.family_size, hit.price.tokens_at_match
     return [
@@ -134,7 +134,7 @@ def _in_words(why: Explanation) -> str:
 
 
 def _cache_use(cache: CacheUse) -> str:
-    from smart_fork.finding.cache import age_of, ago
+    from smart_fork.finding.worth import age_of, ago
 
     used = f"{ago(age)} ago" if (age := age_of(cache.last_request)) is not None else "unknown"
     return f"Its log says that the cache lives {ago(cache.seconds)}; last request: {used}"
@@ -162,8 +162,7 @@ def _print_fallback(answer: Answer) -> None:
 
 
 def _print_state(answer: Found, min_score: float | None = None) -> None:
-    from smart_fork.finding.chances import percent
-    from smart_fork.finding.ranking import LIKELY
+    from smart_fork.finding.ranking import LIKELY, percent
 
     state = answer.index
     if (code := answer.code) and code.unknown:
@@ -200,12 +199,12 @@ def _print_state(answer: Found, min_score: float | None = None) -> None:
 
 
 def _missing(state: IndexState) -> str:
-    from smart_fork.finding.covered import in_words
+    from smart_fork.finding.upkeep import covered_in_words
 
     parts = []
     if state.embedded < state.chunks:
         done = f"{state.embedded} of {state.chunks} passages are embedded"
-        parts.append(f"{done} ({in_words(state.covered)})")
+        parts.append(f"{done} ({covered_in_words(state.covered)})")
     if state.unread_logs:
         parts.append(f"{state.unread_logs} logs are not read yet")
     return ", ".join(parts)

@@ -48,11 +48,11 @@ def run(
     from indexer.priority import step_back
     from indexer.store.extension import VectorsUnavailableError
     from smart_fork.engines.configured import OWN, configured_engine
-    from smart_fork.finding.covered import covered
     from smart_fork.finding.index_access import opened
     from smart_fork.finding.index_answers import Held, Indexed
     from smart_fork.finding.renewal import renewed
     from smart_fork.finding.status import broken_logs, passed_over
+    from smart_fork.finding.upkeep import covered
 
     started = time.monotonic()
     engine = configured_engine()  # one that there is not is said before anything is read
@@ -129,14 +129,14 @@ class _Following:
 @app.command("status")
 def status() -> None:
     """Show the size of the index and how complete it is."""
-    from smart_fork.finding import covered
     from smart_fork.finding.status import in_words, index_status, when_next
+    from smart_fork.finding.upkeep import covered_in_words
 
     state = index_status()
     if printed_as_json(state):
         return
     words = {
-        "covered": covered.in_words(state.covered),
+        "covered": covered_in_words(state.covered),
         "last_run": in_words(state.last_run),
         "next_run": when_next(state.next_run),
     }
@@ -170,7 +170,7 @@ def _settle() -> None:
 
 def _print_report(done: Indexed) -> None:
     from smart_fork.agents.logs import unread
-    from smart_fork.finding.covered import in_words
+    from smart_fork.finding.upkeep import covered_in_words
 
     counts = done.index
     out.print(
@@ -181,7 +181,7 @@ def _print_report(done: Indexed) -> None:
         )
     )
     held = f"{counts.sessions} sessions, {counts.chunks} passages, {counts.embedded} with their meaning"
-    missing = f" ({in_words(counts.covered)})" if counts.embedded < counts.chunks else ""
+    missing = f" ({covered_in_words(counts.covered)})" if counts.embedded < counts.chunks else ""
     out.print(plain(f"The index holds {held}{missing}."))
     for reason, number in counts.skipped.items():
         out.print(plain(f"  skipped {number}: {reason}"))

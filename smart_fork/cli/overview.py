@@ -13,9 +13,9 @@ from indexer.values import Value, rare, record, value
 from smart_fork.agents.readers import READERS
 from smart_fork.cli.output import out, plain, printed_as_json
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable, joined
-from smart_fork.finding import covered
 from smart_fork.finding.index_answers import IndexStatus
 from smart_fork.finding.status import in_words, index_status, when_next
+from smart_fork.finding.upkeep import covered_in_words
 from smart_fork.hooks import ASKED, EDITS, ERRORS, switch
 from smart_fork.registry.file import has_registry
 from smart_fork.service.client import ServiceStatus, find_service
@@ -186,7 +186,7 @@ def _index_rows(index: IndexOverview | Trouble) -> list[tuple[str, str]]:
 
     if isinstance(index, Trouble):
         return [("index", joined(index.error, index.hint))]
-    shares = covered.in_words(index.covered)
+    shares = covered_in_words(index.covered)
     done = f"{index.embedded:,} of {index.chunks:,} passages by meaning ({shares})"
     unread = f", {index.unread_logs:,} logs to read" if index.unread_logs else ""
     broken = f", {index.broken_lines:,} broken lines (smart-fork index status)" if index.broken_lines else ""

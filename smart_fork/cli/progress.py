@@ -152,7 +152,7 @@ def starting(place: str | None, *, quiet: bool = False) -> AbstractContextManage
 @contextmanager
 def library_shown(path: str | None = None) -> Iterator[Library]:
     """The sessions that the command line finds; what is done for that is shown."""
-    from smart_fork.finding.background import library
+    from smart_fork.finding.library import library
 
     with progress_bar() as progress, library(path, progress) as known:
         yield known

@@ -28,10 +28,10 @@ from smart_fork.authorship.blame import (
 from smart_fork.authorship.sessions import Writer, Wrote, sessions_of, writers_of
 from smart_fork.errors import SmartForkError
 from smart_fork.finding.answer import AskedCode, Cause, Causes, WroteLines
-from smart_fork.finding.covered import unread_notice
 from smart_fork.finding.evidence import admitted
-from smart_fork.finding.found import Candidate, Candidates, Query
+from smart_fork.finding.query import Candidate, Candidates, Query
 from smart_fork.finding.results import UNTRUSTED
+from smart_fork.finding.upkeep import unread_notice
 from smart_fork.repository.git import Repository, opened, paths
 from smart_fork.system.processes import Processes
 from smart_fork.text.snippets import quoted

@@ -13,10 +13,8 @@ from indexer.masking import mask
 from indexer.store.base import Placement, SessionRow, Store
 from indexer.transcripts.model import AgentName
 from smart_fork.engines.base import EngineQuestion, RankedDocument, SearchEngine
-from smart_fork.finding.evidence import admitted
-from smart_fork.finding.found import Candidate, Candidates, Query
-from smart_fork.finding.kinship import families, known_to, without_askers
-from smart_fork.finding.query import words_of
+from smart_fork.finding.evidence import admitted, families, known_to, without_askers
+from smart_fork.finding.query import Candidate, Candidates, Query, words_of
 from smart_fork.finding.search import lines_of
 from smart_fork.text.snippets import matched_words
 

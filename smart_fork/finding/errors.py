@@ -13,11 +13,11 @@ from indexer.transcripts.error_lines import hashed, parted, telling
 from smart_fork.conversation import Noted
 from smart_fork.finding.answer import Fix, Fixes
 from smart_fork.finding.by_code import beginning_of
-from smart_fork.finding.covered import unread_notice
 from smart_fork.finding.evidence import admitted
-from smart_fork.finding.found import Query
 from smart_fork.finding.hints import Hint, is_plain_id, sentence
+from smart_fork.finding.query import Query
 from smart_fork.finding.results import UNTRUSTED, title
+from smart_fork.finding.upkeep import unread_notice
 from smart_fork.notes import noted_if_known
 
 #: So many passages before the end of an error are looked at for what ended it.

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import heapq
-import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
-from itertools import chain
 
 from indexer.project import is_within
 from indexer.shapes import dataclass
-from indexer.store.base import HavingTable, Placement, Scored, Searchable, SessionRow, Similarities, WordTable
-from smart_fork.finding.fork_point import PointParts, edited, fork_point, parts
-from smart_fork.finding.found import Query
-from smart_fork.finding.kinship import families, known_to, without_askers
-from smart_fork.finding.query import is_long, is_of_this_branch, names_of, quoted_names, terms_of
-from smart_fork.finding.ranking import Coverage, Evidence, Phrased
+from indexer.store.base import Placement, Searchable, SessionRow, Similarities, Store
+from smart_fork import handovers
+from smart_fork.finding.query import Matches, Query, QueryWords, is_long, is_of_this_branch
+from smart_fork.finding.ranking import Coverage, Evidence, Phrased, PointParts, edited, exchange_parts, fork_point
 from smart_fork.whereabouts import belongs, is_in_doubt, placed, placed_here
 
 NEAREST_CHUNKS = 400
@@ -204,7 +200,7 @@ def _find_point(
         changing = edited(places, store.texts({place.chunk for place in places}))
         best = found.passages[row]
         if places:
-            found.exchanges = parts(places, words, similar, changing)
+            found.exchanges = exchange_parts(places, words, similar, changing)
         place = fork_point(places, words, similar, changing) or best.place
         found.point = place.exchange
         cosines = [one[place.position] for one in similar if place.position in one]
@@ -305,75 +301,8 @@ def _coverage(
     ]
 
 
-# The words of a question in all its phrasings: each is looked for once, and speaks for every phrasing that has it.
-
-
-#: A phrasing of more terms is a sentence, and none of them the beginning of a name; nor is one of fewer letters.
-MOST_NAMES, SHORTEST_BEGINNING = 2, 3
-
 #: What the words find of sessions and passages, and of how many first exchanges of each: together about one batch.
 FOUND_SESSIONS, FOUND_CHUNKS, BEGINNINGS = 10, 48, 8
-
-
-@dataclass(frozen=True, slots=True)
-class Matches:
-    """The best rows of a table by all words, and the BM25 that each phrasing gives them."""
-
-    rows: frozenset[int]
-    scores: tuple[Mapping[int, float], ...]
-
-
-class QueryWords:
-    """The known terms of each phrasing, rarer ones weighing more, and what they find in the scope of a question.
-
-    `weighed` are those terms, if they are known from a question that had the same phrasings and another scope.
-    """
-
-    def __init__(self, store: Searchable, query: Query, weighed: Sequence[Mapping[str, float]] = ()) -> None:
-        self._store, self._scope = store, query.scope
-        self.phrasings = weighed or _weighed(store, query.phrasings)
-        self._terms = list(dict.fromkeys(term for terms in self.phrasings for term in terms))
-        self._names = [*(names_of(text) for text in query.phrasings), quoted_names(query.in_play)]
-        self._having: dict[HavingTable, dict[str, Collection[int]]] = {}
-
-    def matches(self, table: WordTable, limit: int) -> Matches:
-        """The best rows of a table."""
-        best = self._store.match_words(table, self._terms, self._scope, limit)
-        return Matches(frozenset(hit.row for hit in best), self._shared(table, best))
-
-    def _shared(self, table: WordTable, best: Sequence[Scored]) -> tuple[Mapping[int, float], ...]:
-        """BM25 adds up term by term, so the score of each phrasing is the sum of those of its own terms."""
-        if len(self.phrasings) == 1:
-            return (dict(best),)
-        rows = [hit.row for hit in best]
-        scores = tuple(defaultdict[int, float](float) for _ in self.phrasings)
-        by_term = self._store.word_scores(table, self._terms, self._scope, rows) if rows else {}
-        self._having[table] = dict(by_term)
-        for term, found in by_term.items():
-            for terms, score in zip(self.phrasings, scores, strict=True):
-                if term in terms:
-                    for row, points in found.items():
-                        score[row] += points
-        return scores
-
-    def coverage(self, table: HavingTable, scores: Sequence[Mapping[int, float]], most: int) -> list[dict[int, float]]:
-        """By phrasing, how much of its words (0…1, rare ones weighing more) each of its `most` best rows has."""
-        best = [heapq.nlargest(most, score, key=score.__getitem__) for score in scores]
-        asked = {row for rows in best for row in rows}
-        having = self._having.get(table) or self._store.having(table, self._terms, asked)
-        return [_shares(terms, rows, having) for terms, rows in zip(self.phrasings, best, strict=True)]
-
-    def worked_on(self, sessions: Collection[int]) -> list[dict[int, float]]:
-        """By phrasing, how much of the files and names of code in it (0…1, rare ones weighing more) each of these
-        sessions has edited or written; last, how much of the files in play. What none of them has is not counted.
-        """
-        names = list(dict.fromkeys(chain.from_iterable(self._names)))
-        having = self._store.having("work", names, sessions) if names else {}
-        weights = {name: _weight(len(rows), len(sessions)) for name, rows in having.items() if rows}
-        return [
-            _shares({name: weights[name] for name in of_phrasing if name in weights}, list(sessions), having)
-            for of_phrasing in self._names
-        ]
 
 
 def found_by_words(store: Searchable, query: Query) -> frozenset[int]:
@@ -386,35 +315,119 @@ def found_by_words(store: Searchable, query: Query) -> frozenset[int]:
     return words.matches("chunks", FOUND_CHUNKS).rows.union(begin)
 
 
-def _shares(terms: Mapping[str, float], rows: Sequence[int], having: Mapping[str, Collection[int]]) -> dict[int, float]:
-    shares = dict.fromkeys(rows, 0.0)
-    total = sum(terms.values())
-    for term, weight in terms.items() if rows and total else ():
-        for row in shares.keys() & having[term]:
-            shares[row] += weight / total
-    return shares
+# Which sessions are of one family, also where one was told to another agent: of those only one is a result.
 
 
-def _weighed(store: Searchable, phrasings: Sequence[str]) -> list[dict[str, float]]:
-    everything = store.session_count()
-    asked = [terms_of(text) for text in phrasings]
-    counts = store.sessions_with(list(dict.fromkeys(term for terms in asked for term in terms)))
-    return [
-        {term: _weight(count, everything) for term, count in _known(terms, counts, store.sessions_with).items()}
-        for terms in asked
-    ]
+def family_of(session: SessionRow) -> str:
+    """The family that its own log says it is of."""
+    return session.root_id or session.session_id
 
 
-def _weight(count: int, everything: int) -> float:
-    return math.log((everything - count + 0.5) / (count + 0.5) + 1)
+def families(sessions: Iterable[SessionRow]) -> dict[int, str]:
+    """The family of each of these sessions, by its row."""
+    sessions = list(sessions)
+    own = {one.session_id: family_of(one) for one in sessions}
+    above = _above(own)
+    return {one.row: _first(own[one.session_id], above) for one in sessions}
 
 
-def _known(
-    terms: Sequence[str], counts: Mapping[str, int], count: Callable[[Sequence[str]], Mapping[str, int]]
-) -> Mapping[str, int]:
-    """How many sessions have each term. Of a name typed in part, which none has, those that begin with it."""
-    known = {term: counts[term] for term in terms}
-    if len(known) > MOST_NAMES or any(known.values()):
-        return known
-    # Without its last letter, which a stem may not have; a term stands between quotes.
-    return count([f'{term[:-2]}"*' for term in known if len(term) > SHORTEST_BEGINNING + 2])
+def _above(own: dict[str, str]) -> dict[str, str]:
+    """Of each family that begins with another agent's session that one's, as far as it is known."""
+    told = (one for one in handovers.all_known() if not one.merged and not one.copied and one.session_id in own)
+    return {own[one.session_id]: own.get(one.source_session_id, one.source_session_id) for one in told}
+
+
+def _first(family: str, above: dict[str, str]) -> str:
+    seen = {family}
+    while (before := above.get(family)) is not None and before not in seen:
+        seen.add(before)
+        family = before
+    return family
+
+
+def relatives(store: Store, session: SessionRow) -> tuple[SessionRow, ...]:
+    """The sessions of other families that have something of what this one's family said, or it of theirs: one was told
+    of the other, or they were merged.
+    """
+    ties = [{one.session_id, one.source_session_id} for one in handovers.all_known()]
+    if not ties:
+        return ()
+    found: dict[str, SessionRow] = {}
+    reached, waiting = set[str](), {session.session_id}
+    while waiting:
+        known = [row for name in waiting for row in store.find_sessions(name) if row.session_id == name]
+        found |= {row.session_id: row for one in known for row in (one, *store.family(family_of(one)))}
+        reached |= waiting | found.keys()
+        waiting = {name for tie in ties if reached & tie for name in tie} - reached
+    return tuple(row for row in found.values() if family_of(row) != family_of(session))
+
+
+def known_to(store: Searchable, session: SessionRow, relatives: Iterable[SessionRow]) -> set[int]:
+    """The chunks that a session has, and those of its `relatives` that say what it says.
+
+    Of an exchange that both have all is known but, where it is the last, what came after they parted.
+    """
+    own = {place.chunk for place in store.placements_of(session.row)}
+    said = set(store.texts(own).values()) if relatives else set[str]()
+    for one in relatives:
+        places = store.placements_of(one.row)
+        texts = store.texts({place.chunk for place in places})
+        begins = {place.exchange: texts[place.chunk] for place in reversed(places)}
+        shared = {exchange for exchange, text in begins.items() if text in said}
+        past = shared - {max(shared, default=-1)}
+        own |= {place.chunk for place in places if place.exchange in past or texts[place.chunk] in said}
+    return own
+
+
+# Who may be found of those that were asked the same: not who was only asked, where another one did it. Of a family
+# that is the session that a fork was forked from, where the fork was only asked something.
+
+
+#: Members of a family that one is compared with, those of the fewest turns first: the original is among them.
+MAX_COMPARED = 8
+
+
+def without_askers(store: Searchable, rows: Mapping[int, SessionRow], asked: Sequence[str]) -> dict[int, SessionRow]:
+    """`rows` without forks that know no more than another of these sessions, and without those of one prompt that have
+    only talked about it where it was given again, so that two have one title, and was done there.
+
+    Such a fork has only asked smart-fork something since, or was given a prompt and has done nothing about it.
+    """
+    done = {row.title for row in rows.values() if row.acted >= 0 and row.title}
+    rows = {number: row for number, row in rows.items() if row.acted >= 0 or row.prompts > 1 or row.title not in done}
+    families: defaultdict[str, list[SessionRow]] = defaultdict(list)
+    for row in rows.values():
+        families[row.root_id or row.session_id].append(row)
+    left = dict(rows)
+    for members in families.values():
+        members.sort(key=lambda row: (row.turns, row.started, row.session_id))
+        for one in members if len(members) > 1 else ():
+            others = [other for other in members if other is not one][:MAX_COMPARED]
+            if any(_gives_way(store, one, other, asked) for other in others):
+                del left[one.row]
+    return left
+
+
+def _gives_way(store: Searchable, one: SessionRow, other: SessionRow, asked: Sequence[str]) -> bool:
+    if not _only_asked(store, one, other, asked):
+        return False
+    return other.turns < one.turns or not _only_asked(store, other, one, asked)
+
+
+def _only_asked(store: Searchable, one: SessionRow, other: SessionRow, asked: Sequence[str]) -> bool:
+    """Whether all that `one` has beside `other` is asking smart-fork, or a prompt that came to nothing.
+
+    That is one without an answer, or what is `asked` word for word, about which it has done nothing.
+    """
+    asked_last = one.until < one.last_activity
+    if not asked_last and one.acted >= one.prompts - 1:
+        return False
+    own = store.own_passages(one.row, other.row)
+    if not own:
+        return asked_last
+    if len({place.exchange for place in own}) > 1 or own[0].exchange <= one.acted:
+        return False
+    if own[-1].role == "user" and own[-1].turn == one.turns - 1:
+        return True
+    said = " ".join(store.texts([own[0].chunk])[own[0].chunk].split())
+    return said.startswith(tuple(" ".join(f"User: {phrasing}".split()) for phrasing in asked))

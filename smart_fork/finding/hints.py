@@ -27,11 +27,10 @@ from smart_fork.authorship.sessions import sessions_of, writers_of
 from smart_fork.conversation import Noted
 from smart_fork.finding.by_code import beginning_of
 from smart_fork.finding.evidence import admitted
-from smart_fork.finding.fork_point import lost
-from smart_fork.finding.found import Candidate, Candidates, Query
-from smart_fork.finding.obstacles import Forkable, obstacles
-from smart_fork.finding.query import plain
+from smart_fork.finding.query import Candidate, Candidates, Query, plain
+from smart_fork.finding.ranking import lost
 from smart_fork.finding.request import FindRequest
+from smart_fork.finding.worth import Forkable, obstacles
 from smart_fork.notes import noted_of
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry

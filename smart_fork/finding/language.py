@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from indexer.embedder import DEFAULT_MODEL
-from smart_fork.finding.found import Candidate
+from smart_fork.finding.query import Candidate
 
 _ENGLISH = (
     "The default model knows mainly English: search by meaning hardly worked. Add English phrasings (also), or set "

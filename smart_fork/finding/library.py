@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -10,7 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from indexer.changes import Progress
 from indexer.damage import kept
+from indexer.models import configured_embedder
 from indexer.paths import index_db
 from indexer.settings import INDEXING
 from indexer.store.base import Counts, Scope, SessionRow
@@ -20,6 +23,7 @@ from smart_fork.agents.logs import unread
 from smart_fork.agents.programs import problems_of
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.selection import ALL, word_for
+from smart_fork.caller import caller_session
 from smart_fork.engines.base import EngineUnavailable, collection_of
 from smart_fork.errors import IndexUnavailable, Usage, advice
 from smart_fork.finding import results
@@ -37,21 +41,38 @@ from smart_fork.finding.answer import (
     Unsearched,
 )
 from smart_fork.finding.by_code import all_in_scope, by_code, causes_of, changed, with_files
-from smart_fork.finding.covered import covered, doubt, early_notice, unread_notice
 from smart_fork.finding.elsewhere import Elsewhere, SaidElsewhere, alone, merge, notice_of, together
-from smart_fork.finding.exchanges import asked_of, best_exchanges, exchange_evidence, only_one, query_of
-from smart_fork.finding.fork_point import ExchangeEvidence
-from smart_fork.finding.found import Candidates, Query
 from smart_fork.finding.language import language_notice
-from smart_fork.finding.meaning import Embed
 from smart_fork.finding.project_index import ProjectIndex
-from smart_fork.finding.ranking import RIVALS
+from smart_fork.finding.query import Candidates, Query
+from smart_fork.finding.ranking import RIVALS, ExchangeEvidence
 from smart_fork.finding.recent import Listed, gone_prompts, recent_sessions
 from smart_fork.finding.request import MAX_LIMIT, FindRequest, check, current_project, project_notice
 from smart_fork.finding.results import nearness
-from smart_fork.finding.search import search
+from smart_fork.finding.search import (
+    Embed,
+    asked_of,
+    best_exchanges,
+    configured_reranker,
+    exchange_evidence,
+    only_one,
+    query_of,
+    search,
+)
+from smart_fork.finding.shared import Shared
 from smart_fork.finding.status import passed_over
-from smart_fork.finding.upkeep import Engine, Upkeep, go_on, makes_vectors
+from smart_fork.finding.upkeep import (
+    Engine,
+    Upkeep,
+    allowed,
+    covered,
+    doubt,
+    early_notice,
+    go_on,
+    index_in_background,
+    makes_vectors,
+    unread_notice,
+)
 from smart_fork.finding.worth import BETTER_FIRST, COMPARED, Worth, better_first, close, worth_of
 from smart_fork.notes import tag as checked_tag
 from smart_fork.whereabouts import permits
@@ -442,4 +463,32 @@ def _damage_notice(before: Collection[Path]) -> str:
     return (
         f"The index was damaged. It is kept as {aside}, and smart-fork builds a new one from the logs. Unread logs "
         "are not searched yet."
+    )
+
+
+#: How long a question to a process that stays waits for the model, for logs to be read, and for vectors of what is new.
+MODEL_SECONDS, READ_SECONDS, EMBED_SECONDS = 12.0, 12.0, 5.0
+
+
+def library(
+    path: str | None = None, progress: Progress | None = None, shared: Shared | None = None, **how: Any
+) -> AbstractContextManager[Library]:
+    """The sessions that the command line finds, never the one that it is run in; see `Library.open`.
+
+    In a process that stays, which has a `shared` model, those that its callers find.
+    """
+    own = engine(progress)
+    if shared is None:
+        return Library.open(path, own, caller=caller_session(os.environ), **how)
+    own = replace(own, embedder=shared, read_seconds=READ_SECONDS, embed_seconds=EMBED_SECONDS)
+    return Library.open(path, own, **how)
+
+
+def engine(progress: Progress | None = None) -> Engine:
+    """What answers for the command line."""
+    return Engine(
+        configured_embedder(),
+        progress=progress,
+        unfinished=index_in_background if allowed() else None,
+        rerank=configured_reranker(),
     )

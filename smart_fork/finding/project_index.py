@@ -21,12 +21,11 @@ from indexer.transcripts.model import AgentName
 from smart_fork.engines.base import SearchEngine
 from smart_fork.engines.configured import configured_engine
 from smart_fork.errors import IndexUnavailable, SmartForkError
-from smart_fork.finding.found import Query
+from smart_fork.finding.evidence import relatives
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.kinship import relatives
-from smart_fork.finding.meaning import Meaning, check_comparable
-from smart_fork.finding.query import further, plain
+from smart_fork.finding.query import Query, further, plain
 from smart_fork.finding.request import FindRequest, current_project
+from smart_fork.finding.search import Meaning, check_comparable
 from smart_fork.finding.upkeep import SOON_SECONDS, Engine, Upkeep, embed_some, refresh
 from smart_fork.notes import marked, tag
 from smart_fork.registry.file import has_registry

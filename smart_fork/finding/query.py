@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import heapq
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import field
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from indexer.pieces import PieceRole
+from indexer.shapes import dataclass
+from indexer.store.base import HavingTable, Placement, Scope, Scored, Searchable, SessionRow, WordTable
+from indexer.transcripts.model import AgentName
 from smart_fork.errors import Usage
 from smart_fork.text.given import is_empty
 from smart_fork.text.snippets import shown
+
+if TYPE_CHECKING:
+    from smart_fork.finding.answer import Mode, WroteLines
+    from smart_fork.finding.ranking import Score
+
 
 #: What is asked in more characters than this is answered by its beginning.
 MAX_CHARACTERS = 4000
@@ -134,3 +150,229 @@ def further(intent: str, also: Sequence[str] | None) -> tuple[str, ...]:
 def _essence(text: str) -> str:
     """What two texts have in common that differ in case and white space alone."""
     return " ".join(text.casefold().split())
+
+
+# What is asked of the index and what was found in it: values.
+
+#: A text of fewer words is no sentence.
+SENTENCE_WORDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A valid question, `also` saying it in other words; all its phrasings are answered together.
+
+    `everywhere` means all projects, `caller` is the session that asks, `relatives` are those of other families that
+    know what it knows, `hidden` is never found, `doubt` counts against all: what is not known yet may speak for others.
+    `read` is the share of sessions that were read: the one that is meant may be among the rest.
+    `branch` is what is checked out where it is asked, `in_play` the files that are worked on there, `given`
+    by the caller or found changed. `agents` are those whose sessions are searched, and `directory` is
+    where it is asked.
+    """
+
+    intent: str
+    scope: Scope
+    limit: int
+    everywhere: bool = False
+    min_score: float | None = None
+    caller: SessionRow | None = None
+    hidden: frozenset[str] = frozenset()
+    also: tuple[str, ...] = ()
+    relatives: tuple[SessionRow, ...] = ()
+    doubt: float = 0.0
+    read: float = 1.0
+    branch: str = ""
+    in_play: tuple[str, ...] = ()
+    given: bool = False
+    agents: tuple[AgentName, ...] = ()
+    directory: Path = Path()
+
+    @property
+    def known_families(self) -> frozenset[str]:
+        """The families of the caller, and of those that know what it knows."""
+        return frozenset(one.root_id for one in (self.caller, *self.relatives) if one and one.root_id)
+
+    def is_kin(self, session: SessionRow) -> bool:
+        """Whether it says what the caller knows already: they have one origin, or one was told of the other."""
+        known = (one for one in (self.caller, *self.relatives) if one)
+        return bool(session.root_id) and any(session.root_id == one.root_id for one in known)
+
+    @property
+    def phrasings(self) -> tuple[str, ...]:
+        """The question in each of its wordings, the person's own first."""
+        return (self.intent, *self.also)
+
+    @property
+    def embedded(self) -> tuple[int, ...]:
+        """Which of the phrasings are compared by meaning, too: the person's own and the shortest sentence.
+
+        One embedding is most of a question's time, and what the others add to find a session is in their words. Two are
+        needed where the person asks in a language that the model does not know. All are where one session is asked:
+        there they tell its exchanges apart.
+        """
+        others = range(1, len(self.phrasings))
+        if self.scope.session is not None:
+            return (0, *others)
+        return (0, *sorted(others, key=self._meaning_and_size)[:1])
+
+    @property
+    def meanings(self) -> tuple[str, ...]:
+        """The texts of those phrasings."""
+        return tuple(self.phrasings[number] for number in self.embedded)
+
+    def _meaning_and_size(self, number: int) -> tuple[bool, int]:
+        """One or two words are names, and mean little."""
+        text = self.phrasings[number]
+        return len(text.split()) < SENTENCE_WORDS, len(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A session, its score, and the chunk that answers best with the words of the intent that it has.
+
+    `why` is how the score came about, before any reranker, from each of the question's `phrasings`, and `None` where
+    another engine has given it; `lines` are the chunk's first and last in the export; `asked` are all words of the
+    phrasings; `voices` says where in the text others begin to speak than its first role, `None` where nobody knows;
+    `wrote` is its part of the code that was asked about.
+    """
+
+    session: SessionRow
+    score: float
+    place: Placement | None
+    text: str
+    words: tuple[str, ...]
+    near: float | None
+    family: tuple[SessionRow, ...]
+    why: Score | None
+    lines: tuple[int, int] | None = None
+    asked: tuple[str, ...] = ()
+    voices: Sequence[tuple[int, PieceRole | None]] | None = None
+    phrasings: tuple[str, ...] = ()
+    wrote: WroteLines | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Candidates, best first; how they were found; and what failed on the way. `dropped` had no id or directory.
+
+    `rerank_error` says why a reranker that is configured had no say. `engine` has found them, `said` is what an answer
+    repeats of one that is not our own; `rivals` are the families that share the chance, with their leads. `weighed`
+    are the terms that were looked for, by phrasing, with their weights.
+    """
+
+    hits: tuple[Candidate, ...]
+    mode: Mode
+    error: str = ""
+    dropped: int = 0
+    rerank_error: str = ""
+    engine: str = "builtin"
+    said: Mapping[str, Any] = field(default_factory=dict)
+    rivals: Mapping[str, float] = field(default_factory=dict)
+    weighed: Sequence[Mapping[str, float]] = ()
+
+    @property
+    def fallback_used(self) -> bool:
+        """Whether the first way of searching failed."""
+        return bool(self.error)
+
+
+# The words of a question in all its phrasings: each is looked for once, and speaks for every phrasing that has it.
+
+
+#: A phrasing of more terms is a sentence, and none of them the beginning of a name; nor is one of fewer letters.
+MOST_NAMES, SHORTEST_BEGINNING = 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The best rows of a table by all words, and the BM25 that each phrasing gives them."""
+
+    rows: frozenset[int]
+    scores: tuple[Mapping[int, float], ...]
+
+
+class QueryWords:
+    """The known terms of each phrasing, rarer ones weighing more, and what they find in the scope of a question.
+
+    `weighed` are those terms, if they are known from a question that had the same phrasings and another scope.
+    """
+
+    def __init__(self, store: Searchable, query: Query, weighed: Sequence[Mapping[str, float]] = ()) -> None:
+        self._store, self._scope = store, query.scope
+        self.phrasings = weighed or _weighed(store, query.phrasings)
+        self._terms = list(dict.fromkeys(term for terms in self.phrasings for term in terms))
+        self._names = [*(names_of(text) for text in query.phrasings), quoted_names(query.in_play)]
+        self._having: dict[HavingTable, dict[str, Collection[int]]] = {}
+
+    def matches(self, table: WordTable, limit: int) -> Matches:
+        """The best rows of a table."""
+        best = self._store.match_words(table, self._terms, self._scope, limit)
+        return Matches(frozenset(hit.row for hit in best), self._shared(table, best))
+
+    def _shared(self, table: WordTable, best: Sequence[Scored]) -> tuple[Mapping[int, float], ...]:
+        """BM25 adds up term by term, so the score of each phrasing is the sum of those of its own terms."""
+        if len(self.phrasings) == 1:
+            return (dict(best),)
+        rows = [hit.row for hit in best]
+        scores = tuple(defaultdict[int, float](float) for _ in self.phrasings)
+        by_term = self._store.word_scores(table, self._terms, self._scope, rows) if rows else {}
+        self._having[table] = dict(by_term)
+        for term, found in by_term.items():
+            for terms, score in zip(self.phrasings, scores, strict=True):
+                if term in terms:
+                    for row, points in found.items():
+                        score[row] += points
+        return scores
+
+    def coverage(self, table: HavingTable, scores: Sequence[Mapping[int, float]], most: int) -> list[dict[int, float]]:
+        """By phrasing, how much of its words (0…1, rare ones weighing more) each of its `most` best rows has."""
+        best = [heapq.nlargest(most, score, key=score.__getitem__) for score in scores]
+        asked = {row for rows in best for row in rows}
+        having = self._having.get(table) or self._store.having(table, self._terms, asked)
+        return [_shares(terms, rows, having) for terms, rows in zip(self.phrasings, best, strict=True)]
+
+    def worked_on(self, sessions: Collection[int]) -> list[dict[int, float]]:
+        """By phrasing, how much of the files and names of code in it (0…1, rare ones weighing more) each of these
+        sessions has edited or written; last, how much of the files in play. What none of them has is not counted.
+        """
+        names = list(dict.fromkeys(chain.from_iterable(self._names)))
+        having = self._store.having("work", names, sessions) if names else {}
+        weights = {name: _weight(len(rows), len(sessions)) for name, rows in having.items() if rows}
+        return [
+            _shares({name: weights[name] for name in of_phrasing if name in weights}, list(sessions), having)
+            for of_phrasing in self._names
+        ]
+
+
+def _shares(terms: Mapping[str, float], rows: Sequence[int], having: Mapping[str, Collection[int]]) -> dict[int, float]:
+    shares = dict.fromkeys(rows, 0.0)
+    total = sum(terms.values())
+    for term, weight in terms.items() if rows and total else ():
+        for row in shares.keys() & having[term]:
+            shares[row] += weight / total
+    return shares
+
+
+def _weighed(store: Searchable, phrasings: Sequence[str]) -> list[dict[str, float]]:
+    everything = store.session_count()
+    asked = [terms_of(text) for text in phrasings]
+    counts = store.sessions_with(list(dict.fromkeys(term for terms in asked for term in terms)))
+    return [
+        {term: _weight(count, everything) for term, count in _known(terms, counts, store.sessions_with).items()}
+        for terms in asked
+    ]
+
+
+def _weight(count: int, everything: int) -> float:
+    return math.log((everything - count + 0.5) / (count + 0.5) + 1)
+
+
+def _known(
+    terms: Sequence[str], counts: Mapping[str, int], count: Callable[[Sequence[str]], Mapping[str, int]]
+) -> Mapping[str, int]:
+    """How many sessions have each term. Of a name typed in part, which none has, those that begin with it."""
+    known = {term: counts[term] for term in terms}
+    if len(known) > MOST_NAMES or any(known.values()):
+        return known
+    # Without its last letter, which a stem may not have; a term stands between quotes.
+    return count([f'{term[:-2]}"*' for term in known if len(term) > SHORTEST_BEGINNING + 2])

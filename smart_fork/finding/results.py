@@ -37,13 +37,9 @@ from smart_fork.finding.answer import (
     RecentSession,
     ToldBy,
 )
-from smart_fork.finding.cache import is_cached, own_cached_until
-from smart_fork.finding.fork_point import lost
-from smart_fork.finding.found import Candidate, Candidates
-from smart_fork.finding.obstacles import Forkable, obstacles
-from smart_fork.finding.query import words_of
-from smart_fork.finding.ranking import Parts, Score
-from smart_fork.finding.worth import Worth
+from smart_fork.finding.query import Candidate, Candidates, words_of
+from smart_fork.finding.ranking import Parts, Score, lost
+from smart_fork.finding.worth import Forkable, Worth, is_cached, obstacles, own_cached_until
 from smart_fork.notes import noted_if_known
 from smart_fork.repository.drift import Drift
 from smart_fork.text.snippets import SNIPPET_CHARACTERS, evidence, matched_words, printable, sentences, snippet, tidied

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from concurrent.futures import TimeoutError as NotYet
 from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
 
+from indexer.embedder import Embedder, ModelUnavailableError, has_frameworks, hush, load, without_frameworks
 from indexer.failures import is_damage
 from indexer.markdown import export_path, is_export
-from indexer.store.base import Placement, SessionRow, Store
-from smart_fork.finding.answer import Mode
-from smart_fork.finding.evidence import Gathered, gather
-from smart_fork.finding.found import Candidate, Candidates, Query
-from smart_fork.finding.kinship import family_of
-from smart_fork.finding.meaning import Embed
-from smart_fork.finding.query import words_of
-from smart_fork.finding.ranking import Score, rivals, share, weigh
-from smart_fork.finding.rerank import RERANKED, Rerank, SecondLook
-from smart_fork.text.snippets import matched_words
+from indexer.model_notice import loading
+from indexer.project import project_of
+from indexer.settings import RERANKER
+from indexer.shapes import dataclass
+from indexer.store.base import Placement, Scope, SessionRow, Store
+from indexer.transcripts.model import Session
+from smart_fork.errors import NotFound, advice
+from smart_fork.finding.answer import Exchanges, KnownExchange, Mode
+from smart_fork.finding.by_code import beginning_of
+from smart_fork.finding.evidence import Gathered, family_of, gather, gather_more
+from smart_fork.finding.query import Candidate, Candidates, Query, QueryWords, words_of
+from smart_fork.finding.ranking import WORTH, ExchangeEvidence, PointParts, Score, rivals, scores, share, weigh
+from smart_fork.finding.request import DEFAULT_LIMIT, FindRequest, check
+from smart_fork.finding.results import UNTRUSTED, title
+from smart_fork.finding.upkeep import Rerank
+from smart_fork.text.snippets import matched_words, shown
+from smart_fork.whereabouts import is_there
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
 
 
 def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = None) -> Candidates:
@@ -99,3 +117,283 @@ def lines_of(store: Store, session: SessionRow, place: Placement) -> tuple[int, 
     if found is None or not is_export(export_path(session.agent, session.session_id), found.export):
         return None
     return found.first, found.last
+
+
+# A question's vectors, which are made once for all that are asked it at the same time.
+
+#: Texts as float32 vectors, or an exception that says why not.
+Embed = Callable[[Sequence[str]], Sequence[bytes]]
+
+
+def embedded(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
+    """The vectors of texts, all of them from one batch."""
+    return [bytes(vector.tobytes()) for vector in embedder.embed(texts)]
+
+
+class Meaning:
+    """The vectors of a question's `texts`, made once, in a thread; a failure is raised for each who asks."""
+
+    def __init__(self, embedder: Embedder, texts: Sequence[str]) -> None:
+        self._embedder, self._texts = embedder, tuple(texts)
+        self._starting = threading.Lock()
+        self._made: Future[list[bytes]] | None = None
+
+    @property
+    def model(self) -> str:
+        """As `Embedder.model`."""
+        return self._embedder.model
+
+    def of(self) -> list[bytes]:
+        """As float32.
+
+        Raises:
+            ModelUnavailableError: the model cannot be loaded.
+        """
+        return self._begun().result()
+
+    def begin(self) -> None:
+        """Have them made while other work goes on."""
+        self._begun()
+
+    def within(self, seconds: float) -> list[bytes] | None:
+        """The vectors, if they are there in time."""
+        try:
+            return self._begun().result(seconds)
+        except NotYet:
+            return None
+        except Exception:  # noqa: BLE001 - whoever cannot do without is told by `of`
+            return None
+
+    def settle(self) -> None:
+        """Wait until nothing is being made: a process that ends while a model is at work is aborted."""
+        if self._made is not None:
+            wait([self._made])
+
+    def _begun(self) -> Future[list[bytes]]:
+        with self._starting:
+            if self._made is None:
+                self._made = Future()
+                threading.Thread(target=self._make, args=(self._made,), name="embed a question", daemon=True).start()
+            return self._made
+
+    def _make(self, made: Future[list[bytes]]) -> None:
+        try:
+            made.set_result(embedded(self._embedder, self._texts))
+        except BaseException as error:  # noqa: BLE001 - raised again where it is asked for
+            made.set_exception(error)
+
+
+def check_comparable(store: Store, model: str, absent: str) -> None:
+    """Refuse vectors of a model that the index is not embedded with, or that is `absent`.
+
+    Raises:
+        LookupError: they cannot be compared.
+        ModelUnavailableError: it is absent.
+    """
+    why = f": {absent}" if absent else ""
+    if not store.meta("model"):
+        raise LookupError(f"no session has been embedded yet{why}")
+    if store.meta("model") != model:
+        raise LookupError(f"the index is embedded with {store.meta('model')}, not with {model}{why}")
+    if absent:
+        raise ModelUnavailableError(absent)
+
+
+# A second look at the best results: a cross-encoder reads the intent together with each passage that answers it.
+#
+# It tells an answer from mere likeness better than two vectors do, but reads every passage again for every question, so
+# only a few are given to it. Nothing is imported or loaded unless one is configured.
+
+log = logging.getLogger(__name__)
+
+#: Results that are looked at again.
+RERANKED = 20
+#: What the reranker's word weighs beside all other evidence, of which it sees nothing, in log odds.
+SHARE = 0.5
+#: A score is never taken for surer than this, so that a reranker that is surer can overrule it.
+SUREST = 1e-3
+
+
+def configured_reranker() -> Rerank | None:
+    """The reranker of ``SMART_FORK_RERANKER``, one for all questions of a process; `None` where that is not set."""
+    name = RERANKER.text()
+    return _reranker(name) if name else None
+
+
+class CrossEncoderReranker:
+    """A sentence-transformers cross-encoder on the CPU, loaded when it is first asked. Threads take turns."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._loaded: CrossEncoder | ModelUnavailableError | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, intent: str, texts: Sequence[str]) -> list[float]:
+        """As `Rerank`.
+
+        Raises:
+            ModelUnavailableError: it cannot be loaded, or gives no single score for a passage.
+        """
+        with self._lock:
+            model = self._load()
+            from torch.nn import Sigmoid
+
+            # Some are saved to give probabilities and some to give logits; asked like this, all give probabilities.
+            pairs = [(intent, text) for text in texts]
+            scores = model.predict(pairs, activation_fn=Sigmoid(), show_progress_bar=False)
+        if scores.shape != (len(texts),):
+            raise ModelUnavailableError(f"{self._name} is not a reranker: it does not give one score for a passage")
+        return [float(score) for score in scores]
+
+    def _load(self) -> CrossEncoder:
+        if self._loaded is None:
+            hush()
+            try:
+                with loading():
+                    self._loaded = _cross_encoder(self._name)
+            except ModelUnavailableError as error:  # no later question waits for the same
+                self._loaded = error
+        if isinstance(self._loaded, ModelUnavailableError):
+            raise self._loaded
+        return self._loaded
+
+
+def _cross_encoder(name: str) -> CrossEncoder:
+    if not has_frameworks():
+        raise without_frameworks("SMART_FORK_RERANKER", name)
+    try:
+        from sentence_transformers import CrossEncoder
+    except ImportError as error:
+        raise ModelUnavailableError(f"sentence-transformers cannot be imported ({error})") from error
+    model: CrossEncoder = load(CrossEncoder, name)
+    if not _scores_pairs(model):
+        raise ModelUnavailableError(f"{name} is not a reranker: it was not trained to score pairs of texts")
+    return model
+
+
+def _scores_pairs(model: CrossEncoder) -> bool:
+    """An embedding model loads as well, with a head that gives random numbers, others each time."""
+    architectures = (model.config and model.config.architectures) or ()
+    return len(model) > 1 or not architectures or any("SequenceClassification" in name for name in architectures)
+
+
+_reranker = cache(CrossEncoderReranker)
+
+
+@dataclass(slots=True)
+class SecondLook:
+    """Results in a better order, if there is a reranker and it works; otherwise as they are, `error` saying why."""
+
+    rerank: Rerank | None
+    error: str = ""
+
+    def at(self, intent: str, ranked: Sequence[tuple[int, float]], texts: Mapping[int, str]) -> list[tuple[int, float]]:
+        """`ranked` as (session, score), best first; `texts` are the passages that answer, by session."""
+        looked_at = [row for row, _ in ranked[:RERANKED] if texts.get(row)]
+        if self.rerank is None or not looked_at:
+            return list(ranked)
+        try:
+            chance = dict(zip(looked_at, self.rerank(intent, [texts[row] for row in looked_at]), strict=True))
+            if not all(map(math.isfinite, chance.values())):
+                raise ValueError("its scores are not finite numbers")  # noqa: TRY301 - handled as whatever else it can fail of
+        except Exception as error:  # noqa: BLE001 - the model is the user's choice, and may fail in any way
+            self.error = str(error) or type(error).__name__
+            log.warning("not reranked: %s", self.error)
+            return list(ranked)
+        mixed = [(row, _mixed(score, chance[row])) for row, score in ranked if row in chance]
+        mixed.sort(key=lambda one: -one[1])
+        # What was not looked at stays behind what was.
+        return mixed + [(row, min(score, mixed[-1][1])) for row, score in ranked if row not in chance]
+
+
+def _mixed(score: float, chance: float) -> float:
+    """Between two chances, on the scale on which evidence adds up: a little doubt of what is sure changes little."""
+    return 1 / (1 + math.exp(-(1 - SHARE) * _log_odds(score, SUREST) - SHARE * _log_odds(chance, SUREST**2)))
+
+
+def _log_odds(chance: float, surest: float) -> float:
+    chance = min(1 - surest, max(surest, chance))
+    return math.log(chance / (1 - chance))
+
+
+# The exchanges of one session that answer an intent, such as what the session that asks knew before a compaction.
+
+
+def asked_of(session: Session | SessionRow, intent: str, also: Sequence[str] | None) -> FindRequest:
+    """The question, of one session alone.
+
+    Raises:
+        Usage: the intent is blank, or `also` is not what it may be.
+    """
+    return check(FindRequest(intent, session.agent, limit=1, include_automated=True, also=also))
+
+
+def query_of(store: Store, session: Session | SessionRow, asked: FindRequest) -> Query:
+    """What is asked of one session, whoever asks; its scope is empty where the index does not have the session."""
+    there = is_there(session.cwd)
+    row = store.session(session.agent, session.session_id)
+    project = project_of(session.cwd) if there else None
+    scope = Scope((row.part,), session=row.row, project=project) if row else Scope()
+    return asked.query(scope, everywhere=not there)
+
+
+def exchange_evidence(
+    store: Store, query: Query, vectors: Embed, weighed: Sequence[Mapping[str, float]] = ()
+) -> ExchangeEvidence:
+    """Return the evidence for each exchange of a session: by its words and meaning; where that fails, by either.
+
+    The terms are those that are `weighed`, if the session was found by them.
+    """
+    why = ""
+    for by_meaning, by_words in ((True, True), (True, False), (False, True)):
+        try:
+            made = vectors(query.meanings) if by_meaning else None
+            if by_words and weighed:
+                found = gather_more(store, query, made, QueryWords(store, query, weighed))
+            else:
+                found = gather(store, query, made, words=by_words)
+        except Exception as failure:  # whatever else one way of searching dies of, the next one may live
+            if is_damage(failure):
+                raise
+            why = why or str(failure) or type(failure).__name__
+            continue
+        chances = scores(found.phrasings, found.families, words=by_words)
+        score = max((one.chance for one in chances.values()), default=0.0)
+        nothing = "" if found.exchanges else why or "nothing fits"
+        return ExchangeEvidence(found.exchanges, found.point, nothing, score=score)
+    return ExchangeEvidence(why_not=why)
+
+
+def best_exchanges(store: Store, row: SessionRow, evidence: ExchangeEvidence, asked: FindRequest) -> Exchanges:
+    """The exchanges of a session that answer best, first."""
+    speaking = {number: _worth(parts) for number, parts in evidence.parts.items() if _worth(parts) > 0}
+    best = sorted(speaking, key=lambda number: (-speaking[number], -number))[: int(asked.limit or DEFAULT_LIMIT)]
+    told = tuple(_told(store, row, number) for number in best)
+    return Exchanges(
+        title(asked.intent), row.session_id, row.agent, UNTRUSTED, len(evidence.parts), told, evidence.why_not
+    )
+
+
+def only_one(rows: Sequence[SessionRow], wanted: str) -> SessionRow:
+    """The session of the index that a person means.
+
+    Raises:
+        NotFound: there is none, or there are several.
+    """
+    if len(rows) == 1:
+        return rows[0]
+    raise NotFound(
+        f"{len(rows)} sessions of the index begin with {shown(wanted)}" if rows else
+        f"The index has no session {shown(wanted)}",
+        advice("`smart-fork list` lists sessions.", tool="list_sessions lists sessions."),
+    )  # fmt: skip
+
+
+def _worth(parts: PointParts) -> float:
+    """How well an exchange answers by itself; where the talk about it ends does not count."""
+    return WORTH.nearest * parts.nearest + WORTH.words * parts.words
+
+
+def _told(store: Store, row: SessionRow, number: int) -> KnownExchange:
+    place, _, asked = beginning_of(store, row, number)
+    return KnownExchange(number + 1, place.turn if place else None, asked)

@@ -15,9 +15,9 @@ from indexer.store.base import Store
 from indexer.transcripts.base import AgentAdapter
 from smart_fork.agents.logs import odd
 from smart_fork.agents.readers import READERS
-from smart_fork.finding.covered import covered
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.index_answers import BrokenLog, IndexStatus
+from smart_fork.finding.upkeep import covered
 from smart_fork.system import permission
 from smart_fork.text.snippets import printable
 

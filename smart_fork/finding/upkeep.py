@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,24 +16,29 @@ from indexer.embedder import Embedder, ModelUnavailableError
 from indexer.failures import is_damage, next_step, what_failed
 from indexer.freshness import embed_first, read_changed, read_changes
 from indexer.models import Beginning
+from indexer.paths import private_dir, state_home
 from indexer.project import Project
-from indexer.settings import INDEXING
+from indexer.runs import last_run
+from indexer.settings import BACKGROUND, INDEXING
 from indexer.shapes import dataclass
-from indexer.store.base import Store
+from indexer.store.base import Counts, Scope, Store
 from indexer.store.extension import VectorsUnavailableError
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName
 from indexer.writer import IndexBusyError
 from smart_fork.agents.readers import READERS
-from smart_fork.finding.covered import background_notice
+from smart_fork.errors import SmartForkError
+from smart_fork.finding.answer import Covered
 from smart_fork.finding.evidence import found_by_words
-from smart_fork.finding.found import Query
+from smart_fork.finding.query import Query
 from smart_fork.finding.shared import Shared
 from smart_fork.system.processes import Processes
+from smart_fork.system.stages import duration
 
 if TYPE_CHECKING:
     from indexer.freshener import Freshener
-    from smart_fork.finding.rerank import Rerank
+    from smart_fork.finding.shared import Shared
+
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +46,8 @@ log = logging.getLogger(__name__)
 READ_SECONDS, EMBED_SECONDS = 20.0, 15.0
 #: So many changed logs are worth the model's frameworks; how long one reads where an indexer does the rest.
 MANY_LOGS, SOON_SECONDS = 40, 1.0
+#: An intent and passages; for each of these how probably it answers, 0…1. Raises whatever keeps it from that.
+Rerank = Callable[[str, Sequence[str]], Sequence[float]]
 _BEING_READ = "Logs are being indexed just now."
 _SWITCHED_OFF = "Indexing is switched off (SMART_FORK_INDEXING=false)."
 
@@ -210,3 +219,119 @@ def _wanted(store: Store, query: Query) -> frozenset[int]:
             raise
         log.info("no passages by words: %s", error)
         return frozenset()
+
+
+# How much of an index can be found by its meaning, and how far an early answer can be believed.
+#
+# Most of what meaning finds, it finds by the first passages.
+
+#: Points against every session while no passage has its vector; fewer as more of them have theirs.
+MOST_DOUBT = 1.5
+#: An answer is early while fewer of the first passages have their vector.
+EARLY = 0.9
+
+
+def covered(store: Store, counts: Counts, scope: Scope | None = None) -> Covered:
+    """The shares of the passages that exchanges begin with, and of all, that have their vector: 1 where all of them do.
+
+    `counts` are those of `scope`.
+    """
+    if counts.embedded == counts.chunks:
+        return Covered(1.0, 1.0)
+    number, embedded = store.first_passages(scope)
+    return Covered(_share(embedded, number), _share(counts.embedded, counts.chunks))
+
+
+def doubt(shares: Covered) -> float:
+    """Return the points against every session for what is not known yet: the vectors to come may speak for another."""
+    return MOST_DOUBT * (1 - (shares.first_passages + shares.all_passages) / 2)
+
+
+def unread_notice(new: int, sessions: int, *, scored: bool = True) -> str:
+    """Say that logs were never read, and what follows, also for scores if there are any; empty if all were read."""
+    if not new:
+        return ""
+    unread, among = (
+        f"{new:,} of {new + sessions:,} logs here are not read yet",
+        "the session you mean may be among them.",
+    )
+    if not scored:
+        return f"{unread}: {among}"
+    return f"{unread}, so no chance is known: {among} Scores are lower until they are read."
+
+
+def early_notice(shares: Covered) -> str:
+    """Say that an answer is early; empty if it is not."""
+    if shares.first_passages >= EARLY:
+        return ""
+    known = math.floor(100 * shares.all_passages)
+    return (
+        f"This answer is early: {known} % of the passages here are embedded. Scores are lower, and another session "
+        "may come first in a minute."
+    )
+
+
+def covered_in_words(shares: Covered) -> str:
+    """Those shares, for people."""
+    return ", ".join(
+        f"{name.replace('_', ' ')} {math.floor(100 * share)} %" for name, share in shares.as_json().items()
+    )
+
+
+def _share(part: int, whole: int) -> float:
+    """Rounded down: nearly all is not all."""
+    return math.floor(1000 * part / whole) / 1000 if whole else 1.0
+
+
+# What is said of an index that is not complete: how far it is, who does the rest, and about how long that takes.
+
+
+def background_notice(store: Store, left: int | None, rate: float) -> str:
+    """One line where the rest is being done in the background; empty where nothing is left.
+
+    `left` changed logs have not been read; `rate` passages a second are embedded, 0 where this question has seen none.
+    """
+    counts = store.counts()
+    missing = counts.chunks - counts.embedded
+    said = [f"{left} logs are not read yet"] if left else []
+    if missing:
+        said.append(f"the index is {100 * counts.embedded // counts.chunks} % embedded")
+    if not said:
+        return ""
+    state = " and ".join(said)
+    return f"{state[0].upper()}{state[1:]}; the rest continues in the background{_about(store, counts, rate)}."
+
+
+def _about(store: Store, counts: Counts, rate: float) -> str:
+    """How long it takes, as fast as it has gone; nothing where that is not known."""
+    rate = rate or _last_rate(store)
+    return f", about {duration((counts.chunks - counts.embedded) / rate)}" if rate > 0 else ""
+
+
+def _last_rate(store: Store) -> float:
+    """Passages a second of the last run over everything, at least: it has read logs as well."""
+    run = last_run(store)
+    return run.embedded / run.seconds if run and run.seconds > 0 else 0.0
+
+
+# What answers here: what a question has no time to index goes on in a detached process.
+
+log = logging.getLogger(__name__)
+
+
+def allowed() -> bool:
+    """Whether a process may be left behind to go on indexing (``SMART_FORK_BACKGROUND``)."""
+    return not BACKGROUND.is_off()
+
+
+def index_in_background(project: Project | None) -> None:
+    """Start ``smart-fork index run`` detached, this project first. One at a time: it ends at once where another process
+    is indexing.
+    """
+    argv = [sys.executable, "-m", "smart_fork", "index", "run", "--if-idle"]
+    argv += [f"--project={project.root}"] if project else []
+    try:
+        output = private_dir(state_home() / "logs") / "index.log"
+        Processes().start(argv, cwd=state_home(), env=dict(os.environ), log=output)
+    except (SmartForkError, OSError) as error:  # the answer is there all the same
+        log.warning("indexing does not go on in the background: %s", error)

@@ -5,21 +5,29 @@ it knows has changed since, and what a fork of it loads.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from indexer.outcome import Edits, Outcome
 from indexer.project import Project, recorded
 from indexer.shapes import dataclass
 from indexer.store.base import SessionRow, Store
-from smart_fork.errors import SmartForkError
-from smart_fork.finding.found import Candidate
+from indexer.transcripts.files import file_of
+from indexer.transcripts.model import AgentName, Cache
+from indexer.unchecked import seconds_in
+from smart_fork.agents.checkpoints import author_of
+from smart_fork.errors import SmartForkError, advice
+from smart_fork.finding.query import Candidate
 from smart_fork.repository.drift import SECONDS, Drift, drifts
 from smart_fork.repository.git import opened_to_look_back
 from smart_fork.system import permission
 from smart_fork.system.processes import Processes
+from smart_fork.text.snippets import shown
+from smart_fork.whereabouts import is_there, unplaced, where_now
 
 log = logging.getLogger(__name__)
 
@@ -95,3 +103,119 @@ def _drift(directory: Path, edited: Mapping[int, Edits], processes: Processes) -
     except (SmartForkError, OSError) as error:  # the answer is good without
         log.info("what has changed since is not known: %s", error)
         return {}
+
+
+# What keeps a session from being forked. Results say it, and forks are refused for it: one function decides.
+
+
+@dataclass(frozen=True, slots=True)
+class Forkable:
+    """A session that may be forked. `asked` is whether anybody has asked anything in it.
+
+    `path` is its log, `cwd` where it worked, `works_in` where the fork is to work if not there.
+    """
+
+    agent: AgentName
+    session_id: str
+    path: str | None
+    cwd: str
+    origin: str
+    asked: bool
+    works_in: str | None = None
+
+
+def obstacles(one: Forkable) -> list[str]:
+    """Why it cannot be forked now; empty where it can."""
+    return [why for why in (_of_its_log(one), _of_its_kind(one), _of_its_place(one)) if why]
+
+
+def _of_its_log(one: Forkable) -> str:
+    file = file_of(one.path) if one.path else ""
+    size = _size(file)
+    if size is None:
+        from indexer import kept_logs  # nearly all sessions have their logs
+
+        return "" if kept_logs.find(one.agent, one.session_id) is not None else _deleted()
+    if size == 0 or not one.asked:
+        return "it has no prompt yet"
+    return "" if os.access(file, os.R_OK) else "its log cannot be read"
+
+
+def _of_its_kind(one: Forkable) -> str:
+    return "it is a sub-agent's log; fork the session that started it" if one.origin == "subagent" else ""
+
+
+def _of_its_place(one: Forkable) -> str:
+    if one.works_in is not None or is_there(where_now(one.cwd)):
+        return ""
+    elsewhere = advice("give one: smart-fork fork ID --cwd DIR", tool="give one: project_path")
+    return f"{unplaced(one.cwd) or f'its directory no longer exists: {shown(one.cwd)}'}; {elsewhere}"
+
+
+def _deleted() -> str:
+    return advice(
+        "its log is deleted; `smart-fork show` prints it, but it cannot be forked",
+        tool="its log is deleted; read_session reads it, but it cannot be forked",
+    )
+
+
+def _size(path: str) -> int | None:
+    try:
+        return os.stat(path).st_size if path else None  # noqa: PTH116 - may be an empty text
+    except OSError:
+        return None
+
+
+# Whether what a session has sent is still in its model's cache, where reading it costs a fraction.
+
+
+def own_cached_until(path: str, cache: Cache) -> str:
+    """Return until when the model's cache has what a fork of the session in a log is sent, as `cached_until` says it.
+
+    Nothing of another person's session is in a cache that is ours.
+    """
+    return "" if author_of(path) else cached_until(cache)
+
+
+def cached_until(cache: Cache) -> str:
+    """Return until when a cache lives; empty where the log does not say it. A time ahead of the clock is no time."""
+    if not cache.seconds or age_of(cache.used) is None:
+        return ""
+    until = datetime.fromisoformat(cache.used) + timedelta(seconds=cache.seconds)
+    return until.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def is_cached(until: str) -> bool:
+    """Whether a cache that lives until then is still there."""
+    return (_left(until) or 0) > 0
+
+
+def cache_in_words(until: str, first: int = 0) -> str:
+    """How long a cache still lives, for a person; empty where the log does not say it. With `first` it has so many
+    tokens of a fork.
+    """
+    left = _left(until)
+    if left is None or left <= 0:
+        return "" if left is None else "no longer cached"
+    minutes = round(left / 60)
+    words = f"still cached for about {minutes} minute{'s' * (minutes > 1)}" if minutes else "still cached for seconds"
+    return f"the first {first:,} {words}" if first else words
+
+
+def age_of(moment: str) -> float | None:
+    """How many seconds ago that was; `None` for what is no time, or is yet to come."""
+    left = _left(moment)
+    return -left if left is not None and left <= 0 else None
+
+
+def ago(seconds: float) -> str:
+    """An age for a person."""
+    for least, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= least:
+            return f"{int(seconds // least)} {unit}"
+    return f"{int(seconds)} s"
+
+
+def _left(moment: str) -> float | None:
+    at = seconds_in(moment)
+    return None if at is None else at - time.time()

@@ -16,7 +16,7 @@ from smart_fork.budget.within import Selected, selected
 from smart_fork.conversation import resumed_part
 from smart_fork.copies.session_copy import Point, last_branch_point, last_point, point_at
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage, advice
-from smart_fork.finding.fork_point import ExchangeEvidence
+from smart_fork.finding.ranking import ExchangeEvidence
 from smart_fork.forking.floor import NAMED_FLOOR, fits, in_words, none_answers
 from smart_fork.forking.request import ForkRequest
 
@@ -66,7 +66,7 @@ def gathered(
     if not intent.strip() or not (chooses or (compares and index_db().exists())):
         yield None
         return
-    from smart_fork.finding.background import library as of_commands
+    from smart_fork.finding.library import library as of_commands
 
     with (library or of_commands)() as known:
         known.expect(intent, also)

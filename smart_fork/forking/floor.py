@@ -11,8 +11,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents.programs import find_program
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, advice, joined
 from smart_fork.finding.answer import Answer, Hit, Unsearched
-from smart_fork.finding.fork_point import ExchangeEvidence
-from smart_fork.finding.ranking import FITS
+from smart_fork.finding.ranking import FITS, ExchangeEvidence
 
 #: Below this chance nothing is forked, unless `min_score` says otherwise.
 FLOOR = FITS

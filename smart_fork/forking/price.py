@@ -12,7 +12,7 @@ from smart_fork.budget.costs import costs
 from smart_fork.budget.selection import Selection
 from smart_fork.copies.session_copy import Point
 from smart_fork.errors import SmartForkError
-from smart_fork.finding.cache import is_cached, own_cached_until
+from smart_fork.finding.worth import is_cached, own_cached_until
 from smart_fork.forking.started import ForkPrice
 
 

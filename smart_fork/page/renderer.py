@@ -21,9 +21,9 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.selection import handed_to, readable, titles
 from smart_fork.errors import IndexUnavailable, SmartForkError
-from smart_fork.finding import chances
-from smart_fork.finding.cache import cache_in_words
+from smart_fork.finding.ranking import chance, percent
 from smart_fork.finding.results import became_of, inferred, outcome_in_words, passage_place, title
+from smart_fork.finding.worth import cache_in_words
 from smart_fork.page import phrases, prose, statics, steps
 from smart_fork.text.snippets import printable, tokens_about
 from smart_fork.workers.comparison import counted, facts
@@ -236,7 +236,7 @@ _environment.filters |= {
     "became_of": became_of,
     "ago": phrases.ago,
     "called": phrases.called,
-    "chance": chances.chance,
+    "chance": chance,
     "clock": phrases.clock,
     "counted": counted,
     "day": phrases.day,
@@ -255,7 +255,7 @@ _environment.filters |= {
     "prose": prose.prose,
     "outcome_word": outcome_in_words,
     "passage_place": passage_place,
-    "percent": chances.percent,
+    "percent": percent,
     "place": phrases.place,
     "safe_title": title,
     "soon": phrases.soon,

@@ -25,6 +25,7 @@ from smart_fork.caller import Caller
 from smart_fork.conversation import Conversation, Exported
 from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.finding.answer import Exchanges, Fixes, Found, Hit, Recents, Unsearched
+from smart_fork.finding.elsewhere import team_search
 from smart_fork.finding.index_answers import IndexStatus, NoIndex
 from smart_fork.finding.query import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS
 from smart_fork.finding.request import FindRequest, RecentRequest
@@ -208,7 +209,7 @@ class Searching:
     def library(self, path: str | None = None, **how: Any) -> AbstractContextManager[Library]:
         """The sessions that a caller finds; see `Library.open`."""
         from indexer.models import configured_embedder
-        from smart_fork.finding.background import MODEL_SECONDS, library
+        from smart_fork.finding.library import MODEL_SECONDS, library
         from smart_fork.finding.shared import Shared
 
         with self._lock:

@@ -37,10 +37,9 @@ from smart_fork.cuts import snapshots
 from smart_fork.errors import SmartForkError
 from smart_fork.excise import erasure
 from smart_fork.finding.answer import Unsearched
-from smart_fork.finding.background import MODEL_SECONDS, library
 from smart_fork.finding.hints import Hint, HookEvent
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.library import Library
+from smart_fork.finding.library import MODEL_SECONDS, Library, library
 from smart_fork.finding.renewal import Renewal
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.shared import Shared

@@ -388,7 +388,7 @@ class Changes(Message):
 class Search(Message):
     """``POST projects/{p}/search``: a question in several phrasings, with vectors of those to compare by meaning.
 
-    Vectors are 16-bit floats, in the order of `smart_fork.finding.found.Query.meanings`. The server ignores vectors
+    Vectors are 16-bit floats, in the order of `smart_fork.finding.query.Query.meanings`. The server ignores vectors
     of another space, and makes its own if there are none.
     """
 

@@ -24,12 +24,11 @@ from smart_fork.agents.references import here as of_this_machine
 from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
 from smart_fork.finding.answer import Origin, TeamFound, TeamState
 from smart_fork.finding.elsewhere import Distant, SaidElsewhere, TheirPassage, alone, notice_of
-from smart_fork.finding.found import Query
-from smart_fork.finding.meaning import Meaning
-from smart_fork.finding.query import is_long
+from smart_fork.finding.query import Query, is_long
 from smart_fork.finding.ranking import RIVALS, Parts, shares_of_phrasings, weigh_one
 from smart_fork.finding.request import FindRequest, check
 from smart_fork.finding.results import UNTRUSTED, title
+from smart_fork.finding.search import Meaning
 from smart_fork.foreign_sessions import looked_at, refuse_owing
 from smart_fork.sharing import wire
 from smart_fork.sharing.passages import halves, space_of

@@ -8,8 +8,7 @@ from typing import cast
 from indexer.embedder import ModelUnavailableError
 from indexer.pieces import PieceRole
 from smart_fork.finding.evidence import Gathered, Passage, gather
-from smart_fork.finding.found import Query
-from smart_fork.finding.query import further, plain
+from smart_fork.finding.query import Query, further, plain
 from smart_fork.finding.ranking import Parts, Weighed, weigh
 from smart_fork.sharing import wire
 from smart_fork.teamserver import sessions
@@ -116,7 +115,7 @@ def _passage(one: Passage, texts: dict[int, str]) -> wire.Passage:
         text=texts.get(place.chunk, "")[:_PASSAGE],
         turn=place.turn,
         message_id=place.message_id[:_TEXT],
-        role=cast(PieceRole, place.role),
+        role=cast("PieceRole", place.role),
         exchange=place.exchange,
         ends=place.ends,
         tokens=place.tokens,

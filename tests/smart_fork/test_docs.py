@@ -19,7 +19,7 @@ from smart_fork.agents.facets import overrides
 from smart_fork.agents.options import KEYS
 from smart_fork.agents.verbs import ABILITIES, abilities_of
 from smart_fork.cli import application
-from smart_fork.finding import answer, fork_point, index_answers
+from smart_fork.finding import answer, index_answers, ranking
 from smart_fork.finding.ranking import KNOWN, KNOWN_AGAIN
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
@@ -286,7 +286,7 @@ def test_the_worths_of_the_evidence_are_those_of_the_code():
     of_session, of_exchange = text.partition("\n## What people really type")[0].split("## The fork point")
 
     assert {name: str(worth) for name, worth in KNOWN["both"].worth._asdict().items()} == _worths(of_session)
-    assert {name: str(worth) for name, worth in fork_point.WORTH._asdict().items()} == _worths(of_exchange)
+    assert {name: str(worth) for name, worth in ranking.WORTH._asdict().items()} == _worths(of_exchange)
     assert f"It takes {KNOWN['both'].nothing} points" in text
     again = KNOWN_AGAIN["both"]
     for name, worth in again.worth._asdict().items():

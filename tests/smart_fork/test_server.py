@@ -411,7 +411,7 @@ def test_other_requests_are_answered_while_a_search_runs(world, shop):
 
 
 def test_while_the_model_is_loading_words_answer(world, shop, monkeypatch):
-    monkeypatch.setattr("smart_fork.finding.background.MODEL_SECONDS", 0.0)
+    monkeypatch.setattr("smart_fork.finding.library.MODEL_SECONDS", 0.0)
     knows = world.claude(shop, RETRY, DONE)
     gate = Gate()
     try:
@@ -427,8 +427,8 @@ def test_while_the_model_is_loading_words_answer(world, shop, monkeypatch):
 def test_what_a_call_has_no_time_for_goes_on_in_a_process_of_its_own(world, shop, monkeypatch):
     monkeypatch.delenv("SMART_FORK_BACKGROUND")
     started = []
-    monkeypatch.setattr("smart_fork.finding.background.index_in_background", started.append)
-    monkeypatch.setattr("smart_fork.finding.background.READ_SECONDS", 0.0)
+    monkeypatch.setattr("smart_fork.finding.library.index_in_background", started.append)
+    monkeypatch.setattr("smart_fork.finding.library.READ_SECONDS", 0.0)
     for number in range(3):
         world.claude(shop, f"{RETRY} {number}", DONE)
 

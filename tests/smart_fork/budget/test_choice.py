@@ -14,7 +14,7 @@ from smart_fork.budget.choice import Needs
 from smart_fork.budget.costs import costs
 from smart_fork.budget.units import units
 from smart_fork.budget.wanted import MATCH, Wanted
-from smart_fork.finding.fork_point import ExchangeEvidence, PointParts
+from smart_fork.finding.ranking import ExchangeEvidence, PointParts
 from tests.smart_fork.budget.test_within import LONG, PROMPTS, claude_records, distil, kept, speaking, written
 from tests.smart_fork.forks import SESSION, said, write_log
 

@@ -23,7 +23,7 @@ from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.plan import dangling, unanswered
 from smart_fork.excise.soundness import broken_links
-from smart_fork.finding.fork_point import ExchangeEvidence, PointParts
+from smart_fork.finding.ranking import ExchangeEvidence, PointParts
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from tests.cases import mostly_first

@@ -13,7 +13,7 @@ from indexer.paths import state_home
 from smart_fork import handovers, sessions
 from smart_fork.agents.options import Options
 from smart_fork.excise.request import Request, cut
-from smart_fork.finding.kinship import families
+from smart_fork.finding.evidence import families
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.registry.workers import Registry

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from smart_fork.finding.answer import Covered
-from smart_fork.finding.covered import covered, in_words
 from smart_fork.finding.evidence import gather
-from smart_fork.finding.found import Query
 from smart_fork.finding.index_access import opened
+from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import parts
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.status import index_status
-from smart_fork.finding.upkeep import MANY_LOGS, Engine
+from smart_fork.finding.upkeep import MANY_LOGS, Engine, covered, covered_in_words
 from tests.smart_fork.asking import find
 from tests.smart_fork.world import WordsModel
 
@@ -46,7 +45,7 @@ def test_an_answer_and_the_status_say_what_is_covered(world, shop, partly):
 
     assert (2, False, False) == (answer["embedded"], answer["complete"], status["complete"])
     assert {"first_passages": 1.0, "all_passages": share} == answer["covered"] == status["covered"]
-    assert f"first passages 100 %, all passages {int(100 * share)} %" == in_words(Covered(**answer["covered"]))
+    assert f"first passages 100 %, all passages {int(100 * share)} %" == covered_in_words(Covered(**answer["covered"]))
 
 
 def test_nearly_all_is_not_all_and_of_nothing_all_is_covered(partly):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from indexer.store.base import Placement
-from smart_fork.finding.fork_point import edited, fork_point, parts
+from smart_fork.finding.ranking import edited, exchange_parts, fork_point
 
 
 def places(*exchanges: int) -> list[Placement]:
@@ -45,11 +45,11 @@ def test_where_nothing_speaks_for_any_exchange_the_last_is_chosen(nothing):
 def test_all_phrasings_count_alike_and_exchanges_without_passages_do_not():
     one = {100: 2.0}
 
-    found = parts(places(0, 3), [one, {}], [{}, {}], ())
+    found = exchange_parts(places(0, 3), [one, {}], [{}, {}], ())
 
     assert found.keys() == {0, 3}
     assert found[0].words == 0.5
-    assert parts(places(0, 3), [{**one, 103: 2.0}, {}], [{}, {}], ())[3].late == 1.0
+    assert exchange_parts(places(0, 3), [{**one, 103: 2.0}, {}], [{}, {}], ())[3].late == 1.0
 
 
 def test_what_is_planned_in_one_exchange_and_done_in_the_next_is_known_only_there():

@@ -10,12 +10,11 @@ import smart_fork
 from smart_fork import public
 from smart_fork.errors import Usage
 from smart_fork.finding.evidence import gather
-from smart_fork.finding.found import Query
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.meaning import embedded
-from smart_fork.finding.query import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS, check_also, further
+from smart_fork.finding.query import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS, Query, check_also, further
 from smart_fork.finding.ranking import parts
 from smart_fork.finding.request import FindRequest, check
+from smart_fork.finding.search import embedded
 from tests.cases import each, first
 from tests.smart_fork.world import BrokenModel, WordsModel
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from indexer.store.base import Placement
-from smart_fork.finding.found import Candidate
+from smart_fork.finding.query import Candidate
 from smart_fork.finding.results import quotations
 from smart_fork.text.snippets import snippet, tidied
 from tests.cases import each

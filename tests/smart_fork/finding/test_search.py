@@ -11,14 +11,11 @@ import apsw
 import pytest
 
 from indexer.project import project_of
-from smart_fork.finding.evidence import admitted
-from smart_fork.finding.found import Query
+from smart_fork.finding.evidence import admitted, without_askers
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.kinship import without_askers
-from smart_fork.finding.meaning import Meaning, embedded
-from smart_fork.finding.query import MAX_WORDS
+from smart_fork.finding.query import MAX_WORDS, Query
 from smart_fork.finding.ranking import Parts
-from smart_fork.finding.search import search
+from smart_fork.finding.search import Meaning, embedded, search
 from tests.cases import first
 from tests.smart_fork.world import Did, WordsModel, git
 

@@ -66,7 +66,7 @@ def test_who_asks_why_or_for_a_fix_learns_what_is_unread(world, partly, run, mon
     git(partly, "-c", "user.name=Ann", "-c", "user.email=ann@example.org", "commit", "-m", "Retry")
     monkeypatch.setattr("sys.stdin", io.StringIO("error: axisMaker is gone"))
     monkeypatch.setattr(
-        "smart_fork.finding.background.engine", lambda *_: Engine(world.model, read_seconds=-1, embed_seconds=0)
+        "smart_fork.finding.library.engine", lambda *_: Engine(world.model, read_seconds=-1, embed_seconds=0)
     )
 
     why, fix = run("why", "upload.py:1"), run("fix")

@@ -17,7 +17,7 @@ from smart_fork.budget.wanted import Wanted
 from smart_fork.cli.forked import ways_in_words
 from smart_fork.copies.session_copy import Point, branch_point, point_at, write_branch
 from smart_fork.finding.answer import Match, Price
-from smart_fork.finding.fork_point import ExchangeEvidence, PointParts, lost
+from smart_fork.finding.ranking import ExchangeEvidence, PointParts, lost
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.results import suggested_at, suggested_budget, suggested_fork, within_budget
 from smart_fork.finding.upkeep import Engine

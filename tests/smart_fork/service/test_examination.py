@@ -18,8 +18,8 @@ from indexer.paths import index_db, state_home
 from smart_fork.agents.readers import READERS
 from smart_fork.doctor import Check, healthy
 from smart_fork.examination import examine
-from smart_fork.finding.found import Candidates
 from smart_fork.finding.index_access import opened
+from smart_fork.finding.query import Candidates
 from smart_fork.finding.search import search
 from smart_fork.registry.workers import Registry
 from smart_fork.service.address import Address, publish

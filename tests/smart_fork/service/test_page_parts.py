@@ -16,7 +16,7 @@ import pytest
 
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from smart_fork.errors import ForkRefused, NotFound, Usage
-from smart_fork.finding.chances import chance, percent
+from smart_fork.finding.ranking import chance, percent
 from smart_fork.page import renderer
 from smart_fork.page.desk import Desk, Frame, ServiceState
 from smart_fork.page.kin import own_beginning, timeline

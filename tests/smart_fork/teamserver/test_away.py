@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from indexer.store.base import Scope
-from smart_fork.finding.found import Query
-from smart_fork.finding.meaning import Meaning
+from smart_fork.finding.query import Query
+from smart_fork.finding.search import Meaning
 from smart_fork.forking.report import Launched
 from smart_fork.team import client
 from smart_fork.team.find import TeamSearch

@@ -8,8 +8,7 @@ import pytest
 from indexer.light import LightEmbedder
 from indexer.store.sqlite import SqliteStore
 from smart_fork.finding.evidence import gather
-from smart_fork.finding.found import Query
-from smart_fork.finding.query import terms_of
+from smart_fork.finding.query import Query, terms_of
 from smart_fork.finding.ranking import weigh
 from smart_fork.sharing.passages import searched, space_of
 from smart_fork.teamserver.cluster import OWNER

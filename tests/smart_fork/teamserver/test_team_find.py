@@ -12,9 +12,9 @@ import smart_fork
 from indexer.light import LightEmbedder
 from indexer.store.base import Scope
 from smart_fork.errors import ForkRefused
-from smart_fork.finding.found import Query
-from smart_fork.finding.meaning import Meaning
+from smart_fork.finding.query import Query
 from smart_fork.finding.request import FindRequest
+from smart_fork.finding.search import Meaning
 from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.report import Launched
 from smart_fork.sharing.passages import hash_of
