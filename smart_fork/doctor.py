@@ -31,9 +31,8 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.deletions import deletions, in_words, room
 from smart_fork.agents.programs import is_found, look_at
 from smart_fork.agents.readers import READERS
-from smart_fork.engines.base import EngineQuestion, EngineUnavailable
-from smart_fork.engines.configured import configured_engine
 from smart_fork.errors import IndexUnavailable, SmartForkError
+from smart_fork.finding.engine import EngineQuestion, EngineUnavailable, configured_engine
 from smart_fork.finding.index_access import opened, unavailable
 from smart_fork.finding.query import Query
 from smart_fork.finding.search import configured_reranker, embedded, search

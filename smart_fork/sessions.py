@@ -223,7 +223,7 @@ def conversation(
     read = told(session, reading, notice=notice, resolved=resolved, owner=author)
     if reading.at is not None:
         return read
-    from smart_fork.finding.commits_made import commits_made
+    from smart_fork.finding.commits import commits_made
 
     made = commits_made([(session.agent, session.session_id)], session.cwd)
     return replace(read, commits=made.get(session.session_id), noted=noted)

@@ -47,12 +47,12 @@ def run(
     from indexer.models import configured_embedder
     from indexer.priority import step_back
     from indexer.store.extension import VectorsUnavailableError
-    from smart_fork.engines.configured import OWN, configured_engine
+    from smart_fork.finding.engine import OWN, configured_engine
     from smart_fork.finding.index_access import opened
     from smart_fork.finding.index_answers import Held, Indexed
-    from smart_fork.finding.renewal import renewed
     from smart_fork.finding.status import broken_logs, passed_over
     from smart_fork.finding.upkeep import covered
+    from smart_fork.service.renewal import renewed
 
     started = time.monotonic()
     engine = configured_engine()  # one that there is not is said before anything is read

@@ -32,7 +32,6 @@ from smart_fork import notes
 from smart_fork.copies import leftovers
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import Transcript
-from smart_fork.engines.configured import erased_by_engines
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import propagation
 from smart_fork.excise.following import resume
@@ -40,6 +39,7 @@ from smart_fork.excise.loader import load_for_cut, located
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.soundness import gone_of
 from smart_fork.excise.traces import agent_of, own_words, related, said_by, searched, words_in
+from smart_fork.finding.engine import erased_by_engines
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.system.processes import Processes

@@ -24,7 +24,7 @@ from smart_fork.agents.readers import READERS
 from smart_fork.families.branch import command_to_resume
 from smart_fork.families.crossing import Crossings, crossings, parents, relatives
 from smart_fork.families.told import Family, LeftAt, Relative, Running
-from smart_fork.finding.commits_made import commits_made
+from smart_fork.finding.commits import commits_made
 from smart_fork.finding.index_access import known_index
 from smart_fork.finding.results import UNTRUSTED
 from smart_fork.finding.results import title as shown_title

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.selection import ALL, BOTH, titles
-from smart_fork.engines.configured import OWN
 from smart_fork.finding.answer import Answer, Found, Hit, RecentSession
+from smart_fork.finding.engine import OWN
 from smart_fork.finding.ranking import FITS
 from smart_fork.finding.request import FindRequest
 

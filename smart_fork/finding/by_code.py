@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 from indexer.masking import mask
 from indexer.store.base import Placement, SessionRow, Store
-from smart_fork.authorship.blame import (
+from smart_fork.errors import SmartForkError
+from smart_fork.finding.answer import AskedCode, Cause, Causes, WroteLines
+from smart_fork.finding.authorship import (
     Code,
     Line,
     blamed,
@@ -25,12 +27,10 @@ from smart_fork.authorship.blame import (
     range_of,
     touched_by,
 )
-from smart_fork.authorship.sessions import Writer, Wrote, sessions_of, writers_of
-from smart_fork.errors import SmartForkError
-from smart_fork.finding.answer import AskedCode, Cause, Causes, WroteLines
 from smart_fork.finding.evidence import admitted
 from smart_fork.finding.query import Candidate, Candidates, Query
 from smart_fork.finding.results import UNTRUSTED
+from smart_fork.finding.sessions import Writer, Wrote, sessions_of, writers_of
 from smart_fork.finding.upkeep import unread_notice
 from smart_fork.repository.git import Repository, opened, paths
 from smart_fork.system.processes import Processes

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from indexer.masking import mask
 from indexer.store.base import Placement, SessionRow, Store
 from indexer.transcripts.model import AgentName
-from smart_fork.engines.base import EngineQuestion, RankedDocument, SearchEngine
+from smart_fork.finding.engine import EngineQuestion, RankedDocument, SearchEngine
 from smart_fork.finding.evidence import admitted, families, known_to, without_askers
 from smart_fork.finding.query import Candidate, Candidates, Query, words_of
 from smart_fork.finding.search import lines_of

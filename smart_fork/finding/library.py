@@ -24,7 +24,6 @@ from smart_fork.agents.programs import problems_of
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.selection import ALL, word_for
 from smart_fork.caller import caller_session
-from smart_fork.engines.base import EngineUnavailable, collection_of
 from smart_fork.errors import IndexUnavailable, Usage, advice
 from smart_fork.finding import results
 from smart_fork.finding.answer import (
@@ -42,6 +41,7 @@ from smart_fork.finding.answer import (
 )
 from smart_fork.finding.by_code import all_in_scope, by_code, causes_of, changed, with_files
 from smart_fork.finding.elsewhere import Elsewhere, SaidElsewhere, alone, merge, notice_of, together
+from smart_fork.finding.engine import EngineUnavailable, collection_of
 from smart_fork.finding.language import language_notice
 from smart_fork.finding.project_index import ProjectIndex
 from smart_fork.finding.query import Candidates, Query

@@ -18,9 +18,8 @@ from indexer.project import Project, resolve
 from indexer.store.base import Scope, SessionRow
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.model import AgentName
-from smart_fork.engines.base import SearchEngine
-from smart_fork.engines.configured import configured_engine
 from smart_fork.errors import IndexUnavailable, SmartForkError
+from smart_fork.finding.engine import SearchEngine, configured_engine
 from smart_fork.finding.evidence import relatives
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import Query, further, plain

@@ -20,6 +20,8 @@ from smart_fork.agents.selection import ALL, choices, first, one_of, selected
 from smart_fork.authorship.blame import Code
 from smart_fork.engines.base import collection_of, collections
 from smart_fork.errors import Usage, advice
+from smart_fork.finding.authorship import Code
+from smart_fork.finding.engine import collection_of, collections
 from smart_fork.finding.query import Query, check_also, further, plain
 from smart_fork.notes import tag
 from smart_fork.system import permission

@@ -16,10 +16,10 @@ from smart_fork.agents.options import PLACES
 from smart_fork.agents.selection import first, handed_to
 from smart_fork.budget.wanted import Wanted, amount
 from smart_fork.caller import calling_agent
-from smart_fork.engines.configured import OWN
 from smart_fork.errors import ForkRefused, SmartForkError, Usage
 from smart_fork.finding.all_agents import find_in_all
 from smart_fork.finding.answer import Answer, Found, Hit
+from smart_fork.finding.engine import OWN
 from smart_fork.finding.library import Library
 from smart_fork.finding.request import MAX_LIMIT, FindRequest, check
 from smart_fork.finding.results import suggested_at, suggested_budget

@@ -20,11 +20,11 @@ from indexer.store.base import SessionRow
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.readers import READERS
-from smart_fork.authorship.blame import names_lines
 from smart_fork.conversation import Noted
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.finding.all_agents import fits
 from smart_fork.finding.answer import Answer, Found, GonePrompt, Hit, RecentSession, SharedSession
+from smart_fork.finding.authorship import names_lines
 from smart_fork.finding.elsewhere import is_known, team_search
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.library import Opening

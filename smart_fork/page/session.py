@@ -24,7 +24,7 @@ from smart_fork.conversation import Noted, ResumedPart, resumed_part
 from smart_fork.cuts.answer import RolledBack
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise.undo import Cut, last_cut
-from smart_fork.finding.commits_made import commits_made
+from smart_fork.finding.commits import commits_made
 from smart_fork.finding.query import plain, words_of
 from smart_fork.finding.results import fork_command, title
 from smart_fork.finding.worth import cache_in_words

@@ -23,7 +23,7 @@ def after_search(answer: Answer) -> str:
     if answer.forked_session is not None or answer.search_mode == "recent" or not answer.query:
         return ""
     from smart_fork.agents.selection import ALL, readable, word_for
-    from smart_fork.engines.configured import OWN
+    from smart_fork.finding.engine import OWN
     from smart_fork.finding.ranking import FITS, LIKELY
     from smart_fork.forking.floor import in_words
 

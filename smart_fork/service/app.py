@@ -40,7 +40,6 @@ from smart_fork.finding.answer import Unsearched
 from smart_fork.finding.hints import Hint, HookEvent
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.library import MODEL_SECONDS, Library, library
-from smart_fork.finding.renewal import Renewal
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.shared import Shared
 from smart_fork.hooks import switch
@@ -54,6 +53,7 @@ from smart_fork.page.views import LIVE
 from smart_fork.registry.workers import Registry
 from smart_fork.server import create_server, wants_everything
 from smart_fork.service.guard import MAX_BODY, WITH, Doors, Guard, Key
+from smart_fork.service.renewal import Renewal
 from smart_fork.service.token import Token
 from smart_fork.system.release import own_version
 from smart_fork.system.rpc import Id, made, read, refusal

@@ -17,7 +17,7 @@ from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import Forked
 from tests.cases import mostly_first
 from tests.missing import missing
-from tests.smart_fork.engines.scripted_qmd import any_engine, qmd
+from tests.smart_fork.finding.scripted_qmd import any_engine, qmd
 from tests.smart_fork.forks import SESSION, HastyClock, codex_path, codex_records, said, text, told, write_log
 from tests.smart_fork.found import a_fork
 from tests.smart_fork.repositories import INIT, make_repository

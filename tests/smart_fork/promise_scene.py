@@ -12,7 +12,7 @@ import pytest
 from smart_fork import notes
 from smart_fork.agents.selection import choices, one_of, readable, titles
 from tests.smart_fork import client
-from tests.smart_fork.authorship.test_authorship import BODY, commit
+from tests.smart_fork.finding.test_authorship import BODY, commit
 from tests.smart_fork.scripted import Scripted
 from tests.smart_fork.world import Did, World
 

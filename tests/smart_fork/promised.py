@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from smart_fork.agents.selection import choices, readable, startable, titles
-from smart_fork.engines.base import collections
+from smart_fork.finding.engine import collections
 from smart_fork.server.catalogue import FILE as CATALOGUE
-from tests.smart_fork.authorship.test_authorship import BODY, commit, git
+from tests.smart_fork.finding.test_authorship import BODY, commit, git
 from tests.smart_fork.found import a_worker
 from tests.smart_fork.promise_scene import DONE, ERROR, PATCH, RETRY, Scene
 from tests.smart_fork.world import Did

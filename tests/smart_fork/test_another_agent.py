@@ -25,7 +25,7 @@ import anyio
 from mcp import Client
 from smart_fork.agents.references import names_session
 from smart_fork.agents.selection import choices, selected, word_for
-from smart_fork.engines.base import collections
+from smart_fork.finding.engine import collections
 from smart_fork.page.renderer import _environment
 from smart_fork.server import create_server
 from smart_fork.service.units.unit_settings import PROGRAMS

@@ -14,9 +14,9 @@ from smart_fork.errors import Usage
 from smart_fork.finding.request import FindRequest, check
 from smart_fork.finding.upkeep import Engine
 from tests.smart_fork.asking import find
-from tests.smart_fork.authorship.test_authorship import BODY, commit
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run
+from tests.smart_fork.finding.test_authorship import BODY, commit
 from tests.smart_fork.world import Did, World
 
 __all__ = ["command_model", "run"]

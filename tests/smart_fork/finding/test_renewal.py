@@ -9,9 +9,9 @@ import pytest
 
 from indexer.writer import IndexBusyError
 from smart_fork.errors import ProgramFailed
-from smart_fork.finding import renewal
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.renewal import Renewal, renew_quietly, renewed
+from smart_fork.service import renewal
+from smart_fork.service.renewal import Renewal, renew_quietly, renewed
 
 
 class Program:

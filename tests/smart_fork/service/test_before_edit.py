@@ -14,9 +14,9 @@ from smart_fork import notes
 from smart_fork.cli.overview import overview
 from smart_fork.hooks import EDITS, RECALL, agent_settings, switch
 from tests.cases import mostly_first
-from tests.smart_fork.authorship.test_authorship import BODY, commit, wrote
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run
+from tests.smart_fork.finding.test_authorship import BODY, commit, wrote
 from tests.smart_fork.service.test_recall import NEW, announced, asked, on, prompt
 from tests.smart_fork.service.test_recall import run as printed
 from tests.smart_fork.world import Did

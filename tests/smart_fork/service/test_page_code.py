@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.cases import first
-from tests.smart_fork.authorship.test_authorship import BODY, LATER, ask, commit, git, wrote
+from tests.smart_fork.finding.test_authorship import BODY, LATER, ask, commit, git, wrote
 from tests.smart_fork.world import Did
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from smart_fork.notes import judge
 from tests.drilled import drilled
-from tests.smart_fork.authorship.test_authorship import LATER, git
+from tests.smart_fork.finding.test_authorship import LATER, git
 from tests.smart_fork.service.test_after_failure import failure
 from tests.smart_fork.service.test_before_edit import edit
 from tests.smart_fork.service.test_recall import announced, asked, on, prompt, run

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.smart_fork.engines.scripted_qmd import knows
+from tests.smart_fork.finding.scripted_qmd import knows
 
 __all__ = ["knows"]  # a fixture, defined beside what it is made of

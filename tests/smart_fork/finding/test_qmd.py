@@ -12,12 +12,12 @@ import psutil
 import pytest
 
 from indexer.markdown import export_path
-from smart_fork.engines.qmd import SEARCH_SECONDS, Qmd
 from smart_fork.errors import Usage
+from smart_fork.finding.qmd import SEARCH_SECONDS, Qmd
 from smart_fork.system import permission
 from tests import warm
 from tests.cases import each, first
-from tests.smart_fork.engines.scripted_qmd import DONE, RETRY, located
+from tests.smart_fork.finding.scripted_qmd import DONE, RETRY, located
 from tests.smart_fork.forks import eventually
 
 pytestmark = pytest.mark.usefixtures("qmd")
@@ -85,7 +85,7 @@ class TestTheChain:
     def test_one_that_hangs_is_ended_and_the_next_answers(self, world, shop, knows, qmd, monkeypatch):
         qmd.answers("query", hangs=True)
         qmd.fails("vsearch")
-        monkeypatch.setattr("smart_fork.engines.qmd.Qmd._seconds", lambda self: 0.2 if qmd.searched == [] else 60.0)
+        monkeypatch.setattr("smart_fork.finding.qmd.Qmd._seconds", lambda self: 0.2 if qmd.searched == [] else 60.0)
 
         answer = world.find(RETRY, shop, agent_type="claude")
 
@@ -135,7 +135,7 @@ class TestTheChain:
         assert [hit["session_id"] for hit in answer["results"]] == [knows, other]
 
     def test_a_program_that_vanishes_ends_the_chain(self, world, shop, knows, qmd, monkeypatch):
-        monkeypatch.setattr("smart_fork.engines.qmd.Qmd.refresh", lambda self, stamp: None)
+        monkeypatch.setattr("smart_fork.finding.qmd.Qmd.refresh", lambda self, stamp: None)
         (world.home / "bin" / "qmd").unlink()
 
         answer = world.find(RETRY, shop)

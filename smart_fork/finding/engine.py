@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from pkgutil import resolve_name
 from typing import Any, Literal, NamedTuple, Protocol
 
+from indexer.settings import ENGINE
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
+from smart_fork import config
 from smart_fork.agents.selection import readable
-from smart_fork.errors import SmartForkError
+from smart_fork.errors import SmartForkError, Usage
+from smart_fork.text.snippets import shown
 
 
 def collection_of(agent: AgentName) -> str:
@@ -103,3 +108,31 @@ class SearchEngine(Protocol):
     def what_to_do(self) -> tuple[str, tuple[str, ...]]:
         """What is said where it is not there: the code of that error, and the next steps."""
         ...
+
+
+# Which engine answers: ``SMART_FORK_ENGINE``, else ``engine`` in ``config.toml``, else the own index.
+
+OWN = ENGINE.default
+#: It is imported where it answers.
+_QMD = "smart_fork.finding.qmd:Qmd"
+
+
+def configured_engine(environment: Mapping[str, str] | None = None) -> SearchEngine | None:
+    """The search program that answers in the place of the own index; `None` where none does.
+
+    Raises:
+        Usage: there is no such engine, or ``config.toml`` cannot be read.
+    """
+    environment = os.environ if environment is None else environment
+    name = ENGINE.text(environment).lower() or config.engine()
+    if name in ("", OWN):
+        return None
+    if name == "qmd":
+        found: SearchEngine = resolve_name(_QMD)(environment=environment)
+        return found
+    raise Usage(f"engine must be '{OWN}' or 'qmd', not {shown(name)}", f"Set {ENGINE}, or `engine` in config.toml.")
+
+
+def erased_by_engines() -> bool:
+    """Whether no search program, configured or not, has anything left of what has been taken out of the exports."""
+    return bool(resolve_name(_QMD)().erase())

@@ -12,8 +12,8 @@ from indexer.embedder import ModelUnavailableError
 from indexer.store.base import Store
 from indexer.store.extension import VectorsUnavailableError
 from indexer.writer import IndexBusyError
-from smart_fork.engines.configured import configured_engine
 from smart_fork.errors import SmartForkError, joined
+from smart_fork.finding.engine import configured_engine
 from smart_fork.finding.index_access import opened
 from smart_fork.repository import identity
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smart_fork.engines.qmd import NotJson, location_of, results_in, text_of
+from smart_fork.finding.qmd import NotJson, location_of, results_in, text_of
 from tests.cases import each
 
 ONE, OTHER = {"file": "qmd://a/1.md", "score": 0.5}, {"file": "qmd://a/2.md", "score": 0.25}

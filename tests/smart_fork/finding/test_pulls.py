@@ -13,7 +13,7 @@ from smart_fork.finding.upkeep import Engine
 from smart_fork.system.processes import Completed, Processes
 from tests.cases import mostly
 from tests.smart_fork.asking import find
-from tests.smart_fork.authorship.test_authorship import BODY, LATER, commit, git, wrote
+from tests.smart_fork.finding.test_authorship import BODY, LATER, commit, git, wrote
 
 
 class WithGh(Processes):

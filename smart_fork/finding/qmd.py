@@ -23,7 +23,8 @@ from indexer.paths import index_root, private_dir, state_home
 from indexer.settings import QMD_COMMAND, QMD_SECONDS
 from indexer.transcripts.model import AgentName
 from indexer.writer import LOCK_SECONDS, IndexBusyError, only_writer
-from smart_fork.engines.base import (
+from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError, advice
+from smart_fork.finding.engine import (
     EngineQuestion,
     EngineUnavailable,
     RankedDocument,
@@ -32,7 +33,6 @@ from smart_fork.engines.base import (
     collection_of,
     collections,
 )
-from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError, advice
 from smart_fork.system.processes import Completed, Processes
 from smart_fork.text.snippets import printable
 

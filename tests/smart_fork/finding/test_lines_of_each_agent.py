@@ -29,7 +29,7 @@ from tests.indexer.transcripts.records import (
     spoken,
 )
 from tests.smart_fork.agents.opencode import database
-from tests.smart_fork.authorship.test_authorship import BODY, ask, commit
+from tests.smart_fork.finding.test_authorship import BODY, ask, commit
 
 PROMPT = "retry the upload five times"
 #: Later than each fixture, in seconds.

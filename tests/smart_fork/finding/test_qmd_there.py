@@ -10,12 +10,12 @@ import pytest
 from indexer.markdown import export_path
 from indexer.writer import only_writer
 from smart_fork import sessions
-from smart_fork.engines.base import collections
 from smart_fork.errors import Usage
+from smart_fork.finding.engine import collections
 from smart_fork.finding.upkeep import Engine
 from tests.cases import first
 from tests.smart_fork.asking import message_for
-from tests.smart_fork.engines.scripted_qmd import DONE, RETRY, UNAVAILABLE
+from tests.smart_fork.finding.scripted_qmd import DONE, RETRY, UNAVAILABLE
 
 pytestmark = pytest.mark.usefixtures("qmd")
 
@@ -63,7 +63,7 @@ class TestNotThere:
 
     @pytest.mark.thorough
     def test_one_that_hangs_on_its_collections_is_not_asked(self, world, shop, qmd, monkeypatch):
-        monkeypatch.setattr("smart_fork.engines.qmd.LIST_SECONDS", 0.2)
+        monkeypatch.setattr("smart_fork.finding.qmd.LIST_SECONDS", 0.2)
         qmd.answers("collection list", hangs=True)
 
         assert "did not answer within 0.2 seconds" in self.not_available(world, shop)
@@ -165,7 +165,7 @@ class TestItsIndex:
 
     @pytest.mark.thorough
     def test_another_process_that_has_it_read_is_not_waited_for(self, world, shop, knows, qmd, monkeypatch):
-        monkeypatch.setattr("smart_fork.engines.qmd.LOCK_SECONDS", 0.0)
+        monkeypatch.setattr("smart_fork.finding.qmd.LOCK_SECONDS", 0.0)
         world.claude(shop, "paint the logo", "It is blue")
         with only_writer(0.0, "qmd"):
             assert world.ids(RETRY, shop)[0] == knows

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from smart_fork import read
-from smart_fork.authorship import commits
 from smart_fork.families.lineage import lineage
+from smart_fork.finding import commits
 from tests.cases import first
-from tests.smart_fork.authorship.test_authorship import BODY, FIRST, LATER, SLOWLY, ask, commit, git, wrote
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.smart_fork.finding.test_authorship import BODY, FIRST, LATER, SLOWLY, ask, commit, git, wrote
 from tests.smart_fork.world import Did
 
 SECRET = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"

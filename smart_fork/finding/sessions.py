@@ -14,7 +14,7 @@ from indexer.shapes import dataclass
 from indexer.store.base import Scope, Store
 from indexer.transcripts.authored import LEAST, SIZE, hashed, plain
 from indexer.unchecked import seconds_in
-from smart_fork.authorship.blame import AROUND, Line
+from smart_fork.finding.authorship import AROUND, Line
 from smart_fork.repository.drift import tops
 from smart_fork.repository.git import FOLDER, Repository
 

@@ -1,1 +1,0 @@
-"""From a line of code to the session and the exchange that wrote it."""
