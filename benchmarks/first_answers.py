@@ -93,7 +93,7 @@ def _fresh(query: Mapping[str, Any], embedder: Remembered, state: Path, seconds:
 
 def _served(query: Mapping[str, Any], embedder: Remembered) -> First:
     """The first result of a service that is still embedding."""
-    from smart_fork.finding.shared import Shared
+    from smart_fork.finding.upkeep import Shared
 
     indexer = SimpleNamespace(doing="embedding 1/2", run_soon=lambda *_: None, put_first=lambda *_: None)
     return _first(query, {"embedder": Shared(embedder, 60, indexer)})

@@ -117,8 +117,8 @@ def find(
         IndexUnavailable: nothing can be searched.
     """
     from smart_fork.finding.answer import Unsearched
-    from smart_fork.finding.elsewhere import team_search
     from smart_fork.finding.request import FindRequest
+    from smart_fork.finding.team_search import team_search
 
     request = FindRequest(intent, agent_type=agent, limit=limit, min_score=min_score, also=also)
     with _library(project, team_search(wanted=None if team else False)) as library:
@@ -190,7 +190,7 @@ def conversation(
     """
     from smart_fork import sessions
     from smart_fork.agents.references import here
-    from smart_fork.retrieval.index_access import kept_open
+    from smart_fork.finding.index_access import kept_open
 
     with kept_open():
         try:

@@ -12,7 +12,7 @@ from rich.text import Text
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar, working
 from smart_fork.doctor import Check, Checked, healthy, run_checks, run_each
-from smart_fork.finding.elsewhere import is_known
+from smart_fork.finding.team_search import is_known
 from smart_fork.setup import plan
 
 

@@ -49,7 +49,6 @@ def find(
 
     Words starting with a dash go after "--":  smart-fork find -- "-Werror breaks the build"
     """
-    from smart_fork.finding.elsewhere import team_search
     from smart_fork.finding.team_search import team_search
 
     asked = replace(asked, agent_type=agent, changes=_changes() if asked.changes else None)
@@ -144,8 +143,6 @@ def why(
 @takes(only=("limit",), order="agent project limit")
 def fix(*, asked: FindRequest, agent: WhoseOption = EVERYBODY, project: ProjectOption = None) -> None:
     """Print what ended an error when a session of this repository met it. The error is read from standard input."""
-    from smart_fork.finding.background import library
-    from smart_fork.finding.chances import percent
     from smart_fork.finding.library import library
     from smart_fork.finding.ranking import percent
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from indexer.changes import Progress
     from indexer.project import Project
     from indexer.store.base import Store
-    from smart_fork.finding.index_answers import Indexed
+    from smart_fork.finding.status import Indexed
 
 #: How long a run waits for another process that is indexing.
 PATIENCE = 600.0
@@ -49,8 +49,7 @@ def run(
     from indexer.store.extension import VectorsUnavailableError
     from smart_fork.finding.engine import OWN, configured_engine
     from smart_fork.finding.index_access import opened
-    from smart_fork.finding.index_answers import Held, Indexed
-    from smart_fork.finding.status import broken_logs, passed_over
+    from smart_fork.finding.status import Held, Indexed, broken_logs, passed_over
     from smart_fork.finding.upkeep import covered
     from smart_fork.service.renewal import renewed
 

@@ -48,10 +48,10 @@ def adopt(
     project: ProjectOption = None,
 ) -> None:
     """Give the sessions of another directory to this project."""
-    from smart_fork.finding import adoption
+    from smart_fork.finding.project_index import adopt as given
     from smart_fork.finding.request import current_project
 
-    _print(adoption.adopt(current_project(project), directory, remove=remove))
+    _print(given(current_project(project), directory, remove=remove))
 
 
 def _print(about: AboutProject) -> None:

@@ -37,8 +37,8 @@ from smart_fork.copies.session_copy import Branch, branch_point, last_branch_poi
 from smart_fork.cuts.titles import key, without_suffix
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice, joined
 from smart_fork.families.told import Branched, Named
-from smart_fork.finding.elsewhere import sessions_here
 from smart_fork.finding.results import title as shown_title
+from smart_fork.finding.team_search import sessions_here
 from smart_fork.forking.bringing_back import forkable
 from smart_fork.forking.budget import answering, chosen, gathered
 from smart_fork.forking.occupation import Occupation

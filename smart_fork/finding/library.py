@@ -42,9 +42,8 @@ from smart_fork.finding.answer import (
 from smart_fork.finding.by_code import all_in_scope, by_code, causes_of, changed, with_files
 from smart_fork.finding.elsewhere import Elsewhere, SaidElsewhere, alone, merge, notice_of, together
 from smart_fork.finding.engine import EngineUnavailable, collection_of
-from smart_fork.finding.language import language_notice
 from smart_fork.finding.project_index import ProjectIndex
-from smart_fork.finding.query import Candidates, Query
+from smart_fork.finding.query import Candidates, Query, language_notice
 from smart_fork.finding.ranking import RIVALS, ExchangeEvidence
 from smart_fork.finding.recent import Listed, gone_prompts, recent_sessions
 from smart_fork.finding.request import MAX_LIMIT, FindRequest, check, current_project, project_notice
@@ -59,10 +58,10 @@ from smart_fork.finding.search import (
     query_of,
     search,
 )
-from smart_fork.finding.shared import Shared
 from smart_fork.finding.status import passed_over
 from smart_fork.finding.upkeep import (
     Engine,
+    Shared,
     Upkeep,
     allowed,
     covered,

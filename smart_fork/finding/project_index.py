@@ -12,13 +12,14 @@ from pathlib import Path
 
 import apsw
 
+from indexer import repositories
 from indexer.model_notice import telling
 from indexer.paths import index_db
-from indexer.project import Project, resolve
+from indexer.project import Project, is_within, resolve
 from indexer.store.base import Scope, SessionRow
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.model import AgentName
-from smart_fork.errors import IndexUnavailable, SmartForkError
+from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding.engine import SearchEngine, configured_engine
 from smart_fork.finding.evidence import relatives
 from smart_fork.finding.index_access import opened
@@ -29,7 +30,9 @@ from smart_fork.finding.upkeep import SOON_SECONDS, Engine, Upkeep, embed_some, 
 from smart_fork.notes import marked, tag
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry
+from smart_fork.repository.identity import AboutProject, described
 from smart_fork.repository.past import branch_at
+from smart_fork.text.snippets import shown
 
 log = logging.getLogger(__name__)
 
@@ -187,3 +190,31 @@ def _workers_of(session_id: str) -> list[str]:
     except (SmartForkError, apsw.Error, OSError) as error:  # a caller may be told of what it started: that is less bad
         log.warning("the register of workers cannot be read: %s", error)
         return []
+
+
+# Sessions of another directory that a person gives to a project, and takes back.
+
+
+def adopt(project: Project, directory: str, *, remove: bool = False) -> AboutProject:
+    """Give the sessions of `directory` to a project, or take them back.
+
+    Raises:
+        Usage: the directory is the project's own.
+        NotFound: no session worked there, or it was not adopted.
+    """
+    old = str(resolve(directory))
+    if not remove and (is_within(old, project.root) or is_within(project.root, old)):
+        raise Usage(f"{shown(directory)} is a directory of this project", "Give the directory that the sessions name.")
+    if remove and repositories.adopted().get(old) != project.root:
+        raise NotFound(
+            f"{shown(directory)} was not adopted",
+            advice("`smart-fork project` lists the adopted directories.", tool="Tell the user."),
+        )
+    with opened() as store:
+        if not store.read_again(old) and old not in repositories.noted() and not remove:
+            raise NotFound(
+                f"No session worked in {shown(directory)}",
+                advice("`smart-fork list --all-projects` lists all.", tool="Tell the user."),
+            )
+        repositories.adopt(old, None if remove else project.root)
+    return described(project)

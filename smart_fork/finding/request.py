@@ -17,8 +17,6 @@ from smart_fork.agents import checkpoints
 from smart_fork.agents.options import said
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.selection import ALL, choices, first, one_of, selected
-from smart_fork.authorship.blame import Code
-from smart_fork.engines.base import collection_of, collections
 from smart_fork.errors import Usage, advice
 from smart_fork.finding.authorship import Code
 from smart_fork.finding.engine import collection_of, collections

@@ -16,7 +16,7 @@ from smart_fork.agents.checkpoints import in_clone
 from smart_fork.agents.references import Resolved
 from smart_fork.agents.selection import named
 from smart_fork.errors import ForkRefused
-from smart_fork.finding.elsewhere import sessions_here
+from smart_fork.finding.team_search import sessions_here
 from smart_fork.finding.worth import Forkable, obstacles
 from smart_fork.foreign_sessions import shared_as
 from smart_fork.forking.bringing_back import brought_back, is_borrowed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from operator import attrgetter
@@ -13,14 +13,14 @@ from indexer.changes import Progress
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.options import PLACES
-from smart_fork.agents.selection import first, handed_to
+from smart_fork.agents.selection import ALL, BOTH, first, handed_to, titles
 from smart_fork.budget.wanted import Wanted, amount
 from smart_fork.caller import calling_agent
 from smart_fork.errors import ForkRefused, SmartForkError, Usage
-from smart_fork.finding.all_agents import find_in_all
-from smart_fork.finding.answer import Answer, Found, Hit
+from smart_fork.finding.answer import Answer, Found, Hit, RecentSession
 from smart_fork.finding.engine import OWN
 from smart_fork.finding.library import Library
+from smart_fork.finding.ranking import FITS
 from smart_fork.finding.request import MAX_LIMIT, FindRequest, check
 from smart_fork.finding.results import suggested_at, suggested_budget
 from smart_fork.finding.worth import least_close
@@ -243,3 +243,40 @@ def _chosen(results: Sequence[Hit], fork_index: int | None, session_id: str | No
     if not hit.can_fork:
         raise ForkRefused(f"Result {fork_index} cannot be forked: {hit.warning}", "Choose one with can_fork.")
     return fork_index, hit.session_id
+
+
+# A question put to no agent by name: where the one asked first has nothing that fits, all of them are searched.
+
+
+def find_in_all(request: FindRequest, find: Callable[[FindRequest], Answer]) -> Answer:
+    """`find` for the one agent of the request; where nothing fits, for all of them, and ``agents_notice`` says so.
+
+    Raises:
+        Usage: see `find`.
+    """
+    if request.code:  # whoever wrote it is meant
+        return find(replace(request, agent_type=ALL))
+    own = find(request)
+    if not isinstance(own, Found) or own.agent_type in (BOTH, ALL) or fits(own):
+        return own
+    widened = find(replace(request, agent_type=ALL))
+    asked = own.agent_type
+    others = {one.agent_type for one in _sessions(widened)} - {asked}
+    none = f"No session of {title_of(asked)} fits"
+    if not others or not isinstance(widened, Found):
+        return replace(own, agents_notice=f"{none}; other agents' sessions were searched too")
+    found = titles(sorted(others))
+    starts = f"a fork of one of these starts {found}, not {title_of(asked)}"
+    return replace(widened, agents_notice=f"{none}, so sessions of {found} were searched too: {starts}")
+
+
+def fits(answer: Found) -> bool:
+    """Whether the session that is meant may be among them: sessions that are alike share its chance.
+
+    Another engine's scores are no chances.
+    """
+    return bool(answer.results) and (answer.engine != OWN or sum(hit.score for hit in answer.results) >= FITS)
+
+
+def _sessions(answer: Answer) -> list[Hit | RecentSession]:
+    return [*(answer.results if isinstance(answer, Found) else ()), *(answer.fallback_sessions or ())]

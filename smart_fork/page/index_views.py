@@ -24,10 +24,10 @@ from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartFork
 from smart_fork.excise.plan import Plan
 from smart_fork.excise.request import Request
 from smart_fork.excise.undo import Cut, last_cut, rollback
-from smart_fork.finding.elsewhere import is_known
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.results import title
 from smart_fork.finding.status import index_status
+from smart_fork.finding.team_search import is_known
 from smart_fork.page.desk import Asked, Desk
 from smart_fork.page.renderer import Shown
 from smart_fork.removal import sessions as session_removal

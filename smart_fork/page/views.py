@@ -24,8 +24,8 @@ from smart_fork import sessions
 from smart_fork.agents.options import Options
 from smart_fork.budget.wanted import MATCH, Wanted, amount
 from smart_fork.errors import Usage
-from smart_fork.finding.elsewhere import sessions_here
 from smart_fork.finding.library import Opening
+from smart_fork.finding.team_search import sessions_here
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import Forked

@@ -29,8 +29,7 @@ from smart_fork.errors import NotFound, SmartForkError, Usage, advice
 from smart_fork.excise import erasure, request, soundness
 from smart_fork.excise.propagation import descent_of, held
 from smart_fork.excise.request import Agree, Request
-from smart_fork.finding.index_access import opened
-from smart_fork.retrieval.index_access import kept_open, opened
+from smart_fork.finding.index_access import kept_open, opened
 from smart_fork.sessions import MIN_PREFIX, Located, locate, only_one
 from smart_fork.system import permission
 from smart_fork.team.withdraw import still_shared

@@ -25,10 +25,9 @@ from smart_fork.caller import Caller
 from smart_fork.conversation import Conversation, Exported
 from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.finding.answer import Exchanges, Fixes, Found, Hit, Recents, Unsearched
-from smart_fork.finding.elsewhere import team_search
-from smart_fork.finding.index_answers import IndexStatus, NoIndex
 from smart_fork.finding.query import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS
 from smart_fork.finding.request import FindRequest, RecentRequest
+from smart_fork.finding.status import IndexStatus, NoIndex
 from smart_fork.finding.team_search import team_search
 from smart_fork.forking.request import NO_CHOICE, NO_FORK, Choice, ForkRequest
 from smart_fork.forking.which import Ask, Later, labels, nobody_chose, none_wanted
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
     from indexer.embedder import Embedder
     from smart_fork.finding.library import Library
-    from smart_fork.finding.shared import Shared
+    from smart_fork.finding.upkeep import Shared
 
 #: What is asked for, and what stands for none of them.
 FIELD, NONE = "session", "none"
@@ -210,7 +209,7 @@ class Searching:
         """The sessions that a caller finds; see `Library.open`."""
         from indexer.models import configured_embedder
         from smart_fork.finding.library import MODEL_SECONDS, library
-        from smart_fork.finding.shared import Shared
+        from smart_fork.finding.upkeep import Shared
 
         with self._lock:
             if self._shared is None:

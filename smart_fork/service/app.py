@@ -41,7 +41,7 @@ from smart_fork.finding.hints import Hint, HookEvent
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.library import MODEL_SECONDS, Library, library
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.shared import Shared
+from smart_fork.finding.upkeep import Shared
 from smart_fork.hooks import switch
 from smart_fork.hooks.receive import receive
 from smart_fork.page import views

@@ -17,8 +17,8 @@ from indexer.embedder import ModelUnavailableError
 from indexer.freshener import Freshener
 from indexer.schedule import Schedule, trigger_of
 from smart_fork.agents.readers import READERS
-from smart_fork.finding.shared import AGAIN_SECONDS, Shared
 from smart_fork.finding.status import index_status
+from smart_fork.finding.upkeep import AGAIN_SECONDS, Shared
 from tests.drills.drill import Quick, differs, eventually, found, fresh, grow, serving, untouched, write_logs
 
 pytestmark = pytest.mark.thorough  # of the real processes; each module has kills of its own

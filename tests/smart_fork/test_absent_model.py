@@ -11,8 +11,7 @@ from indexer.embedder import ModelUnavailableError, SentenceTransformerEmbedder
 from indexer.models import configured_embedder
 from smart_fork.doctor import run_checks
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.shared import Shared
-from smart_fork.finding.upkeep import Engine
+from smart_fork.finding.upkeep import Engine, Shared
 from tests.cases import mostly_first
 from tests.smart_fork.asking import find
 from tests.smart_fork.world import World

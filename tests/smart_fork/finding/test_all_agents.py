@@ -12,12 +12,12 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.selection import readable, word_for
 from smart_fork.caller import calling_agent, speak_for
 from smart_fork.finding import upkeep
-from smart_fork.finding.all_agents import find_in_all
 from smart_fork.finding.answer import Unsearched
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
+from smart_fork.forking.search_and_fork import find_in_all
 from smart_fork.forking.started import Forked
 from tests.smart_fork.asking import opened
 from tests.smart_fork.client import answer

@@ -14,8 +14,7 @@ from indexer.runs import ended_run, record
 from indexer.store.sqlite import SqliteStore
 from smart_fork.finding.answer import Covered
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.shared import Shared
-from smart_fork.finding.upkeep import Engine, Upkeep, background_notice, doubt, early_notice, makes_vectors
+from smart_fork.finding.upkeep import Engine, Shared, Upkeep, background_notice, doubt, early_notice, makes_vectors
 from tests.smart_fork.asking import find
 from tests.smart_fork.world import WordsModel, World
 

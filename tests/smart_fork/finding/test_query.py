@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from smart_fork.finding.language import is_mostly_not_latin
 from smart_fork.finding.query import (
     MAX_CHARACTERS,
     MAX_WORDS,
     is_long,
+    is_mostly_not_latin,
     is_of_this_branch,
     names_of,
     plain,

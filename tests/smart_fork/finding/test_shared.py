@@ -10,7 +10,7 @@ import pytest
 
 from indexer.embedder import ModelUnavailableError
 from indexer.models import DefaultEmbedder
-from smart_fork.finding.shared import TURN, Shared
+from smart_fork.finding.upkeep import TURN, Shared
 from tests.smart_fork.world import DIMENSIONS, BrokenModel, WordsModel
 
 

@@ -9,12 +9,10 @@ import pytest
 
 from indexer.transcripts.base import LogFile
 from indexer.writer import IndexBusyError
-from smart_fork.finding import shared as shared_module
 from smart_fork.finding import upkeep
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.shared import HOLDS_SECONDS, Shared
-from smart_fork.finding.upkeep import Engine
+from smart_fork.finding.upkeep import HOLDS_SECONDS, Engine, Shared
 from tests.smart_fork.asking import find
 from tests.smart_fork.world import WordsModel
 
@@ -67,7 +65,7 @@ def test_a_look_that_leaves_something_or_fails_holds_for_nobody():
 
 
 def test_a_question_does_not_wait_long_for_the_look_of_another(monkeypatch):
-    monkeypatch.setattr(shared_module, "LOCK_SECONDS", 0.01)
+    monkeypatch.setattr(upkeep, "LOCK_SECONDS", 0.01)
     shared, looking, done = Shared(WordsModel(), 60), threading.Event(), threading.Event()
     other = threading.Thread(target=shared.left, args=(lambda: looking.set() or (done.wait() and []),))
     other.start()

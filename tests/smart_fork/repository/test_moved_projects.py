@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from smart_fork.errors import NotFound, Usage
-from smart_fork.finding.adoption import adopt
+from smart_fork.finding.project_index import adopt
 from smart_fork.finding.recent import list_recent
 from smart_fork.finding.request import current_project
 from smart_fork.forking.plan import fork_session
