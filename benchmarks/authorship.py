@@ -101,7 +101,7 @@ class Asking:
     def ask(self, line: Drawn) -> str:
         """Return the id of the session that wrote a line; empty if none is known."""
         from smart_fork.finding.authorship import Range, blamed
-        from smart_fork.finding.sessions import writers_of
+        from smart_fork.finding.by_code import writers_of
 
         lines = blamed(self.there, Range(line.name, line.number, line.number), "HEAD")
         found = writers_of(lines, self.store, self.scope, self.there, trailers=False)

@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 from soak import index_all
 
-from indexer.store import extension
+from indexer.store.schema import load_vectors
 
 LOOK_SECONDS = 0.5
 #: What `files.version` never is.
@@ -135,7 +135,7 @@ def _read_all_again(served: Served) -> None:
     """Make the index one of a program that reads, cuts and embeds differently: the next question has it made anew."""
     with closing(apsw.Connection(str(served.state / "index.db"))) as index:
         index.set_busy_timeout(60_000)
-        extension.load(index)
+        load_vectors(index)
         index.execute("BEGIN IMMEDIATE")
         index.execute("UPDATE files SET version = ?", (UNREAD,))
         index.execute("DELETE FROM vectors")

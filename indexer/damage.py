@@ -14,8 +14,7 @@ from pathlib import Path
 
 from indexer.errors import IndexerError
 from indexer.failures import is_damage
-from indexer.store.connection import opening, renaming
-from indexer.store.schema import OlderIndexError
+from indexer.store.schema import OlderIndexError, opening, renaming
 from indexer.store.sqlite import SqliteStore
 
 log = logging.getLogger(__name__)

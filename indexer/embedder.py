@@ -6,17 +6,18 @@ import hashlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from indexer import absent_model
+from indexer import state
 from indexer.errors import IndexerError
 from indexer.files import replace_file
-from indexer.model_notice import loading
 from indexer.paths import private_dir, state_home
 from indexer.settings import DEVICE, MODEL
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
+
 
 log = logging.getLogger(__name__)
 
@@ -156,14 +158,14 @@ class SentenceTransformerEmbedder:
         """A model that somebody has chosen; nobody waits twice to learn that it is not there."""
         if not has_frameworks():  # seen in no time, and not remembered: it may be installed any moment
             raise without_frameworks("SMART_FORK_MODEL", self._name)
-        if why := absent_model.remembered(self.model):
+        if why := known_absence(self.model):
             raise ModelUnavailableError(why)
         try:
             loaded = self._from_disk()
         except ModelUnavailableError as error:
-            absent_model.remember(self.model, str(error))
+            note_absence(self.model, str(error))
             raise
-        absent_model.forget()
+        forget_absence()
         return loaded
 
     def _from_disk(self) -> SentenceTransformer:
@@ -351,3 +353,66 @@ def best_device() -> str:
     except Exception as error:  # noqa: BLE001 - a driver that is half installed: there is no GPU then
         log.warning("no GPU can be used: %s", error)
     return PROCESSOR
+
+
+# A model that could not be loaded, remembered: to try again takes long, and nothing has changed meanwhile.
+
+_NAME = "missing model"
+#: So long it is not tried again, unless the settings change or somebody asks for it (`doctor`, `index run`).
+HOLDS_SECONDS = 3600.0
+#: What decides where a model comes from, beside its name.
+_SETTINGS = ("HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "HF_HUB_OFFLINE", "HTTPS_PROXY", "SENTENCE_TRANSFORMERS_HOME")
+
+
+def known_absence(model: str) -> str:
+    """Why `model` could not be loaded a while ago, with the settings of now; empty where that is not known."""
+    try:
+        note = state.fact(_NAME)
+    except OSError:
+        return ""
+    holds = note and note["settings"] == _settings(model) and 0 <= time.time() - note["at"] < HOLDS_SECONDS
+    return str(note["why"]) if holds else ""
+
+
+def note_absence(model: str, why: str) -> None:
+    """`model` could not be loaded. Where nothing can be kept it is tried again each time."""
+    with suppress(OSError):
+        state.keep(_NAME, {"settings": _settings(model), "why": why, "at": time.time()})
+
+
+def forget_absence() -> None:
+    """Let it be tried again."""
+    with suppress(OSError):
+        state.keep(_NAME, None)
+
+
+def _settings(model: str) -> list[str]:
+    return [model, *(os.environ.get(name, "") for name in _SETTINGS)]
+
+
+# Whoever waits is told that a model is being loaded, whatever it was that needed one.
+
+#: The stage, as `indexer.changes.Progress` is told of it.
+STAGE = "loading"
+_told: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("told", default=None)
+
+
+@contextmanager
+def telling(progress: Callable[[str, int, int], None] | None) -> Iterator[None]:
+    """In here, and in this context alone, `progress` is told of each model that is loaded."""
+    before = _told.set(progress)
+    try:
+        yield
+    finally:
+        _told.reset(before)
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """A model is loaded in here, which may take seconds."""
+    progress = _told.get()
+    if progress is not None:
+        progress(STAGE, 0, 1)
+    yield
+    if progress is not None:
+        progress(STAGE, 1, 1)

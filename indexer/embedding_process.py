@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from indexer.embedder import DEFAULT_MODEL, Embedder, ModelUnavailableError, SentenceTransformerEmbedder
-from indexer.model_notice import loading
+from indexer.embedder import DEFAULT_MODEL, Embedder, ModelUnavailableError, SentenceTransformerEmbedder, loading
 from indexer.priority import step_back
 
 if TYPE_CHECKING:

@@ -13,13 +13,12 @@ from itertools import groupby
 
 from indexer import chunks, repositories, versions
 from indexer.changes import Progress, Report
-from indexer.embedder import Embedder
+from indexer.embedder import Embedder, telling
 from indexer.failures import is_full, is_of_the_store, what_failed
 from indexer.forgotten import forgotten
 from indexer.kept_logs import keep_copy, make_room
 from indexer.markdown import Export, export_path, to_markdown, write_export
 from indexer.masking import NOTHING, Masked, joined, mask, mask_once
-from indexer.model_notice import telling
 from indexer.outcome import authored_by, edited_paths, edits_of, errors_of, outcome_of
 from indexer.pieces import Piece, pieces_of
 from indexer.project import Project, begun_at, project_of, recorded

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import apsw
 
-from indexer import absent_model, state
+from indexer import state
 from indexer.checkout import bare_at
 from indexer.damage import kept
-from indexer.embedder import Embedder, has_frameworks
+from indexer.embedder import Embedder, forget_absence, has_frameworks
 from indexer.failures import next_step, what_failed
 from indexer.models import configured_embedder
 from indexer.paths import index_db, private_dir, state_home
 from indexer.project import project_of
 from indexer.settings import RERANKER, VARIABLES
-from indexer.store import extension
 from indexer.store.base import Scope
+from indexer.store.schema import VectorsUnavailableError, load_vectors, loadable
 from indexer.transcripts.base import AgentAdapter
 from indexer.values import Value, rare, value
 from smart_fork.agent_roster import compared, understood, version_of
@@ -250,12 +250,12 @@ def _vectors() -> Iterator[Check]:
     """What keeps them can be loaded, whether or not the index has any."""
     try:
         with closing(apsw.Connection(":memory:")) as db:
-            extension.load(db)
+            load_vectors(db)
             version = db.execute("SELECT vec_version()").get
-    except extension.VectorsUnavailableError as error:
+    except VectorsUnavailableError as error:
         yield Check("vectors", ok=False, detail=str(error), next_step=error.hint)
         return
-    yield Check("vectors", ok=True, detail=f"sqlite-vec {version}; {extension.loadable()}")
+    yield Check("vectors", ok=True, detail=f"sqlite-vec {version}; {loadable()}")
 
 
 def _install() -> Iterator[Check]:
@@ -268,7 +268,7 @@ def _install() -> Iterator[Check]:
 
 def _model(embedder: Embedder) -> Iterator[Check]:
     texts = ["retry a failed upload", "try the upload again when it fails", "a cake recipe"]
-    absent_model.forget()  # it is tried now, whatever was seen before
+    forget_absence()  # it is tried now, whatever was seen before
     try:
         one, near, far = embedder.embed(texts)
     except Exception as error:  # noqa: BLE001 - any model may be configured

@@ -12,11 +12,10 @@ import numpy as np
 
 from indexer import kept_logs, models
 from indexer.changes import Progress, gone_of
-from indexer.embedder import Embedder
+from indexer.embedder import Embedder, telling
 from indexer.failures import what_failed
 from indexer.forgotten import forgotten
 from indexer.markdown import export_names, export_path, is_export
-from indexer.model_notice import telling
 from indexer.paths import index_db
 from indexer.pipeline import document_of
 from indexer.shapes import dataclass

@@ -30,7 +30,7 @@ from indexer.store.base import (
     Understood,
     WordTable,
 )
-from indexer.store.connection import with_vectors
+from indexer.store.schema import with_vectors
 from indexer.store.vectors import numbers
 from indexer.transcripts.lines import NO_LOG
 from indexer.transcripts.model import AgentName

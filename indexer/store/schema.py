@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import errno
+import fcntl
+import importlib.util
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from pathlib import Path
 
 import apsw
 
-from indexer.errors import IndexerError
+from indexer.errors import IndexerError, joined
+from indexer.locks import held
 from indexer.older_tables import bring_up
+from indexer.paths import private_dir
 
 #: How words are cut: stemmed, case and accents folded; ``_`` and ``.`` separate, so parts of identifiers are found.
 TOKENIZER = "porter unicode61 remove_diacritics 2"
@@ -191,3 +200,256 @@ def immediate(db: apsw.Connection) -> Iterator[None]:
 def _form(db: apsw.Connection) -> int:
     (number,) = db.execute("PRAGMA user_version").fetchone() or (0,)
     return int(number)
+
+
+# sqlite-vec in a connection. Its file is loaded by its path: its Python module would import NumPy.
+
+_PACKAGE, _FILE = "sqlite_vec", "vec0"
+
+
+class VectorsUnavailableError(IndexerError):
+    """sqlite-vec cannot be loaded, so vectors can neither be searched nor kept."""
+
+    code = "vectors_unavailable"
+    usual_hint = "Reinstall smart-fork with its dependencies, or `sqlite-vec` alone; search uses words only until then."
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"sqlite-vec cannot be loaded: {reason}")
+
+
+def load_vectors(db: apsw.Connection) -> None:
+    """Let this connection read and write vec0 tables.
+
+    Raises:
+        VectorsUnavailableError: there is no such file, or it is none for this system.
+    """
+    path = loadable()
+    try:
+        db.enable_load_extension(enable=True)
+        try:
+            db.load_extension(str(path))
+        finally:
+            db.enable_load_extension(enable=False)
+    except apsw.Error as error:
+        raise VectorsUnavailableError(str(error)) from error
+
+
+def knows_vectors(db: apsw.Connection) -> bool:
+    """Whether this connection knows vec0 tables."""
+    return bool(db.execute("SELECT count(*) FROM pragma_module_list WHERE name = 'vec0'").get)
+
+
+def loadable() -> Path:
+    """The file without its ending, which SQLite adds.
+
+    Raises:
+        VectorsUnavailableError: the package is not installed.
+    """
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise VectorsUnavailableError(f"the package {_PACKAGE} is not installed")
+    return Path(spec.submodule_search_locations[0]) / _FILE
+
+
+# Opening the database: any number of processes at once, cold or warm.
+
+log = logging.getLogger(__name__)
+
+BUSY_MILLISECONDS = 30_000
+#: Nobody holds an index so long that it cannot even be opened, but a program that is none of ours: a question goes on
+#: without it.
+OPEN_MILLISECONDS = 5_000
+#: As much of the file is read as memory, which halves the time of reading all vectors of a large index.
+MAPPED_BYTES = 1 << 30
+_NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+def connect(path: Path) -> apsw.Connection:
+    """Open `path` (created with mode 0600 where it is missing), with sqlite-vec where it can be loaded.
+
+    Where nothing may be written, as on a read-only file system, one that is there is opened to be read.
+
+    Raises:
+        NewerIndexError: a newer smart-fork has written it.
+        OlderIndexError: its form is too old to be brought up to date.
+        apsw.Error: it is not a database, or the disk refuses.
+    """
+    try:
+        private_dir(path.parent)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        if error.errno not in _NOT_ALLOWED or not path.is_file():
+            raise
+        db = _to_read(path)
+    else:
+        db = _in_wal_mode(path)
+    db.set_busy_timeout(BUSY_MILLISECONDS)
+    db.execute(
+        "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -65536; "
+        "PRAGMA temp_store = MEMORY; PRAGMA wal_autocheckpoint = 4000"  # each one waits for the disk
+    )
+    db.execute(f"PRAGMA mmap_size = {MAPPED_BYTES}").fetchall()
+    create(db)
+    try:
+        with_vectors(db)
+    except VectorsUnavailableError as error:
+        log.warning("%s", joined(error.message, error.hint))
+    return db
+
+
+def _to_read(path: Path) -> apsw.Connection:
+    """As its writers have left it: where they may still write it, with what they have beside it."""
+    for how in ("mode=ro", "mode=ro&immutable=1"):
+        db = apsw.Connection(
+            f"{path.absolute().as_uri()}?{how}", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        )
+        try:
+            db.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        except (apsw.CantOpenError, apsw.ReadOnlyError, apsw.IOError):
+            db.close()
+        else:
+            return db
+    raise apsw.CantOpenError(f"{path} cannot be read")
+
+
+def _in_wal_mode(path: Path) -> apsw.Connection:
+    db = apsw.Connection(str(path))
+    try:
+        write_ahead(db, OPEN_MILLISECONDS)
+    except (apsw.IOError, apsw.CantOpenError):
+        # A full disk has no room for the file that connections share. One that is alone needs none, and can read.
+        db.close()
+        db = apsw.Connection(str(path))
+        db.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
+        write_ahead(db, OPEN_MILLISECONDS)
+    return db
+
+
+def with_vectors(db: apsw.Connection) -> None:
+    """Let this connection search and keep vectors.
+
+    Raises:
+        VectorsUnavailableError: sqlite-vec cannot be loaded.
+    """
+    if not knows_vectors(db):
+        load_vectors(db)
+
+
+def write_ahead(db: apsw.Connection, milliseconds: int) -> None:
+    """Readers never wait for the writer. Changing the mode takes the lock, for which SQLite does not wait by itself.
+
+    Raises:
+        apsw.BusyError: another process has held it for so many milliseconds.
+    """
+    db.set_busy_timeout(milliseconds)
+    deadline = time.monotonic() + milliseconds / 1000
+    while db.execute("PRAGMA journal_mode").get != "wal":
+        db.execute("BEGIN IMMEDIATE; COMMIT")  # waits for whoever is doing the same just now
+        try:
+            if db.execute("PRAGMA journal_mode = WAL").get != "wal":
+                return  # a file system without shared memory: slower, and just as safe
+        except apsw.BusyError:  # somebody was quicker
+            if time.monotonic() > deadline:
+                raise
+
+
+def opening(path: Path) -> AbstractContextManager[None]:
+    """While somebody renames the database, whoever opens it waits; any number may open it at once."""
+    return _gate(path.parent, fcntl.LOCK_SH)
+
+
+def renaming(path: Path) -> AbstractContextManager[None]:
+    """Nobody opens the database meanwhile: it and what SQLite has beside it are several files."""
+    return _gate(path.parent, fcntl.LOCK_EX)
+
+
+@contextmanager
+def _gate(folder: Path, how: int) -> Iterator[None]:
+    """Hold the folder's own lock, which needs no file; where there is no folder, or it has no locks, go without."""
+    with ExitStack() as stack:
+        with suppress(OSError):
+            stack.enter_context(held(folder, how))
+        yield
+
+
+# What was taken out of the index is gone from its file as well, where SQLite would keep it: in pages that are free, in
+# parts of the word indexes that are not merged yet, and in the write-ahead log.
+#
+# That there is something to erase is noted in the transaction that deletes it, so whatever interrupts the erasing, it
+# is done at the next occasion.
+
+log = logging.getLogger(__name__)
+
+#: How long readers who are still at what was there before, and other writers, are waited for.
+PATIENCE_MILLISECONDS = 5_000
+#: How much of an index is erased from in a second, on a slow machine.
+BYTES_PER_SECOND = 30_000_000
+_NOTE = "erase"
+_ALL, _LOG = "all", "log"
+_WORD_INDEXES = ("chunk_words", "session_words", "session_work")
+
+
+def owe_erasing(db: apsw.Connection) -> None:
+    """Note that something is to be erased, in the transaction that deletes it."""
+    db.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", (_NOTE, _ALL))
+
+
+def owes_erasing(db: apsw.Connection) -> bool:
+    """Whether something that was deleted may still be in the file."""
+    return _owed(db) != ""
+
+
+def erase(db: apsw.Connection) -> bool:
+    """Write the database again without anything that was deleted. Whether it is gone: somebody who reads what was there
+    before, another writer or a full disk may keep it from being so for now.
+
+    For whoever holds the index's lock: nobody else deletes meanwhile.
+    """
+    if _owed(db) == _ALL and _done(db, _rewrite_all):
+        db.execute("UPDATE meta SET value = ? WHERE key = ?", (_LOG, _NOTE))
+    if _owed(db) == _LOG and _done(db, _empty_log):
+        db.execute("DELETE FROM meta WHERE key = ?", (_NOTE,))
+    return not owes_erasing(db)
+
+
+def compact(db: apsw.Connection) -> bool:
+    """The same for a database without word indexes."""
+    return _done(db, _rewrite) and _done(db, _empty_log)
+
+
+def _done(db: apsw.Connection, work: Callable[[apsw.Connection], bool]) -> bool:
+    patience = db.execute("PRAGMA busy_timeout").get
+    db.set_busy_timeout(PATIENCE_MILLISECONDS)
+    try:
+        return work(db)
+    except (apsw.BusyError, apsw.FullError) as error:
+        log.warning("what was taken out of %s is not erased yet: %s", db.filename, error)
+        return False
+    finally:
+        db.set_busy_timeout(int(patience or 0))
+
+
+def _rewrite_all(db: apsw.Connection) -> bool:
+    with immediate(db):
+        for table in _WORD_INDEXES:
+            db.execute(f"INSERT INTO {table}({table}) VALUES('optimize')")
+    return _rewrite(db)
+
+
+def _rewrite(db: apsw.Connection) -> bool:
+    stored = db.execute("PRAGMA temp_store").get
+    db.execute("PRAGMA temp_store = FILE")  # a large index is not written again in memory
+    try:
+        db.execute("VACUUM")
+    finally:
+        db.execute(f"PRAGMA temp_store = {int(stored or 0)}")
+    return True
+
+
+def _empty_log(db: apsw.Connection) -> bool:
+    busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone() or (1, 0, 0)
+    return not busy
+
+
+def _owed(db: apsw.Connection) -> str:
+    return str(db.execute("SELECT value FROM meta WHERE key = ?", (_NOTE,)).get or "")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import apsw
 
-from indexer.store.connection import BUSY_MILLISECONDS, opening
+from indexer.store.schema import BUSY_MILLISECONDS, opening
 
 #: So many faults of a kind are told one by one.
 SHOWN = 5

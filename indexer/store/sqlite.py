@@ -12,11 +12,10 @@ from typing import Any
 
 from indexer.outcome import Authored, Edits, MetError, masked_again
 from indexer.project import Project
-from indexer.store import erasure, vectors
+from indexer.store import vectors
 from indexer.store.base import FORGOTTEN, Document, Reading, SeenFile, SessionRow, Words
-from indexer.store.connection import connect, with_vectors
 from indexer.store.queries import StoreReading
-from indexer.store.schema import immediate
+from indexer.store.schema import BYTES_PER_SECOND, connect, erase, immediate, owe_erasing, owes_erasing, with_vectors
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import AgentName, Session
 
@@ -68,7 +67,7 @@ class SqliteStore(StoreReading):
                 if wins:
                     rewritten = self._is_rewritten(reading)
                     if self._write_session(session, document) or rewritten:
-                        erasure.owe(self.db)
+                        owe_erasing(self.db)
             self._write_file(reading, session, rank)
             self.set_meta("updated_at", datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"))
             if wins and publish:
@@ -107,12 +106,12 @@ class SqliteStore(StoreReading):
             return False
         with immediate(self.db):
             self._remove_session(row[0])
-            erasure.owe(self.db)
+            owe_erasing(self.db)
         return True
 
     def replace_texts(self, session: int, chunks: Sequence[tuple[bytes, str]], words: Words) -> None:
         with immediate(self.db):
-            erasure.owe(self.db)
+            owe_erasing(self.db)
             (part,) = self.db.execute("SELECT part FROM sessions WHERE id = ?", (session,)).fetchone() or (0,)
             had = {placement[2] for placement, _, _ in self._placed(session)}
             has = [self._chunk_id(part, digest, text) for digest, text in chunks]
@@ -132,15 +131,15 @@ class SqliteStore(StoreReading):
             self._write_errors(session, ())
 
     def owe_erasing(self) -> None:
-        erasure.owe(self.db)
+        owe_erasing(self.db)
 
     def owes_erasing(self) -> bool:
-        return erasure.is_owed(self.db)
+        return owes_erasing(self.db)
 
     def erase(self, seconds: float | None = None) -> bool:
-        if seconds is not None and self.path.stat().st_size > seconds * erasure.BYTES_PER_SECOND:
-            return not erasure.is_owed(self.db)
-        return erasure.erase(self.db)
+        if seconds is not None and self.path.stat().st_size > seconds * BYTES_PER_SECOND:
+            return not owes_erasing(self.db)
+        return erase(self.db)
 
     def _remove_session(self, row: int) -> None:
         chunks = {chunk for (chunk,) in self.db.execute("SELECT chunk FROM placements WHERE session = ?", (row,))}

@@ -16,7 +16,7 @@ from typing import Any
 
 import apsw
 
-from indexer.store import extension
+from indexer.store.schema import knows_vectors
 
 #: Vectors a group. Small parts waste the rest of one; more in a group are hardly read faster.
 GROUP = 128
@@ -121,7 +121,7 @@ def adopt(db: apsw.Connection, part: int, chunks: Sequence[int]) -> None:
         "JOIN chunks AS twin ON twin.hash = chunks.hash AND twin.block <> 0 "
         f"WHERE chunks.id IN ({numbers(chunks)}) AND chunks.block = 0"
     ).fetchall()
-    if twins and extension.is_loaded(db):  # else they wait until it is
+    if twins and knows_vectors(db):  # else they wait until it is
         known = dict(read(db, {twin for _, twin in twins}))
         append(db, part, {chunk: known[twin] for chunk, twin in twins})
 
@@ -134,7 +134,7 @@ def remove(db: apsw.Connection, chunks: Sequence[int]) -> None:
         return
     with telling_damage(db):
         groups = {group for group, _, _ in _places(db, leaving)}
-        if not extension.is_loaded(db):
+        if not knows_vectors(db):
             _remove_groups(db, groups)
             return
         db.execute(f"DELETE FROM vectors WHERE rowid IN ({numbers(leaving)})")  # noqa: S608 - integers

@@ -13,9 +13,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from indexer.paths import state_home
 from indexer.settings import VARIABLES
-from smart_fork.errors import Usage
+from smart_fork.errors import Usage, refuse_both, refuse_empty
 from smart_fork.hooks import RECALL
-from smart_fork.text.given import refuse_both, refuse_empty
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -41,12 +41,11 @@ def run(
     ] = None,
 ) -> None:
     """Index new and changed sessions."""
-    from indexer import absent_model
-    from indexer.embedder import ModelUnavailableError
+    from indexer.embedder import ModelUnavailableError, forget_absence
     from indexer.freshness import complete
     from indexer.models import configured_embedder
     from indexer.priority import step_back
-    from indexer.store.extension import VectorsUnavailableError
+    from indexer.store.schema import VectorsUnavailableError
     from smart_fork.finding.engine import OWN, configured_engine
     from smart_fork.finding.index_access import opened
     from smart_fork.finding.status import Held, Indexed, broken_logs, passed_over
@@ -58,7 +57,7 @@ def run(
     if if_idle:
         step_back()
     else:
-        absent_model.forget()
+        forget_absence()
     embedder = None if no_vectors else configured_embedder(background=if_idle)
     try:
         with opened() as store, progress_bar(quiet=if_idle) as progress:

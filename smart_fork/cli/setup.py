@@ -362,7 +362,7 @@ def first_index(plan: SetupPlan) -> tuple[bool, str]:
         SmartForkError: the index or the model is not available.
     """
     from indexer.embedder import ModelUnavailableError
-    from indexer.store.extension import VectorsUnavailableError
+    from indexer.store.schema import VectorsUnavailableError
     from indexer.writer import IndexBusyError
 
     if not wants_json():

@@ -21,7 +21,7 @@ from indexer.paths import index_db
 from indexer.pipeline import embed_waiting, read_logs
 from indexer.project import Project, project_of
 from indexer.store.base import Document, Reading, SessionRow, Words
-from indexer.store.extension import VectorsUnavailableError
+from indexer.store.schema import VectorsUnavailableError
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import UNREAD, LogFile
 from indexer.transcripts.model import AgentName

@@ -19,6 +19,7 @@ from indexer.project import resolve
 from indexer.repositories import normalized
 from indexer.shapes import dataclass
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, Usage
+from smart_fork.finding.query import Code
 from smart_fork.repository.git import GIT_SECONDS, Repository
 from smart_fork.text.snippets import printable, shown
 
@@ -291,22 +292,6 @@ MOST_RANGES = 200
 #: A longer text names no file and no commit.
 MOST_BYTES = 4096
 _DIFF = ("diff", "--unified=0", "-M", "--no-ext-diff", "--no-textconv", "--no-color", "--no-relative", "HEAD", "--")
-
-
-@dataclass(frozen=True, slots=True)
-class Code:
-    """What is asked: `lines` as PATH:FIRST-LAST, `files`, a `commit`, uncommitted `changes` or a patch, a `pull`
-    request by its number.
-    """
-
-    lines: Sequence[str] = ()
-    files: Sequence[str] = ()
-    commit: str | None = None
-    changes: bool | str | None = None
-    pull: int | None = None
-
-    def __bool__(self) -> bool:
-        return bool(self.lines or self.files or self.commit or self.changes or self.pull)
 
 
 def lines_of(there: Repository, folder: Path, code: Code) -> list[Line]:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Mapping, Sequence
+from bisect import bisect
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from indexer.masking import mask
-from indexer.store.base import Placement, SessionRow, Store
+from indexer.outcome import Authored
+from indexer.patterns import late
+from indexer.shapes import dataclass
+from indexer.store.base import Placement, Scope, SessionRow, Store
+from indexer.transcripts.authored import LEAST, SIZE, hashed, plain
+from indexer.unchecked import seconds_in
 from smart_fork.errors import SmartForkError
 from smart_fork.finding.answer import AskedCode, Cause, Causes, WroteLines
 from smart_fork.finding.authorship import (
-    Code,
+    AROUND,
     Line,
     blamed,
     file_history,
@@ -28,11 +36,11 @@ from smart_fork.finding.authorship import (
     touched_by,
 )
 from smart_fork.finding.evidence import admitted
-from smart_fork.finding.query import Candidate, Candidates, Query
+from smart_fork.finding.query import Candidate, Candidates, Code, Query
 from smart_fork.finding.results import UNTRUSTED
-from smart_fork.finding.sessions import Writer, Wrote, sessions_of, writers_of
 from smart_fork.finding.upkeep import unread_notice
-from smart_fork.repository.git import Repository, opened, paths
+from smart_fork.repository.drift import tops
+from smart_fork.repository.git import FOLDER, Repository, opened, paths
 from smart_fork.system.processes import Processes
 from smart_fork.text.snippets import quoted
 
@@ -175,3 +183,285 @@ def _cause(store: Store, query: Query, made: list[tuple[Line, Writer | None]]) -
         cause, session_id=row.session_id, agent_type=row.agent, exchange=wrote.exchange + 1, ends_at_message=ends,
         asked=asked, lines=wrote.lines, of=wrote.of,
     )  # fmt: skip
+
+
+# The sessions of the index that wrote lines of code, the one that wrote most first; and those that commits name.
+
+#: The branch on which Entire keeps the sessions that its trailers mean, here and at remotes.
+CHECKPOINTS = "entire/checkpoints/v1"
+#: A checkpoint has a folder for each of its sessions: of more, the first are looked at.
+MOST_SESSIONS = 8
+#: An agent's name before the id of its session, which stands by itself or at the end of a link.
+_SESSION = late(rb"^[A-Z][A-Za-z]{1,30}-Session:[ \t]*(?:\S*/)?([A-Za-z0-9][\w-]{7,79})[ \t]*\r?$")
+_CHECKPOINT = late(rb"^Entire-Checkpoint:[ \t]*([0-9a-f]{2})([0-9a-f]{10})[ \t]*\r?$")
+
+
+def sessions_named(there: Repository, commits: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """The ids of the sessions that the message of each of these commits names, without commits that name none.
+
+    Raises:
+        ProgramMissing, ProgramFailed: as `Repository.git`.
+    """
+    found: dict[str, list[str]] = {}
+    checkpoints: dict[str, list[str]] = {}
+    for commit, raw in _objects(there, commits).items():
+        for line in raw.partition(b"\n\n")[2].split(b"\n"):
+            if named := _SESSION.match(line):
+                found.setdefault(commit, []).append(named[1].decode())
+            elif named := _CHECKPOINT.match(line):
+                checkpoints.setdefault(f"{named[1].decode()}/{named[2].decode()}", []).append(commit)
+    for checkpoint, ids in _of_checkpoints(there, checkpoints).items():
+        for commit in checkpoints[checkpoint]:
+            found.setdefault(commit, []).extend(ids)
+    return {commit: tuple(dict.fromkeys(ids)) for commit, ids in found.items()}
+
+
+def _of_checkpoints(there: Repository, folders: Collection[str]) -> Mapping[str, list[str]]:
+    """The sessions of each of these folders of the branch."""
+    if not folders:
+        return {}
+    patterns = (f"refs/heads/{CHECKPOINTS}", f"refs/remotes/*/{CHECKPOINTS}")
+    ref = there.git(
+        "for-each-ref", "--sort=-committerdate", "--count=1", "--format=%(objectname)", "--", *patterns
+    ).text
+    found: dict[str, list[str]] = {}
+    places = ("", *(f"{number}/" for number in range(MOST_SESSIONS)))
+    names = {f"{ref}:{folder}/{place}metadata.json": folder for folder in folders for place in places}
+    for name, raw in _objects(there, names).items() if ref else ():
+        try:
+            told: Any = json.loads(raw)
+        except ValueError:
+            continue
+        if isinstance(told, dict) and isinstance(id_ := told.get("session_id"), str):
+            found.setdefault(names[name], []).append(id_)
+    return found
+
+
+def _objects(there: Repository, names: Iterable[str]) -> dict[str, bytes]:
+    """The contents of objects by these names, without those that are not there."""
+    asked = list(names)
+    said = there.git("cat-file", "--batch", given=b"".join(f"{name}\n".encode() for name in asked)).stdout
+    found, place = {}, 0
+    for name in asked:
+        head, _, _ = said[place:].partition(b"\n")
+        place += len(head) + 1
+        if (size := head.rpartition(b" ")[2]).isdigit():
+            found[name] = said[place : place + int(size)]
+            place += int(size) + 1
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Wrote:
+    """A session, how many lines it wrote of how many, in which exchange most of them, and their commits."""
+
+    session: int
+    lines: int
+    of: int
+    exchange: int
+    commits: tuple[str, ...]
+
+
+def writers_of(
+    lines: Sequence[Line], store: Store, scope: Scope, there: Repository, *, trailers: bool = True, sure: bool = False
+) -> list[Writer | None]:
+    """Who wrote each line, of the sessions in scope; without `trailers` by the edits alone, `sure` as `writers`.
+
+    Raises:
+        ProgramMissing, ProgramFailed: as `Repository.git`.
+    """
+    edits = _own(store.authored({line.name.rpartition("/")[2] for line in lines}, scope), store)
+    named: dict[str, tuple[int, ...]] = {}
+    if trailers and edits:
+        commits = {line.commit for line in lines} - {""}
+        for commit, ids in sessions_named(there, commits).items():
+            rows = [row for one in ids for row in store.find_sessions(one) if row.session_id == one]
+            named[commit] = tuple(row.row for row in rows if row.part in scope.parts)
+    return writers(lines, edits, bytes.fromhex(store.meta("key")), tops(there), named, sure=sure)
+
+
+def _own(edits: dict[int, list[Authored]], store: Store) -> dict[int, list[Authored]]:
+    """The edits of each session without those that it has from a session that it was forked from.
+
+    Not every log names that session: then the one that ended first had them.
+    """
+    holders: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    for session, several in edits.items():
+        for edit in several:
+            holders[edit.moment, edit.file].add(session)
+    shared = {key: rows for key, rows in holders.items() if len(rows) > 1 and key[0]}
+    if not shared:
+        return edits
+    rows = store.sessions(set().union(*shared.values()))
+    parents = {row.parent_id for row in rows.values()}
+    order = {row.row: (row.session_id not in parents, row.last_activity) for row in rows.values()}
+    first = {key: min(holding, key=order.__getitem__) for key, holding in shared.items()}
+    return edits | {
+        session: [edit for edit in edits[session] if first.get((edit.moment, edit.file), session) == session]
+        for session in order
+    }
+
+
+def sessions_of(lines: Sequence[Line], found: Sequence[Writer | None]) -> list[Wrote]:
+    """Each session that wrote some of the lines that were asked about. Empty lines do not count."""
+    asked = [(line, writer) for line, writer in zip(lines, found, strict=True) if line.asked]
+    asked = [one for one in asked if one[0].text.strip()] or asked
+    of_session: defaultdict[int, list[tuple[Line, Writer]]] = defaultdict(list)
+    for line, writer in asked:
+        if writer is not None:
+            of_session[writer.session].append((line, writer))
+    wrote = []
+    for session, several in of_session.items():
+        exchanges = Counter(writer.edit.exchange for _, writer in several)
+        most = max(exchanges, key=lambda one: (exchanges[one], one))
+        commits = tuple(dict.fromkeys(line.commit for line, _ in several if line.commit))
+        wrote.append(Wrote(session, len(several), len(asked), most, commits))
+    return sorted(wrote, key=lambda one: (-one.lines, -one.session))
+
+
+#: Clocks differ: an edit may be so much later than the commit that has it, in seconds.
+SLACK = 60
+#: A shorter line is evidence only beside another one of the same commit and session.
+ALONE = 20
+#: The part of a commit's lines around a line that its session has to have written.
+PART = 0.5
+#: So many of them have to be of a session whose edit was of a file in another folder.
+MOVED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A session, by its row in the index, and the edit in which it wrote a line."""
+
+    session: int
+    edit: Authored
+
+
+def writers(
+    lines: Sequence[Line], edits: Mapping[int, Sequence[Authored]], key: bytes, tops: Collection[str],
+    named: Mapping[str, Collection[int]] | None = None, *, sure: bool = False,
+) -> list[Writer | None]:  # fmt: skip
+    """Who wrote each of these lines. `tops` are the directories of the repository, the innermost first.
+
+    To be `sure`, a line that several exchanges wrote is nobody's.
+
+    `named` are the sessions that commits name: no other one wrote their lines, and a single one wrote all of them in
+    the files that it edited.
+    """
+    named = named or {}
+    bare = [plain(line.text.replace("\n", " "))[0] for line in lines]
+    hashes = [next(iter(hashed([one], key)), b"") for one in bare]
+    wrote = _by_line(edits, set(hashes), tops)
+    if sure:
+        wrote = {one: several for one, several in wrote.items() if len(_exchanges(several)) == 1}
+    able = [
+        _able(line, wrote.get(digest, ()), named.get(line.commit, ()))
+        for line, digest in zip(lines, hashes, strict=True)
+    ]
+    chosen = [_chosen(lines, able, bare, at) if one else None for at, one in enumerate(able)]
+    result = _with_short_ones(lines, chosen, [len(text) >= LEAST for text in bare])
+    return [one or _named_one(line, edits, named, tops) for line, one in zip(lines, result, strict=True)]
+
+
+def _exchanges(several: Iterable[tuple[str, float, Writer]]) -> set[tuple[int, int]]:
+    return {(writer.session, writer.edit.exchange) for *_, writer in several}
+
+
+def _named_one(
+    line: Line, edits: Mapping[int, Sequence[Authored]], named: Mapping[str, Collection[int]], tops: Collection[str]
+) -> Writer | None:
+    """The session that the commit names, if it names one, with its last edit of the file before the commit."""
+    rows = set(named.get(line.commit, ()))
+    if len(rows) != 1:
+        return None
+    (row,) = rows
+    several = [(relative(edit.file, tops), seconds(edit.moment), Writer(row, edit)) for edit in edits.get(row, ())]
+    able = [writer for exact, writer in _able(line, several, rows) if exact]
+    return max(able, key=lambda one: one.edit.moment, default=None)
+
+
+def _by_line(
+    edits: Mapping[int, Sequence[Authored]], wanted: set[bytes], tops: Collection[str]
+) -> Mapping[bytes, Sequence[tuple[str, float, Writer]]]:
+    """The edits that have each of these lines, with the file relative to the repository, and when they were made."""
+    found: defaultdict[bytes, list[tuple[str, float, Writer]]] = defaultdict(list)
+    for session, several in edits.items():
+        for edit in several:
+            blob = edit.lines
+            if has := wanted & {blob[at : at + SIZE] for at in range(0, len(blob), SIZE)}:
+                one = (relative(edit.file, tops), seconds(edit.moment), Writer(session, edit))
+                for digest in has:
+                    found[digest].append(one)
+    return found
+
+
+def _able(line: Line, wrote: Iterable[tuple[str, float, Writer]], named: Collection[int]) -> list[tuple[bool, Writer]]:
+    """The edits that can have brought a line into its commit, each with whether it was of that very file."""
+    if line.by_bot and not named:
+        return []
+    here = f"/{line.name}"
+    return [
+        (name == line.name or (name[:1] == "/" and name.endswith(here)), writer)
+        for name, moment, writer in wrote
+        if moment <= line.committed + SLACK and (not named or writer.session in named)
+    ]
+
+
+def _chosen(
+    lines: Sequence[Line], able: Sequence[Sequence[tuple[bool, Writer]]], bare: Sequence[bytes], at: int
+) -> Writer | None:
+    """The edit of the session that wrote most of the commit's lines around this one; of that session the last one."""
+    commit = lines[at].commit
+    around = [
+        one for one in range(max(0, at - AROUND), at + AROUND + 1) if one < len(lines) and lines[one].commit == commit
+    ]
+    least = max(1 if len(bare[at]) >= ALONE else 2, PART * sum(len(bare[one]) >= LEAST for one in around))
+    wrote = Counter(pair for one in around for pair in {(exact, writer.session) for exact, writer in able[one]})
+    for exact in (True, False):
+        most = least if exact else max(MOVED, least)
+        enough = [writer for same, writer in able[at] if same is exact and wrote[exact, writer.session] >= most]
+        if enough:
+            return max(enough, key=lambda one: (wrote[exact, one.session], one.edit.moment, -one.session))
+    return None
+
+
+def _with_short_ones(
+    lines: Sequence[Line], chosen: Sequence[Writer | None], tells: Sequence[bool]
+) -> list[Writer | None]:
+    """Give lines that say nothing themselves to the session of the lines around them, if these agree.
+
+    Around are the next lines above and below that say something, in the same commit without another one between.
+    """
+    result = list(chosen)
+    runs: list[list[int]] = []
+    for at, line in enumerate(lines):
+        before = lines[at - 1]
+        if at and (line.commit, line.name, line.number) == (before.commit, before.name, before.number + 1):
+            runs[-1].append(at)
+        else:
+            runs.append([at])
+    for run in runs:
+        telling = [at for at in run if tells[at]]
+        for at in run:
+            place = bisect(telling, at)
+            near = [chosen[one] for one in telling[max(0, place - 1) : place + 1]]
+            sessions = {one.session if one else None for one in near}
+            if not tells[at] and not lines[at].by_bot and len(sessions) == 1:
+                result[at] = near[0]
+    return result
+
+
+def relative(file: str, tops: Collection[str]) -> str:
+    """A file relative to the directory of the repository that it is in; as it is where that is no longer known.
+
+    A worker's worktree may be gone: its files are those of the repository around it.
+    """
+    top = next((top for top in tops if file.startswith(f"{top.rstrip('/')}/")), None)
+    name = file if top is None else file[len(top.rstrip("/")) + 1 :]
+    return name.split("/", 2)[-1] if name.startswith(f"{FOLDER}/") else name
+
+
+def seconds(moment: str) -> float:
+    """A time as logs have it, in seconds; infinity for what is none."""
+    found = seconds_in(moment)
+    return float("inf") if found is None else found

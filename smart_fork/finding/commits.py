@@ -27,8 +27,8 @@ from smart_fork.agents.readers import READERS
 from smart_fork.conversation import CommitsMade, MadeCommit
 from smart_fork.errors import IndexUnavailable, NotFound, ProgramFailed, SmartForkError
 from smart_fork.finding.authorship import Line, Range, blamed, committed
+from smart_fork.finding.by_code import SLACK, relative, seconds, sessions_named, writers_of
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.sessions import SLACK, relative, seconds, sessions_named, writers_of
 from smart_fork.repository.drift import tops
 from smart_fork.repository.git import Repository
 from smart_fork.repository.git import opened as repository_at

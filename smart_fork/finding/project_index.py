@@ -13,7 +13,7 @@ from pathlib import Path
 import apsw
 
 from indexer import repositories
-from indexer.model_notice import telling
+from indexer.embedder import telling
 from indexer.paths import index_db
 from indexer.project import Project, is_within, resolve
 from indexer.store.base import Scope, SessionRow

@@ -18,8 +18,7 @@ from indexer.pieces import PieceRole
 from indexer.shapes import dataclass
 from indexer.store.base import HavingTable, Placement, Scope, Scored, Searchable, SessionRow, WordTable
 from indexer.transcripts.model import AgentName
-from smart_fork.errors import Usage
-from smart_fork.text.given import is_empty
+from smart_fork.errors import Usage, is_empty
 from smart_fork.text.snippets import shown
 
 if TYPE_CHECKING:
@@ -158,6 +157,22 @@ def _essence(text: str) -> str:
 
 #: A text of fewer words is no sentence.
 SENTENCE_WORDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Code that is asked about: `lines` as PATH:FIRST-LAST, `files`, a `commit`, uncommitted `changes` or a patch, or a
+    `pull` request by its number.
+    """
+
+    lines: Sequence[str] = ()
+    files: Sequence[str] = ()
+    commit: str | None = None
+    changes: bool | str | None = None
+    pull: int | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.lines or self.files or self.commit or self.changes or self.pull)
 
 
 @dataclass(frozen=True, slots=True)

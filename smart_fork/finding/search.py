@@ -12,10 +12,9 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from indexer.embedder import Embedder, ModelUnavailableError, has_frameworks, hush, load, without_frameworks
+from indexer.embedder import Embedder, ModelUnavailableError, has_frameworks, hush, load, loading, without_frameworks
 from indexer.failures import is_damage
 from indexer.markdown import export_path, is_export
-from indexer.model_notice import loading
 from indexer.project import project_of
 from indexer.settings import RERANKER
 from indexer.shapes import dataclass

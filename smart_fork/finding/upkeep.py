@@ -13,12 +13,10 @@ from concurrent.futures import Future, wait
 from dataclasses import field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from indexer import absent_model
 from indexer.changes import Progress, unread_logs
-from indexer.embedder import Embedder, ModelUnavailableError
+from indexer.embedder import Embedder, ModelUnavailableError, known_absence, loading
 from indexer.failures import is_damage, next_step, what_failed
 from indexer.freshness import embed_first, read_changed, read_changes
-from indexer.model_notice import loading
 from indexer.models import Beginning, Closing, DefaultEmbedder
 from indexer.paths import private_dir, state_home
 from indexer.project import Project
@@ -26,7 +24,7 @@ from indexer.runs import last_run
 from indexer.settings import BACKGROUND, INDEXING
 from indexer.shapes import dataclass
 from indexer.store.base import Counts, Scope, Store
-from indexer.store.extension import VectorsUnavailableError
+from indexer.store.schema import VectorsUnavailableError
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName
 from indexer.writer import LOCK_SECONDS, IndexBusyError
@@ -110,7 +108,7 @@ def refresh(
 
     `query` says what is asked of the index as it is then. Without `vectors`, none are made for it.
     """
-    absent = absent_model.remembered(engine.embedder.model)
+    absent = known_absence(engine.embedder.model)
 
     def as_it_is(problem: str) -> Upkeep:
         return Upkeep(None, problem, absent, unread=unread_logs(store, READERS))

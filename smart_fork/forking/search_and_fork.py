@@ -16,7 +16,7 @@ from smart_fork.agents.options import PLACES
 from smart_fork.agents.selection import ALL, BOTH, first, handed_to, titles
 from smart_fork.budget.wanted import Wanted, amount
 from smart_fork.caller import calling_agent
-from smart_fork.errors import ForkRefused, SmartForkError, Usage
+from smart_fork.errors import ForkRefused, SmartForkError, Usage, is_empty, refuse_both, refuse_empty
 from smart_fork.finding.answer import Answer, Found, Hit, RecentSession
 from smart_fork.finding.engine import OWN
 from smart_fork.finding.library import Library
@@ -30,7 +30,6 @@ from smart_fork.forking.report import unexpected
 from smart_fork.forking.request import NO_CHOICE, NO_FORK, Choice, ForkRequest
 from smart_fork.forking.request import check as check_fork
 from smart_fork.forking.which import Later, about_as_likely
-from smart_fork.text.given import is_empty, refuse_both, refuse_empty
 from smart_fork.text.snippets import shown
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from smart_fork.agents.options import KEYS, Options, options_from
 from smart_fork.agents.references import reference
 from smart_fork.agents.selection import first, named
 from smart_fork.budget.wanted import wanted_of
-from smart_fork.errors import ForkRefused, SmartForkError, Usage, advice
+from smart_fork.errors import ForkRefused, SmartForkError, Usage, advice, refuse_both, refuse_empty
 from smart_fork.forking.bringing_back import refuse_borrowed
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.handover import notes as handed_notes
@@ -37,7 +37,6 @@ from smart_fork.forking.world import Clock, SystemClock, World, world_of
 from smart_fork.places import choose_place
 from smart_fork.registry.workers import Kind
 from smart_fork.system.processes import Processes
-from smart_fork.text.given import refuse_both, refuse_empty
 from smart_fork.text.snippets import quoted, shown
 from smart_fork.whereabouts import directory_of, is_there, where_now
 

@@ -24,7 +24,7 @@ from smart_fork.agents.starter import Launch
 from smart_fork.caller import calling_agent
 from smart_fork.conversation import resumed_part
 from smart_fork.copies.session_copy import Branch
-from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
+from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice, refuse_empty
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.forking.attempt import Attempt, undone
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation, confirm, one_at_a_time
@@ -43,7 +43,6 @@ from smart_fork.repository.worktree import Worktree, left_unfiltered, plan_workt
 from smart_fork.system import permission
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Processes, own_pid
-from smart_fork.text.given import refuse_empty
 from smart_fork.whereabouts import directory_of, unplaced, where_now
 
 log = logging.getLogger(__name__)

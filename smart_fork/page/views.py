@@ -23,7 +23,7 @@ from indexer.shapes import dataclass
 from smart_fork import sessions
 from smart_fork.agents.options import Options
 from smart_fork.budget.wanted import MATCH, Wanted, amount
-from smart_fork.errors import Usage
+from smart_fork.errors import Usage, is_empty
 from smart_fork.finding.library import Opening
 from smart_fork.finding.team_search import sessions_here
 from smart_fork.forking.plan import fork_session
@@ -44,7 +44,6 @@ from smart_fork.page.session import number, session_routes
 from smart_fork.page.since import check_still
 from smart_fork.registry.workers import Registry
 from smart_fork.system.processes import Processes
-from smart_fork.text.given import is_empty
 from smart_fork.text.snippets import printable
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.messages import message_worker

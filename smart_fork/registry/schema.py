@@ -10,8 +10,7 @@ import apsw
 from indexer.failures import next_step, what_failed
 from indexer.older_tables import bring_up
 from indexer.paths import private_dir
-from indexer.store.connection import write_ahead
-from indexer.store.schema import immediate
+from indexer.store.schema import immediate, write_ahead
 from smart_fork.errors import RegistryUnavailable
 
 

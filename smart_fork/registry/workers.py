@@ -14,8 +14,7 @@ import orjson
 
 from indexer.masking import mask
 from indexer.shapes import dataclass
-from indexer.store.erasure import compact
-from indexer.store.schema import immediate
+from indexer.store.schema import compact, immediate
 from indexer.transcripts.model import AgentName
 from indexer.unchecked import json_in, list_in
 from smart_fork.errors import NotFound, Usage, advice

@@ -12,8 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 from pydantic import BaseModel, ValidationError
 
-from smart_fork.errors import Usage, joined
-from smart_fork.text.given import empty_among, refuse_both
+from smart_fork.errors import Usage, empty_among, joined, refuse_both
 from smart_fork.text.snippets import shown
 
 #: Parameters that contradict each other, in whichever tool both are.

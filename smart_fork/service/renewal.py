@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from indexer.changes import Progress
 from indexer.embedder import ModelUnavailableError
 from indexer.store.base import Store
-from indexer.store.extension import VectorsUnavailableError
+from indexer.store.schema import VectorsUnavailableError
 from indexer.writer import IndexBusyError
 from smart_fork.errors import SmartForkError, joined
 from smart_fork.finding.engine import configured_engine

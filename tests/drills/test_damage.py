@@ -236,7 +236,7 @@ def test_while_another_process_writes_the_damaged_index_stays_where_it_is(indexe
 
 def test_an_index_that_another_program_holds_is_waited_for_a_moment_and_said(indexed, monkeypatch, tmp_path):
     """Not for half a minute a question: the program may hold it for hours."""
-    monkeypatch.setattr("indexer.store.connection.OPEN_MILLISECONDS", 100)
+    monkeypatch.setattr("indexer.store.schema.OPEN_MILLISECONDS", 100)
     db = apsw.Connection(str(index_db()))
     db.execute("PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE; UPDATE meta SET value = value; COMMIT").fetchall()
     with untouched():

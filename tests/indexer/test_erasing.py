@@ -16,7 +16,7 @@ from indexer.lost_logs import erase_owed
 from indexer.markdown import export_path
 from indexer.masking import Masked
 from indexer.paths import index_db, state_home
-from indexer.store import erasure, soundness
+from indexer.store import schema, soundness
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import slug
@@ -116,7 +116,7 @@ def test_what_a_rewind_has_thrown_away_is_in_no_byte(store):
 
 def test_a_log_that_has_grown_costs_no_erasing(store, monkeypatch):
     erased = []
-    monkeypatch.setattr(erasure, "erase", lambda db: erased.append(db) or True)
+    monkeypatch.setattr(schema, "erase", lambda db: erased.append(db) or True)
     log = claude_log(ONE, "/work/a", "how are you", f"the key is {SECRET}")
     run(store)
     parent = claude_records(ONE, "/work/a", ["how are you", f"the key is {SECRET}"])[-1]["uuid"]
@@ -225,7 +225,7 @@ def test_a_new_index_owes_nothing(store):
 
 
 def test_while_somebody_reads_what_was_there_before_it_is_owed_and_done_at_the_next_occasion(store, monkeypatch):
-    monkeypatch.setattr(erasure, "PATIENCE_MILLISECONDS", 10)
+    monkeypatch.setattr(schema, "PATIENCE_MILLISECONDS", 10)
     log = claude_log(ONE, "/work/a", f"the key is {SECRET}", "fine")
     run(store)
     reader = apsw.Connection(str(index_db()))
@@ -244,7 +244,7 @@ def test_a_question_does_not_wait_for_what_would_take_long(store, monkeypatch):
     log = claude_log(ONE, "/work/a", f"the key is {SECRET}", "fine")
     run(store)
     log.write_bytes(log.read_bytes().replace(SECRET.encode(), b"nothing"))
-    monkeypatch.setattr(erasure, "BYTES_PER_SECOND", 1)
+    monkeypatch.setattr("indexer.store.sqlite.BYTES_PER_SECOND", 1)
     report, _ = read_changes(store, READERS, None, 20.0)
     assert (1, False, True) == (report.read, report.erased, store.owes_erasing())
 
@@ -260,7 +260,7 @@ def test_a_full_disk_leaves_it_owed(store, monkeypatch):
         raise apsw.FullError("database or disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(erasure, "_rewrite", full)
+        patch.setattr(schema, "_rewrite", full)
         assert not run(store).erased
     assert run(store).erased
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from indexer import embedding_process
-from indexer.embedder import SentenceTransformerEmbedder
+from indexer.embedder import SentenceTransformerEmbedder, loading, telling
 from indexer.embedding_process import ProcessEmbedder
-from indexer.model_notice import loading, telling
 
 
 class Told(list):

@@ -13,7 +13,7 @@ import pytest
 import indexer
 from indexer.failures import is_damage
 from indexer.paths import index_db
-from indexer.store import extension, vectors
+from indexer.store import schema, vectors
 from indexer.store.base import Scope
 from indexer.store.queries import StoreReading
 from indexer.store.soundness import read_only
@@ -50,7 +50,7 @@ def absent(monkeypatch, tmp_path):
     @contextmanager
     def absent():
         with monkeypatch.context() as patch:
-            patch.setattr(extension, "loadable", lambda: tmp_path / "vec0")
+            patch.setattr(schema, "loadable", lambda: tmp_path / "vec0")
             yield
 
     return absent
@@ -74,20 +74,20 @@ def test_nothing_else_can_be_loaded_into_a_connection_afterwards(store):
 
 def test_a_file_that_is_none_of_this_system_is_told_with_the_next_step(store, monkeypatch, tmp_path):
     (tmp_path / "vec0.so").write_bytes(b"of another processor")
-    monkeypatch.setattr(extension, "loadable", lambda: tmp_path / "vec0.so")
-    with closing(apsw.Connection(":memory:")) as db, pytest.raises(extension.VectorsUnavailableError) as told:
-        extension.load(db)
+    monkeypatch.setattr(schema, "loadable", lambda: tmp_path / "vec0.so")
+    with closing(apsw.Connection(":memory:")) as db, pytest.raises(schema.VectorsUnavailableError) as told:
+        schema.load_vectors(db)
     assert str(told.value).startswith("sqlite-vec cannot be loaded: ")
     assert "Reinstall" in told.value.hint
 
 
 def test_a_package_that_is_not_installed_is_told(monkeypatch):
-    monkeypatch.setattr(extension, "_PACKAGE", "sqlite_vec_of_nobody")
+    monkeypatch.setattr(schema, "_PACKAGE", "sqlite_vec_of_nobody")
     with (
         closing(apsw.Connection(":memory:")) as db,
-        pytest.raises(extension.VectorsUnavailableError, match="installed"),
+        pytest.raises(schema.VectorsUnavailableError, match="installed"),
     ):
-        extension.load(db)
+        schema.load_vectors(db)
 
 
 def test_without_it_words_are_found_sessions_are_kept_and_vectors_are_there_again_with_it(store, absent):
@@ -96,9 +96,9 @@ def test_without_it_words_are_found_sessions_are_kept_and_vectors_are_there_agai
     before = nearest(store, "User: the first text")
     with absent():
         without = SqliteStore(index_db())
-        with pytest.raises(extension.VectorsUnavailableError):
+        with pytest.raises(schema.VectorsUnavailableError):
             nearest(without, "x")
-        with pytest.raises(extension.VectorsUnavailableError):
+        with pytest.raises(schema.VectorsUnavailableError):
             without.use_model("m", 16)
         save(without, session_of("quokkas are marsupials", session_id="s2", root_id="other"))
         everything = without.scope(None, ("claude",), automated=False)

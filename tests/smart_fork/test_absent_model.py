@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from indexer import absent_model, state
+from indexer import embedder, state
 from indexer.embedder import ModelUnavailableError, SentenceTransformerEmbedder
 from indexer.models import configured_embedder
 from smart_fork.doctor import run_checks
@@ -102,7 +102,7 @@ def test_other_settings_another_model_or_an_hour_and_it_is_looked_for_again(worl
 
 
 def test_the_doctor_looks_again_and_names_it(home, absent, loads):
-    absent_model.remember(configured_embedder().model, "an old reason")
+    embedder.note_absence(configured_embedder().model, "an old reason")
 
     (check,) = (check for check in run_checks() if check.name == "model")
 
@@ -112,8 +112,8 @@ def test_the_doctor_looks_again_and_names_it(home, absent, loads):
 
 
 def test_one_that_can_be_loaded_again_is_not_kept_from_it(home, absent, monkeypatch):
-    absent_model.remember(configured_embedder().model, "why")
-    absent_model.forget()
+    embedder.note_absence(configured_embedder().model, "why")
+    embedder.forget_absence()
     monkeypatch.setattr(SentenceTransformerEmbedder, "_from_disk", lambda _: "loaded")
 
     assert "loaded" == SentenceTransformerEmbedder(absent)._load()

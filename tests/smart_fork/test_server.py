@@ -15,7 +15,7 @@ from mcp import Client
 
 from indexer.damage import kept
 from indexer.paths import index_db
-from indexer.store.connection import connect
+from indexer.store.schema import connect
 from smart_fork.agents.selection import choices, one_of
 from smart_fork.finding.answer import Found
 from smart_fork.server import create_server

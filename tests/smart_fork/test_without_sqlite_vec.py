@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from indexer.paths import index_db
-from indexer.store import extension
+from indexer.store import schema
 from smart_fork.doctor import run_checks
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
@@ -22,7 +22,7 @@ RETRY = "add retry with backoff to the uploader"
 @pytest.fixture
 def absent(monkeypatch, tmp_path):
     """From now on."""
-    return lambda: monkeypatch.setattr(extension, "loadable", lambda: tmp_path / "vec0")
+    return lambda: monkeypatch.setattr(schema, "loadable", lambda: tmp_path / "vec0")
 
 
 def asked(world, shop) -> dict:

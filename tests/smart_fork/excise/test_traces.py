@@ -17,7 +17,7 @@ from indexer import kept_logs, state
 from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import index_db, state_home
-from indexer.store import erasure
+from indexer.store import schema
 from smart_fork.agents.readers import READERS
 from smart_fork.cuts import snapshots
 from smart_fork.errors import NotFound, Usage
@@ -303,7 +303,7 @@ def test_a_cut_that_was_ended_before_all_was_erased_is_made_up_for(world, sessio
 
 
 def test_what_others_still_read_is_said_to_be_left(world, session_id, monkeypatch):
-    monkeypatch.setattr(erasure, "PATIENCE_MILLISECONDS", 10)
+    monkeypatch.setattr(schema, "PATIENCE_MILLISECONDS", 10)
     reader = apsw.Connection(str(index_db()))
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM chunks").fetchone()

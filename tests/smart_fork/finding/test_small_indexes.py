@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from indexer.paths import index_db
-from indexer.store.connection import connect
+from indexer.store.schema import connect
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
 from tests.cases import each, first, mostly
