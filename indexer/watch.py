@@ -1,7 +1,7 @@
 """Noticing changes of logs as they happen, by the system's own notifications or, where those run out, by looking.
 
-Every folder that logs are in is watched by itself: what agents keep below a session's own folder makes no noise, and
-links to folders, which may lead in circles or across the whole disk, are not followed.
+Every folder that logs are in is watched by itself, linked ones too: what agents keep below a session's own folder makes
+no noise.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 
 from indexer.transcripts.base import AgentAdapter
+from indexer.transcripts.files import folders_of
 
 if TYPE_CHECKING:
     from watchfiles._rust_notify import RustNotify
@@ -108,9 +109,9 @@ class Watcher:
         for root, depth in self._roots:
             there = next((folder for folder in (root, *root.parents) if folder.is_dir()), None)
             if there == root:
-                yield from _below(str(root), depth, follow=True)
+                yield from _below(str(root), depth)
             elif there is not None:
-                yield from _below(str(there), 0, follow=True)
+                yield from _below(str(there), 0)
 
 
 def _names(folders: Collection[_Folder]) -> dict[str, str]:
@@ -132,12 +133,9 @@ def _watching(folders: Collection[_Folder]) -> RustNotify:
     return RustNotify([folder.path for folder in folders], False, False, 300, False, False)  # noqa: FBT003 - its way
 
 
-def _below(path: str, depth: int, *, follow: bool = False) -> Iterator[_Folder]:
-    """A folder and those below, without following links; those that cannot be read are passed over."""
-    with suppress(OSError):
-        info = Path(path).stat(follow_symlinks=follow)
-        with os.scandir(path) as listing:
-            below = [entry.path for entry in listing if depth and entry.is_dir(follow_symlinks=False)]
-        yield _Folder(path, info.st_dev, info.st_ino)
-        for one in below:
-            yield from _below(one, depth - 1)
+def _below(path: str, depth: int) -> Iterator[_Folder]:
+    """A folder and those below in which logs are looked for; those that cannot be read are passed over."""
+    for one in folders_of(path, depth):
+        with suppress(OSError):
+            info = os.stat(one)  # noqa: PTH116 - as text
+            yield _Folder(one, info.st_dev, info.st_ino)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
@@ -12,6 +13,18 @@ from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName
 
 _LARGEST = (1 << 63) - 1
+_UUID = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+#: What agents put before an id in the name of a log, and Codex behind it after a rewind.
+_NAMED = re.compile(rf"(?:rollout-[\dT-]+-|session-[\w-]+-|\d[\dTZ.:-]*_|T-)?{_UUID}(?:_{_UUID})?")
+_PLAIN, _HAS_UUID = re.compile(r"\w[\w-]*"), re.compile(_UUID)
+
+
+def is_name(stem: str) -> bool:
+    """Return whether a log can have this name: its session's, and not one that a program has made of it.
+
+    Sync and backup programs leave copies: ``ID (conflicted copy)``, ``ID.sync-conflict-1``, ``ID-HOST``, ``ID 2``.
+    """
+    return (_NAMED if _HAS_UUID.search(stem) else _PLAIN).fullmatch(stem) is not None
 
 
 def regular_files(
@@ -19,10 +32,16 @@ def regular_files(
 ) -> list[LogFile]:
     """Regular files named `prefix`…`suffix` with this `part` in `folder` and `depth` levels below, by name.
 
-    Unreadable folders, links to folders and names that are not UTF-8 are passed over.
+    Unreadable folders, names that are not UTF-8, and those that are no session's (see `is_name`), are passed over.
     """
     found: list[LogFile] = []
-    _list(str(folder), agent, (prefix, suffix, part), depth, found)
+    for _, _, entries in _walk(str(folder), depth):
+        for entry in entries:
+            try:
+                if _is_log(entry.name, entry.path, (prefix, suffix, part)):
+                    found += filter(None, [_seen(agent, entry.path, entry.stat())])
+            except OSError:
+                continue
     return found
 
 
@@ -34,7 +53,7 @@ def regular_file(
         *above, name = location.removeprefix(f"{folder}/").split("/")
         if f"{folder}/{'/'.join([*above, name])}" == location and len(above) <= depth:
             try:
-                is_there = _is_log(name, location, (prefix, suffix, "")) and _are_folders(str(folder), above)
+                is_there = _is_log(name, location, (prefix, suffix, "")) and _is_listed(str(folder), above, depth)
                 return _seen(agent, location, os.stat(location)) if is_there else None  # noqa: PTH116 - text is kept
             except (OSError, ValueError):
                 return None
@@ -42,19 +61,64 @@ def regular_file(
 
 
 def odd_files(folder: Path | str, suffix: tuple[str, ...], depth: int) -> Iterator[tuple[str, str]]:
-    """Yield files that are named like logs and are none, and closed folders, each with what it is.
+    """Yield files that are named like logs and are none, and folders that are not looked into, each with the reason.
 
     `folder` is looked through with `depth` levels below it.
     """
-    for entry in _entries(folder):
-        if entry.name.endswith(suffix):
-            if kind := _odd(entry):
-                yield entry.path, kind
-        elif depth > 0 and entry.is_dir(follow_symlinks=False):
-            if os.access(entry.path, os.R_OK | os.X_OK):
-                yield from odd_files(entry.path, suffix, depth - 1)
-            else:
-                yield entry.path, "a folder that you may not read"
+    walked = list(_walk(str(folder), depth))
+    paths = {path for path, _, _ in walked}
+    for path, below, entries in walked:
+        if path != str(folder) and not os.access(path, os.R_OK | os.X_OK):
+            yield path, "a folder that you may not read"
+        for entry in entries:
+            if entry.name.endswith(suffix) or (below > 0 and entry.is_symlink() and not entry.is_dir()):
+                if kind := _odd(entry):
+                    yield entry.path, kind
+            elif below > 0 and entry.is_symlink() and entry.path not in paths:
+                yield entry.path, "a link to a folder that is listed already, or that these logs are in"
+
+
+def folders_of(folder: str, depth: int) -> Iterator[str]:
+    """The folder and those in which `regular_files` looks below it."""
+    return (path for path, _, _ in _walk(folder, depth))
+
+
+def _walk(folder: str, depth: int) -> Iterator[tuple[str, int, list[os.DirEntry[str]]]]:
+    """Each folder, how many levels below it count, and its entries. A linked folder comes last, and only if no other
+    way has led to it, by device and inode: people move a project or a year to another disk, and link in circles. None
+    leads above `folder`, to the whole disk.
+    """
+    links: list[tuple[str, int]] = []
+    walked: list[str] = []
+    seen: set[tuple[int, int]] = set()
+
+    def listed(path: str, below: int) -> Iterator[tuple[str, int, list[os.DirEntry[str]]]]:
+        entries = _entries(path)
+        walked.append(path)
+        yield path, below, entries
+        for entry in entries if below > 0 else ():
+            if entry.is_symlink():
+                links.append((entry.path, below - 1))
+            elif entry.is_dir(follow_symlinks=False) and not (seen and _is_known(entry.path, seen)):
+                yield from listed(entry.path, below - 1)
+
+    yield from listed(folder, depth)
+    for path in (*walked, *map(str, Path(os.path.realpath(folder)).parents)) if links else ():
+        _is_known(path, seen)
+    for path, below in links:  # it grows meanwhile
+        if os.path.isdir(path) and not _is_known(path, seen):  # noqa: PTH112 - False on any error
+            yield from listed(path, below)
+
+
+def _is_known(path: str, seen: set[tuple[int, int]]) -> bool:
+    """Whether a folder was seen; from now on it was."""
+    try:
+        info = os.stat(path)  # noqa: PTH116 - as text
+    except OSError:
+        return True
+    is_new = (one := (info.st_dev, info.st_ino)) not in seen
+    seen.add(one)
+    return not is_new
 
 
 def _entries(folder: Path | str) -> list[os.DirEntry[str]]:
@@ -91,30 +155,22 @@ def file_of(location: str) -> str:
     return within if os.path.isfile(within) else location  # noqa: PTH113 - False on any error
 
 
-def _are_folders(path: str, below: Iterable[str]) -> bool:
-    """Whether these names, one below the other, are folders and no links to any."""
+def _is_listed(folder: str, below: Sequence[str], depth: int) -> bool:
+    """Whether these names, one below the other, are folders that are looked into."""
+    path, linked = folder, False
     for name in below:
         path = f"{path}/{name}"
-        if name in ("", ".", "..") or not stat.S_ISDIR(os.lstat(path).st_mode):
+        mode = os.lstat(path).st_mode
+        linked |= stat.S_ISLNK(mode)
+        if name in ("", ".", "..") or not (stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
             return False
-    return True
-
-
-def _list(folder: str, agent: AgentName, named: tuple[str, str, str], depth: int, found: list[LogFile]) -> None:
-    for entry in _entries(folder):
-        try:
-            if entry.is_dir(follow_symlinks=False):
-                if depth > 0:
-                    _list(entry.path, agent, named, depth - 1, found)
-            elif _is_log(entry.name, entry.path, named) and (file := _seen(agent, entry.path, entry.stat())):
-                found.append(file)
-        except OSError:
-            continue
+    return not linked or path in folders_of(folder, depth)
 
 
 def _is_log(name: str, path: str, named: tuple[str, str, str]) -> bool:
     prefix, suffix, part = named
-    return name.startswith(prefix) and name.endswith(suffix) and part in name and _is_text(path)
+    is_so = name.startswith(prefix) and name.endswith(suffix) and part in name
+    return is_so and is_name(name.rpartition(".")[0]) and _is_text(path)
 
 
 def _seen(agent: AgentName, path: str, info: os.stat_result) -> LogFile | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from indexer.transcripts.files import is_name
 from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, status_first, text_of
@@ -94,7 +95,7 @@ class KimiAdapter(ReadAdapter):
     depth = 4
 
     def is_session(self, location: str, projects: str) -> bool:
-        return location.endswith(_LOG)
+        return location.endswith(_LOG) and is_name(self.id_of(Path(location)))
 
     def id_of(self, path: Path) -> str:
         return path.parents[2].name.removeprefix(_SESSION) if str(path).endswith(_LOG) else path.stem

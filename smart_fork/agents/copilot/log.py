@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from indexer.transcripts.files import is_name
 from smart_fork.agents.agent import Storage
 from smart_fork.agents.copilot.home import EVENTS, sessions
 from smart_fork.agents.tree_log import TreeAdapter
@@ -30,7 +31,8 @@ class CopilotAdapter(TreeAdapter):
 
     def is_session(self, location: str, projects: str) -> bool:
         folder, _, name = location.rpartition("/")
-        return name == EVENTS and folder.rpartition("/")[0] == projects
+        above, _, session_id = folder.rpartition("/")
+        return name == EVENTS and above == projects and is_name(session_id)
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
         if not session_id or "/" in session_id or "\0" in session_id:

@@ -24,6 +24,8 @@ _ENDINGS = (".jsonl", ".json")
 _AGE, _DAYS, _USUAL_DAYS = re.compile(r"(\d{1,9})([hdwm])"), {"h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0}, 30.0
 #: How much of an id stands in the names of logs.
 SHORT = 8
+_DATED = re.compile(rf"{BEGINS}[\d-]{{10}}T[\d-]{{5}}-")
+_NAMED = re.compile(rf"{_DATED.pattern}(?:\w{{{SHORT}}}|\w{{{SHORT}}}(?:-\w{{4}}){{3}}-\w{{12}})\.")
 
 
 class GeminiAdapter(OwnLogs):
@@ -129,7 +131,8 @@ def new_name(session_id: str, moment: datetime) -> str:
 
 def _is_session(location: str) -> bool:
     """Whether a file is where a project's conversations are, and no sub-agent's."""
-    return location.rsplit("/", 2)[1] == CHATS
+    _, folder, name = location.rsplit("/", 2)
+    return folder == CHATS and (_DATED.match(name) is None or _NAMED.match(name) is not None)
 
 
 def _has_another_name(file: LogFile) -> bool:

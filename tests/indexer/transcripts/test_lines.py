@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from indexer.transcripts import lines
-from indexer.transcripts.files import regular_files
+from indexer.transcripts.files import odd_files, regular_file, regular_files
 from indexer.transcripts.lines import LineReader, open_regular
 from tests.cases import first
 from tests.drilled import drilled
@@ -273,12 +273,16 @@ def test_what_is_not_a_regular_file_is_an_error_at_once(tmp_path):
             open_regular(tmp_path / name)
 
 
-def test_only_regular_files_are_listed_by_name_and_links_to_folders_are_not_followed(tmp_path):
+def test_only_regular_files_are_listed_by_name_those_in_linked_folders_last(tmp_path):
     for name in ("b/2.jsonl", "a/1.jsonl", "a/1.txt", "a/deep/3.jsonl", "elsewhere/4.jsonl"):
         (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "tree" / name).write_text("{}")
     (tmp_path / "tree/elsewhere").rename(tmp_path / "elsewhere")
     (tmp_path / "tree/linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "tree/again").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "tree/a2").symlink_to("a")
+    (tmp_path / "tree/up").symlink_to("..")
+    (tmp_path / "elsewhere/circle").symlink_to(tmp_path / "tree")
     (tmp_path / "tree/a/0.jsonl").symlink_to(tmp_path / "elsewhere/4.jsonl")
     (tmp_path / "tree/a/loop.jsonl").symlink_to("loop.jsonl")
     (tmp_path / "tree/a/gone.jsonl").symlink_to("gone")
@@ -293,8 +297,18 @@ def test_only_regular_files_are_listed_by_name_and_links_to_folders_are_not_foll
         "a/0.jsonl",
         "a/1.jsonl",
         "b/2.jsonl",
+        "again/4.jsonl",
     ]
     assert {file.size for file in found} == {2}
+    assert {file.location for file in found} == {
+        str(path)
+        for path in (tmp_path / "tree").glob("*/*.jsonl")
+        if regular_file(str(path), "claude", [(tmp_path / "tree", 1)])
+    }
+    again = "a link to a folder that is listed already, or that these logs are in"
+    assert {str(tmp_path / "tree" / name): again for name in ("a2", "linked", "up")}.items() <= dict(
+        odd_files(tmp_path / "tree", (".jsonl",), 1)
+    ).items()
 
 
 def test_folders_that_cannot_be_listed_are_passed_over(tmp_path):

@@ -198,7 +198,8 @@ def test_a_person_is_told_a_command_that_loses_nothing(home):
 def test_another_session_of_the_same_eight_characters_is_another_one(home):
     other = f"{SESSION[:8]}-2222-4222-8222-222222222222"
     log = gemini_log(home, spoken("user", "u", "one"))
-    gemini_log(home, spoken("user", "v", "two"), session=other, name=f"later-{SESSION[:8]}")
+    later = gemini_log(home, spoken("user", "v", "two"), session=other, name=f"later-{SESSION[:8]}")
+    later.rename(later.with_name(f"session-2026-07-01T10-01-{SESSION[:8]}.jsonl"))
     reader = GeminiAdapter()
 
     assert reader.locate(SESSION) == (log,)
