@@ -9,9 +9,11 @@ Where its sessions are is told here; what is needed to read one is imported wher
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.files import regular_file
@@ -58,9 +60,10 @@ class CodexAdapter(LogAdapter):
         rewound = {id_in(file.path) for file in files if "_" in file.location.rpartition("/")[2]}
         if not rewound:
             return files
+        known = threads(self.home())
         named = [(file, file.path.name, id_in(file.path)) for file in files]
         there = sorted((session_id, name) for _, name, session_id in named if session_id in rewound)
-        loaded = dict(there) | dict(set(_recorded(self.home(), rewound)).intersection(there))
+        loaded = dict(there) | {one: name for one, name in there if one in known and known[one].rollout == name}
         return [file for file, name, session_id in named if name == loaded.get(session_id, name)]
 
     def is_composed(self, file: LogFile) -> bool:
@@ -82,18 +85,57 @@ class CodexAdapter(LogAdapter):
         return ""
 
 
-def _recorded(home: Path, session_ids: Collection[str]) -> list[tuple[str, str]]:
-    """The names of the rollouts that Codex' database says it loads for these threads, each after its thread."""
+class Thread(NamedTuple):
+    """What Codex' database says of a thread: the name of the rollout that it loads, and what it is called."""
+
+    rollout: str
+    name: str
+
+
+#: So many rows are read, with so many characters of a text.
+_MOST_THREADS, _MOST_TEXT = 100_000, 2_000
+#: Steps of SQLite's machine, at most: an odd database must not keep a list waiting.
+_MOST_STEPS = 50_000_000
+_TEXTS = ("id", "rollout_path", "name", "title", "first_user_message", "preview")
+
+
+def threads(home: Path) -> Mapping[str, Thread]:
+    """Return what Codex' database in its folder says of its threads, by id; nothing where it cannot be read."""
+    found = [(int(path.stem.rpartition("_")[2]), path) for path in home.glob("state_*.sqlite") if path.stem[6:].isdigit()]
+    for _, path in sorted(found, reverse=True):
+        with suppress(OSError, ValueError):
+            stamps = (one.stat() for one in (path, path.with_name(f"{path.name}-wal")) if one.exists())
+            if said := _threads(path, tuple((one.st_size, one.st_mtime_ns, one.st_ino) for one in stamps)):
+                return said
+    return {}
+
+
+@lru_cache(maxsize=4)
+def _threads(path: Path, _stamps: tuple[tuple[int, ...], ...]) -> Mapping[str, Thread]:
+    """As of one state of the file; nothing where it is none of Codex, or cannot be read."""
     import apsw
 
-    from smart_fork.agents.foreign_database import read_only
+    from smart_fork.agents.foreign_database import columns, read_only
 
-    query = f"SELECT id, rollout_path FROM threads WHERE id IN ({', '.join('?' * len(session_ids))})"  # noqa: S608
-    for path in sorted(home.glob("state_*.sqlite"), reverse=True):
-        with suppress(OSError, apsw.Error, UnicodeDecodeError), read_only(path, locked=True) as db:
-            rows = db.execute(query, tuple(session_ids)).fetchall()
-            return [(str(one), PurePosixPath(str(where)).name) for one, where in rows]
-    return []
+    def texts(row: Sequence[object]) -> dict[str, str]:
+        return {key: value if isinstance(value, str) else "" for key, value in zip(_TEXTS, row, strict=True)}
+
+    try:
+        with read_only(path, locked=True) as db:
+            db.set_progress_handler(lambda: True, _MOST_STEPS)
+            is_table = "SELECT 1 FROM sqlite_schema WHERE name = 'threads' AND type = 'table'"
+            there = columns(db, "threads") if db.execute(is_table).get else ()
+            wanted = ", ".join(f"substr({one}, 1, {_MOST_TEXT})" if one in there else "''" for one in _TEXTS)
+            rows = db.execute(f"SELECT {wanted} FROM threads LIMIT {_MOST_THREADS}").fetchall()  # noqa: S608 - constants
+    except (OSError, apsw.Error, UnicodeDecodeError):
+        return {}
+    return {row["id"]: Thread(PurePosixPath(row["rollout_path"]).name, _name_of(row)) for row in map(texts, rows)}
+
+
+def _name_of(row: Mapping[str, str]) -> str:
+    """The name that a person, or Codex, gave a thread: not what it shows in place of one, the first prompt."""
+    shown, name = (row["first_user_message"], row["preview"]), row["name"].strip() or row["title"].strip()
+    return "" if any(name and name in (one.strip(), one.strip()[: len(name)]) for one in shown) else name
 
 
 class CodexStorage(Storage):
