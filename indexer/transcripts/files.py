@@ -12,6 +12,8 @@ from pathlib import Path
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName
 
+#: How the name of a log ends that its agent has compressed.
+COMPRESSED = ".jsonl.zst"
 _LARGEST = (1 << 63) - 1
 _UUID = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 #: What agents put before an id in the name of a log, and Codex behind it after a rewind.
@@ -28,7 +30,8 @@ def is_name(stem: str) -> bool:
 
 
 def regular_files(
-    folder: Path | str, agent: AgentName, suffix: str = ".jsonl", depth: int = 0, prefix: str = "", *, part: str = ""
+    folder: Path | str, agent: AgentName, suffix: str | tuple[str, ...] = ".jsonl", depth: int = 0, prefix: str = "",
+    *, part: str = "",
 ) -> list[LogFile]:
     """Regular files named `prefix`…`suffix` with this `part` in `folder` and `depth` levels below, by name.
 
@@ -46,7 +49,8 @@ def regular_files(
 
 
 def regular_file(
-    location: str, agent: AgentName, folders: Iterable[tuple[Path, int]], prefix: str = "", suffix: str = ".jsonl"
+    location: str, agent: AgentName, folders: Iterable[tuple[Path, int]], prefix: str = "",
+    suffix: str | tuple[str, ...] = ".jsonl",
 ) -> LogFile | None:
     """The log at `location`, if `regular_files` of one of these folders (with their depths) would find it."""
     for folder, depth in folders:
@@ -167,10 +171,10 @@ def _is_listed(folder: str, below: Sequence[str], depth: int) -> bool:
     return not linked or path in folders_of(folder, depth)
 
 
-def _is_log(name: str, path: str, named: tuple[str, str, str]) -> bool:
+def _is_log(name: str, path: str, named: tuple[str, str | tuple[str, ...], str]) -> bool:
     prefix, suffix, part = named
     is_so = name.startswith(prefix) and name.endswith(suffix) and part in name
-    return is_so and is_name(name.rpartition(".")[0]) and _is_text(path)
+    return is_so and is_name(name.removesuffix(".zst").rpartition(".")[0]) and _is_text(path)
 
 
 def _seen(agent: AgentName, path: str, info: os.stat_result) -> LogFile | None:

@@ -201,7 +201,7 @@ class CodexFold(fold.LineFold):
 
     def own_id(self) -> str:
         """See `Fold.own_id`."""
-        return id_in(self.path) or str(self.facts.get("id") or self.path.stem)
+        return id_in(self.path) or str(self.facts.get("id") or self.path.name.partition(".")[0])
 
     def family(self, turns: tuple[Turn, ...] = ()) -> str:
         """See `Fold.family`. Of a fork whose parent is gone, the parent: its siblings are still of one family."""

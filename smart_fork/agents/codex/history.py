@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 import orjson
 
-from indexer.transcripts.lines import Line, LineReader, first_lines
+from indexer.transcripts.lines import Line, LineReader, first_lines, open_regular
 from indexer.unchecked import text_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.codex.codec import base_of, ordinal_of, payload_of
@@ -66,6 +67,20 @@ def lines_of(parts: Iterable[Part]) -> Iterator[Line]:
 
 
 @contextmanager
+def unpacked(path: Path) -> Iterator[Path]:
+    """A rollout that Codex has compressed, as it was, in a file that is gone afterwards.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
+        made = Path(folder, path.stem)
+        with open_regular(path) as file, made.open("xb") as copy:
+            shutil.copyfileobj(file, copy)
+        yield made
+
+
+@contextmanager
 def as_one(path: Path) -> Iterator[Path]:
     """All records of a session as a rollout that goes on from no other, in a file that is gone afterwards.
 
@@ -76,7 +91,7 @@ def as_one(path: Path) -> Iterator[Path]:
     if missing:
         raise FileNotFoundError(f"An earlier rollout of {path} is missing")
     with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
-        made = Path(folder, path.name)
+        made = Path(folder, path.name.removesuffix(".zst"))
         with made.open("xb") as file:
             for header in islice(LineReader(path), 1):
                 about = {name: value for name, value in payload_of(header.record)[1].items() if name != "history_base"}

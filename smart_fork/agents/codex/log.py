@@ -18,7 +18,17 @@ from typing import NamedTuple
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.files import regular_file
 from smart_fork.agents.agent import Storage
-from smart_fork.agents.codex.rollouts import day_of, folders, id_in, is_id, is_moved, rollout_in, rollouts
+from smart_fork.agents.codex.rollouts import (
+    ENDINGS,
+    day_of,
+    folders,
+    id_in,
+    is_compressed,
+    is_id,
+    is_moved,
+    rollout_in,
+    rollouts,
+)
 from smart_fork.agents.own_logs import LogAdapter
 
 
@@ -26,6 +36,7 @@ class CodexAdapter(LogAdapter):
     """Reads Codex's rollouts; no-envelope files of 2025 to 0.169 seen."""
 
     name = "codex"
+    endings = ENDINGS
     resumes = ("codex", "resume")
     fold = "codex.fold:CodexFold"
 
@@ -46,7 +57,9 @@ class CodexAdapter(LogAdapter):
         return bool(loaded) and Path(location) not in loaded
 
     def log_at(self, location: str) -> LogFile | None:
-        return regular_file(location, self.name, self.folders(), prefix="rollout-")
+        file = regular_file(location, self.name, self.folders(), "rollout-", ENDINGS)
+        is_both = file and is_compressed(file.path) and file.path.with_suffix("").exists()
+        return None if is_both else file
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
         found = self._loaded(self._of_session(session_id)) if is_id(session_id) else ()
@@ -67,19 +80,21 @@ class CodexAdapter(LogAdapter):
         return [file for file, name, session_id in named if name == loaded.get(session_id, name)]
 
     def is_composed(self, file: LogFile) -> bool:
-        return rollout_in(file.path) != id_in(file.path)
+        return rollout_in(file.path) != id_in(file.path) or is_compressed(file.path)
 
     def as_file(self, path: Path) -> AbstractContextManager[Path]:
         """See `AgentAdapter.as_file`. What follows a rewind needs the rollouts before it."""
-        from smart_fork.agents.codex.history import as_one
+        from smart_fork.agents.codex.history import as_one, unpacked
 
-        return nullcontext(path) if rollout_in(path) == id_in(path) else as_one(path)
+        if rollout_in(path) != id_in(path):
+            return as_one(path)
+        return unpacked(path) if is_compressed(path) else nullcontext(path)
 
     def is_copy(self, path: Path) -> bool:
         return is_moved(path)
 
     def id_of(self, path: Path) -> str:
-        return id_in(path) or path.stem
+        return id_in(path) or path.name.partition(".")[0]
 
     def place_of(self, directory: str) -> str:
         return ""

@@ -6,11 +6,13 @@ import re
 from pathlib import Path
 
 from indexer.transcripts.base import LogFile
-from indexer.transcripts.files import regular_files
+from indexer.transcripts.files import COMPRESSED, regular_files
 from smart_fork.agents.codex.home import HOME
 
 _ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _IDS = re.compile(rf"({_ID.pattern})(?:_({_ID.pattern}))?$")
+#: How the names of its files end.
+ENDINGS = (".jsonl", COMPRESSED)
 _DAY = re.compile(r"rollout-(\d{4})-(\d\d)-(\d\d)T")
 
 
@@ -21,13 +23,13 @@ def is_id(session_id: str) -> bool:
 
 def id_in(path: Path) -> str:
     """The id of the session that the file is named after; empty where it is not."""
-    named = _IDS.search(path.stem)
+    named = _IDS.search(path.name.partition(".")[0])
     return named[1] if named else ""
 
 
 def rollout_in(path: Path) -> str:
     """The id of the rollout in the file: the session's own, or another one after a rewind."""
-    named = _IDS.search(path.stem)
+    named = _IDS.search(path.name.partition(".")[0])
     return named[2] or named[1] if named else ""
 
 
@@ -49,12 +51,22 @@ def folders() -> tuple[tuple[Path, int], ...]:
 
 
 def rollouts(part: str = "") -> list[LogFile]:
-    """All files of rollouts with this part in their names, also of those that a rewind has replaced."""
-    return [
+    """All files of rollouts with this part in their names, also of those that a rewind has replaced.
+
+    Codex compresses old ones, and unpacks those that it goes on with: for a moment both files are there.
+    """
+    found = [
         file
         for folder, depth in folders()
-        for file in regular_files(folder, "codex", depth=depth, prefix="rollout-", part=part)
+        for file in regular_files(folder, "codex", ENDINGS, depth, "rollout-", part=part)
     ]
+    plain = {file.location for file in found}
+    return [file for file in found if file.location.removesuffix(".zst") not in plain or not is_compressed(file.path)]
+
+
+def is_compressed(log: Path) -> bool:
+    """Return whether Codex has compressed this rollout."""
+    return log.name.endswith(COMPRESSED)
 
 
 def find_rollout(rollout_id: str) -> Path | None:
