@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 

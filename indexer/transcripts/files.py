@@ -30,8 +30,13 @@ def is_name(stem: str) -> bool:
 
 
 def regular_files(
-    folder: Path | str, agent: AgentName, suffix: str | tuple[str, ...] = ".jsonl", depth: int = 0, prefix: str = "",
-    *, part: str = "",
+    folder: Path | str,
+    agent: AgentName,
+    suffix: str | tuple[str, ...] = ".jsonl",
+    depth: int = 0,
+    prefix: str = "",
+    *,
+    part: str = "",
 ) -> list[LogFile]:
     """Regular files named `prefix`…`suffix` with this `part` in `folder` and `depth` levels below, by name.
 
@@ -49,7 +54,10 @@ def regular_files(
 
 
 def regular_file(
-    location: str, agent: AgentName, folders: Iterable[tuple[Path, int]], prefix: str = "",
+    location: str,
+    agent: AgentName,
+    folders: Iterable[tuple[Path, int]],
+    prefix: str = "",
     suffix: str | tuple[str, ...] = ".jsonl",
 ) -> LogFile | None:
     """The log at `location`, if `regular_files` of one of these folders (with their depths) would find it."""

@@ -258,7 +258,7 @@ def open_regular(path: Path | str) -> IO[bytes]:
         os.close(descriptor)
         raise OSError(f"not a regular file: {path}")
     file = os.fdopen(descriptor, "rb", buffering=1 << 16)
-    return io.BufferedReader(_Unpacked(file), 1 << 16) if str(path).endswith(COMPRESSED) else file  # type: ignore[type-var]
+    return io.BufferedReader(_Unpacked(file), 1 << 16) if str(path).endswith(COMPRESSED) else file
 
 
 class _Unpacked(io.RawIOBase):

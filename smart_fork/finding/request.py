@@ -18,7 +18,6 @@ from smart_fork.agents.options import said
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.selection import ALL, choices, first, one_of, selected
 from smart_fork.errors import Usage, advice, is_empty
-from smart_fork.finding.authorship import Code
 from smart_fork.finding.engine import collection_of, collections
 from smart_fork.finding.query import Code, Query, check_also, further, plain
 from smart_fork.notes import tag

@@ -116,7 +116,9 @@ _TEXTS = ("id", "rollout_path", "name", "title", "first_user_message", "preview"
 
 def threads(home: Path) -> Mapping[str, Thread]:
     """Return what Codex' database in its folder says of its threads, by id; nothing where it cannot be read."""
-    found = [(int(path.stem.rpartition("_")[2]), path) for path in home.glob("state_*.sqlite") if path.stem[6:].isdigit()]
+    found = [
+        (int(path.stem.rpartition("_")[2]), path) for path in home.glob("state_*.sqlite") if path.stem[6:].isdigit()
+    ]
     for _, path in sorted(found, reverse=True):
         with suppress(OSError, ValueError):
             stamps = (one.stat() for one in (path, path.with_name(f"{path.name}-wal")) if one.exists())
