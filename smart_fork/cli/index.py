@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,8 +48,7 @@ def run(
     from indexer.store.schema import VectorsUnavailableError
     from smart_fork.finding.engine import OWN, configured_engine
     from smart_fork.finding.index_access import opened
-    from smart_fork.finding.status import Held, Indexed, broken_logs, passed_over
-    from smart_fork.finding.upkeep import covered
+    from smart_fork.finding.status import indexed
     from smart_fork.service.renewal import renewed
 
     started = time.monotonic()
@@ -67,11 +66,7 @@ def run(
             first = _project(project)
             with renewed(store, patience, progress, vectors=not no_vectors):
                 report = complete(store, READERS, embedder, first, patience=patience, progress=told, waiting=waiting)
-            counts = store.counts()
-            shares = covered(store, counts)
-            odd = passed_over(store)
-            read = {path for path, file in store.seen().items() if before.get(path) != file}
-            broken = [row for row in store.broken_logs() if row[0] in read] if report.broken_lines else []
+            done = indexed(store, report, before, engine.name if engine else OWN)
         _settle()
     except IndexBusyError as error:
         if not if_idle:
@@ -82,14 +77,7 @@ def run(
     except (ModelUnavailableError, VectorsUnavailableError) as error:
         step = "`smart-fork doctor` checks the model and the vector store."
         raise SmartForkError(f"Words are indexed, embeddings are not: {error}", step) from error
-    done = Indexed(
-        **asdict(report),
-        total_seconds=round(time.monotonic() - started, 2),
-        index=Held(**asdict(counts), covered=shares),
-        engine=engine.name if engine else OWN,
-        broken_logs=broken_logs(broken),
-        passed_over=odd,
-    )
+    done = replace(done, total_seconds=round(time.monotonic() - started, 2))
     if not printed_as_json(done):
         _print_report(done)
 

@@ -15,8 +15,8 @@ from indexer.transcripts.model import AgentName
 from smart_fork.finding.engine import EngineQuestion, RankedDocument, SearchEngine
 from smart_fork.finding.evidence import admitted, families, known_to, without_askers
 from smart_fork.finding.query import Candidate, Candidates, Query, words_of
+from smart_fork.finding.quotations import matched_words
 from smart_fork.finding.search import lines_of
-from smart_fork.text.snippets import matched_words
 
 log = logging.getLogger(__name__)
 

@@ -16,10 +16,11 @@ from indexer.shapes import dataclass
 from indexer.store.base import Placement, SessionRow, Store
 from smart_fork.finding.answer import Hit, Lineage, Match, Origin, Price, TeamState
 from smart_fork.finding.query import Candidate, Candidates, Query, words_of
+from smart_fork.finding.quotations import matched_words, snippet
 from smart_fork.finding.ranking import Weighed, share, shared_anew, strongest
 from smart_fork.finding.results import match_of, suggested_fork, why_less
 from smart_fork.finding.search import Meaning
-from smart_fork.text.snippets import matched_words, printable, snippet
+from smart_fork.text.snippets import printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,10 +44,10 @@ from smart_fork.finding.elsewhere import Elsewhere, SaidElsewhere, alone, merge,
 from smart_fork.finding.engine import EngineUnavailable, collection_of
 from smart_fork.finding.project_index import ProjectIndex
 from smart_fork.finding.query import Candidates, Query, language_notice
+from smart_fork.finding.quotations import nearness
 from smart_fork.finding.ranking import RIVALS, ExchangeEvidence
 from smart_fork.finding.recent import Listed, gone_prompts, recent_sessions
 from smart_fork.finding.request import MAX_LIMIT, FindRequest, check, current_project, project_notice
-from smart_fork.finding.results import nearness
 from smart_fork.finding.search import (
     Embed,
     asked_of,

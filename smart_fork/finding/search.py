@@ -25,11 +25,12 @@ from smart_fork.finding.answer import Exchanges, KnownExchange, Mode
 from smart_fork.finding.by_code import beginning_of
 from smart_fork.finding.evidence import Gathered, family_of, gather, gather_more
 from smart_fork.finding.query import Candidate, Candidates, Query, QueryWords, words_of
+from smart_fork.finding.quotations import matched_words
 from smart_fork.finding.ranking import WORTH, ExchangeEvidence, PointParts, Score, rivals, scores, share, weigh
 from smart_fork.finding.request import DEFAULT_LIMIT, FindRequest, check
 from smart_fork.finding.results import UNTRUSTED, title
 from smart_fork.finding.upkeep import Rerank
-from smart_fork.text.snippets import matched_words, shown
+from smart_fork.text.snippets import shown
 from smart_fork.whereabouts import is_there
 
 if TYPE_CHECKING:

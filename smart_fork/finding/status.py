@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 import orjson
 
-from indexer.changes import unread_logs
+from indexer.changes import Report, unread_logs
 from indexer.last_run import FailedLog, LastRun
 from indexer.paths import index_db, index_root
 from indexer.runs import last_run, next_run
-from indexer.store.base import Store
+from indexer.store.base import SeenFile, Store
+from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import AgentAdapter
 from indexer.values import Value, record, value
 from smart_fork.agents.logs import odd
@@ -50,9 +52,24 @@ def index_status() -> IndexStatus:
             skipped=counts.skipped,
             erased=not store.owes_erasing(),
             broken_lines=counts.broken_lines,
-            broken_logs=broken_logs(store.broken_logs()),
+            broken_logs=_broken_logs(store.broken_logs()),
             passed_over=passed_over(store),
         )
+
+
+def indexed(store: SqliteStore, report: Report, before: Mapping[str, SeenFile], engine: str) -> Indexed:
+    """What a run did that has read what is not as it was `before`, and what the index holds now. It has no time yet."""
+    counts = store.counts()
+    read = {path for path, _ in store.seen().items() - before.items()}
+    broken = [row for row in store.broken_logs() if row[0] in read] if report.broken_lines else []
+    return Indexed(
+        **asdict(report),
+        total_seconds=0.0,
+        index=Held(**asdict(counts), covered=covered(store, counts)),
+        engine=engine,
+        broken_logs=_broken_logs(broken),
+        passed_over=passed_over(store),
+    )
 
 
 def passed_over(store: Store | None, adapters: Iterable[AgentAdapter] = READERS) -> tuple[FailedLog, ...]:
@@ -64,7 +81,7 @@ def passed_over(store: Store | None, adapters: Iterable[AgentAdapter] = READERS)
     return (*odd(adapters), *(FailedLog(printable(path), why) for path, why in read))
 
 
-def broken_logs(rows: list[tuple[str, int, str]]) -> tuple[BrokenLog, ...]:
+def _broken_logs(rows: list[tuple[str, int, str]]) -> tuple[BrokenLog, ...]:
     """Logs with lines that could not be decoded, with the first of these."""
     return tuple(
         BrokenLog(path, number, tuple((line, printable(reason)) for line, reason in orjson.loads(first)[:3]))

@@ -15,9 +15,9 @@ from smart_fork.agents.codec import Codec
 from smart_fork.agents.learned import learned
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.families.told import Relative
+from smart_fork.finding.quotations import matched_words
 from smart_fork.finding.results import title
 from smart_fork.page.steps import PageStep, Steps
-from smart_fork.text.snippets import matched_words
 
 #: A page has so many exchanges, and so much text, unless one exchange alone is longer; of a message so much is shown.
 PAGE_EXCHANGES, PAGE_CHARACTERS, MESSAGE_CHARACTERS = 400, 3_000_000, 40_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smart_fork.text.snippets import best, sentences
+from smart_fork.finding.quotations import best, sentences
 from tests.cases import each
 
 SPLIT = [

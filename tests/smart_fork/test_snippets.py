@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.masking.invisible import BRACKETS, INVISIBLE, QUOTES
-from smart_fork.text.snippets import matched_words, printable, quotation, snippet
+from smart_fork.finding.quotations import matched_words, snippet
+from smart_fork.text.snippets import printable, quotation
 
 
 @given(st.text(max_size=3000), st.lists(st.text(max_size=8), max_size=4), st.integers(20, 500))

@@ -1,0 +1,261 @@
+"""What is quoted of a passage: the sentence that matched, what follows it, and who said it."""
+
+from __future__ import annotations
+
+import logging
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from indexer.chunks import LABELS
+from indexer.embedder import Embedder
+from indexer.masking import NOTHING, Masked, between, mask, shorten
+from indexer.patterns import late
+from smart_fork.finding.query import Candidate
+from smart_fork.text.snippets import printable
+
+SNIPPET_CHARACTERS = 500
+_WORD = late(r"\w+", re.UNICODE)
+_HEADING = late(r"^\s*#{2,6}(?:\s+|$)")
+#: A line of marks: of headings, rules, quotations, lists and tables, or the fence around a block of code.
+_MARKS = late(r"[\s#>*+=_|:~`.-]*|\s*(?:`{3,}|~{3,})[\w+-]*\s*")
+#: Where a sentence ends within a line: in scripts without spaces at once, else before one; not after a number in a list
+#: or what is often abbreviated.
+_END = late(
+    r"[\u3002\uff01\uff1f\uff61]+[\u300d\u300f\uff09\u3011\u201d\u2019]*|"
+    r"(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bvs)(?<!\bcf)(?<!^\d)(?<!^\d\d)[.!?\u2026]+[\"'\u201d\u2019)\]*_`]*(?=\s)",
+    re.MULTILINE,
+)
+_LINE = late(r"[^\n]+")
+#: A line that is at least this long and goes on in small letters was broken to fit a screen.
+_WRAPPED = 40
+_TOKEN = late(r"\w+")
+_DENSE = late(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0e7f]")
+#: What a word counts that begins as one of those asked for, and does not end so.
+_BEGINNING = 0.8
+
+log = logging.getLogger(__name__)
+
+Speaker = Literal["user", "assistant"]
+#: How near texts are in meaning to what was asked.
+Nearness = Callable[[Sequence[str]], Sequence[float]]
+#: Hits of which the sentence is looked for that is nearest in meaning, and sentences of each: so few texts are embedded
+#: without loading anything large.
+_COMPARED, _SENTENCES = 2, 5
+
+
+class Quotation(NamedTuple):
+    """What somebody says in a passage, or what is shown of it; `said_by` is `None` where that is not known."""
+
+    said_by: Speaker | None
+    text: Masked
+
+
+def quotations(hits: Sequence[Candidate], limit: int, nearness: Nearness | None) -> list[Quotation]:
+    """What is shown of each hit, in at most `limit` characters.
+
+    The sentence with the best evidence for the words that were asked; where no sentence of a passage has one of them,
+    that which is nearest in meaning, if `nearness` can tell; else the first.
+    """
+    said = [_said(hit) for hit in hits]
+    telling = [_most_telling(parts, hit.asked) for parts, hit in zip(said, hits, strict=True)]
+    if nearness is not None:
+        silent = [number for number, place in enumerate(telling) if place is None and said[number]][:_COMPARED]
+        for number, place in zip(silent, _nearest([said[one] for one in silent], nearness), strict=True):
+            telling[number] = place
+    return [
+        _quoted(parts, place or (0, 0), hit.asked, limit)
+        for parts, place, hit in zip(said, telling, hits, strict=True)
+    ]  # fmt: skip
+
+
+def _said(hit: Candidate) -> list[Quotation]:
+    """The passage by who speaks. What the agent did is told by it as well."""
+    if hit.place is None:
+        return [Quotation(None, shown)] if (shown := tidied(hit.text)) else []
+    role = hit.place.role
+    voices = hit.voices
+    if voices is None:  # something was taken out of it: behind the prompt may be its answer
+        first = hit.text.find("\n") + 1
+        voices = ((first, None),) if role == "user" and first else ()
+    starts: list[tuple[int, str | None]] = [(0, role), *voices, (len(hit.text), None)]
+    parts = [
+        Quotation(
+            None if by is None else "user" if by == "user" else "assistant",
+            tidied(hit.text[start:end].removeprefix(LABELS["user"] if by == "user" else "")),
+        )
+        for (start, by), (end, _) in pairwise(starts)
+    ]
+    return [part for part in parts if part.text]
+
+
+def _most_telling(parts: Sequence[Quotation], words: Sequence[str]) -> tuple[int, int] | None:
+    """Which part's which sentence has the best evidence, among equals the first."""
+    found, most = None, 0.0
+    for number, part in enumerate(parts):
+        for place, (start, end) in enumerate(sentences(part.text)):
+            if (one := evidence(part.text[start:end], words)) > most:
+                found, most = (number, place), one
+    return found
+
+
+def _nearest(passages: Sequence[Sequence[Quotation]], nearness: Nearness) -> list[tuple[int, int] | None]:
+    """Which part's which sentence of each passage is nearest in meaning, all compared at once."""
+    candidates = [
+        [(number, place, part.text[start:end])
+         for number, part in enumerate(parts) for place, (start, end) in enumerate(sentences(part.text))][:_SENTENCES]
+        for parts in passages
+    ]  # fmt: skip
+    near = iter(nearness([text for among in candidates for *_, text in among]) if any(candidates) else ())
+    found: list[tuple[int, int] | None] = []
+    for among in candidates:
+        ranked = [(next(near), -order) for order in range(len(among))]
+        found.append(among[-max(ranked)[1]][:2] if ranked else None)
+    return found
+
+
+def _quoted(parts: Sequence[Quotation], place: tuple[int, int], words: Sequence[str], limit: int) -> Quotation:
+    number, sentence = place
+    if number >= len(parts):
+        return Quotation(None, NOTHING)
+    return Quotation(parts[number].said_by, snippet(parts[number].text, words, limit, nearest=sentence))
+
+
+def nearness(embedder: Embedder, asked: Callable[[], Sequence[bytes]]) -> Nearness:
+    """To the nearest of the vectors that were asked for, by those of the sentences; so few need nothing heavy."""
+
+    def near(texts: Sequence[str]) -> list[float]:
+        from indexer.arrays import np
+
+        try:
+            given, vectors = asked(), embedder.embed(texts)
+        except Exception as error:  # noqa: BLE001 - the model is the user's choice: then the first sentences are shown
+            log.info("sentences are not compared: %s", error)
+            return [0.0] * len(texts)
+        phrasings = np.frombuffer(b"".join(given), np.float32).reshape(len(given), -1)
+        return [float((phrasings @ one).max()) for one in vectors]
+
+    return near
+
+
+# The stretch of a text that is shown.
+
+
+def snippet(
+    text: Masked, words: Iterable[str], limit: int = SNIPPET_CHARACTERS, *, nearest: int | None = None
+) -> Masked:
+    """At most `limit` characters of `text` from the sentence on that matched, cut between characters.
+
+    That is the one with the best evidence for `words`; where none has any the `nearest` one, else the first. Control
+    characters are taken out: a snippet is shown in terminals.
+    """
+    text, words = tidied(text), tuple(words)
+    spans = sentences(text)
+    if not spans:
+        return shorten(text, limit)
+    chosen = best(text, spans, words)
+    if chosen is None:
+        chosen = nearest if nearest is not None and nearest < len(spans) else 0
+    start, end = spans[chosen]
+    if end - start > limit:  # no sentence, or a very long one: around where most of the words stand
+        start += _densest(text[start:end], frozenset(words), limit - 2)
+        space = text.find(" ", start, start + 40) if start > spans[chosen][0] else start - 1
+        start = space + 1 if space >= 0 else start
+        return between(text, start, min(end, start + limit - 2), cut=(start > spans[chosen][0], True))
+    for _, after in spans[chosen + 1 :]:
+        if after - start > limit:
+            break
+        end = after
+    return between(text, start, end)
+
+
+def tidied(text: str) -> Masked:
+    """What can be shown of `text`: without blank lines, and without lines that are marks of Markdown alone."""
+    lines = (_HEADING.sub("", line.rstrip()) for line in printable(text).strip().splitlines())
+    return mask("\n".join(line for line in lines if not _MARKS.fullmatch(line)))
+
+
+def matched_words(text: str, words: Iterable[str]) -> tuple[str, ...]:
+    """Those of `words` that `text` has, also as the beginning of a longer word."""
+    text = text.lower()
+    there = {*_WORD.findall(text), *_WORD.findall(text.replace("_", " "))}
+    in_order = sorted(there)
+    return tuple(word for word in words if word in there or (len(word) > 3 and _begins_one(word, in_order)))
+
+
+def _begins_one(word: str, in_order: Sequence[str]) -> bool:
+    """Whether one of these begins with `word`: if any does, the first that does not come before it."""
+    place = bisect_left(in_order, word)
+    return place < len(in_order) and in_order[place].startswith(word)
+
+
+def _densest(text: str, words: frozenset[str], width: int) -> int:
+    """Where a window of `width` characters has the most different words of the query, a little before the first one."""
+    stems = tuple(word[: max(4, len(word) - 2)] for word in words)
+    places = (
+        [(m.start(), m[0].lower()) for m in _WORD.finditer(text) if m[0].lower().startswith(stems)] if stems else []
+    )
+    best, start = 0, 0
+    for first, (begin, _) in enumerate(places):
+        inside = {word for at, word in places[first:] if at < begin + width - 60}
+        if len(inside) > best:
+            best, start = len(inside), max(0, begin - 60)
+    return min(start, max(0, len(text) - width))
+
+
+def sentences(text: str) -> list[tuple[int, int]]:
+    """Where each begins and ends, in order, without the white space around it."""
+    spans = []
+    for start, end in _paragraphs(text):
+        cuts = [start, *(found.end() for found in _END.finditer(text, start, end) if found.end() < end), end]
+        spans += [_trimmed(text, *span) for span in pairwise(cuts)]
+    return [(start, end) for start, end in spans if start < end]
+
+
+def evidence(sentence: str, words: Iterable[str]) -> float:
+    """How many of the `words` a sentence has, as they are, inside names, or by their stem."""
+    text = sentence.lower()
+    tokens = {*_TOKEN.findall(text), *_TOKEN.findall(text.replace("_", " "))}
+    beginnings = f" {' '.join(tokens)}"
+    return sum([_found(word, tokens, beginnings, text) for word in words])
+
+
+def best(text: str, spans: Sequence[tuple[int, int]], words: Sequence[str]) -> int | None:
+    """Which of the sentences of `text` has the best evidence for `words`, among equals the first; `None` for none."""
+    given = [evidence(text[start:end], words) for start, end in spans]
+    return given.index(max(given)) if any(given) else None
+
+
+def _paragraphs(text: str) -> list[tuple[int, int]]:
+    """The lines, those together that one sentence was broken into."""
+    found: list[tuple[int, int]] = []
+    for line in _LINE.finditer(text):
+        start, end = line.span()
+        if found and _goes_on(text, found[-1], start):
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((start, end))
+    return found
+
+
+def _goes_on(text: str, before: tuple[int, int], start: int) -> bool:
+    line = text[text.rfind("\n", 0, before[1]) + 1 : before[1]].rstrip()
+    return before[1] == start - 1 and len(line) >= _WRAPPED and line[-1] not in ".!?:;{}()[]" and text[start].islower()
+
+
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    whole = text[start:end]
+    return start + len(whole) - len(whole.lstrip()), start + len(whole.rstrip())
+
+
+def _found(word: str, tokens: set[str], beginnings: str, text: str) -> float:
+    word = word.lower()
+    if word in tokens:
+        return 1.0
+    if not word.isascii() and _DENSE.search(word):  # such scripts have no spaces: by pairs of characters
+        pairs = [word[i : i + 2] for i in range(max(1, len(word) - 1))]
+        return sum(pair in text for pair in pairs) / len(pairs)
+    stem = word[: max(4, len(word) - 2)]
+    return _BEGINNING if len(word) > 3 and f" {stem}" in beginnings else 0.0
