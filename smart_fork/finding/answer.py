@@ -322,14 +322,6 @@ class SharedSession(Value):
 
 
 @value
-class SharedSessions(Value):
-    """The newest of these, or why they are not known."""
-
-    sessions: tuple[SharedSession, ...] = ()
-    error: str = ""
-
-
-@value
 class Recents(Value):
     """The newest sessions, how many that no person started were left out, and why no session of an agent can be read;
     beside them the team's. `passed_over` are files among the logs that hold no session, `project_notice` says why there

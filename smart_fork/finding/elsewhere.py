@@ -7,18 +7,18 @@ score means the same wherever a session is, and a strong one here lowers a weak 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Protocol
 
 from indexer.masking import mask
 from indexer.shapes import dataclass
 from indexer.store.base import Placement, SessionRow, Store
-from smart_fork.finding.answer import Hit, Lineage, Match, Origin, Price, TeamState
-from smart_fork.finding.query import Candidate, Candidates, Query, words_of
+from smart_fork.finding.answer import Hit, Lineage, Match, Origin, Price, TeamFound, TeamState
+from smart_fork.finding.query import Candidate, Candidates, Query, is_long, words_of
 from smart_fork.finding.quotations import matched_words, snippet
-from smart_fork.finding.ranking import Weighed, share, shared_anew, strongest
-from smart_fork.finding.results import match_of, suggested_fork, why_less
+from smart_fork.finding.ranking import Parts, Weighed, share, shared_anew, shares_of_phrasings, strongest, weigh_one
+from smart_fork.finding.results import UNTRUSTED, match_of, suggested_fork, title, why_less
 from smart_fork.finding.search import Meaning
 from smart_fork.text.snippets import printable
 
@@ -63,6 +63,18 @@ class SaidElsewhere:
     hits: tuple[Distant, ...] = ()
     state: TeamState | None = None
     error: str = ""
+
+
+def weighed_there(
+    speaking: Iterable[Mapping[str, float]], phrasings: Sequence[str], *, similar: bool, embedded: bool
+) -> Weighed:
+    """What speaks for a session there in each phrasing, weighed as it would be here.
+
+    `similar` is whether any of its vectors is known, `embedded` whether the question's are.
+    """
+    shares = shares_of_phrasings(len(phrasings), min(len(phrasings), 2) if embedded else 0)
+    given = [Parts(**one) for one in speaking]
+    return weigh_one(given, shares, similar=similar, words=True, long=is_long(phrasings[0]))
 
 
 class Elsewhere(Protocol):
@@ -141,6 +153,16 @@ def together(own: Sequence[Hit], merged: Merged, query: Query, limit: int, *, sn
 def alone(said: SaidElsewhere, query: Query, *, snippets: bool) -> tuple[Hit, ...]:
     """The results of the other side alone, which then share the chance among themselves."""
     return together((), merge(None, Candidates((), "hybrid"), said.hits, query), query, query.limit, snippets=snippets)
+
+
+def answer_alone(said: SaidElsewhere, query: Query, *, snippets: bool) -> TeamFound:
+    """The answer of the other side alone, which has answered."""
+    assert said.state is not None  # noqa: S101 - it has
+    hits = alone(said, query, snippets=snippets)
+    return TeamFound(
+        query=title(query.intent), also=tuple(map(title, query.also)), notice=notice_of(hits, UNTRUSTED),
+        count=len(hits), results=hits, team=said.state,
+    )  # fmt: skip
 
 
 def notice_of(hits: Sequence[Hit], notice: str) -> str:

@@ -29,7 +29,7 @@ from smart_fork.finding.evidence import admitted
 from smart_fork.finding.query import Candidate, Candidates, Query, plain
 from smart_fork.finding.ranking import lost
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.worth import Forkable, obstacles
+from smart_fork.finding.worth import obstacles
 from smart_fork.notes import noted_of
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry
@@ -129,8 +129,7 @@ def is_plain_id(text: str) -> bool:
 def _can_be_forked(row: SessionRow) -> bool:
     if not is_plain_id(row.session_id):
         return False
-    one = Forkable(row.agent, row.session_id, row.path, row.cwd, row.origin, bool(row.prompts))
-    return not obstacles(one)
+    return not obstacles(row.agent, row.session_id, row.path, row.cwd, origin=row.origin, asked=bool(row.prompts))
 
 
 def _is_a_workers(first: HookEvent) -> bool:

@@ -36,7 +36,7 @@ from smart_fork.finding.answer import (
 from smart_fork.finding.query import Candidate, Candidates, words_of
 from smart_fork.finding.quotations import SNIPPET_CHARACTERS, Nearness, Quotation, matched_words, quotations
 from smart_fork.finding.ranking import Parts, Score, lost
-from smart_fork.finding.worth import Forkable, Worth, is_cached, obstacles, own_cached_until
+from smart_fork.finding.worth import Worth, is_cached, obstacles, own_cached_until
 from smart_fork.notes import noted_if_known
 from smart_fork.repository.drift import Drift
 from smart_fork.text.snippets import printable
@@ -328,6 +328,7 @@ def _lineage(row: SessionRow, family: Sequence[SessionRow]) -> Lineage:
 
 def _warnings(row: SessionRow, problems: Mapping[AgentName, str], works_in: str | None) -> list[str]:
     """Why this session cannot be forked now; empty where it can."""
-    one = Forkable(row.agent, row.session_id, row.path, row.cwd, row.origin, bool(row.prompts), works_in)
     problem = problems.get(row.agent)
-    return [*obstacles(one), *([problem] if problem else [])]
+    asked = bool(row.prompts)
+    whys = obstacles(row.agent, row.session_id, row.path, row.cwd, origin=row.origin, asked=asked, works_in=works_in)
+    return [*whys, *([problem] if problem else [])]

@@ -108,48 +108,33 @@ def _drift(directory: Path, edited: Mapping[int, Edits], processes: Processes) -
 # What keeps a session from being forked. Results say it, and forks are refused for it: one function decides.
 
 
-@dataclass(frozen=True, slots=True)
-class Forkable:
-    """A session that may be forked. `asked` is whether anybody has asked anything in it.
+def obstacles(
+    agent: AgentName, session_id: str, path: str | None, cwd: str, *, origin: str, asked: bool,
+    works_in: str | None = None,
+) -> list[str]:  # fmt: skip
+    """Why a session cannot be forked now; empty where it can. `asked` is whether anybody has asked anything in it.
 
     `path` is its log, `cwd` where it worked, `works_in` where the fork is to work if not there.
     """
-
-    agent: AgentName
-    session_id: str
-    path: str | None
-    cwd: str
-    origin: str
-    asked: bool
-    works_in: str | None = None
-
-
-def obstacles(one: Forkable) -> list[str]:
-    """Why it cannot be forked now; empty where it can."""
-    return [why for why in (_of_its_log(one), _of_its_kind(one), _of_its_place(one)) if why]
+    whys = [_of_its_log(agent, session_id, path or "", asked=asked)]
+    if origin == "subagent":
+        whys.append("it is a sub-agent's log; fork the session that started it")
+    if works_in is None and not is_there(where_now(cwd)):
+        elsewhere = advice("give one: smart-fork fork ID --cwd DIR", tool="give one: project_path")
+        whys.append(f"{unplaced(cwd) or f'its directory no longer exists: {shown(cwd)}'}; {elsewhere}")
+    return [why for why in whys if why]
 
 
-def _of_its_log(one: Forkable) -> str:
-    file = file_of(one.path) if one.path else ""
+def _of_its_log(agent: AgentName, session_id: str, path: str, *, asked: bool) -> str:
+    file = file_of(path) if path else ""
     size = _size(file)
     if size is None:
         from indexer import kept_logs  # nearly all sessions have their logs
 
-        return "" if kept_logs.find(one.agent, one.session_id) is not None else _deleted()
-    if size == 0 or not one.asked:
+        return "" if kept_logs.find(agent, session_id) is not None else _deleted()
+    if size == 0 or not asked:
         return "it has no prompt yet"
     return "" if os.access(file, os.R_OK) else "its log cannot be read"
-
-
-def _of_its_kind(one: Forkable) -> str:
-    return "it is a sub-agent's log; fork the session that started it" if one.origin == "subagent" else ""
-
-
-def _of_its_place(one: Forkable) -> str:
-    if one.works_in is not None or is_there(where_now(one.cwd)):
-        return ""
-    elsewhere = advice("give one: smart-fork fork ID --cwd DIR", tool="give one: project_path")
-    return f"{unplaced(one.cwd) or f'its directory no longer exists: {shown(one.cwd)}'}; {elsewhere}"
 
 
 def _deleted() -> str:

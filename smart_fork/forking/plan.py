@@ -17,7 +17,7 @@ from smart_fork.agents.references import Resolved
 from smart_fork.agents.selection import named
 from smart_fork.errors import ForkRefused
 from smart_fork.finding.team_search import sessions_here
-from smart_fork.finding.worth import Forkable, obstacles
+from smart_fork.finding.worth import obstacles
 from smart_fork.foreign_sessions import shared_as
 from smart_fork.forking.bringing_back import brought_back, is_borrowed
 from smart_fork.forking.budget import Answers, Content, content_of, gathered, handed_to
@@ -174,7 +174,9 @@ def check_forkable(session: Session, cwd: str | None) -> None:
     """
     asked = any(turn.prompt for turn in session.turns)
     log = str(session.source_path)
-    whys = obstacles(Forkable(session.agent, session.session_id, log, session.cwd, session.origin, asked, cwd))
+    whys = obstacles(
+        session.agent, session.session_id, log, session.cwd, origin=session.origin, asked=asked, works_in=cwd
+    )
     if whys:
         raise ForkRefused(f"{session.session_id} cannot be forked: {'; '.join(whys)}")
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from indexer.masking import mask
 from indexer.transcripts.model import AgentName, Role, Session, Turn
-from indexer.values import Value
+from indexer.values import Value, value
 from smart_fork import sessions
 from smart_fork.agents.readers import READERS
 from smart_fork.conversation import Conversation
 from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
-from smart_fork.finding.answer import SharedSession, SharedSessions
+from smart_fork.finding.answer import SharedSession
 from smart_fork.finding.elsewhere import written_by
 from smart_fork.finding.results import UNTRUSTED, title
 from smart_fork.sessions import Reading
@@ -37,6 +37,14 @@ class SharedReading:
     session: Session
     owner: str
     title: str
+
+
+@value
+class SharedSessions(Value):
+    """The newest of these, or why they are not known."""
+
+    sessions: tuple[SharedSession, ...] = ()
+    error: str = ""
 
 
 def listed(directory: Path, agents: Collection[AgentName], limit: int) -> SharedSessions:

@@ -23,11 +23,10 @@ from smart_fork.agents.references import Resolved
 from smart_fork.agents.references import here as of_this_machine
 from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
 from smart_fork.finding.answer import Origin, TeamFound, TeamState
-from smart_fork.finding.elsewhere import Distant, SaidElsewhere, TheirPassage, alone, notice_of
-from smart_fork.finding.query import Query, is_long
-from smart_fork.finding.ranking import RIVALS, Parts, shares_of_phrasings, weigh_one
+from smart_fork.finding.elsewhere import Distant, SaidElsewhere, TheirPassage, answer_alone, weighed_there
+from smart_fork.finding.query import Query
+from smart_fork.finding.ranking import RIVALS
 from smart_fork.finding.request import FindRequest, check
-from smart_fork.finding.results import UNTRUSTED, title
 from smart_fork.finding.search import Meaning
 from smart_fork.foreign_sessions import looked_at, refuse_owing
 from smart_fork.sharing import wire
@@ -289,12 +288,7 @@ def find_there(request: FindRequest, *, server: str | None = None, project: str 
         finally:
             meaning.settle()
         found = said(where, told, query.phrasings)
-    hits = alone(found, query, snippets=request.include_snippets is not False)
-    assert found.state is not None  # noqa: S101 - it was answered
-    return TeamFound(
-        query=title(query.intent), also=tuple(map(title, query.also)), notice=notice_of(hits, UNTRUSTED),
-        count=len(hits), results=hits, team=found.state,
-    )  # fmt: skip
+    return answer_alone(found, query, snippets=request.include_snippets is not False)
 
 
 def ask(client: Client, project: str, query: Query, meaning: Meaning) -> wire.Found:
@@ -325,8 +319,7 @@ def said(where: Project, found: wire.Found, phrasings: Sequence[str]) -> SaidEls
         if len(hit.speaking) != len(phrasings) or info.agent not in READERS.names:
             continue
         log = here.get(info.id)
-        speaking = [Parts(**one.model_dump()) for one in hit.speaking]
-        shares = shares_of_phrasings(len(phrasings), min(len(phrasings), 2) if found.embedded else 0)
+        speaking = [one.model_dump() for one in hit.speaking]
         passage = _passage(hit.passage) if hit.passage else None
         distant.append(
             Distant(
@@ -334,7 +327,7 @@ def said(where: Project, found: wire.Found, phrasings: Sequence[str]) -> SaidEls
                 agent=info.agent,
                 title=info.title or _first_line(passage),
                 family=hit.family,
-                weighed=weigh_one(speaking, shares, similar=hit.similar, words=True, long=is_long(phrasings[0])),
+                weighed=weighed_there(speaking, phrasings, similar=hit.similar, embedded=found.embedded),
                 branch=info.meta.branch,
                 **hit.model_dump(include={"turns", "tokens", "started", "last_activity"}),
                 outcome=Outcome(hit.outcome).value,
