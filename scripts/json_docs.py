@@ -17,7 +17,7 @@ from indexer.values import RARE, SPREAD, Value
 from smart_fork import agent_roster, conversation, doctor
 from smart_fork.cli import overview
 from smart_fork.families import told
-from smart_fork.finding import answer, status
+from smart_fork.finding import answer, hit, status
 from smart_fork.forking import started
 from smart_fork.page import export
 from smart_fork.removal import sessions as session_removal
@@ -53,21 +53,21 @@ def _of(*kinds: type[Value], rare: str = "", but: type[Value] | None = None, uns
 
 TABLES: Mapping[str, Table] = {
     "find, find_sessions and smart_fork": _of(answer.Found),
-    "results": _of(answer.Hit, rare="said_by"),
-    "wrote": _of(answer.WroteLines),
+    "results": _of(hit.Hit, rare="said_by"),
+    "wrote": _of(hit.WroteLines),
     "code": _of(answer.AskedCode),
     "gone_prompts": _of(answer.GonePrompt),
     "why": _of(answer.Causes),
     "changes": _of(answer.Cause),
     "fix": _of(answer.Fixes),
     "fixes": _of(answer.Fix),
-    "drift": _of(answer.Changed),
-    "price": _of(answer.Price),
-    "match": _of(answer.Match),
-    "explain": _of(answer.Explanation),
-    "phrasings": _of(answer.ToldBy),
-    "cache": _of(answer.CacheUse),
-    "lineage": _of(answer.Lineage),
+    "drift": _of(hit.Changed),
+    "price": _of(hit.Price),
+    "match": _of(hit.Match),
+    "explain": _of(hit.Explanation),
+    "phrasings": _of(hit.ToldBy),
+    "cache": _of(hit.CacheUse),
+    "lineage": _of(hit.Lineage),
     "index": _of(answer.IndexState),
     "forked_session": _of(started.Forked),
     "failed fork": _of(started.NotForked),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from indexer.shapes import dataclass
 from smart_fork.errors import Ambiguous, IndexUnavailable, NotFound, Usage
-from smart_fork.finding.answer import Hit
+from smart_fork.finding.hit import Hit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,7 +12,8 @@ from smart_fork.terminal.words import short
 from smart_fork.text.snippets import quoted
 
 if TYPE_CHECKING:
-    from smart_fork.finding.answer import Answer, CacheUse, Explanation, Found, GonePrompt, Hit, IndexState
+    from smart_fork.finding.answer import Answer, Found, GonePrompt, IndexState
+    from smart_fork.finding.hit import CacheUse, Explanation, Hit
 
 #: Lines of a quotation, and what stands below a result's title.
 _QUOTED, INDENT = 1, "    "
@@ -42,7 +43,6 @@ def print_found(answer: Answer, min_score: float | None = None) -> None:
 def _print_next(answer: Found) -> None:
     """What to type next: to fork the best, or to read it first; where none fits, what else to do."""
     from smart_fork.finding.ranking import FITS
-    from smart_fork.finding.results import suggested_fork
 
     least = FITS if answer.engine == "builtin" and answer.code is None else 0.0
     fitting = [hit for hit in answer.results if hit.score >= least]
@@ -57,12 +57,12 @@ def _print_next(answer: Found) -> None:
             say("      or search everywhere: --all-projects")
     elif best is not None:
         name = short(best.session_id)
-        say(f'Next: {suggested_fork(best, name)} "PROMPT"')
+        say(f'Next: {best.suggested_fork(name)} "PROMPT"')
         if best.fork_note:
             say(f"      {best.fork_note}")
         say(f"      smart-fork show {name} reads it first")
     elif fitting and not AGENTS[fitting[0].agent_type].has("starter"):
-        say(f'Next: {suggested_fork(fitting[0], short(fitting[0].session_id))} "PROMPT"')
+        say(f'Next: {fitting[0].suggested_fork(short(fitting[0].session_id))} "PROMPT"')
     elif fitting:
         say(f"Next: smart-fork show {short(fitting[0].session_id)} reads the best one, which cannot be forked")
 
@@ -81,7 +81,6 @@ def print_hits(hits: Sequence[Hit], *, known: bool = True) -> None:
 
 def _print_hit(hit: Hit, *, known: bool) -> None:
     from smart_fork.finding.ranking import chance, percent
-    from smart_fork.finding.results import passage_place, spoken
 
     of_lines = hit.wrote is not None and hit.score == hit.wrote.share
     score = f"{percent(hit.score):>6} {'of lines' if of_lines else chance(hit.score):<11}"
@@ -94,7 +93,7 @@ def _print_hit(hit: Hit, *, known: bool) -> None:
         out.row(plain(f"{INDENT}{what}{where}", "magenta"))
     for sentence in hit.noted.sentences if hit.noted else ():
         out.row(plain(f"{INDENT}{sentence}", "yellow"))
-    said = f"User: {hit.wrote.asked}" if hit.wrote else spoken(hit)
+    said = f"User: {hit.wrote.asked}" if hit.wrote else hit.spoken
     for line in said.splitlines()[:_QUOTED]:
         out.row(plain(f"{INDENT}│ {quoted(line, 160)}", "dim"))
     if why := hit.explain:
@@ -104,21 +103,21 @@ def _print_hit(hit: Hit, *, known: bool) -> None:
         if why.cache:
             out.print(plain(f"{INDENT}{_cache_use(why.cache)}", "magenta"))
     if hit.explain or logging.getLogger("smart_fork").isEnabledFor(logging.INFO):
-        place = passage_place(hit)
+        place = hit.passage_place
         out.print(plain(f"{INDENT}{hit.session_id}{f'  {place}' if place else ''}", "dim"))
 
 
 def _about(hit: Hit) -> list[str]:
     """Return what helps to choose: the session, its age, its outcome, its price, its relatives and its owner."""
-    from smart_fork.finding.results import became_of, inferred, suggested_at, suggested_budget, within_budget
+    from smart_fork.finding.results import inferred
     from smart_fork.finding.worth import cache_in_words
 
     family, at_match = hit.lineage.family_size, hit.price.tokens_at_match
     return [
-        *filter(None, (hit.agent_type, short(hit.session_id), hit.last_activity[:10], *became_of(hit))),
+        *filter(None, (hit.agent_type, short(hit.session_id), hit.last_activity[:10], *hit.became_of)),
         f"{hit.price.tokens:,} tokens{f' ({cached})' if (cached := cache_in_words(hit.price.cached_until)) else ''}",
-        *([f"{at_match:,} up to the match"] if suggested_at(hit) is not None and at_match else []),
-        *([f"about {within_budget(hit):,} within a budget of {budget}"] if (budget := suggested_budget(hit)) else []),
+        *([f"{at_match:,} up to the match"] if hit.suggested_at is not None and at_match else []),
+        *([f"about {hit.within_budget:,} within a budget of {budget}"] if (budget := hit.suggested_budget) else []),
         *([f"alone it {hit.resumed.sentence}"] if hit.resumed and hit.explain else []),
         *([f"{family} in its family"] if family > 1 else []),
         *filter(None, [inferred(hit.project_inferred_from)]),

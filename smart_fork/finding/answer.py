@@ -8,118 +8,10 @@ from typing import Any, Literal
 from indexer.last_run import FailedLog
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, spread, value
-from smart_fork.conversation import Noted, ResumedPart
+from smart_fork.conversation import Noted
+from smart_fork.finding.hit import Hit
 
 Mode = Literal["hybrid", "vector", "lexical", "recent", "lines"]
-
-
-@value
-class Match(Value):
-    """Where in the session the answer stands, what a fork there loads, and why: the intent's words, the similarity.
-
-    `lost` is the reason why the agent's own fork of the whole session does not know it: "compaction" or "gap".
-    """
-
-    turn_index: int | None = None
-    message_id: str | None = None
-    exchange: int | None = None
-    ends_at_message: int | None = None
-    token_estimate: int | None = None
-    role: str | None = None
-    words: tuple[str, ...] = ()
-    similarity: float | None = None
-    lost: str = rare("")
-
-
-@value
-class WroteLines(Value):
-    """Which part of the code that was asked about a session wrote: so many `lines` of these, `share` of them.
-
-    `exchange` wrote most of them, after it was `asked` that; `commits` are those that the lines are from.
-    """
-
-    share: float
-    lines: int
-    of: int
-    exchange: int
-    asked: str
-    commits: tuple[str, ...]
-
-
-@value
-class Lineage(Value):
-    """The session's family: what it was forked from, its forks, and other members."""
-
-    parent: str | None = None
-    forks: tuple[str, ...] = ()
-    family_size: int = 1
-    others: tuple[str, ...] = ()
-
-
-@value
-class ToldBy(Value):
-    """What one phrasing of the question found in a session: its share of the points, its words in the passage."""
-
-    text: str
-    points: Mapping[str, float]
-    words: tuple[str, ...]
-
-
-@value
-class CacheUse(Value):
-    """How long the model's cache lives, as the log says, and when the last request used it."""
-
-    seconds: int
-    last_request: str
-
-
-@value
-class Explanation(Value):
-    """How a score came about: ``1 / (1 + exp(against - sum of the points))``; `reranked` is the score after that.
-
-    `phrasings` says what each phrasing of the question has found, where there are several; `cache` why the session is
-    still cached, or not.
-    """
-
-    points: Mapping[str, float]
-    against: float
-    score: float
-    reranked: float | None = rare()
-    phrasings: tuple[ToldBy, ...] = rare(())
-    cache: CacheUse | None = rare()
-
-
-@value
-class Changed(Value):
-    """Of the files that the session edited in the repository, how many have changed in git since."""
-
-    files: int
-    changed: int
-    share: float
-
-
-@value
-class Price(Value):
-    """What a fork loads, and until when the session's model has that in its cache, if the log says it.
-
-    Of each number, `instructions` are the agent's own instructions and tools, as far as they are known.
-    """
-
-    tokens: int
-    tokens_at_match: int | None = None
-    cached: bool = rare(default=False)
-    cached_until: str = rare("")
-    instructions: int = rare(0)
-
-
-@value
-class Origin(Value):
-    """Where a session is that a teammate has shared. `also_local` is a session here of the same beginning."""
-
-    server: str
-    owner: str
-    session_id: str
-    also_local: str | None = None
 
 
 @value
@@ -130,56 +22,6 @@ class TeamState(Value):
     project: str
     sessions: int
     by_words_only: int
-
-
-@record
-class Hit(Value):
-    """One session that was found. `resumed` is what its agent's own program loads of it, where that is not all.
-
-    `fork_note` says why `fork_command` forks less than the whole session, where that would not know the match.
-    """
-
-    rank: int
-    score: float
-    session_id: str
-    agent_type: AgentName
-    title: str
-    working_directory: str
-    project_inferred_from: str = rare("")
-    repo_root: str | None = None
-    git_branch: str | None = None
-    date: str = ""
-    last_activity: str = ""
-    snippet: str | None = rare()
-    said_by: str | None = None
-    match: Match = Match()
-    turns: int = 0
-    token_estimate: int = 0
-    outcome: str = "unknown"
-    drift: Changed | None = None
-    price: Price = Price(0)
-    lineage: Lineage = Lineage()
-    source_path: str = ""
-    lines: tuple[int, int] | None = None
-    jsonl_path: str | None = None
-    can_fork: bool = True
-    warning: str = rare("")
-    fork_command: str = ""
-    fork_note: str = rare("")
-    resumed: ResumedPart | None = rare()
-    origin: Origin | None = rare()
-    also_remote: Origin | None = rare()
-    author: str = rare("")
-    wrote: WroteLines | None = rare()
-    noted: Noted | None = rare()
-    explain: Explanation | None = rare()
-
-    def as_json(self) -> dict[str, Any]:
-        """JSON values; who said the snippet only where there is one."""
-        told = super().as_json()
-        if self.snippet is None:
-            del told["said_by"]
-        return told
 
 
 @value

@@ -21,7 +21,7 @@ from indexer.store.base import Placement, Scope, SessionRow, Store
 from indexer.transcripts.authored import LEAST, SIZE, hashed, plain
 from indexer.unchecked import seconds_in
 from smart_fork.errors import SmartForkError
-from smart_fork.finding.answer import AskedCode, Cause, Causes, WroteLines
+from smart_fork.finding.answer import AskedCode, Cause, Causes
 from smart_fork.finding.authorship import (
     AROUND,
     Line,
@@ -36,6 +36,7 @@ from smart_fork.finding.authorship import (
     touched_by,
 )
 from smart_fork.finding.evidence import admitted
+from smart_fork.finding.hit import WroteLines
 from smart_fork.finding.query import Candidate, Candidates, Code, Query
 from smart_fork.finding.results import UNTRUSTED
 from smart_fork.finding.upkeep import unread_notice

@@ -14,11 +14,12 @@ from typing import Protocol
 from indexer.masking import mask
 from indexer.shapes import dataclass
 from indexer.store.base import Placement, SessionRow, Store
-from smart_fork.finding.answer import Hit, Lineage, Match, Origin, Price, TeamFound, TeamState
+from smart_fork.finding.answer import TeamFound, TeamState
+from smart_fork.finding.hit import Hit, Lineage, Match, Origin, Price
 from smart_fork.finding.query import Candidate, Candidates, Query, is_long, words_of
 from smart_fork.finding.quotations import matched_words, snippet
 from smart_fork.finding.ranking import Parts, Weighed, share, shared_anew, shares_of_phrasings, strongest, weigh_one
-from smart_fork.finding.results import UNTRUSTED, match_of, suggested_fork, title, why_less
+from smart_fork.finding.results import UNTRUSTED, match_of, title
 from smart_fork.finding.search import Meaning
 from smart_fork.text.snippets import printable
 
@@ -238,4 +239,4 @@ def _hit(one: Distant, chance: float, query: Query, *, snippets: bool) -> Hit:
         lineage=Lineage(),
         origin=one.origin,
     )
-    return replace(hit, fork_command=suggested_fork(hit), fork_note=why_less(hit))
+    return replace(hit, fork_command=hit.suggested_fork(), fork_note=hit.why_less)

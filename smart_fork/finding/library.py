@@ -34,7 +34,6 @@ from smart_fork.finding.answer import (
     Exchanges,
     Fixes,
     Found,
-    Hit,
     IndexState,
     RecentSession,
     Unsearched,
@@ -42,6 +41,7 @@ from smart_fork.finding.answer import (
 from smart_fork.finding.by_code import all_in_scope, by_code, causes_of, changed, with_files
 from smart_fork.finding.elsewhere import Elsewhere, SaidElsewhere, alone, merge, notice_of, together
 from smart_fork.finding.engine import EngineUnavailable, collection_of
+from smart_fork.finding.hit import Hit
 from smart_fork.finding.project_index import ProjectIndex
 from smart_fork.finding.query import Candidates, Query, language_notice
 from smart_fork.finding.quotations import nearness

@@ -22,7 +22,8 @@ from smart_fork.errors import Usage, is_empty
 from smart_fork.text.snippets import shown
 
 if TYPE_CHECKING:
-    from smart_fork.finding.answer import Mode, WroteLines
+    from smart_fork.finding.answer import Mode
+    from smart_fork.finding.hit import WroteLines
     from smart_fork.finding.ranking import Score
 
 

@@ -10,7 +10,8 @@ from operator import attrgetter
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.programs import find_program
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, advice, joined
-from smart_fork.finding.answer import Answer, Hit, Unsearched
+from smart_fork.finding.answer import Answer, Unsearched
+from smart_fork.finding.hit import Hit
 from smart_fork.finding.ranking import FITS, ExchangeEvidence
 
 #: Below this chance nothing is forked, unless `min_score` says otherwise.

@@ -13,7 +13,8 @@ from indexer.masking import mask
 from smart_fork.agents.references import reference
 from smart_fork.budget.wanted import MATCH
 from smart_fork.errors import SmartForkError, Usage
-from smart_fork.finding.answer import Answer, Hit
+from smart_fork.finding.answer import Answer
+from smart_fork.finding.hit import Hit
 from smart_fork.forking.floor import fitting
 from smart_fork.forking.plan import Fork
 from smart_fork.forking.report import unexpected

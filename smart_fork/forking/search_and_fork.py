@@ -17,12 +17,12 @@ from smart_fork.agents.selection import ALL, BOTH, first, handed_to, titles
 from smart_fork.budget.wanted import Wanted, amount
 from smart_fork.caller import calling_agent
 from smart_fork.errors import ForkRefused, SmartForkError, Usage, is_empty, refuse_both, refuse_empty
-from smart_fork.finding.answer import Answer, Found, Hit, RecentSession
+from smart_fork.finding.answer import Answer, Found, RecentSession
 from smart_fork.finding.engine import OWN
+from smart_fork.finding.hit import Hit
 from smart_fork.finding.library import Library
 from smart_fork.finding.ranking import FITS
 from smart_fork.finding.request import MAX_LIMIT, FindRequest, check
-from smart_fork.finding.results import suggested_at, suggested_budget
 from smart_fork.finding.worth import least_close
 from smart_fork.forking import plan
 from smart_fork.forking.floor import FLOOR, fitting, none_can_be_forked
@@ -130,9 +130,9 @@ def _carrying(hit: Hit | None, fork: ForkRequest) -> tuple[tuple[str, ...], Fork
         return (), replace(fork, found=hit.match.message_id if hit.score >= FLOOR else None)
     if not hit.match.lost or fork.at is not None or fork.budget or fork.merge or fork.as_agent:
         return (), fork
-    budget = suggested_budget(hit)
+    budget = hit.suggested_budget
     wanted = Wanted(amount(budget)) if budget else None
-    return (hit.fork_note,), replace(fork, at=suggested_at(hit), budget=wanted)
+    return (hit.fork_note,), replace(fork, at=hit.suggested_at, budget=wanted)
 
 
 def _telling(library: Library) -> Progress:

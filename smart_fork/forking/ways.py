@@ -13,8 +13,8 @@ from smart_fork.budget.wanted import MATCH, Amount, Wanted
 from smart_fork.budget.within import Selected, chooser_of, within
 from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.errors import SmartForkError
+from smart_fork.finding.hit import BUDGET_TOKENS
 from smart_fork.finding.ranking import ExchangeEvidence
-from smart_fork.finding.results import BUDGET_TOKENS
 from smart_fork.finding.worth import age_of, ago, cache_in_words
 from smart_fork.forking.floor import fits
 from smart_fork.forking.price import beside, loaded_within, loads_of, price_of

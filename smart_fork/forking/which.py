@@ -10,7 +10,7 @@ from indexer.masking import mask, shorten
 from indexer.masking.invisible import BRACKETS
 from indexer.patterns import late
 from smart_fork.errors import NotFound, advice
-from smart_fork.finding.answer import Hit
+from smart_fork.finding.hit import Hit
 from smart_fork.finding.worth import least_close  # a server that is started need not import the search
 from smart_fork.text.snippets import printable
 

@@ -21,8 +21,9 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.selection import handed_to, readable, titles
 from smart_fork.errors import IndexUnavailable, SmartForkError
+from smart_fork.finding.hit import outcome_in_words
 from smart_fork.finding.ranking import chance, percent
-from smart_fork.finding.results import became_of, inferred, outcome_in_words, passage_place, title
+from smart_fork.finding.results import inferred, title
 from smart_fork.finding.worth import cache_in_words
 from smart_fork.page import phrases, prose, statics, steps
 from smart_fork.text.snippets import printable, tokens_about
@@ -30,7 +31,7 @@ from smart_fork.workers.comparison import counted, facts
 
 if TYPE_CHECKING:
     from indexer.store.base import Placement, Store
-    from smart_fork.finding.answer import Hit
+    from smart_fork.finding.hit import Hit
 
 
 #: How near a passage is in meaning, by its cosine, in words.
@@ -233,7 +234,6 @@ _environment.globals |= {
     "told_agents": handed_to(),
 }
 _environment.filters |= {
-    "became_of": became_of,
     "ago": phrases.ago,
     "called": phrases.called,
     "chance": chance,
@@ -254,7 +254,6 @@ _environment.filters |= {
     "own_style": Markup,  # the style sheets that stand beside this
     "prose": prose.prose,
     "outcome_word": outcome_in_words,
-    "passage_place": passage_place,
     "percent": percent,
     "place": phrases.place,
     "safe_title": title,

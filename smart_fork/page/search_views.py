@@ -22,14 +22,15 @@ from smart_fork.agents.facets import title_of
 from smart_fork.agents.readers import READERS
 from smart_fork.conversation import Noted
 from smart_fork.errors import IndexUnavailable, SmartForkError
-from smart_fork.finding.answer import Answer, Found, GonePrompt, Hit, RecentSession, SharedSession
+from smart_fork.finding.answer import Answer, Found, GonePrompt, RecentSession, SharedSession
 from smart_fork.finding.authorship import names_lines
+from smart_fork.finding.hit import Hit, outcome_in_words
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.library import Opening
 from smart_fork.finding.query import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS
 from smart_fork.finding.recent import list_recent
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.results import outcome_in_words, title
+from smart_fork.finding.results import title
 from smart_fork.finding.team_search import is_known, team_search
 from smart_fork.forking.search_and_fork import fits
 from smart_fork.page.board import BoardView

@@ -24,7 +24,8 @@ from smart_fork.budget.wanted import BudgetAsked
 from smart_fork.caller import Caller
 from smart_fork.conversation import Conversation, Exported
 from smart_fork.errors import IndexUnavailable, Usage
-from smart_fork.finding.answer import Exchanges, Fixes, Found, Hit, Recents, Unsearched
+from smart_fork.finding.answer import Exchanges, Fixes, Found, Recents, Unsearched
+from smart_fork.finding.hit import Hit
 from smart_fork.finding.query import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS
 from smart_fork.finding.request import FindRequest, RecentRequest
 from smart_fork.finding.status import IndexStatus, NoIndex

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from smart_fork.finding.answer import Answer, Hit, Unsearched
+from smart_fork.finding.answer import Answer, Unsearched
+from smart_fork.finding.hit import Hit
 from smart_fork.workers.state import WorkerState
 
 #: Which texts `also` is to be: said in the tools' parameters, and again where they were missing.
@@ -48,9 +49,7 @@ def after_search(answer: Answer) -> str:
 
 def _cheaper(best: Hit) -> str:
     """How to fork the best one, if that takes much less than all of it, or if all of it would not know the match."""
-    from smart_fork.finding.results import suggested_at, suggested_budget
-
-    at, budget = suggested_at(best), suggested_budget(best)
+    at, budget = best.suggested_at, best.suggested_budget
     if not best.can_fork or (at is None and budget is None):
         return ""
     there = "" if at is None else f"up to the answer {best.match.token_estimate or 0:,} tokens, "

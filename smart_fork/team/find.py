@@ -22,8 +22,9 @@ from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import Resolved
 from smart_fork.agents.references import here as of_this_machine
 from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
-from smart_fork.finding.answer import Origin, TeamFound, TeamState
+from smart_fork.finding.answer import TeamFound, TeamState
 from smart_fork.finding.elsewhere import Distant, SaidElsewhere, TheirPassage, answer_alone, weighed_there
+from smart_fork.finding.hit import Origin
 from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import RIVALS
 from smart_fork.finding.request import FindRequest, check

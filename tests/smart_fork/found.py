@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from smart_fork.finding.answer import Covered, Found, Hit, IndexState
+from smart_fork.finding.answer import Covered, Found, IndexState
+from smart_fork.finding.hit import Hit
 from smart_fork.forking.started import Forked
 from smart_fork.workers.state import WorkerState
 

@@ -19,7 +19,7 @@ from smart_fork.agents.facets import overrides
 from smart_fork.agents.options import KEYS
 from smart_fork.agents.verbs import ABILITIES, abilities_of
 from smart_fork.cli import application
-from smart_fork.finding import answer, ranking, status
+from smart_fork.finding import answer, hit, ranking, status
 from smart_fork.finding.ranking import KNOWN, KNOWN_AGAIN
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
@@ -109,9 +109,9 @@ def test_json_of_the_commands(run, world, shop):  # noqa: F811
     ("headings", "told"),
     [
         (["find, find_sessions and smart_fork", "index_not_available"], shape(answer.Found, answer.Unsearched)),
-        (["results"], shape(answer.Hit)),
-        (["match"], shape(answer.Match)),
-        (["lineage"], shape(answer.Lineage)),
+        (["results"], shape(hit.Hit)),
+        (["match"], shape(hit.Match)),
+        (["lineage"], shape(hit.Lineage)),
         (["index"], shape(answer.IndexState)),
         (["sessions"], shape(answer.RecentSession)),
         (["forked_session"], shape(Forked)),

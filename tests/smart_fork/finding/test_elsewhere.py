@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from indexer.store.base import Scope
-from smart_fork.finding.answer import Origin
 from smart_fork.finding.elsewhere import Distant, TheirPassage, alone, merge, notice_of, together
 from smart_fork.finding.elsewhere import SaidElsewhere as Told
+from smart_fork.finding.hit import Origin
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import Parts, shares_of_phrasings, weigh_one

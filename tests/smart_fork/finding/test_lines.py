@@ -15,7 +15,6 @@ from smart_fork.agents.readers import READERS
 from smart_fork.excise import Request, cut
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.recent import list_recent
-from smart_fork.finding.results import passage_place
 from tests.cases import first
 from tests.smart_fork.found import a_hit
 from tests.smart_fork.world import Did, World
@@ -117,7 +116,7 @@ def test_no_lines_are_named_of_an_export_that_is_not_as_it_was_indexed(world, sh
     result = best(world, shop, FIX)
 
     assert (None, str(path)) == (result["lines"], result["source_path"])
-    assert "" == passage_place(a_hit(source_path=result["source_path"], lines=result["lines"]))
+    assert "" == a_hit(source_path=result["source_path"], lines=result["lines"]).passage_place
 
 
 def test_an_export_that_was_deleted_is_made_again_before_lines_of_it_are_named(world, shop):
@@ -154,9 +153,9 @@ def test_what_a_prompt_asks_besides_smart_fork_is_named_without_its_question(wor
 
 
 def test_where_a_passage_stands_is_said_as_editors_open_it():
-    assert "/x/a.md:12-31" == passage_place(a_hit(source_path="/x/a.md", lines=(12, 31)))
-    assert "/x/a.md:12" == passage_place(a_hit(source_path="/x/a.md", lines=(12, 12)))
-    assert "" == passage_place(a_hit(source_path="/x/a.md"))
+    assert "/x/a.md:12-31" == a_hit(source_path="/x/a.md", lines=(12, 31)).passage_place
+    assert "/x/a.md:12" == a_hit(source_path="/x/a.md", lines=(12, 12)).passage_place
+    assert "" == a_hit(source_path="/x/a.md").passage_place
 
 
 def test_a_list_names_the_exports_that_there_are(world, shop):

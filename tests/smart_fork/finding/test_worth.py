@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from smart_fork.finding import worth
-from smart_fork.finding.answer import Changed, Price
-from smart_fork.finding.results import became_of
+from smart_fork.finding.hit import Changed, Price
 from smart_fork.finding.worth import close
 from smart_fork.forking.floor import fitting
 from smart_fork.system.processes import Processes
@@ -162,7 +161,7 @@ def test_what_became_of_a_session_is_said_in_words(drift, said):
     values = drift and Changed(*drift, share=drift[1] / drift[0])
     hit = a_hit(outcome="tests_passed", drift=values, price=Price(90_000, 1))
 
-    assert became_of(hit) == ["tests passed", *said]
+    assert hit.became_of == ["tests passed", *said]
 
 
 def hit(score: float):

@@ -16,10 +16,9 @@ from smart_fork.budget.selection import SelectedExchange, Selection
 from smart_fork.budget.wanted import Wanted
 from smart_fork.cli.forked import ways_in_words
 from smart_fork.copies.session_copy import Point, branch_point, point_at, write_branch
-from smart_fork.finding.answer import Match, Price
+from smart_fork.finding.hit import Match, Price
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts, lost
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.results import suggested_at, suggested_budget, suggested_fork, within_budget
 from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.budget import Answers, chosen, end_of_whole
 from smart_fork.forking.many import best_of
@@ -250,10 +249,10 @@ def test_the_cheapest_fork_that_carries_the_match_is_recommended(there, instruct
         token_estimate=33_000, price=Price(33_000, there, instructions=instructions),
     )  # fmt: skip
 
-    assert at == suggested_at(hit)
-    assert budget == suggested_budget(hit)
-    assert 30_000 + instructions == within_budget(hit)
-    assert f"smart-fork fork session-1 --at 3{' --budget 30k' if budget else ''}" == suggested_fork(hit)
+    assert at == hit.suggested_at
+    assert budget == hit.suggested_budget
+    assert 30_000 + instructions == hit.within_budget
+    assert f"smart-fork fork session-1 --at 3{' --budget 30k' if budget else ''}" == hit.suggested_fork()
 
 
 #: The first exchange answers.

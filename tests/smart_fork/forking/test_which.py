@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from smart_fork.finding.answer import Hit
+from smart_fork.finding.hit import Hit
 from smart_fork.forking.which import about_as_likely, labels
 from tests.cases import each
 from tests.smart_fork.found import a_hit

@@ -12,7 +12,7 @@ import pytest
 from indexer.last_run import LastRun
 from indexer.paths import state_home
 from indexer.runs import Freshness
-from smart_fork.finding.answer import Changed, Explanation, Hit, Match
+from smart_fork.finding.hit import Changed, Explanation, Hit, Match
 from smart_fork.page.desk import ServiceState
 from smart_fork.page.renderer import why
 from smart_fork.page.search_views import age_of, chosen, facets, narrowed

@@ -1,0 +1,259 @@
+"""One session that was found, as the command line, MCP and scripts get it, and what people read of it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from indexer.outcome import Outcome
+from indexer.transcripts.model import AgentName
+from indexer.values import Value, rare, record, value
+from smart_fork.agents import AGENTS
+from smart_fork.agents.selection import first
+from smart_fork.agents.verbs import abilities_of
+from smart_fork.conversation import Noted, ResumedPart
+
+_OUTCOMES: Mapping[str, str] = {
+    Outcome.COMMITTED: "committed",
+    Outcome.TESTS_PASSED: "tests passed",
+    Outcome.FAILED: "failed",
+    Outcome.ABANDONED: "abandoned",
+    Outcome.UNKNOWN: "outcome not known",
+}
+#: What a fork at the answer has to save, in tokens and as a share of the session, to be the one that is suggested.
+SAVED_TOKENS, SAVED_SHARE = 10_000, 0.3
+#: A fork that loads more than this is suggested within this budget, which keeps what answers in nearly every session.
+MUCH_TOKENS, BUDGET, BUDGET_TOKENS = 100_000, "30k", 30_000
+
+
+@value
+class Match(Value):
+    """Where in the session the answer stands, what a fork there loads, and why: the intent's words, the similarity.
+
+    `lost` is the reason why the agent's own fork of the whole session does not know it: "compaction" or "gap".
+    """
+
+    turn_index: int | None = None
+    message_id: str | None = None
+    exchange: int | None = None
+    ends_at_message: int | None = None
+    token_estimate: int | None = None
+    role: str | None = None
+    words: tuple[str, ...] = ()
+    similarity: float | None = None
+    lost: str = rare("")
+
+
+@value
+class WroteLines(Value):
+    """Which part of the code that was asked about a session wrote: so many `lines` of these, `share` of them.
+
+    `exchange` wrote most of them, after it was `asked` that; `commits` are those that the lines are from.
+    """
+
+    share: float
+    lines: int
+    of: int
+    exchange: int
+    asked: str
+    commits: tuple[str, ...]
+
+
+@value
+class Lineage(Value):
+    """The session's family: what it was forked from, its forks, and other members."""
+
+    parent: str | None = None
+    forks: tuple[str, ...] = ()
+    family_size: int = 1
+    others: tuple[str, ...] = ()
+
+
+@value
+class ToldBy(Value):
+    """What one phrasing of the question found in a session: its share of the points, its words in the passage."""
+
+    text: str
+    points: Mapping[str, float]
+    words: tuple[str, ...]
+
+
+@value
+class CacheUse(Value):
+    """How long the model's cache lives, as the log says, and when the last request used it."""
+
+    seconds: int
+    last_request: str
+
+
+@value
+class Explanation(Value):
+    """How a score came about: ``1 / (1 + exp(against - sum of the points))``; `reranked` is the score after that.
+
+    `phrasings` says what each phrasing of the question has found, where there are several; `cache` why the session is
+    still cached, or not.
+    """
+
+    points: Mapping[str, float]
+    against: float
+    score: float
+    reranked: float | None = rare()
+    phrasings: tuple[ToldBy, ...] = rare(())
+    cache: CacheUse | None = rare()
+
+
+@value
+class Changed(Value):
+    """Of the files that the session edited in the repository, how many have changed in git since."""
+
+    files: int
+    changed: int
+    share: float
+
+
+@value
+class Price(Value):
+    """What a fork loads, and until when the session's model has that in its cache, if the log says it.
+
+    Of each number, `instructions` are the agent's own instructions and tools, as far as they are known.
+    """
+
+    tokens: int
+    tokens_at_match: int | None = None
+    cached: bool = rare(default=False)
+    cached_until: str = rare("")
+    instructions: int = rare(0)
+
+
+@value
+class Origin(Value):
+    """Where a session is that a teammate has shared. `also_local` is a session here of the same beginning."""
+
+    server: str
+    owner: str
+    session_id: str
+    also_local: str | None = None
+
+
+@record
+class Hit(Value):
+    """One session that was found. `resumed` is what its agent's own program loads of it, where that is not all.
+
+    `fork_note` says why `fork_command` forks less than the whole session, where that would not know the match.
+    """
+
+    rank: int
+    score: float
+    session_id: str
+    agent_type: AgentName
+    title: str
+    working_directory: str
+    project_inferred_from: str = rare("")
+    repo_root: str | None = None
+    git_branch: str | None = None
+    date: str = ""
+    last_activity: str = ""
+    snippet: str | None = rare()
+    said_by: str | None = None
+    match: Match = Match()
+    turns: int = 0
+    token_estimate: int = 0
+    outcome: str = "unknown"
+    drift: Changed | None = None
+    price: Price = Price(0)
+    lineage: Lineage = Lineage()
+    source_path: str = ""
+    lines: tuple[int, int] | None = None
+    jsonl_path: str | None = None
+    can_fork: bool = True
+    warning: str = rare("")
+    fork_command: str = ""
+    fork_note: str = rare("")
+    resumed: ResumedPart | None = rare()
+    origin: Origin | None = rare()
+    also_remote: Origin | None = rare()
+    author: str = rare("")
+    wrote: WroteLines | None = rare()
+    noted: Noted | None = rare()
+    explain: Explanation | None = rare()
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values; who said the snippet only where there is one."""
+        told = super().as_json()
+        if self.snippet is None:
+            del told["said_by"]
+        return told
+
+    @property
+    def spoken(self) -> str:
+        """The snippet with who said it, for people: ``User: …``; empty where there is none."""
+        return (f"{self.said_by.capitalize()}: " if self.said_by else "") + self.snippet if self.snippet else ""
+
+    @property
+    def suggested_at(self) -> int | None:
+        """The message at which a fork is so much cheaper that it is worth doing without what came later, if any.
+
+        Of a session that wrote the code that was asked about it is the end of the exchange that did. Of one whose fork
+        would not know the match it is the end of that.
+        """
+        at, there = self.match.ends_at_message, self.match.token_estimate
+        if self.wrote is not None or self.match.lost:
+            return at
+        if at is None or there is None:
+            return None
+        return at if _saves(there, self.token_estimate) else None
+
+    @property
+    def suggested_budget(self) -> str | None:
+        """The budget for a fork that loads very much otherwise, also at its answer: what ends there is always kept."""
+        loads = self.token_estimate if self.suggested_at is None else self.match.token_estimate or 0
+        less = self.within_budget
+        much = less < loads if loads > MUCH_TOKENS else bool(self.match.lost) and _saves(less, loads)
+        return BUDGET if much and abilities_of(AGENTS[self.agent_type])["budgeted"] else None
+
+    @property
+    def within_budget(self) -> int:
+        """About how many tokens a fork within the suggested budget loads, with the agent's instructions and tools."""
+        return BUDGET_TOKENS + self.price.instructions
+
+    def suggested_fork(self, name: str = "") -> str:
+        """The command of ours for the fork that is suggested; `name` stands for the session's id."""
+        other = None if AGENTS[self.agent_type].has("starter") else first()
+        said = (("--at", self.suggested_at), ("--budget", self.suggested_budget), ("--as", other))
+        options = [word for option, value in said if value is not None for word in (option, str(value))]
+        return shlex.join(("smart-fork", "fork", name or self.session_id, *options))
+
+    @property
+    def why_less(self) -> str:
+        """Why a fork of the whole session would not know the match; empty where it would."""
+        if self.match.lost == "gap" and self.resumed:
+            return f"Its agent alone {self.resumed.sentence}"
+        return "The session was compacted after it: a fork of all of it would not know this" if self.match.lost else ""
+
+    @property
+    def passage_place(self) -> str:
+        """Where the passage can be opened, such as ``/…/id.md:12-31``; empty where that is not known."""
+        if not self.lines:
+            return ""
+        first, last = self.lines
+        return f"{self.source_path}:{first}" + (f"-{last}" if last > first else "")
+
+    @property
+    def became_of(self) -> list[str]:
+        """What became of its work and, where that is known, how much has changed since."""
+        said, drift = [_OUTCOMES[self.outcome]], self.drift
+        if drift:
+            files = f"{drift.files} file{'s' if drift.files > 1 else ''}"
+            changed = f"{drift.changed} of its {files} changed since ({drift.share:.0%})".replace("%", " %")
+            said.append(changed if drift.changed else f"none of its {files} changed since")
+        return said
+
+
+def _saves(tokens: int, whole: int) -> bool:
+    return whole - tokens > max(SAVED_TOKENS, SAVED_SHARE * whole)
+
+
+def outcome_in_words(outcome: str) -> str:
+    """What became of a session's work."""
+    return _OUTCOMES[Outcome(outcome)]
