@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, AnyStr, cast
-
-
-def late(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """What `re.compile` gives, made on the first use. A pattern that is wrong fails there, so a test uses each."""
-    made = _Late(pattern, flags)
-    _made.append(made)
-    return cast("re.Pattern[AnyStr]", made)
+from typing import TYPE_CHECKING, Any
 
 
 def compile_all() -> None:
@@ -23,8 +16,9 @@ def compile_all() -> None:
 class _Late:
     """Stands for a pattern. The methods of the compiled one become its own, so that later uses cost nothing more."""
 
-    def __init__(self, pattern: Any, flags: int) -> None:
+    def __init__(self, pattern: Any, flags: int = 0) -> None:
         self._given = (pattern, flags)
+        _made.append(self)
 
     def __getattr__(self, name: str) -> object:
         value = getattr(re.compile(*self._given), name)
@@ -33,3 +27,9 @@ class _Late:
 
 
 _made: list[_Late] = []
+
+if TYPE_CHECKING:
+    late = re.compile  # what type checkers know
+else:
+    #: What `re.compile` gives, made on the first use. A pattern that is wrong fails there, so a test uses each.
+    late = _Late

@@ -8,7 +8,7 @@ behaviour; a class compiles its ``__init__`` when the first of its objects is ma
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +29,7 @@ def late(
         fields = dataclasses.fields(kind)
         methods: dict[str, Any] = {"__init__": _init(kind), "__repr__": _repr}
         if eq:
-            compared = _values([one.name for one in fields if one.compare])
-            methods |= {"__eq__": _eq(compared), "__hash__": _hash(compared) if frozen else None}
+            methods |= _comparing([one.name for one in fields if one.compare], frozen=frozen)
         if frozen:
             methods |= {"__setattr__": _refuse_to_set, "__delattr__": _refuse_to_delete}
             methods |= {"__getstate__": _state, "__setstate__": _set_state}
@@ -89,22 +88,16 @@ def _compiled_init(kind: type[Any]) -> Callable[..., None]:
     return init
 
 
-def _values(names: Iterable[str]) -> Callable[[Any], tuple[Any, ...]]:
-    names = tuple(names)
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda self: tuple(getattr(self, name) for name in names)
+def _comparing(names: Sequence[str], *, frozen: bool) -> dict[str, Any]:
+    """Whether two objects are equal, and the hash of one that stays as it is, by the values of these fields."""
+    values: Callable[[Any], tuple[Any, ...]] = (
+        attrgetter(*names) if len(names) > 1 else lambda self: tuple(getattr(self, name) for name in names)
+    )
 
-
-def _eq(values: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any, Any], Any]:
     def eq(self: object, other: object) -> Any:
         return values(self) == values(other) if self.__class__ is other.__class__ else NotImplemented
 
-    return eq
-
-
-def _hash(values: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any], int]:
-    return lambda self: hash(values(self))
+    return {"__eq__": eq, "__hash__": (lambda self: hash(values(self))) if frozen else None}
 
 
 def _repr(self: Any) -> str:
