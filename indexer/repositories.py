@@ -205,7 +205,7 @@ def other_places(top: Path) -> tuple[str, ...]:
 def now_at(directory: Path) -> Path | None:
     """Where the work of a resolved directory is now; `None` if it is there itself, or nothing is known of it."""
     try:
-        given, before = adopted(), noted()
+        given, before = _adopted(*(stamp := _stamp())), _noted(*stamp)
     except OSError:  # without these facts each directory is where its log says
         return None
     if old := _nearest(directory, given):
@@ -216,7 +216,7 @@ def now_at(directory: Path) -> Path | None:
     here = ""
     with suppress(OSError):  # the directory that this was started in is gone
         here = str(Path.cwd())
-    new = _moved_to(old, here, *_stamp())
+    new = _moved_to(old, here, *stamp)
     if not new:
         return None
     if not before[old].key:  # a log tells where it worked, and not where its repository was

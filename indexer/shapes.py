@@ -27,7 +27,12 @@ def late(
         own = set(vars(kind))
         kind = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, **how)(kind)
         fields = dataclasses.fields(kind)
-        methods: dict[str, Any] = {"__init__": _init(kind), "__repr__": _repr}
+
+        def init(self: object, *given: Any, **named: Any) -> None:
+            """Compile the one of `kind`, which stands in its place from then on."""
+            _compile_init(kind)(self, *given, **named)
+
+        methods: dict[str, Any] = {"__init__": init, "__repr__": _repr}
         if eq:
             methods |= _comparing([one.name for one in fields if one.compare], frozen=frozen)
         if frozen:
@@ -53,15 +58,6 @@ def _compile_init(kind: type[Any]) -> Callable[..., None]:
     compiled = _compiled_init(kind)
     setattr(kind, "__init__", compiled)  # noqa: B010 - which a type checker does not know to be one
     return compiled
-
-
-def _init(kind: type[Any]) -> Callable[..., None]:
-    """An ``__init__`` that compiles the one of `kind`, which stands in its place from then on."""
-
-    def init(self: object, *given: Any, **named: Any) -> None:
-        _compile_init(kind)(self, *given, **named)
-
-    return init
 
 
 def _compiled_init(kind: type[Any]) -> Callable[..., None]:

@@ -97,7 +97,7 @@ def _phrase(rule: Rule) -> Phrase:
     return Phrase(
         kind,
         tuple(map(str.encode, anchors)),
-        tuple(map(str.encode, literals(rule, "if") or anchors)),
+        tuple(map(str.encode, literals(rule, "if") if "if" in rule else anchors)),
         tuple(map(str.encode, words.replace("␣", " ").split())),
         pattern,
         rule.get("check", "any"),

@@ -169,7 +169,8 @@ def _proven(folder: Path) -> Checkout:
 
 def bare_environment(own: Path) -> dict[str, str]:
     """How git is run in a repository of our own making, whose configuration is known."""
-    clean = {name: value for name, value in os.environ.items() if not _of_git(name)} | _ENVIRONMENT
+    kept = (name for name in os.environ if not name.startswith("GIT_") or _LET_THROUGH.fullmatch(name))
+    clean = {name: os.environ[name] for name in kept} | _ENVIRONMENT
     return clean | {"GIT_DIR": str(own)}
 
 
@@ -189,10 +190,6 @@ def _described(place: Checkout, processes: Processes) -> Repository:
     if place.common == place.own and values.get("core.bare", "false").lower() in ("", "true", "yes", "on", "1"):
         del clean["GIT_WORK_TREE"]  # there is no working directory, only others' beside it
     return Repository(place, clean | configured(_SETTINGS | dict(_silenced(values))), processes)
-
-
-def _of_git(name: str) -> bool:
-    return name.startswith("GIT_") and not _LET_THROUGH.fullmatch(name)
 
 
 def _values(listed: bytes) -> Iterator[tuple[str, str]]:
