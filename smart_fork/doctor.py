@@ -35,8 +35,8 @@ from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.finding.engine import EngineQuestion, EngineUnavailable, configured_engine
 from smart_fork.finding.index_access import opened, unavailable
 from smart_fork.finding.query import Query
+from smart_fork.finding.recent import passed_over
 from smart_fork.finding.search import configured_reranker, embedded, search
-from smart_fork.finding.status import passed_over
 from smart_fork.system.processes import Processes
 from smart_fork.system.release import installed
 from smart_fork.text.snippets import printable

@@ -17,10 +17,9 @@ from indexer.masking import mask
 from indexer.outcome import Authored
 from indexer.patterns import late
 from indexer.shapes import dataclass
-from indexer.store.base import Placement, Scope, SessionRow, Store
+from indexer.store.base import Scope, SessionRow, Store
 from indexer.transcripts.authored import LEAST, SIZE, hashed, plain
 from indexer.unchecked import seconds_in
-from smart_fork.errors import SmartForkError
 from smart_fork.finding.answer import AskedCode, Cause, Causes
 from smart_fork.finding.authorship import (
     AROUND,
@@ -31,30 +30,19 @@ from smart_fork.finding.authorship import (
     lines_of,
     name_of,
     names_lines,
-    parsed,
     range_of,
-    touched_by,
 )
-from smart_fork.finding.evidence import admitted
+from smart_fork.finding.evidence import ASKED_CHARACTERS, admitted, beginning_of
 from smart_fork.finding.hit import WroteLines
 from smart_fork.finding.query import Candidate, Candidates, Code, Query
 from smart_fork.finding.results import UNTRUSTED
 from smart_fork.finding.upkeep import unread_notice
 from smart_fork.repository.drift import tops
-from smart_fork.repository.git import FOLDER, Repository, opened, paths
+from smart_fork.repository.git import FOLDER, Repository, opened
 from smart_fork.system.processes import Processes
 from smart_fork.text.snippets import quoted
 
 log = logging.getLogger(__name__)
-
-#: Of more files that are changed none is in play: they do not tell sessions apart.
-MOST_CHANGED = 64
-#: For longer nobody waits to learn which files are changed.
-CHANGED_SECONDS = 0.5
-#: New files are not looked for: that walks every folder.
-_CHANGED = ("diff-index", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=all", "HEAD", "--")
-#: The characters that are repeated of what was asked in an exchange.
-ASKED_CHARACTERS = 300
 
 
 def by_code(
@@ -82,35 +70,6 @@ def by_code(
     return Candidates(tuple(hits[: query.limit]), "lines"), AskedCode(of, of - known)
 
 
-def all_in_scope(store: Store, query: Query) -> Candidates:
-    """The sessions with a tag, newest first, where nothing else is asked."""
-    rows, dropped = admitted(store.sessions(query.scope.sessions or ()).values(), query)
-    here = sorted((row for row in rows.values() if row.part in query.scope.parts), key=lambda row: row.until)
-    hits = [
-        Candidate(row, 1.0, place, text, (), None, (row,), None)
-        for row in reversed(here)
-        for place, text, _ in (beginning_of(store, row, 0),)
-    ]
-    return Candidates(tuple(hits[: query.limit]), "recent", dropped=dropped)
-
-
-def with_files(query: Query, code: Code, processes: Processes) -> Query:
-    """The query with the files that the caller gives, or else those that are changed in the working tree."""
-    project = query.scope.project
-    given = [*code.files, *(parsed(one)[0] for one in code.lines)]
-    if isinstance(code.changes, str):
-        given += [one.name for one in touched_by(code.changes.encode("utf-8", "replace"))]
-    if given or project is None or not project.git:
-        return replace(query, in_play=tuple(dict.fromkeys(given)), given=True)
-    try:
-        done = opened(query.directory, processes).git(*_CHANGED, seconds=CHANGED_SECONDS)
-    except (SmartForkError, OSError) as error:  # the answer is good without
-        log.info("what is changed is not known: %s", error)
-        return query
-    changed = paths(done) if done.ok else []
-    return replace(query, in_play=tuple(changed)) if len(changed) <= MOST_CHANGED else query
-
-
 def _candidate(store: Store, row: SessionRow, wrote: Wrote, scores: Mapping[int, float] | None) -> Candidate:
     place, text, asked = beginning_of(store, row, wrote.exchange)
     share = wrote.lines / wrote.of
@@ -118,16 +77,6 @@ def _candidate(store: Store, row: SessionRow, wrote: Wrote, scores: Mapping[int,
     score = share if scores is None else scores.get(row.row, 0.0)
     family = tuple(store.family(row.root_id)) if row.root_id else (row,)
     return Candidate(row, score, place, text, (), None, family, None, wrote=told)
-
-
-def beginning_of(store: Store, row: SessionRow, exchange: int) -> tuple[Placement | None, str, str]:
-    """The first passage of an exchange, what the person says in it, and the same masked and cut."""
-    place = next((one for one in store.placements_of(row.row) if one.exchange == exchange), None)
-    if place is None:
-        return None, "", ""
-    text, voices = store.texts([place.chunk]).get(place.chunk, ""), store.voices(place)
-    text = text[: voices[0][0] if voices else None]
-    return place, text, quoted(mask(text.removeprefix("User: ")), ASKED_CHARACTERS)
 
 
 # Why lines and files are as they are: their changes, and the prompts that caused them.

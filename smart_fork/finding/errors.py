@@ -12,8 +12,7 @@ from indexer.store.base import SessionRow, Store
 from indexer.transcripts.error_lines import hashed, parted, telling
 from smart_fork.conversation import Noted
 from smart_fork.finding.answer import Fix, Fixes
-from smart_fork.finding.by_code import beginning_of
-from smart_fork.finding.evidence import admitted
+from smart_fork.finding.evidence import admitted, beginning_of
 from smart_fork.finding.hints import Hint, is_plain_id, sentence
 from smart_fork.finding.query import Query
 from smart_fork.finding.results import UNTRUSTED, title

@@ -7,12 +7,14 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 
+from indexer.masking import mask
 from indexer.project import is_within
 from indexer.shapes import dataclass
 from indexer.store.base import Placement, Searchable, SessionRow, Similarities, Store
 from smart_fork import handovers
 from smart_fork.finding.query import Matches, Query, QueryWords, is_long, is_of_this_branch
 from smart_fork.finding.ranking import Coverage, Evidence, Phrased, PointParts, edited, exchange_parts, fork_point
+from smart_fork.text.snippets import quoted
 from smart_fork.whereabouts import belongs, is_in_doubt, placed, placed_here
 
 NEAREST_CHUNKS = 400
@@ -431,3 +433,17 @@ def _only_asked(store: Searchable, one: SessionRow, other: SessionRow, asked: Se
         return True
     said = " ".join(store.texts([own[0].chunk])[own[0].chunk].split())
     return said.startswith(tuple(" ".join(f"User: {phrasing}".split()) for phrasing in asked))
+
+
+#: The characters that are repeated of what was asked in an exchange.
+ASKED_CHARACTERS = 300
+
+
+def beginning_of(store: Store, row: SessionRow, exchange: int) -> tuple[Placement | None, str, str]:
+    """The first passage of an exchange, what the person says in it, and the same masked and cut."""
+    place = next((one for one in store.placements_of(row.row) if one.exchange == exchange), None)
+    if place is None:
+        return None, "", ""
+    text, voices = store.texts([place.chunk]).get(place.chunk, ""), store.voices(place)
+    text = text[: voices[0][0] if voices else None]
+    return place, text, quoted(mask(text.removeprefix("User: ")), ASKED_CHARACTERS)

@@ -24,8 +24,8 @@ from smart_fork.agents.registration import NAME
 from smart_fork.agents.selection import ALL, readable
 from smart_fork.conversation import Noted
 from smart_fork.finding.authorship import Line, blamed, range_of
-from smart_fork.finding.by_code import beginning_of, sessions_of, writers_of
-from smart_fork.finding.evidence import admitted
+from smart_fork.finding.by_code import sessions_of, writers_of
+from smart_fork.finding.evidence import admitted, beginning_of
 from smart_fork.finding.query import Candidate, Candidates, Query, plain
 from smart_fork.finding.ranking import lost
 from smart_fork.finding.request import FindRequest

@@ -38,18 +38,18 @@ from smart_fork.finding.answer import (
     RecentSession,
     Unsearched,
 )
-from smart_fork.finding.by_code import all_in_scope, by_code, causes_of, changed, with_files
 from smart_fork.finding.elsewhere import Elsewhere, SaidElsewhere, alone, merge, notice_of, together
 from smart_fork.finding.engine import EngineUnavailable, collection_of
 from smart_fork.finding.hit import Hit
-from smart_fork.finding.project_index import ProjectIndex
+from smart_fork.finding.project_index import ProjectIndex, with_files
 from smart_fork.finding.query import Candidates, Query, language_notice
 from smart_fork.finding.quotations import nearness
 from smart_fork.finding.ranking import RIVALS, ExchangeEvidence
-from smart_fork.finding.recent import Listed, gone_prompts, recent_sessions
+from smart_fork.finding.recent import Listed, gone_prompts, passed_over, recent_sessions
 from smart_fork.finding.request import MAX_LIMIT, FindRequest, check, current_project, project_notice
 from smart_fork.finding.search import (
     Embed,
+    all_in_scope,
     asked_of,
     best_exchanges,
     configured_reranker,
@@ -58,7 +58,6 @@ from smart_fork.finding.search import (
     query_of,
     search,
 )
-from smart_fork.finding.status import passed_over
 from smart_fork.finding.upkeep import (
     Engine,
     Shared,
@@ -256,6 +255,8 @@ class Library(ProjectIndex):
             IndexUnavailable: the index cannot be opened.
             ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
         """
+        from smart_fork.finding.by_code import causes_of, changed
+
         asked = check(FindRequest("", agent_type=ALL, files=(where,)))
         _ = self.project  # who may not ask here gets no further
         changes = changed(where, self.directory, limit, self.engine.processes)
@@ -317,6 +318,8 @@ class Library(ProjectIndex):
                 "lines can only be looked up in one repository, with the built-in engine", "Ask in one project."
             )
         words = self._by_words(replace(query, limit=MAX_LIMIT), vectors) if asked.intent else None
+        from smart_fork.finding.by_code import by_code
+
         return by_code(self.store, query, asked.code, self.engine.processes, words)
 
     def _by_words(self, query: Query, vectors: Embed) -> Candidates:

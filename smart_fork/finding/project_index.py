@@ -23,15 +23,18 @@ from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage,
 from smart_fork.finding.engine import SearchEngine, configured_engine
 from smart_fork.finding.evidence import relatives
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.query import Query, further, plain
+from smart_fork.finding.query import Code, Query, further, plain
 from smart_fork.finding.request import FindRequest, current_project
 from smart_fork.finding.search import Meaning, check_comparable
 from smart_fork.finding.upkeep import SOON_SECONDS, Engine, Upkeep, embed_some, refresh
 from smart_fork.notes import marked, tag
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry
+from smart_fork.repository.git import opened as repository_at
+from smart_fork.repository.git import paths
 from smart_fork.repository.identity import AboutProject, described
 from smart_fork.repository.past import branch_at
+from smart_fork.system.processes import Processes
 from smart_fork.text.snippets import shown
 
 log = logging.getLogger(__name__)
@@ -218,3 +221,30 @@ def adopt(project: Project, directory: str, *, remove: bool = False) -> AboutPro
             )
         repositories.adopt(old, None if remove else project.root)
     return described(project)
+
+
+#: Of more files that are changed none is in play: they do not tell sessions apart.
+MOST_CHANGED = 64
+#: For longer nobody waits to learn which files are changed.
+CHANGED_SECONDS = 0.5
+#: New files are not looked for: that walks every folder.
+_CHANGED = ("diff-index", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--ignore-submodules=all", "HEAD", "--")
+
+
+def with_files(query: Query, code: Code, processes: Processes) -> Query:
+    """The query with the files that the caller gives, or else those that are changed in the working tree."""
+    project = query.scope.project
+    from smart_fork.finding.authorship import parsed, touched_by  # few questions are about code
+
+    given = [*code.files, *(parsed(one)[0] for one in code.lines)]
+    if isinstance(code.changes, str):
+        given += [one.name for one in touched_by(code.changes.encode("utf-8", "replace"))]
+    if given or project is None or not project.git:
+        return replace(query, in_play=tuple(dict.fromkeys(given)), given=True)
+    try:
+        done = repository_at(query.directory, processes).git(*_CHANGED, seconds=CHANGED_SECONDS)
+    except (SmartForkError, OSError) as error:  # the answer is good without
+        log.info("what is changed is not known: %s", error)
+        return query
+    changed = paths(done) if done.ok else []
+    return replace(query, in_play=tuple(changed)) if len(changed) <= MOST_CHANGED else query

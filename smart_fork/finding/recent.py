@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -16,7 +16,7 @@ from indexer.masking import Masked
 from indexer.paths import index_db
 from indexer.project import Project
 from indexer.shapes import dataclass
-from indexer.store.base import SessionRow
+from indexer.store.base import SessionRow, Store
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.lines import changed_at
 from indexer.transcripts.model import AgentName, Origin, Session
@@ -223,6 +223,15 @@ def list_recent(
     notice = project_notice(within, found=bool(found.sessions))
     shown = recent_ones(found.sessions)
     return Recents(len(shown), "", shown, found.hidden, unread(adapters), passed_over, notice, gone)
+
+
+def passed_over(store: Store | None, adapters: Iterable[AgentAdapter] = READERS) -> tuple[FailedLog, ...]:
+    """Files among the logs that hold no session, each with why: by their kind, and by what a run has read of them.
+
+    A client that is limited to its projects gets no paths.
+    """
+    read = store.odd_logs() if store is not None and not permission.limited() else []
+    return (*odd(adapters), *(FailedLog(printable(path), why) for path, why in read))
 
 
 # Prompts of sessions that their agent deleted before smart-fork read them: to be known of, never to be forked.

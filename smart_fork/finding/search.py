@@ -22,8 +22,7 @@ from indexer.store.base import Placement, Scope, SessionRow, Store
 from indexer.transcripts.model import Session
 from smart_fork.errors import NotFound, advice
 from smart_fork.finding.answer import Exchanges, KnownExchange, Mode
-from smart_fork.finding.by_code import beginning_of
-from smart_fork.finding.evidence import Gathered, family_of, gather, gather_more
+from smart_fork.finding.evidence import Gathered, admitted, beginning_of, family_of, gather, gather_more
 from smart_fork.finding.query import Candidate, Candidates, Query, QueryWords, words_of
 from smart_fork.finding.quotations import matched_words
 from smart_fork.finding.ranking import WORTH, ExchangeEvidence, PointParts, Score, rivals, scores, share, weigh
@@ -106,6 +105,18 @@ def _hits(
             )
         )  # fmt: skip
     return tuple(hits)
+
+
+def all_in_scope(store: Store, query: Query) -> Candidates:
+    """The sessions with a tag, newest first, where nothing else is asked."""
+    rows, dropped = admitted(store.sessions(query.scope.sessions or ()).values(), query)
+    here = sorted((row for row in rows.values() if row.part in query.scope.parts), key=lambda row: row.until)
+    hits = [
+        Candidate(row, 1.0, place, text, (), None, (row,), None)
+        for row in reversed(here)
+        for place, text, _ in (beginning_of(store, row, 0),)
+    ]
+    return Candidates(tuple(hits[: query.limit]), "recent", dropped=dropped)
 
 
 # On which lines of a session's export a passage stands: said only of the file that is really there.

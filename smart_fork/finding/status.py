@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 
@@ -12,16 +12,14 @@ from indexer.changes import Report, unread_logs
 from indexer.last_run import FailedLog, LastRun
 from indexer.paths import index_db, index_root
 from indexer.runs import last_run, next_run
-from indexer.store.base import SeenFile, Store
+from indexer.store.base import SeenFile
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.base import AgentAdapter
 from indexer.values import Value, record, value
-from smart_fork.agents.logs import odd
 from smart_fork.agents.readers import READERS
 from smart_fork.finding.answer import Covered
 from smart_fork.finding.index_access import opened
+from smart_fork.finding.recent import passed_over
 from smart_fork.finding.upkeep import covered
-from smart_fork.system import permission
 from smart_fork.text.snippets import printable
 
 
@@ -70,15 +68,6 @@ def indexed(store: SqliteStore, report: Report, before: Mapping[str, SeenFile], 
         broken_logs=_broken_logs(broken),
         passed_over=passed_over(store),
     )
-
-
-def passed_over(store: Store | None, adapters: Iterable[AgentAdapter] = READERS) -> tuple[FailedLog, ...]:
-    """Files among the logs that hold no session, each with why: by their kind, and by what a run has read of them.
-
-    A client that is limited to its projects gets no paths.
-    """
-    read = store.odd_logs() if store is not None and not permission.limited() else []
-    return (*odd(adapters), *(FailedLog(printable(path), why) for path, why in read))
 
 
 def _broken_logs(rows: list[tuple[str, int, str]]) -> tuple[BrokenLog, ...]:

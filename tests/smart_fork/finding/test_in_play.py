@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smart_fork.finding import by_code
+from smart_fork.finding import project_index
 from smart_fork.system.processes import Processes
 from tests.cases import first
 from tests.smart_fork.world import Did, git
@@ -71,7 +71,7 @@ def test_what_the_caller_gives_is_in_play_and_git_is_not_asked_what_is_changed(
     shop = world.home / "shop"
     (shop / "src/b.py").write_text("new\n")
     played = []
-    of = by_code.with_files
+    of = project_index.with_files
     monkeypatch.setattr("smart_fork.finding.library.with_files", lambda *how: played.append(of(*how)) or played[-1])
 
     world.find(INTENT, shop, **given)
@@ -92,26 +92,26 @@ def test_git_is_asked_once_what_is_changed_within_a_limit_and_never_beyond_one_r
     world.worked("claude", outside, ASK, DONE, DONE)
 
     assert [1, 0, 0] == [asks(), asks(all_projects=True), asks(folder=outside)]
-    assert 1 > by_code.CHANGED_SECONDS
+    assert 1 > project_index.CHANGED_SECONDS
 
 
 def test_without_an_answer_of_git_the_search_is_as_before(world, shop, edited, monkeypatch):
     before = world.find(INTENT, shop, explain=True)["results"]
     (shop / "src/a.py").write_text("new\n")
-    monkeypatch.setattr(by_code, "_CHANGED", ("no-such-command",))
+    monkeypatch.setattr(project_index, "_CHANGED", ("no-such-command",))
     refused = world.find(INTENT, shop, explain=True)["results"]
 
     def late(*_: object) -> None:
         raise OSError
 
-    monkeypatch.setattr(by_code, "opened", late)
+    monkeypatch.setattr(project_index, "repository_at", late)
 
     assert before == refused == world.find(INTENT, shop, explain=True)["results"]
 
 
 def test_many_changed_files_are_none_in_play(world, shop, edited, monkeypatch):
     (shop / "src/a.py").write_text("new\n")
-    monkeypatch.setattr(by_code, "MOST_CHANGED", 0)
+    monkeypatch.setattr(project_index, "MOST_CHANGED", 0)
 
     assert {0} == set(points(world.find(INTENT, shop, explain=True)).values())
 
