@@ -13,15 +13,17 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from indexer.embedder import DEFAULT_MODEL, DEFAULT_WEIGHTS_SHA256, ModelUnavailableError, packaged_model
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from indexer.vocabulary import Vocabulary
+    from tokenizers import Tokenizer
 
     Matrix = NDArray[np.float32]
+
 
 DIMENSIONS, MAX_TOKENS = 384, 256
 #: Texts that have no more tokens together are embedded at once: reading the weights takes as long as so much work.
@@ -118,8 +120,6 @@ class LightEmbedder:
 
 @cache
 def _vocabulary_in(folder: Path) -> Vocabulary:
-    from indexer.vocabulary import Vocabulary
-
     return Vocabulary(folder / "tokenizer.json", MAX_TOKENS)
 
 
@@ -140,3 +140,49 @@ def _session_in(folder: Path, graph: Path) -> Any:
         return onnxruntime.InferenceSession(graph.read_bytes(), options, providers=["CPUExecutionProvider"])
     except Exception as error:
         raise ModelUnavailableError(f"onnxruntime cannot load the packaged model: {error}") from error
+
+
+# The tokens of a text, told by the model's own tokenizer with as much of its vocabulary as the text needs.
+#
+# To hand it all of the 30,000 words takes longer than to embed a question.
+
+
+class Vocabulary:
+    """A tokenizer of the WordPiece kind, from its `tokenizer.json`; a text has `limit` tokens at most."""
+
+    def __init__(self, file: Path, limit: int) -> None:
+        self._settings: dict[str, Any] = orjson.loads(file.read_bytes())
+        self._model: dict[str, Any] = self._settings["model"]
+        self._words: dict[str, int] = self._model["vocab"]
+        self._special: dict[str, int] = {one["content"]: one["id"] for one in self._settings["added_tokens"]}
+        self._limit = limit
+        self._splitting = self._knowing({})
+
+    def ids(self, text: str) -> list[int]:
+        """The numbers of its tokens, with those that begin and end it."""
+        splitting = self._splitting
+        plain = splitting.normalizer.normalize_str(text)
+        words = {word for word, _ in splitting.pre_tokenizer.pre_tokenize_str(plain)}
+        needed = {piece: self._words[piece] for word in words for piece in self._pieces(word)}
+        found: list[int] = self._knowing(needed).encode(text).ids
+        return found
+
+    def _pieces(self, word: str) -> Iterator[str]:
+        """What it may be made of: the longest beginning is taken first, so a word that is known is one piece."""
+        if word in self._words:
+            yield word
+        elif len(word) <= self._model["max_input_chars_per_word"]:
+            for start in range(len(word)):
+                prefix = self._model["continuing_subword_prefix"] if start else ""
+                for end in range(start + 1, len(word) + 1):
+                    if (piece := prefix + word[start:end]) in self._words:
+                        yield piece
+
+    def _knowing(self, words: dict[str, int]) -> Tokenizer:
+        from tokenizers import Tokenizer
+
+        model = {**self._model, "vocab": self._special | words}
+        tokenizer = Tokenizer.from_str(orjson.dumps({**self._settings, "model": model}).decode())
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(self._limit)
+        return tokenizer

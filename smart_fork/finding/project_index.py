@@ -29,7 +29,6 @@ from smart_fork.finding.search import Meaning, check_comparable
 from smart_fork.finding.upkeep import SOON_SECONDS, Engine, Upkeep, embed_some, refresh
 from smart_fork.notes import marked, tag
 from smart_fork.registry.file import has_registry
-from smart_fork.registry.workers import Registry
 from smart_fork.repository.git import opened as repository_at
 from smart_fork.repository.git import paths
 from smart_fork.repository.identity import AboutProject, described
@@ -187,6 +186,8 @@ class ProjectIndex:
 def _workers_of(session_id: str) -> list[str]:
     if not has_registry():
         return []
+    from smart_fork.registry.workers import Registry
+
     try:
         with Registry() as registry:
             return [worker.session_id for worker in registry.spawned_by(session_id) if worker.session_id]
@@ -233,12 +234,13 @@ _CHANGED = ("diff-index", "--name-only", "-z", "--no-renames", "--no-ext-diff", 
 
 def with_files(query: Query, code: Code, processes: Processes) -> Query:
     """The query with the files that the caller gives, or else those that are changed in the working tree."""
-    project = query.scope.project
-    from smart_fork.finding.authorship import parsed, touched_by  # few questions are about code
+    project, given = query.scope.project, [*code.files]
+    if code:
+        from smart_fork.finding.authorship import parsed, touched_by
 
-    given = [*code.files, *(parsed(one)[0] for one in code.lines)]
-    if isinstance(code.changes, str):
-        given += [one.name for one in touched_by(code.changes.encode("utf-8", "replace"))]
+        given += [parsed(one)[0] for one in code.lines]
+        patch = code.changes if isinstance(code.changes, str) else ""
+        given += [one.name for one in touched_by(patch.encode("utf-8", "replace"))]
     if given or project is None or not project.git:
         return replace(query, in_play=tuple(dict.fromkeys(given)), given=True)
     try:
