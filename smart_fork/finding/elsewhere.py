@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from indexer.masking import mask
 from indexer.shapes import dataclass
@@ -23,24 +23,16 @@ from smart_fork.finding.results import UNTRUSTED, match_of, title
 from smart_fork.finding.search import Meaning
 from smart_fork.text.snippets import printable
 
-
-@dataclass(frozen=True, slots=True)
-class TheirPassage:
-    """The passage of such a session that answers best; `text` without a word of who said it."""
-
-    text: str
-    turn: int
-    message_id: str
-    role: str
-    exchange: int
-    ends: int | None
-    tokens: int
-    similarity: float | None
+if TYPE_CHECKING:
+    from smart_fork.sharing.wire import Passage
 
 
 @dataclass(frozen=True, slots=True)
 class Distant:
-    """A session that is kept elsewhere. `family` is as its reader says it, `local_id` a copy of it here."""
+    """A session that is kept elsewhere. `family` is as its reader says it, `local_id` a copy of it here.
+
+    `passage` is the one that answers best, without a word of who said it.
+    """
 
     origin: Origin
     agent: str
@@ -53,7 +45,7 @@ class Distant:
     started: str = ""
     last_activity: str = ""
     outcome: str = "unknown"
-    passage: TheirPassage | None = None
+    passage: Passage | None = None
     local_id: str = ""
 
 

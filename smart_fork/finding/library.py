@@ -50,7 +50,6 @@ from smart_fork.finding.request import MAX_LIMIT, FindRequest, check, current_pr
 from smart_fork.finding.search import (
     Embed,
     all_in_scope,
-    asked_of,
     best_exchanges,
     configured_reranker,
     exchange_evidence,
@@ -95,15 +94,6 @@ class Library(ProjectIndex):
     The index is opened once, by the first question, and brought up to date once. `elsewhere` is asked the same while
     the index is searched.
     """
-
-    def __init__(
-        self, engine: Engine, path: str | None = None, caller: str | None = None, elsewhere: Elsewhere | None = None, *,
-        everywhere: bool = False,
-    ) -> None:  # fmt: skip
-        super().__init__(engine, path, caller, everywhere=everywhere)
-        self.elsewhere = elsewhere
-        self._evidence: dict[tuple[str, ...], ExchangeEvidence] = {}
-        self._weighed: dict[tuple[str, ...], Sequence[Mapping[str, float]]] = {}
 
     @classmethod
     @contextmanager
@@ -291,7 +281,7 @@ class Library(ProjectIndex):
             Usage: the intent is blank, or `also` is not what it may be.
             IndexUnavailable: nothing can be searched.
         """
-        asked = asked_of(session, intent, also)
+        asked = check(FindRequest(intent, session.agent, limit=1, include_automated=True, also=also))
         known = (session.agent, session.session_id, asked.intent, *(asked.also or ()))
         if known in self._evidence:
             return self._evidence[known]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -20,10 +20,12 @@ from indexer.store.base import Scope, SessionRow
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage, advice
+from smart_fork.finding.elsewhere import Elsewhere
 from smart_fork.finding.engine import SearchEngine, configured_engine
 from smart_fork.finding.evidence import relatives
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import Code, Query, further, plain
+from smart_fork.finding.ranking import ExchangeEvidence
 from smart_fork.finding.request import FindRequest, current_project
 from smart_fork.finding.search import Meaning, check_comparable
 from smart_fork.finding.upkeep import SOON_SECONDS, Engine, Upkeep, embed_some, refresh
@@ -45,12 +47,18 @@ class ProjectIndex:
     Nothing is read before the first question.
     """
 
-    def __init__(self, engine: Engine, path: str | None, caller: str | None, *, everywhere: bool = False) -> None:
+    def __init__(
+        self, engine: Engine, path: str | None = None, caller: str | None = None, elsewhere: Elsewhere | None = None, *,
+        everywhere: bool = False,
+    ) -> None:  # fmt: skip
         self.engine, self.path, self.caller, self._everywhere = engine, path, caller, everywhere
+        self.elsewhere = elsewhere
         self._held = ExitStack()
         self._store: SqliteStore | None = None
         self._states: dict[tuple[AgentName, str] | None, Upkeep] = {}
         self._meanings: dict[tuple[str, ...], Meaning] = {}
+        self._evidence: dict[tuple[str, ...], ExchangeEvidence] = {}
+        self._weighed: dict[tuple[str, ...], Sequence[Mapping[str, float]]] = {}
 
     @cached_property
     def project(self) -> Project | None:

@@ -26,7 +26,7 @@ from smart_fork.finding.evidence import Gathered, admitted, beginning_of, family
 from smart_fork.finding.query import Candidate, Candidates, Query, QueryWords, words_of
 from smart_fork.finding.quotations import matched_words
 from smart_fork.finding.ranking import WORTH, ExchangeEvidence, PointParts, Score, rivals, scores, share, weigh
-from smart_fork.finding.request import DEFAULT_LIMIT, FindRequest, check
+from smart_fork.finding.request import DEFAULT_LIMIT, FindRequest
 from smart_fork.finding.results import UNTRUSTED, title
 from smart_fork.finding.upkeep import Rerank
 from smart_fork.text.snippets import shown
@@ -328,15 +328,6 @@ def _log_odds(chance: float, surest: float) -> float:
 
 
 # The exchanges of one session that answer an intent, such as what the session that asks knew before a compaction.
-
-
-def asked_of(session: Session | SessionRow, intent: str, also: Sequence[str] | None) -> FindRequest:
-    """The question, of one session alone.
-
-    Raises:
-        Usage: the intent is blank, or `also` is not what it may be.
-    """
-    return check(FindRequest(intent, session.agent, limit=1, include_automated=True, also=also))
 
 
 def query_of(store: Store, session: Session | SessionRow, asked: FindRequest) -> Query:

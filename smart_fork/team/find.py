@@ -23,7 +23,7 @@ from smart_fork.agents.references import Resolved
 from smart_fork.agents.references import here as of_this_machine
 from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
 from smart_fork.finding.answer import TeamFound, TeamState
-from smart_fork.finding.elsewhere import Distant, SaidElsewhere, TheirPassage, answer_alone, weighed_there
+from smart_fork.finding.elsewhere import Distant, SaidElsewhere, answer_alone, weighed_there
 from smart_fork.finding.hit import Origin
 from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import RIVALS
@@ -321,7 +321,9 @@ def said(where: Project, found: wire.Found, phrasings: Sequence[str]) -> SaidEls
             continue
         log = here.get(info.id)
         speaking = [one.model_dump() for one in hit.speaking]
-        passage = _passage(hit.passage) if hit.passage else None
+        passage = hit.passage
+        if passage is not None:
+            passage = passage.model_copy(update={"text": passage.text.removeprefix(LABELS[passage.role])})
         distant.append(
             Distant(
                 origin=Origin(where.server, info.owner, info.id),
@@ -340,9 +342,5 @@ def said(where: Project, found: wire.Found, phrasings: Sequence[str]) -> SaidEls
     return SaidElsewhere(tuple(distant), state)
 
 
-def _passage(sent: wire.Passage) -> TheirPassage:
-    return TheirPassage(**{**sent.model_dump(), "text": sent.text.removeprefix(LABELS[sent.role])})
-
-
-def _first_line(passage: TheirPassage | None) -> str:
+def _first_line(passage: wire.Passage | None) -> str:
     return printable(passage.text).strip().partition("\n")[0][:200] if passage else ""
