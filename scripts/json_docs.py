@@ -17,7 +17,7 @@ from indexer.values import RARE, SPREAD, Value
 from smart_fork import agent_roster, conversation, doctor
 from smart_fork.cli import overview
 from smart_fork.families import told
-from smart_fork.finding import answer, hit, status
+from smart_fork.finding import answer, hit
 from smart_fork.forking import started
 from smart_fork.page import export
 from smart_fork.removal import sessions as session_removal
@@ -106,10 +106,10 @@ TABLES: Mapping[str, Table] = {
     "places": _of(identity.Place),
     "worktrees": _of(worktrees.WorkersTrees),
     "trees": _of(worktrees.WorkersTree),
-    "index status and index_status": _of(status.IndexStatus),
+    "index status and index_status": _of(answer.IndexStatus),
     "last_run": _of(LastRun),
-    "broken_logs": _of(status.BrokenLog),
-    "index run": _of(status.Indexed),
+    "broken_logs": _of(answer.BrokenLog),
+    "index run": _of(answer.Indexed),
     "agents": _of(agent_roster.AgentsAtAGlance),
     "agent": _of(agent_roster.AgentAtAGlance),
     "forget": _of(session_removal.Removal),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from indexer.changes import Progress
     from indexer.project import Project
     from indexer.store.base import Store
-    from smart_fork.finding.status import Indexed
+    from smart_fork.finding.answer import Indexed
 
 #: How long a run waits for another process that is indexing.
 PATIENCE = 600.0

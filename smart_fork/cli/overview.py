@@ -13,7 +13,8 @@ from indexer.values import Value, rare, record, value
 from smart_fork.agents.readers import READERS
 from smart_fork.cli.output import out, plain, printed_as_json
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable, joined
-from smart_fork.finding.status import IndexStatus, in_words, index_status, when_next
+from smart_fork.finding.answer import IndexStatus
+from smart_fork.finding.status import in_words, index_status, when_next
 from smart_fork.finding.upkeep import covered_in_words
 from smart_fork.hooks import ASKED, EDITS, ERRORS, switch
 from smart_fork.registry.file import has_registry

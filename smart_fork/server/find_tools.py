@@ -24,11 +24,10 @@ from smart_fork.budget.wanted import BudgetAsked
 from smart_fork.caller import Caller
 from smart_fork.conversation import Conversation, Exported
 from smart_fork.errors import IndexUnavailable, Usage
-from smart_fork.finding.answer import Exchanges, Fixes, Found, Recents, Unsearched
+from smart_fork.finding.answer import Exchanges, Fixes, Found, IndexStatus, NoIndex, Recents, Unsearched
 from smart_fork.finding.hit import Hit
 from smart_fork.finding.query import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS
 from smart_fork.finding.request import FindRequest, RecentRequest
-from smart_fork.finding.status import IndexStatus, NoIndex
 from smart_fork.finding.team_search import team_search
 from smart_fork.forking.request import NO_CHOICE, NO_FORK, Choice, ForkRequest
 from smart_fork.forking.which import Ask, Later, labels, nobody_chose, none_wanted

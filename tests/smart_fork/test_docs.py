@@ -19,7 +19,7 @@ from smart_fork.agents.facets import overrides
 from smart_fork.agents.options import KEYS
 from smart_fork.agents.verbs import ABILITIES, abilities_of
 from smart_fork.cli import application
-from smart_fork.finding import answer, hit, ranking, status
+from smart_fork.finding import answer, hit, ranking
 from smart_fork.finding.ranking import KNOWN, KNOWN_AGAIN
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
@@ -119,8 +119,8 @@ def test_json_of_the_commands(run, world, shop):  # noqa: F811
         (["list and list_sessions"], shape(answer.Recents)),
         (["show and read_session"], shape(conversation.Conversation, conversation.Exported)),
         (["messages"], shape(conversation.Message)),
-        (["index status and index_status"], shape(status.IndexStatus, status.NoIndex)),
-        (["broken_logs"], shape(status.BrokenLog)),
+        (["index status and index_status"], shape(answer.IndexStatus, answer.NoIndex)),
+        (["broken_logs"], shape(answer.BrokenLog)),
         (["active and list_workers"], shape(state.Workers)),
         (["workers"], shape(state.WorkerState)),
         (["workers", "read and read_worker"], shape(state.WorkerRead)),
