@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum, StrEnum
@@ -170,6 +170,26 @@ def edits_of(session: Session, resolved_cwd: str) -> Edits:
                     files.pop(file, None)
                     files[file] = None
     return Edits(tuple(files)[-MAX_FILES:], until or session.last_activity) if files else NO_EDITS
+
+
+def worked_in(session: Session) -> dict[str, set[int]]:
+    """The directories, or files in them, in which a session worked, as far as they are not the one that it began in,
+    and in which of its exchanges: it edited there, ran what does more than look, or was there when something was said.
+    """
+    failed = {one.tool_use_id: one.proof for turn in session.turns for one in turn.tool_results if one.is_error}
+    ended = {one.tool_use_id for turn in session.turns for one in turn.tool_results}
+    found: defaultdict[str, set[int]] = defaultdict(set)
+    for exchange in session.exchanges():
+        said = [turn for turn in exchange.turns if turn.text]
+        for turn in (*said[:1], *said[-1:]):
+            found[turn.cwd].add(exchange.index)
+        for call, cwd in ((call, turn.cwd) for turn in exchange.turns for call in turn.tool_calls if call.id in ended):
+            places = call.places if failed.get(call.id, Proof.FAILED) is Proof.FAILED else ()
+            files = (_absolute(path, cwd or session.cwd, "") for path in call.edits if call.id not in failed)
+            for place in (*places, *map(os.path.dirname, files)):
+                found[place].add(exchange.index)
+    found.pop("", None)
+    return dict(found)
 
 
 def authored_by(session: Session, resolved_cwd: str) -> tuple[Authored, ...]:

@@ -6,8 +6,9 @@ import logging
 import os
 import re
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
@@ -19,9 +20,9 @@ from indexer.forgotten import forgotten
 from indexer.kept_logs import keep_copy, make_room
 from indexer.markdown import Export, export_path, to_markdown, write_export
 from indexer.masking import NOTHING, Masked, joined, mask, mask_once
-from indexer.outcome import authored_by, edited_paths, edits_of, errors_of, outcome_of
+from indexer.outcome import authored_by, edited_paths, edits_of, errors_of, outcome_of, worked_in
 from indexer.pieces import Piece, pieces_of
-from indexer.project import Project, begun_at, project_of, recorded
+from indexer.project import Project, begun_at, guest_of, is_within, project_of, recorded, repository_of
 from indexer.readers import read_ahead
 from indexer.shapes import dataclass
 from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Store, Words
@@ -36,6 +37,8 @@ from indexer.unanswered import changes, last_answered
 
 _US = re.compile(r"smart[-_ ]fork", re.IGNORECASE)
 _SENTENCES = re.compile(r"(?<=[.!?])(?=\s)|(?<=\n)")
+#: Of more repositories that a session worked in, the first are enough.
+_MOST_HOSTS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,22 +348,48 @@ def document_of(session: Session, agents: Agents, repo_root: str = "") -> tuple[
     project = begun_at(session.head, project)
     export = to_markdown(session, pieces_of(session, mask_once), project.root if project.git else "")
     known = told(session, export.pieces, agents)
-    words = Words(
-        title=known.title,
-        also_called=known.also_called,
-        asked="\n".join(piece.text for piece in known.pieces if piece.role == "user"),
-        answered="\n".join(piece.text for piece in known.pieces if piece.role == "assistant"),
-        actions="\n".join(piece.text for piece in known.pieces if piece.role == "action"),
-        symbols=" ".join(_symbols(session)),
-        work="\n".join((*edited_paths(session), *session.wrote)),
-    )
+    words = _words(known, " ".join(_symbols(session)), (*edited_paths(session), *session.wrote))
     passages = chunks.chunk(known.pieces, session.root_id)
     outcome, edits = outcome_of(session), edits_of(session, resolved)
     found_by = (known.until, known.acted, export.digest)
     answered = last_answered(session)
     authored = authored_by(session, resolved)
     left = (answered, authored, errors_of(session))
-    return Document(session, project, resolved, passages, words, *found_by, outcome, edits, *left), export
+    document = Document(session, project, resolved, passages, words, *found_by, outcome, edits, *left)
+    return replace(document, guests=tuple(_guests(document, known))), export
+
+
+def _words(known: OwnTalk, symbols: str, work: Iterable[str]) -> Words:
+    asked, answered, actions = (
+        "\n".join(one.text for one in known.pieces if one.role == role) for role in ("user", "assistant", "action")
+    )
+    return Words(known.title, asked, answered, actions, symbols, known.also_called, "\n".join(work))
+
+
+def _guests(document: Document, known: OwnTalk) -> Iterator[Document]:
+    """What a session did in each repository that it was not begun in: its exchanges there, and nothing of the others.
+
+    What somebody else says in a repository of their sessions is no sign for another one.
+    """
+    session, hosts = document.session, dict[Project, set[int]]()
+    for place, exchanges in () if session.received else worked_in(session).items():
+        if (host := repository_of(place)) and host.key != document.project.key:
+            hosts.setdefault(host, set()).update(exchanges)
+    for host, there in [*hosts.items()][:_MOST_HOSTS]:
+        pieces = tuple(piece for piece in known.pieces if piece.exchange in there)
+        talk = replace(known, pieces=pieces, title=title_of("", _prompts(pieces)), also_called=NOTHING)
+        files = tuple(one for one in document.edits.files if is_within(one, host.root))
+        yield replace(
+            document,
+            session=replace(session, title=talk.title),
+            project=guest_of(host),
+            resolved_cwd=host.root,
+            chunks=tuple(one for one in document.chunks if one.exchange in there),
+            words=_words(talk, "", files),
+            edits=replace(document.edits, files=files),
+            authored=tuple(one for one in document.authored if one.exchange in there),
+            errors=tuple(one for one in document.errors if one.exchange in there),
+        )
 
 
 def _symbols(session: Session) -> Symbols:

@@ -14,6 +14,8 @@ from indexer.shapes import dataclass
 
 #: How the key of a project begins that is known by a commit; directories begin with a slash.
 _HEAD = "commit "
+#: How the key begins of what was done in a project by sessions that were begun elsewhere.
+_GUEST = "guest "
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,29 @@ def begun_at(head: str, project: Project) -> Project:
 def head_of(key: str) -> str:
     """The commit in the key of such a project; empty for any other."""
     return key.removeprefix(_HEAD).partition(" ")[0] if key.startswith(_HEAD) else ""
+
+
+def guest_of(project: Project) -> Project:
+    """The project of what a session that was begun elsewhere did in this one."""
+    return replace(project, key=f"{_GUEST}{project.key}")
+
+
+def host_of(key: str) -> str:
+    """The key of the project in which that was done; empty for the key of any other."""
+    return key.removeprefix(_GUEST) if key.startswith(_GUEST) else ""
+
+
+def repository_of(directory: str) -> Project | None:
+    """The repository that a directory which a log names is or was in; `None` if it is in none."""
+    if (there := recorded(directory)) is None:
+        return None
+    project = project_of(there)
+    if not project.git and not os.path.lexists(there):
+        from indexer.repositories import successor  # as above
+
+        after = successor(there)
+        project = project_of(after) if after else project
+    return project if project.git else None
 
 
 def places_of(project: Project) -> tuple[str, ...]:

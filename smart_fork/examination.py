@@ -176,7 +176,9 @@ class _Examination:
 
     def _exports(self) -> Iterator[Check]:
         names = {agent.name: export_names(agent.name) for agent in READERS}
-        rows: list[Any] = self._store.db.execute("SELECT agent, session_id, path FROM sessions").fetchall()
+        rows: list[Any] = self._store.db.execute(
+            "SELECT agent, session_id, path FROM sessions WHERE home IS NULL"
+        ).fetchall()
         missing = [(sid, log) for agent, sid, log in rows if export_path(agent, sid).name not in names[agent]]
         back = [session_id for session_id, log in missing if log]
         lost = [session_id for session_id, log in missing if not log]

@@ -275,10 +275,10 @@ def left_out(session: Session) -> str:
 
 def as_markdown(read: Conversation) -> str:
     """A conversation to read in a terminal or by a model."""
-    from smart_fork.finding.results import inferred
+    from smart_fork.finding.results import place_mark
 
     where = " ".join(printable(read.working_directory).splitlines()) or "directory unknown"
-    if mark := inferred(read.project_inferred_from):
+    if mark := place_mark(read.project_inferred_from):
         where = f"{where} ({mark})"
     whose = f" · shared by {read.owner}" if read.owner else ""
     lines = [

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from indexer.masking import Masked
+from indexer.masking import Masked, mask
 from indexer.objects import known
 from indexer.project import Project, is_within, project_of, recorded, resolve, was_worktree_of
 from indexer.transcripts.model import Inferred, Session
@@ -30,9 +30,23 @@ _MOST = 4096
 
 def belongs(one: Session | SessionRow, project: Project) -> bool:
     """Whether a session worked in `project`, as far as it can be known."""
+    if not isinstance(one, Session) and one.home is not None:
+        return in_project(one.repo_root, project)
     if _counts(one) and in_project(one.cwd, project):
         return True
     return _has_head(one, project)
+
+
+def as_guest(session: Session, project: Project) -> Session | None:
+    """A session that was begun elsewhere, by what it did in the repository `project`; `None` if that is nothing."""
+    if not (session.turns and project.git) or session.received:
+        return None
+    from indexer.outcome import worked_in  # most sessions were begun where they are listed
+    from indexer.transcripts.titles import title_of
+
+    there = {number for place, of in worked_in(session).items() if in_project(place, project) for number in of}
+    asked = [turn.text for one in session.exchanges() if one.index in there for turn in one.turns if turn.prompt]
+    return dataclasses.replace(session, title=mask(title_of("", asked)), guest=True) if there else None
 
 
 def in_project(cwd: str, project: Project) -> bool:

@@ -34,7 +34,8 @@ class Document:
     """A session ready to be stored.
 
     `until` is the time of the last that it can be found by, `acted` its last exchange in which something was done,
-    `export` the digest of the export that its chunks' lines count in, `answered` as in `last_answered`.
+    `export` the digest of the export that its chunks' lines count in, `answered` as in `last_answered`. `guests` are
+    what it did in repositories that it was not begun in, a document each.
     """
 
     session: Session
@@ -50,6 +51,7 @@ class Document:
     answered: int | None = None
     authored: tuple[Authored, ...] = ()
     errors: tuple[MetError, ...] = ()
+    guests: tuple[Document, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class SessionRow(NamedTuple):
     """A stored session. `path` is empty when the agent has deleted the log. `also_called` is never shown.
 
     The last fields are as in `Document`, `Cache` and `Resumed`. Its last compaction has `forgotten` so many turns.
+    `home` is the row of the session itself, if this one is what it did in `repo_root`, where it was not begun.
     """
 
     row: int
@@ -114,6 +117,7 @@ class SessionRow(NamedTuple):
     resumed_reason: ResumedReason = ""
     forgotten: int = 0
     instructions: int = 0
+    home: int | None = None
 
     @property
     def gap(self) -> int:
@@ -389,6 +393,9 @@ class Store(Searchable, Protocol):
 
     def family(self, root_id: str) -> list[SessionRow]:
         """All sessions that share a beginning, oldest first."""
+
+    def guests(self, homes: Iterable[int], scope: Scope) -> dict[int, SessionRow]:
+        """What these sessions did in scope where they were not begun, by the row of the session itself."""
 
     def edits(self, sessions: Iterable[int]) -> dict[int, Edits]:
         """Which files these sessions have edited, of those that have edited any."""

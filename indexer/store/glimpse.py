@@ -45,7 +45,7 @@ def count(path: Path, project: str) -> int:
 
 _OF = (
     "FROM sessions JOIN parts ON parts.id = sessions.part JOIN projects ON projects.id = parts.project"
-    " WHERE (? IS NULL OR projects.key = ?) AND NOT parts.automated"
+    " WHERE (? IS NULL OR projects.key = ?) AND NOT parts.automated AND home IS NULL"
 )
 
 

@@ -14,7 +14,7 @@ import apsw
 from indexer.chunks import Voices
 from indexer.objects import known
 from indexer.outcome import Authored, Edits, Fate, MetError, Outcome
-from indexer.project import Project, head_of, is_within, places_of
+from indexer.project import Project, head_of, host_of, is_within, places_of
 from indexer.store import vectors
 from indexer.store.base import (
     Counts,
@@ -36,6 +36,8 @@ from indexer.transcripts.lines import NO_LOG
 from indexer.transcripts.model import AgentName
 
 _SESSION = ", ".join(("id", *SessionRow._fields[1:]))
+#: A row is a session, and not what one did elsewhere.
+_ITSELF = "home IS NULL"
 _PLACEMENT = ", ".join(Placement._fields)
 #: Sessions at or below a resolved directory; `0` is the character after `/`.
 _BELOW = (
@@ -83,6 +85,8 @@ class StoreReading:
             "SELECT parts.id, agent, automated, project, key, root FROM parts JOIN projects ON projects.id = project"
         )
         rows = [row for row in rows if row[1] in agents and (automated or not row[2])]
+        if project is None or not project.git:  # what was done as a guest is found where the session was begun
+            rows = [row for row in rows if not host_of(row[4])]
         if project is None:
             return Scope(tuple(row[0] for row in rows))
         if project.git:
@@ -92,7 +96,9 @@ class StoreReading:
             inside = {
                 row[3]
                 for row in rows
-                if row[4] == project.key or heads.get(row[4]) in there or any(is_within(row[5], one) for one in places)
+                if project.key in (row[4], host_of(row[4]))
+                or heads.get(row[4]) in there
+                or any(is_within(row[5], one) for one in places)
             }
             return Scope(tuple(row[0] for row in rows if row[3] in inside), project=project)
         below = self._all(
@@ -261,22 +267,20 @@ class StoreReading:
         return next(iter(self._sessions("agent = ? AND session_id = ?", (agent, session_id))), None)
 
     def without_log(self) -> list[SessionRow]:
-        return self._sessions("path = ''", ())
+        return self._sessions(f"path = '' AND {_ITSELF}", ())
 
     def find_sessions(self, prefix: str) -> list[SessionRow]:
-        condition = "substr(lower(session_id), 1, length(?1)) = ?1 ORDER BY last_activity DESC, id"
+        condition = f"substr(lower(session_id), 1, length(?1)) = ?1 AND {_ITSELF} ORDER BY last_activity DESC, id"
         return self._sessions(condition, (prefix.lower(),))
 
     def forked(self) -> set[tuple[AgentName, str]]:
-        return set(
-            self._all(
-                "SELECT agent, session_id FROM sessions WHERE session_id IN (SELECT parent_id FROM sessions) "
-                "OR root_id IN (SELECT root_id FROM sessions GROUP BY root_id HAVING count(*) > 1)"
-            )
-        )
+        several = f"SELECT root_id FROM sessions WHERE {_ITSELF} GROUP BY root_id HAVING count(*) > 1"  # noqa: S608
+        parents = "SELECT parent_id FROM sessions"
+        condition = f"session_id IN ({parents}) OR root_id IN ({several})"
+        return set(self._all(f"SELECT agent, session_id FROM sessions WHERE {_ITSELF} AND ({condition})"))  # noqa: S608
 
     def family(self, root_id: str) -> list[SessionRow]:
-        return self._sessions("root_id = ? ORDER BY started, session_id", (root_id,))
+        return self._sessions(f"root_id = ? AND {_ITSELF} ORDER BY started, session_id", (root_id,))
 
     def directories(self) -> list[str]:
         both = "SELECT resolved_cwd AS one FROM sessions UNION SELECT repo_root FROM sessions"
@@ -293,13 +297,19 @@ class StoreReading:
         return [Holding._make(row) for row in self._all(sql)]
 
     def families(self, limit: int) -> list[str]:
-        sql = """SELECT root_id FROM sessions WHERE root_id <> '' GROUP BY root_id HAVING count(*) > 1
+        sql = """SELECT root_id FROM sessions WHERE root_id <> '' AND home IS NULL GROUP BY root_id HAVING count(*) > 1
             ORDER BY max(last_activity) DESC, root_id LIMIT ?"""
         return [root for (root,) in self._all(sql, (limit,))]
 
     def _sessions(self, condition: str, values: Sequence[Any]) -> list[SessionRow]:
-        rows = self._all(f"SELECT {_SESSION} FROM sessions WHERE {condition}", values)  # noqa: S608
-        return [(row := SessionRow._make(one))._replace(outcome=Outcome(row.outcome)) for one in rows]
+        rows = map(SessionRow._make, self._all(f"SELECT {_SESSION} FROM sessions WHERE {condition}", values))  # noqa: S608
+        return [
+            row._replace(outcome=Outcome(row.outcome), session_id=row.session_id.partition("\n")[0]) for row in rows
+        ]
+
+    def guests(self, homes: Iterable[int], scope: Scope) -> dict[int, SessionRow]:
+        found = self._sessions(f"home IN ({numbers(homes)}) AND part IN ({numbers(scope.parts)})", ())
+        return {row.home: row for row in found if row.home}
 
     def edits(self, sessions: Iterable[int]) -> dict[int, Edits]:
         rows = self._all(f"SELECT session, files, until FROM edits WHERE session IN ({numbers(sessions)})")  # noqa: S608
@@ -331,9 +341,10 @@ class StoreReading:
         return int(self._all("SELECT count(*) FROM sessions")[0][0])
 
     def counts(self, scope: Scope | None = None) -> Counts:
-        where = f" WHERE part IN ({numbers(scope.parts)})" if scope is not None else ""
-        sessions = self._all(f"SELECT count(*) FROM sessions{where}")[0][0]  # noqa: S608
-        of_part = f"SELECT count(*) FROM chunks {where or ' WHERE 1'} AND block"  # noqa: S608 - both are indexed
+        where = f"part IN ({numbers(scope.parts)})" if scope is not None else "1"
+        only = "1" if scope is not None else _ITSELF
+        sessions = self._all(f"SELECT count(*) FROM sessions WHERE {where} AND {only}")[0][0]  # noqa: S608
+        of_part = f"SELECT count(*) FROM chunks WHERE {where} AND block"  # noqa: S608 - both are indexed
         embedded, waiting = (int(self._all(f"{of_part} {which} 0")[0][0]) for which in ("<>", "="))
         files, broken = self._all("SELECT count(*), coalesce(sum(broken), 0) FROM files")[0]
         skipped = self._all("SELECT skipped, count(*) FROM files WHERE skipped <> '' GROUP BY skipped ORDER BY 2 DESC")

@@ -22,7 +22,7 @@ from indexer.paths import private_dir
 #: How words are cut: stemmed, case and accents folded; ``_`` and ``.`` separate, so parts of identifiers are found.
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 #: Raised with the tables. An index of an older form is brought up to it, and one of a newer form is left alone.
-FORM = 17
+FORM = 18
 #: The vectors of an older one are elsewhere: it is built again.
 _OLDEST = 8
 _TABLES = f"""
@@ -58,10 +58,14 @@ CREATE TABLE sessions(
     resumed INTEGER NOT NULL DEFAULT 0, resumed_reason TEXT NOT NULL DEFAULT '', -- as in `Resumed`
     forgotten INTEGER NOT NULL DEFAULT 0,    -- how many turns its last compaction has forgotten
     instructions INTEGER NOT NULL DEFAULT 0, -- the tokens of its agent's own instructions and tools
+    -- The session itself, if this row is what it did in a repository that it was not begun in. The id of such a row has
+    -- a second line.
+    home INTEGER REFERENCES sessions(id),
     UNIQUE(agent, session_id)
 );
 CREATE INDEX sessions_family ON sessions(root_id);
 CREATE INDEX sessions_part ON sessions(part, last_activity);
+CREATE INDEX sessions_home ON sessions(home) WHERE home NOT NULL;
 CREATE INDEX sessions_cwd ON sessions(resolved_cwd);
 
 -- One row a log: what it was when it was read, and where reading goes on.

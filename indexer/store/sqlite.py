@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from indexer.outcome import Authored, Edits, MetError, masked_again
-from indexer.project import Project
 from indexer.store import vectors
 from indexer.store.base import FORGOTTEN, Document, Reading, SeenFile, SessionRow, Words
 from indexer.store.queries import StoreReading
@@ -86,7 +85,8 @@ class SqliteStore(StoreReading):
         at = "{0} = ?1 OR substr({0}, 1, ?2) = ?1 || '/'"
         place = f"{at.format('cwd')} OR {at.format('resolved_cwd')}"
         with immediate(self.db):
-            rows = self._all(f"UPDATE sessions SET repo_root = '' WHERE {place} RETURNING id", (below, len(below) + 1))  # noqa: S608
+            again = f"UPDATE sessions SET repo_root = '' WHERE {place} RETURNING ifnull(home, id)"  # noqa: S608
+            rows = list({*self._all(again, (below, len(below) + 1))})
             self.db.executemany("UPDATE files SET mtime_ns = -1 WHERE session = ?", rows)
         return len(rows)
 
@@ -112,6 +112,7 @@ class SqliteStore(StoreReading):
     def replace_texts(self, session: int, chunks: Sequence[tuple[bytes, str]], words: Words) -> None:
         with immediate(self.db):
             owe_erasing(self.db)
+            self._remove_guests(session)
             (part,) = self.db.execute("SELECT part FROM sessions WHERE id = ?", (session,)).fetchone() or (0,)
             had = {placement[2] for placement, _, _ in self._placed(session)}
             has = [self._chunk_id(part, digest, text) for digest, text in chunks]
@@ -141,7 +142,13 @@ class SqliteStore(StoreReading):
             return not owes_erasing(self.db)
         return erase(self.db)
 
+    def _remove_guests(self, home: int) -> None:
+        """Remove what a session did in other repositories."""
+        for (guest,) in self._all("SELECT id FROM sessions WHERE home = ?", (home,)):
+            self._remove_session(guest)
+
     def _remove_session(self, row: int) -> None:
+        self._remove_guests(row)
         chunks = {chunk for (chunk,) in self.db.execute("SELECT chunk FROM placements WHERE session = ?", (row,))}
         self.db.execute("DELETE FROM placements WHERE session = ?", (row,))
         self._drop_orphans(chunks)
@@ -161,7 +168,7 @@ class SqliteStore(StoreReading):
 
     def _leave_log(self, session: int, path: str) -> None:
         """The session is not in this log any more. Another log that holds it takes its place when it is read again."""
-        self.db.execute("UPDATE sessions SET path = '' WHERE id = ? AND path = ?", (session, path))
+        self.db.execute("UPDATE sessions SET path = '' WHERE ?1 IN (id, home) AND path = ?2", (session, path))
         if self.db.changes():
             self._read_again(session, path)
 
@@ -180,7 +187,7 @@ class SqliteStore(StoreReading):
         ).fetchone()
         rank = _rank(session, reading.file)
         if row is None:
-            return self._new_session(session, self._part(document.project, session)), rank, True
+            return self._new_session(session.agent, session.session_id, self._part(document)), rank, True
         path = str(reading.file.path)
         rivals = self.db.execute(
             "SELECT rank, path FROM files WHERE session = ? AND path <> ? ORDER BY rank DESC, path", (row[0], path)
@@ -191,14 +198,14 @@ class SqliteStore(StoreReading):
             wins = True
         return row[0], rank, wins
 
-    def _new_session(self, session: Session, part: int) -> int:
+    def _new_session(self, agent: AgentName, session_id: str, part: int) -> int:
         names = ", ".join(_SESSION_COLUMNS)
-        empty: list[Any] = ["" for _ in _SESSION_COLUMNS]
+        empty: list[Any] = [None if name == "home" else "" for name in _SESSION_COLUMNS]
         empty[0] = part
         marks = ", ".join("?" * (len(_SESSION_COLUMNS) + 2))
         self.db.execute(
             f"INSERT INTO sessions(agent, session_id, {names}) VALUES({marks})",
-            (session.agent, session.session_id, *empty),
+            (agent, session_id, *empty),
         )
         return self.db.last_insert_rowid()
 
@@ -214,11 +221,11 @@ class SqliteStore(StoreReading):
         size, inode, version = old
         return reading.file.size < size or (reading.file.inode, reading.version) != (inode, version)
 
-    def _write_session(self, row: int, document: Document) -> bool:
-        """Whether words have gone from it."""
+    def _write_session(self, row: int, document: Document, home: int | None = None) -> bool:
+        """Whether words have gone from it, or from what it did in other repositories."""
         session = document.session
         names = self.db.execute("SELECT title || ' ' || also_called FROM sessions WHERE id = ?", (row,)).get or ""
-        part = self._part(document.project, session)
+        part = self._part(document)
         values = (
             part, str(session.source_path), session.cwd, document.resolved_cwd,
             document.project.root if document.project.git else "", session.git_branch, session.title,
@@ -227,7 +234,7 @@ class SqliteStore(StoreReading):
             len(session.turns), sum(turn.prompt for turn in session.turns), session.token_estimate, session.compactions,
             document.until, document.acted, session.inferred_from, session.head, document.outcome,
             document.answered, *session.cache(), *session.resumed[:2], session.compacted(), session.instructions,
-            document.export,
+            home, document.export,
         )  # fmt: skip
         settings = ", ".join(f"{name} = ?" for name in _SESSION_COLUMNS)
         self.db.execute(f"UPDATE sessions SET {settings} WHERE id = ?", (*values, row))  # noqa: S608 - constant names
@@ -236,7 +243,21 @@ class SqliteStore(StoreReading):
         self._write_edits(row, document.edits)
         self._write_authored(row, document.authored)
         self._write_errors(row, document.errors)
+        if home is None:
+            gone |= self._write_guests(row, document)
         return gone or not _has_words_of(names, document.words)
+
+    def _write_guests(self, home: int, document: Document) -> bool:
+        session, gone = document.session, False
+        known = {part: row for row, part in self._all("SELECT id, part FROM sessions WHERE home = ?", (home,))}
+        for guest in document.guests:
+            part = self._part(guest)
+            name = f"{session.session_id}\n{part}"
+            row = known.pop(part, None) or self._new_session(session.agent, name, part)
+            gone |= self._write_session(row, guest, home)
+        for row in known.values():
+            self._remove_session(row)
+        return gone or bool(known)
 
     def _write_edits(self, row: int, edits: Edits) -> None:
         if edits.files:
@@ -351,7 +372,8 @@ class SqliteStore(StoreReading):
             ),
         )  # fmt: skip
 
-    def _part(self, project: Project, session: Session) -> int:
+    def _part(self, document: Document) -> int:
+        project, session = document.project, document.session
         # What changes nothing returns nothing; an id that is set has all rows looked through that refer to it.
         known = "ON CONFLICT DO UPDATE SET {0} = {0} RETURNING id".format
         (in_project,) = self._all(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 from indexer.masking import NOTHING, Masked, mask, shorten
 from indexer.transcripts.authored import added
 from indexer.transcripts.commands import command_of, patch_of, simple_commands
+from indexer.transcripts.error_lines import is_aside
 from indexer.transcripts.ours import is_ours, passes_on, runs_ours, without_ours
 
 ACTION_CHARACTERS = 240
@@ -233,3 +235,66 @@ def _new_line(text: str, limit: int) -> Masked:
 #: The same files are read and the same commands run again and again: two lines of five, long ones excepted.
 _KNOWN_CHARACTERS = 512
 _known_line = lru_cache(maxsize=1024)(_new_line)
+
+
+# Where commands do more than look.
+
+#: A line without any of these works where its shell is.
+_GOES = re.compile(r"\b(?:cd|pushd)\s|\s-C|\s--[a-z]|[\s>\"'=]/|\.\./|>")
+#: Options of many programs that say where they work.
+_INTO = {"-C", "--directory", "--prefix", "--cwd", "--work-tree", "--project", "--manifest-path"}
+#: Programs that write where they are told to, the first ones where their last word says.
+_COPY = {"cp", "mv", "install", "rsync", "ln"}
+_WRITE = {*_COPY, "tee", "touch", "mkdir", "rm", "patch", "chmod"}
+_GIT_WORKS = {
+    "add", "am", "apply", "checkout", "cherry-pick", "clean", "commit", "init", "merge", "mv", "pull", "push", "rebase",
+    "reset", "restore", "revert", "rm", "stash", "submodule", "switch", "tag", "worktree",
+}  # fmt: skip
+_NO_PATH = re.compile(r"[*?$`{}~<>|]")
+_MOST_PLACES = 8
+
+
+def worked_in(arguments: Mapping[str, Any], began: str, cwd: str) -> tuple[str, ...]:
+    """The directories but `began`, or files in them, in which a call that is made in `cwd` does more than look."""
+    line, given = command_of(arguments), next(filter(None, map(arguments.get, ("workdir", "cwd", "dir_path"))), "")
+    here = _joined(cwd, given) if isinstance(given, str) else ""
+    if not line or (here == began and not _GOES.search(line)):
+        return ()
+    found = dict.fromkeys(one for one in _places(line, here) if one not in ("", began))
+    return tuple(islice(found, _MOST_PLACES))
+
+
+def _places(line: str, here: str) -> Iterator[str]:
+    for program, *given in islice(simple_commands(line), _MOST_COMMANDS):
+        if program in ("cd", "pushd"):
+            here = _joined(here, next((word for word in given if word[:1] != "-"), "~"))
+            continue
+        words = [part for word in given for part in (word.split("=", 1) if word[:2] == "--" else (word,))]
+        yield from (_joined(here, word[word.rindex(">") + 1 :] or after) for word, after in pairwise([*given, ""])
+                    if re.match(r"1?>>?[^&]*$", word))  # fmt: skip
+        if not _works((program, *given)):
+            continue
+        there = next((_joined(here, into) for option, into in pairwise(words) if option in _INTO), here)
+        paths = [word for word in given if word[:1] != "-"]
+        paths = [path for path in (paths[-1:] if program in _COPY else paths) if path.startswith(("/", "../"))]
+        named = [_joined(there, path) for path in paths]
+        yield from named if named and _writes(program, given) else (there,)
+
+
+def _works(words: tuple[str, ...]) -> bool:
+    program, *given = words
+    if program == "git":
+        return not _GIT_WORKS.isdisjoint(given[:6])
+    return _writes(program, given) or not is_aside(program)
+
+
+def _writes(program: str, given: list[str]) -> bool:
+    return program in _WRITE or (program in ("sed", "perl") and any(word.startswith("-i") for word in given))
+
+
+def _joined(here: str, path: str) -> str:
+    """A path below `here`, without ``..``; empty where only a shell knows what it is."""
+    path = path.strip("\"'")
+    if _NO_PATH.search(path) or "\0" in (joined := os.path.join(here, path)) or not joined.startswith("/"):  # noqa: PTH118 - text
+        return ""
+    return os.path.normpath(joined)

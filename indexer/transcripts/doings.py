@@ -19,6 +19,7 @@ from indexer.transcripts.actions import (
     read_by,
     status_and_body,
     succeeded,
+    worked_in,
     writes,
 )  # fmt: skip
 from indexer.transcripts.authored import key_in_use
@@ -268,6 +269,7 @@ class Doings:
         self, facts: dict[str, Any], *, runs: str | None, not_run: tuple[str, ...],
         opens_a_session: Callable[[str], object], tools: Mapping[str, str] = MappingProxyType({}),
     ) -> None:  # fmt: skip
+        self._facts = facts
         self._runs, self._opens, self._tools, self._not_run = runs, opens_a_session, tools, not_run
         #: `False` if nobody searches the session: to find names of code takes longer than to read a log.
         self.names_code = True
@@ -308,7 +310,14 @@ class Doings:
                 self.wrote.add_all(arguments)
         if not ours and self._runs in (name, None):
             self.begin(made)
-        return ToolCall(identity, name, action, ours, edits, reads, lines_by(known_as, given) if edits else ())
+        lines = lines_by(known_as, given) if edits else ()
+        places = worked_in(given, *self._where()) if isinstance(given, dict) and not ours else ()
+        return ToolCall(identity, name, action, ours, edits, reads, lines, places)
+
+    def _where(self) -> tuple[str, str]:
+        """Where the session began, and where its agent stands now."""
+        began = self._facts.get("began_in", "")
+        return began, self._facts.get("stands") or began
 
     def begin(self, made: UsedTool) -> None:
         """Note the command line of a call."""

@@ -118,6 +118,11 @@ def commands_of(line: str) -> tuple[tuple[str, ...], ...]:
     return tuple(dict.fromkeys(islice(_commands(line), _MOST_COMMANDS)))
 
 
+def is_aside(program: str) -> bool:
+    """Whether a program only looks, or only prepares."""
+    return program in _IS_ASIDE
+
+
 def is_same(one: Commands, other: Commands) -> bool:
     """Whether a command line is another one again: it runs the same programs, or nearly the same words."""
     return {words[:2] for words in one} <= {words[:2] for words in other} or is_alike(one, other)

@@ -15,6 +15,7 @@ from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.doings import Doings
 from indexer.transcripts.lines import Line, changed_at, first_lines, last_records, probe, resume
 from indexer.transcripts.model import AgentName, Inferred, Origin, RecordSize, Resumed, Session, Turn
+from indexer.transcripts.state import is_path
 from indexer.transcripts.titles import also_called, title_of
 
 Record = dict[str, Any]
@@ -146,7 +147,14 @@ class Fold(ABC):
     def said(self, turn: Turn) -> Turn:
         """Return the turn, masked if the index reads it: what is compared with it later is masked as well."""
         masked = mask_once(turn.text) if self.masks and turn.text else turn.text
-        return turn if masked == turn.text else replace(turn, text=masked)
+        cwd = self.facts.get("stands", "")
+        return turn if masked == turn.text and not cwd else replace(turn, text=masked, cwd=cwd)
+
+    def stands_in(self, cwd: object) -> None:
+        """Note the directory in which the agent is from now on."""
+        if is_path(cwd):
+            began = self.facts.setdefault("began_in", cwd)
+            self.facts["stands"] = cwd if cwd != began else ""
 
     def note_model(self, name: object) -> None:
         """Note which model has answered."""

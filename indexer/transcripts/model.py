@@ -41,6 +41,7 @@ class ToolCall:
 
     `ours` is whether it asks smart-fork something, `edits` and `reads` are the files that it sets out to edit and to
     read, as it names them. `lines` are the hashes of the lines that it adds to each of `edits`, where they are noted.
+    `places` are other directories than the session's first in which its commands do more than look.
     """
 
     id: str
@@ -50,6 +51,7 @@ class ToolCall:
     edits: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     lines: tuple[bytes, ...] = ()
+    places: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class Turn:
     about characters / 4. `loaded` is how many tokens the agent says it had in its context after this turn, 0
     where it says nothing. `cached_for` is how many seconds the cache lives that its request wrote or read, 0 where the
     log does not say it. Records of one message of the model share `group`. `raw` is the verbatim line without its
-    newline, only where the reader was asked to keep it.
+    newline, only where the reader was asked to keep it. `cwd` is where the agent stood, if not where it first did.
     """
 
     id: str
@@ -112,6 +114,7 @@ class Turn:
     raw: bytes = b""
     loaded: int = 0
     cached_for: int = 0
+    cwd: str = ""
 
     @property
     def speaks(self) -> bool:
@@ -182,6 +185,8 @@ class Session:
     `sizes` are those of the turns, where it was read to be measured (see `bounded`), and its agent's records can be.
     `models` are those that have answered, in the order in which they first did. `wrote` are those of the `symbols` that
     are in its edits and commands.
+    `received` says that a repository keeps it, as somebody else wrote it, `guest` that it was not begun in the project
+    that is asked about: its title is of what it did there.
     Times are ISO 8601 in UTC with ``Z``, or empty.
     """
 
@@ -215,6 +220,8 @@ class Session:
     unread: int = 0
     resumed: Resumed = Resumed()
     sizes: tuple[RecordSize, ...] = field(default=(), compare=False, repr=False)
+    received: bool = False
+    guest: bool = False
 
     def exchanges(self) -> tuple[Exchange, ...]:
         """The turns grouped by what the person asked; turns before the first prompt form an exchange of their own."""

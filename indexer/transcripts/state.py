@@ -160,12 +160,12 @@ def turn_to_row(turn: Turn) -> list[Any]:
         [
             [
                 call.id, mask_once(call.name), call.action, call.ours, _paths(call.edits), _paths(call.reads),
-                [one.hex() for one in call.lines],
+                [one.hex() for one in call.lines], _paths(call.places),
             ]
             for call in turn.tool_calls
         ],
         [[one.tool_use_id, one.is_error, one.note, one.proof, one.errors.hex()] for one in turn.tool_results],
-        turn.prompt, turn.group, turn.loaded, turn.cached_for,
+        turn.prompt, turn.group, turn.loaded, turn.cached_for, *_paths((turn.cwd,)),
     ]  # fmt: skip
 
 
@@ -178,20 +178,21 @@ def turn_from_row(row: list[Any]) -> Turn:
 
     Ids and names come up again and again: one copy of each is kept.
     """
-    id_, parent, role, timestamp, text, tokens, calls, results, prompt, group, loaded, cached = row
+    id_, parent, role, timestamp, text, tokens, calls, results, prompt, group, loaded, cached, cwd = row
     return Turn(
         intern(id_), None if parent is None else intern(parent), role, timestamp, text, tokens,
         tuple(
             ToolCall(
-                intern(call), intern(name), action, asks, tuple(edits), tuple(reads), tuple(map(bytes.fromhex, lines))
+                intern(call), intern(name), action, asks, tuple(edits), tuple(reads), tuple(map(bytes.fromhex, lines)),
+                tuple(places),
             )
-            for call, name, action, asks, edits, reads, lines in calls
+            for call, name, action, asks, edits, reads, lines, places in calls
         ),
         tuple(
             ToolResult(intern(call), failed, Masked(note), Proof(proof), bytes.fromhex(errors))
             for call, failed, note, proof, errors in results
         ),
-        prompt, intern(group), loaded=loaded, cached_for=cached,
+        prompt, intern(group), loaded=loaded, cached_for=cached, cwd=intern(cwd),
     )  # fmt: skip
 
 

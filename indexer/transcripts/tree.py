@@ -130,6 +130,7 @@ class Tree(LineFold):
         facts = self.facts
         if is_path(cwd) and cwd not in (known := facts.setdefault("cwds", [])) and len(known) < MAX_CWDS:
             known.append(cwd)
+        self.stands_in(cwd)
         if isinstance(cwd, str) and "\0" in cwd:
             facts["no_path"] = True
         if isinstance(session_id, str):

@@ -116,7 +116,9 @@ class WithCheckpoints(AgentAdapter):
                 result = self.own.read(file, keep_raw=keep_raw)
         except _Odd as error:
             return ReadResult(None, str(error), UNREAD, (), 0)
-        session = result.session and checkpoints.in_clone(replace(result.session, source_path=path), str(path))
+        session = result.session and checkpoints.in_clone(
+            replace(result.session, source_path=path, received=True), str(path)
+        )
         return replace(result, session=session, checkpoint=UNREAD)
 
     def glance(self, path: Path) -> Session | None:

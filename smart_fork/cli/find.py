@@ -195,7 +195,7 @@ def list_sessions(
         list_shared(agent=whose, limit=asked.limit, place=TeamPlace(project=project))
         return
     from smart_fork.finding.recent import list_recent
-    from smart_fork.finding.results import inferred
+    from smart_fork.finding.results import place_mark
 
     found = list_recent(
         agent, project, asked.limit, everywhere=everywhere, automated=asked.include_automated, tag=asked.tag or "",
@@ -218,7 +218,7 @@ def list_sessions(
             plain(one.last_modified[:16].replace("T", " ")),
             plain(one.title),
             *([plain(one.project_path, "dim")] if everywhere else []),
-            *([plain(f"({mark})", "dim")] if (mark := inferred(one.project_inferred_from)) else []),
+            *([plain(f"({mark})", "dim")] if (mark := place_mark(one.project_inferred_from, one.began_in)) else []),
             *([plain(f"(shared by {one.author})", "dim")] if one.author else []),
             *([plain(f"({'; '.join((*one.noted.marks, *one.noted.sentences))})", "dim")] if one.noted else []),
         )

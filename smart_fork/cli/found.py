@@ -109,7 +109,7 @@ def _print_hit(hit: Hit, *, known: bool) -> None:
 
 def _about(hit: Hit) -> list[str]:
     """Return what helps to choose: the session, its age, its outcome, its price, its relatives and its owner."""
-    from smart_fork.finding.results import inferred
+    from smart_fork.finding.results import place_mark
     from smart_fork.finding.worth import cache_in_words
 
     family, at_match = hit.lineage.family_size, hit.price.tokens_at_match
@@ -120,7 +120,7 @@ def _about(hit: Hit) -> list[str]:
         *([f"about {hit.within_budget:,} within a budget of {budget}"] if (budget := hit.suggested_budget) else []),
         *([f"alone it {hit.resumed.sentence}"] if hit.resumed and hit.explain else []),
         *([f"{family} in its family"] if family > 1 else []),
-        *filter(None, [inferred(hit.project_inferred_from)]),
+        *filter(None, [place_mark(hit.project_inferred_from, hit.began_in)]),
         *(hit.noted.marks if hit.noted else []),
         *([f"shared by {hit.author}"] if hit.author else []),
         *([f"shared by {hit.origin.owner}"] if hit.origin else ["shared"] if hit.also_remote else []),

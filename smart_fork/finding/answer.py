@@ -133,13 +133,14 @@ class IndexState(Value):
 
 @record
 class RecentSession(Value):
-    """A session as lists show it."""
+    """A session as lists show it. `began_in` is as in `Hit`."""
 
     session_id: str
     agent_type: AgentName
     title: str
     project_path: str
     project_inferred_from: str = rare("")
+    began_in: str = rare("")
     git_branch: str = ""
     last_modified: str
     source_path: str | None = None

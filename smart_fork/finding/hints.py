@@ -37,6 +37,7 @@ from smart_fork.repository.git import Repository
 from smart_fork.repository.git import opened as repository_at
 from smart_fork.system.processes import Processes
 from smart_fork.text.snippets import quotation
+from smart_fork.whereabouts import where_now
 
 #: The least chance with which anything is said.
 LEAST = 0.8
@@ -106,8 +107,10 @@ def line_of(hit: Candidate, noted: Noted | None = None) -> str:
     title = quotation(row.title, TITLE_CHARACTERS)
     loads = row.tokens if at is None else some
     upto = f" ({some:,} up to the answer)" if 0 < some < loads else ""
+    began = quotation(where_now(row.cwd), TITLE_CHARACTERS)
+    whose = "of this repository" if row.home is None else f'that worked in this repository, and began in "{began}",'
     return (
-        f"<{RECALL_TAG}>A past {agent} session of this repository probably knows this (score {hit.score:.2f}): "
+        f"<{RECALL_TAG}>A past {agent} session {whose} probably knows this (score {hit.score:.2f}): "
         f'"{title}", last active {row.last_activity[:10]}. A fork of it loads about {loads:,} '
         f"tokens{upto}.{outcome_of(noted, OUTCOME_CHARACTERS)} To fork it, call smart_fork with fork_session_id "
         f'{row.session_id}{"" if at is None else f" and at {at}"}, or in a terminal: {command} "PROMPT". '

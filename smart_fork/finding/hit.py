@@ -141,6 +141,7 @@ class Hit(Value):
     """One session that was found. `resumed` is what its agent's own program loads of it, where that is not all.
 
     `fork_note` says why `fork_command` forks less than the whole session, where that would not know the match.
+    `began_in` is where it was begun, if it only worked in the project that is asked about.
     """
 
     rank: int
@@ -150,6 +151,7 @@ class Hit(Value):
     title: str
     working_directory: str
     project_inferred_from: str = rare("")
+    began_in: str = rare("")
     repo_root: str | None = None
     git_branch: str | None = None
     date: str = ""

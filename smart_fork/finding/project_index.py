@@ -115,8 +115,9 @@ class ProjectIndex:
         scope = self.store.scope(self.project, asked.agents, automated=asked.include_automated or bool(asked.tag))
         if not asked.tag:
             return scope
-        tagged = (self.store.session(*one) for one in marked(tag(asked.tag)))
-        return replace(scope, sessions=tuple(row.row for row in tagged if row))
+        tagged = {row.row for one in marked(tag(asked.tag)) if (row := self.store.session(*one))}
+        guests = self.store.guests(tagged, scope)
+        return replace(scope, sessions=(*tagged, *(row.row for row in guests.values())))
 
     def query(self, asked: FindRequest, withheld: frozenset[str] = frozenset()) -> Query:
         """What is asked of the sessions in scope, and what is known of who asks it and where.

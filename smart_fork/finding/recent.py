@@ -37,7 +37,7 @@ from smart_fork.notes import ARCHIVED, PINNED, marked
 from smart_fork.notes import tag as checked
 from smart_fork.system import permission
 from smart_fork.text.snippets import printable, quoted
-from smart_fork.whereabouts import belongs, in_project, placed, where_now
+from smart_fork.whereabouts import as_guest, belongs, in_project, placed, where_now
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def recent_sessions(
     listed: Listed | None = None,
 ) -> Recent:  # fmt: skip
     """The newest sessions of a project (all worktrees), or of all, newest first; as `listed`, pinned ones before the
-    others. Unreadable logs are passed over.
+    others, and with those that only worked there. Unreadable logs are passed over.
     """
     files = [file for agent in adapters for file in agent.discover() if file.size > 0]
     files.sort(key=lambda file: (-file.mtime_ns, file.location))
@@ -79,13 +79,15 @@ def recent_sessions(
     hidden: set[tuple[AgentName, str]] = set()
     gone = set(forgotten())
     odd: list[FailedLog] = []
-    for session in _sessions(files, names, odd):
+    host = project if listed is not None else None
+    for session in _sessions(files, names, odd, host):
         identity = (session.agent, session.session_id)
         if identity in gone:
             continue
-        if project is None or belongs(session, project):
+        of_here = project is None or session.guest or belongs(session, project)
+        if one := placed(session, project) if of_here else host and as_guest(session, host):
             if automated or session.origin == "person":
-                found.setdefault(identity, placed(session, project))
+                found.setdefault(identity, one)
             else:
                 hidden.add(identity)
         if len(found) >= limit:
@@ -142,9 +144,9 @@ def _promising(
 
 
 def _sessions(
-    files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter], odd: list[FailedLog]
+    files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter], odd: list[FailedLog], project: Project | None
 ) -> Iterator[Session]:
-    indexed = _indexed(files)
+    indexed = _indexed(files, project)
     for file in files:
         if file.location in indexed:
             row = indexed[file.location]
@@ -161,8 +163,11 @@ def _sessions(
             yield session
 
 
-def _indexed(files: Sequence[LogFile]) -> dict[str, SessionRow | None]:
-    """Return what the index has of the logs that are as it has read them; `None` for a log without a session."""
+def _indexed(files: Sequence[LogFile], project: Project | None) -> dict[str, SessionRow | None]:
+    """Return what the index has of the logs that are as it has read them; `None` for a log without a session.
+
+    Of a session that worked in `project`, and was begun elsewhere, it is what it did there.
+    """
     try:
         if not index_db().exists():
             return {}
@@ -172,6 +177,10 @@ def _indexed(files: Sequence[LogFile]) -> dict[str, SessionRow | None]:
             same = [file.location for file in kept if seen.get(file.location) == (*file.stamp, VERSION)]
             rows = store.log_rows(same)
             sessions = store.sessions(row for row in rows.values() if row is not None)
+            if project and project.git:
+                scope = store.scope(project, [*{file.agent for file in kept}], automated=True)
+                others = [row for row, one in sessions.items() if one.part not in scope.parts]
+                sessions |= store.guests(others, scope)
     except (IndexUnavailable, OSError) as error:
         log.info("all logs are read: %s", error)
         return {}
@@ -195,6 +204,7 @@ def _session(row: SessionRow, file: LogFile) -> Session:
         root_id=row.root_id,
         inferred_from=row.inferred_from,
         head=row.head,
+        guest=row.home is not None,
     )
 
 

@@ -91,6 +91,7 @@ def _recent(session: Session, noted: Noted | None) -> RecentSession:
         title=title(session.title),
         project_path=where_now(session.cwd),
         project_inferred_from=session.inferred_from,
+        began_in=where_now(session.cwd) if session.guest else "",
         git_branch=printable(session.git_branch),
         last_modified=session.last_activity,
         source_path=str(export) if export.is_file() else None,
@@ -105,9 +106,11 @@ def title(text: str) -> Masked:
     return printable(mask(text))
 
 
-def inferred(how: str) -> str:
-    """A mark for people where the project of a session is inferred; empty where its log states it."""
-    return f"project inferred from its {how.replace('_', ' ')}" if how else ""
+def place_mark(inferred_from: str, began_in: str = "") -> str:
+    """A mark for people if a session was begun elsewhere, or its project is inferred; empty if its log states it."""
+    if began_in:
+        return f"worked here, began in {printable(began_in)}"
+    return f"project inferred from its {inferred_from.replace('_', ' ')}" if inferred_from else ""
 
 
 def fork_command(agent: AgentName, session_id: str, cwd: str, *, of_others: bool = False) -> str:
@@ -141,6 +144,7 @@ def _hit(
         title=title(row.title),
         working_directory=(directory := where_now(row.cwd)),
         project_inferred_from=row.inferred_from,
+        began_in=directory if row.home is not None else "",
         repo_root=where_now(row.repo_root) or None,
         git_branch=printable(row.git_branch) or None,
         date=row.started,
@@ -232,4 +236,5 @@ def _warnings(row: SessionRow, problems: Mapping[AgentName, str], works_in: str 
     problem = problems.get(row.agent)
     asked = bool(row.prompts)
     whys = obstacles(row.agent, row.session_id, row.path, row.cwd, origin=row.origin, asked=asked, works_in=works_in)
-    return [*whys, *([problem] if problem else [])]
+    closed = "" if row.home is None or permits(row) else "it began in a project that this client may not read"
+    return [*whys, *filter(None, (problem, closed))]

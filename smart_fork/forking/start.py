@@ -14,6 +14,7 @@ from indexer.project import project_of, recorded, resolve
 from indexer.settings import DEPTH
 from indexer.shapes import dataclass
 from indexer.transcripts.files import is_there
+from indexer.transcripts.model import Session
 from smart_fork.agents import programs
 from smart_fork.agents.facets import starter_of, storage_of, title_of
 from smart_fork.agents.logs import original_of
@@ -24,7 +25,7 @@ from smart_fork.agents.starter import Launch
 from smart_fork.caller import calling_agent
 from smart_fork.conversation import resumed_part
 from smart_fork.copies.session_copy import Branch
-from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice, refuse_empty
+from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice, joined, refuse_empty
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.forking.attempt import Attempt, undone
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation, confirm, one_at_a_time
@@ -43,7 +44,7 @@ from smart_fork.repository.worktree import Worktree, left_unfiltered, plan_workt
 from smart_fork.system import permission
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Processes, own_pid
-from smart_fork.whereabouts import directory_of, unplaced, where_now
+from smart_fork.whereabouts import as_guest, directory_of, in_project, unplaced, where_now
 
 log = logging.getLogger(__name__)
 
@@ -283,9 +284,23 @@ def place_of_work(worked_in: str, cwd: str | Path | None = None) -> Path:
 
 def moved(spec: WorkerSpec, target: Path) -> list[str]:
     """What to say where a session goes on elsewhere although nobody asked for that."""
-    if spec.source is None or spec.cwd is not None or where_now(spec.source.cwd) == spec.source.cwd:
+    if spec.source is None or spec.cwd is not None:
         return []
+    if where_now(spec.source.cwd) == spec.source.cwd:
+        return _as_guest(spec.source.session, target)
     return [f"Its directory is gone: {directory_of(spec.source.cwd)}. It continues in {target}"]
+
+
+def _as_guest(session: Session | None, target: Path) -> list[str]:
+    """What to say of a session that only worked in the repository in which it is forked."""
+    try:
+        here = project_of(Path.cwd())
+    except OSError:  # that directory is gone
+        return []
+    if session is None or in_project(str(target), here) or not as_guest(session, here):
+        return []
+    other = advice("--cwd DIR has it work elsewhere.", tool="project_path has it work elsewhere.")
+    return [joined(f"It worked in {here.root}, but began in {target}: the fork works there", other)]
 
 
 def unloaded(spec: WorkerSpec) -> list[str]:

@@ -23,7 +23,7 @@ from smart_fork.agents.selection import handed_to, readable, titles
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.finding.hit import outcome_in_words
 from smart_fork.finding.ranking import chance, percent
-from smart_fork.finding.results import inferred, title
+from smart_fork.finding.results import place_mark, title
 from smart_fork.finding.worth import cache_in_words
 from smart_fork.page import phrases, prose, statics, steps
 from smart_fork.text.snippets import printable, tokens_about
@@ -244,7 +244,7 @@ _environment.filters |= {
     "file_diffs": steps.diffs_in,
     "given": as_given,
     "homely": phrases.homely,
-    "inferred": inferred,
+    "place_mark": place_mark,
     "known_facts": facts,
     "inside": phrases.inside,
     "lasted": phrases.lasted,

@@ -252,6 +252,7 @@ class SessionLine:
     tokens: int = 0
     outcome: str = "unknown"
     noted: Noted | None = None
+    began_in: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +296,7 @@ def by_day(sessions: Sequence[SessionLine]) -> tuple[SessionDay, ...]:
 
 def _indexed_line(one: RecentSession, row: SessionRow | None) -> SessionLine:
     known = one.agent_type, one.session_id, one.title, one.project_path, one.git_branch, one.last_modified
-    line = SessionLine(*known, noted=one.noted)
+    line = SessionLine(*known, noted=one.noted, began_in=one.began_in)
     return replace(line, tokens=row.tokens, outcome=row.outcome.value) if row else line
 
 

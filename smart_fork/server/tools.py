@@ -35,8 +35,8 @@ ANSWER, RESULTS = 4_000, 5
 SNIPPET_LEAST, TITLE = 80, 80
 #: Of a result, what decides about it. The rest is for who asks to have the scores explained.
 _RESULT = (
-    "rank", "score", "session_id", "agent_type", "title", "working_directory", "project_inferred_from", "date",
-    "snippet", "said_by", "match", "token_estimate", "outcome", "drift", "can_fork", "warning", "fork_note",
+    "rank", "score", "session_id", "agent_type", "title", "working_directory", "project_inferred_from", "began_in",
+    "date", "snippet", "said_by", "match", "token_estimate", "outcome", "drift", "can_fork", "warning", "fork_note",
     "resumed", "origin", "also_remote", "wrote", "noted",
 )  # fmt: skip
 #: Where it can be opened: said by the tool that may hand it on to others.

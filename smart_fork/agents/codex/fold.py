@@ -280,6 +280,7 @@ class CodexFold(fold.LineFold):
 
     def _cwd(self, cwd: object, inferred_from: Inferred = "") -> None:
         facts = self.facts
+        self.stands_in(cwd)
         if is_path(cwd) and ("cwd" not in facts or (facts["inferred_from"] and not inferred_from)):
             facts["cwd"], facts["inferred_from"] = cwd, inferred_from
 
