@@ -27,8 +27,11 @@ from smart_fork.agents.codec import Record
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, forms_of, starter_of
 from smart_fork.agents.forms import Becomes, HomePlace
+from smart_fork.agents.histories import is_history, said_in
 from smart_fork.errors import SmartForkError
 
+#: Agents that are only read. Their histories are written as a plain log that both readers take.
+_PLAIN = ("cursor", "droid")
 _HOME = re.compile(r"/(?:(?:Users|home)/[^/]+|root(?=/|$))")
 #: What an odd transcript may raise in what converts records.
 _ODD = (SmartForkError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
@@ -36,7 +39,8 @@ _ODD = (SmartForkError, ValueError, TypeError, KeyError, IndexError, AttributeEr
 
 def with_checkpoints(own: AgentAdapter) -> AgentAdapter:
     """Return a reader that reads an agent's sessions in repositories as well, if these can be converted."""
-    return WithCheckpoints(own) if AGENTS[own.name].has("forms") else own  # type: ignore[abstract]
+    converts = AGENTS[own.name].has("forms") or own.name in _PLAIN
+    return WithCheckpoints(own) if converts else own  # type: ignore[abstract]
 
 
 class _Odd(OSError):
@@ -119,6 +123,9 @@ class WithCheckpoints(AgentAdapter):
         session = result.session and checkpoints.in_clone(
             replace(result.session, source_path=path, received=True), str(path)
         )
+        if session and checkpoints.is_history(str(path)) and (known := self.glance(path)):  # not each has its times
+            started = session.started or known.started
+            session = replace(session, started=started, last_activity=known.last_activity, inferred_from="")
         return replace(result, session=session, checkpoint=UNREAD)
 
     def glance(self, path: Path) -> Session | None:
@@ -153,6 +160,11 @@ class WithCheckpoints(AgentAdapter):
             yield here
 
     def _written(self, folder: Path, known: Listed, one: Stored) -> Path:
+        if is_history(one):
+            path = self._placed(folder / "here", one)
+            with path.open("wb") as file:
+                file.writelines(orjson.dumps(record) + b"\n" for record in _records(known, one))
+            return path
         there, here = self._placed(folder / "there", one), self._placed(folder / "here", one)
         data, touched = transcript(known.common, one)
         if forms_of(one.agent).names_another(data):
@@ -168,8 +180,23 @@ class WithCheckpoints(AgentAdapter):
     def _placed(self, folder: Path, one: Stored) -> Path:
         """Where a log of this agent is, as its name has to be, in a new folder."""
         folder.mkdir()
+        if one.agent in _PLAIN:
+            return folder / f"{one.session_id}.jsonl"
         name = copier(one.agent).place(folder / "log", NewSession(one.session_id, None, datetime.now(UTC))).name
         return folder / name
+
+
+def _records(known: Listed, one: Stored) -> Iterator[Record]:
+    """A history in records of its agent."""
+    said = said_in(known.top, one)
+    if one.agent not in _PLAIN:
+        place = HomePlace(known.top, str(Path.home()).rstrip("/"))
+        yield from forms_of(one.agent).log_of(said, Becomes(one.session_id, place))
+        return
+    for number, each in enumerate(said):
+        role = "user" if each.user else "assistant"
+        message = {"role": role, "content": [{"type": "text", "text": each.text}]}
+        yield {"type": "message", "id": f"{number}", "role": role, "timestamp": each.moment, "message": message}
 
 
 def _converted(session: Session, known: Listed, one: Stored, touched: frozenset[str]) -> Iterator[Record]:

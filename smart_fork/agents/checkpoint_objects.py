@@ -35,7 +35,8 @@ _PART = re.compile(r"full\.jsonl(?:\.(\d{3,6}))?")
 _DATED = re.compile(r"\d{4}-\d\d-\d\d-(?=[0-9a-f]{8}-)")
 #: Names of agents there, by how they begin without spaces. The first versions knew one agent and named none.
 _AGENTS = {"claude": "claude", "codex": "codex", "gemini": "gemini", "opencode": "opencode", "qwen": "qwen"} | {
-    "copilot": "copilot", "githubcopilot": "copilot", "": "claude",
+    "copilot": "copilot", "githubcopilot": "copilot", "vscode": "copilot", "cursor": "cursor", "droid": "droid",
+    "factory": "droid", "": "claude",
 }  # fmt: skip
 _ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1",
@@ -234,17 +235,22 @@ def _told(common: str, places: Sequence[_Place], authors: dict[tuple[str, str], 
         held = [next(sizes) for _ in parts]
         size = sum(number for _, number in held)
         told = _json(said)
-        agent = _agent(told.get("agent", ""))
+        agent = agent_named(told.get("agent", ""))
         session_id = _DATED.sub("", text_in(told.get("session_id")))
-        if not agent or not _is_id(session_id) or not all(kind for kind, _ in held) or not 0 < size <= _MOST_BYTES:
+        if (
+            not agent
+            or not is_session_id(session_id)
+            or not all(kind for kind, _ in held)
+            or not 0 < size <= _MOST_BYTES
+        ):
             continue
         named = text_in(told.get("session_id"))
         author = place.author or authors.get((place.id, named)) or authors.get((place.id, "")) or authors.get(("", ""))
         title = asked.decode("utf-8", "replace").strip().partition("\n")[0] if "prompt.txt" in files else ""
         yield Stored(
-            agent, session_id, _plain(author or "", _NAME) or "unknown", _plain(title, _TITLE),
-            _plain(text_in(told.get("branch")), _TITLE), _time(told.get("created_at")), size, files["metadata.json"],
-            parts,
+            agent, session_id, plain_text(author or "", _NAME) or "unknown", plain_text(title, _TITLE),
+            plain_text(text_in(told.get("branch")), _TITLE), time_of(told.get("created_at")), size,
+            files["metadata.json"], parts,
         )  # fmt: skip
 
 
@@ -282,23 +288,25 @@ def _json(data: bytes) -> dict[str, Any]:
     return dict_in(json_in(data))
 
 
-def _agent(said: object) -> AgentName | None:
+def agent_named(said: object) -> AgentName | None:
+    """Return the agent that is called so there; `None` if it is none that is read."""
     if not isinstance(said, str):
         return None
     name = re.sub(r"[^a-z]", "", said.lower())
     return _AGENTS.get(name) or next((ours for one, ours in _AGENTS.items() if one and name.startswith(one)), None)
 
 
-def _is_id(text: str) -> bool:
+def is_session_id(text: str) -> bool:
     """Whether this can be a session's id of any agent: nothing that is a path or an option."""
     return re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z_-]{7,99}", text) is not None
 
 
-def _plain(text: str, most: int) -> str:
+def plain_text(text: str, most: int) -> str:
+    """Return a text in one line, masked, of at most so many characters."""
     return printable(mask(" ".join(text[: most * 4].split())))[:most].strip()
 
 
-def _time(said: object) -> int:
+def time_of(said: object) -> int:
     """A time in nanoseconds; 0 for what is none, and never later than now: the newest form of a session counts."""
     at = seconds_in(text_in(said)) or 0
     return max(0, min(int(at * 1e9), int(datetime.now().timestamp() * 1e9)))  # noqa: DTZ005 - a number of seconds

@@ -1,4 +1,5 @@
-"""Sessions that a repository keeps itself: the checkpoints that Entire writes, listed once for each state of its refs.
+"""Sessions that a repository keeps itself: the checkpoints that Entire writes, listed once for each state of its refs,
+and the histories of SpecStory, once for each state of its files.
 
 ``<SMART_FORK_HOME>/checkpoints/<digest>.json`` lists the sessions of one clone, and each is a log within that file.
 Git is only asked for objects, by their ids; nothing is written into the repository, and nothing is fetched. All that
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 _FETCH = "git fetch origin '+refs/heads/entire/*:refs/remotes/origin/entire/*' '+refs/entire/*:refs/entire/*'"
 #: Of the file of packed refs this much is looked at, and of a folder so many entries.
 _MOST_REFS, _MOST_NAMES = 64 << 20, 1_100
+#: Where SpecStory writes sessions as Markdown, and how the name of such a file ends.
+HISTORIES, _MARKDOWN = ".specstory/history", ".md"
 
 
 class Listed(NamedTuple):
@@ -63,7 +66,7 @@ def note(directory: Path) -> bool:
         return False
     with suppress(Unproven, OSError, ValueError):
         common = str(checkout(top).common)
-        if _load(_file(common)) is None and _may_have(common):
+        if _load(_file(common)) is None and (_may_have(common) or os.path.isdir(f"{top}/{HISTORIES}")):  # noqa: PTH112
             return _list(common, str(top), None) is not None
     return False
 
@@ -100,6 +103,12 @@ def author_of(location: str) -> str:
     """Who wrote the session at this place; empty for a log of this machine."""
     found = find(location)
     return found[1].author if found else ""
+
+
+def is_history(location: str) -> bool:
+    """Return whether the session at this place is Markdown, and has no log that its agent could load."""
+    found = find(location)
+    return found is not None and found[1].parts[0].endswith(_MARKDOWN)
 
 
 def in_clone(session: Session, location: str) -> Session:
@@ -139,7 +148,7 @@ def _now(file: Path, known: Listed) -> Listed | None:
         with suppress(OSError):
             file.unlink(missing_ok=True)
         return None
-    if _stamp(known.common) == known.stamp:
+    if _stamp(known.common, known.top) == known.stamp:
         return known
     try:
         return _list(known.common, known.top, known)
@@ -181,17 +190,19 @@ def _list(common: str, top: str, before: Listed | None) -> Listed | None:
         OSError: git, or the list, cannot be read or written.
     """
     from smart_fork.agents.checkpoint_objects import refs_of, sessions_in
+    from smart_fork.agents.histories import is_history, listed
 
-    stamp = _stamp(common)
-    refs = refs_of(common)
+    stamp = _stamp(common, top)
+    refs, sessions = refs_of(common), before.sessions if before else {}
     digest = sha256("\n".join(map(" ".join, refs)).encode()).hexdigest()
-    if before is not None and before.refs == digest:
-        known = before._replace(stamp=stamp)
-    elif refs:
-        known = Listed(common, top, stamp, digest, sessions_in(common, refs))
-    else:
+    histories = listed(top, sessions)
+    if before is None or before.refs != digest:
+        sessions = sessions_in(common, refs) if refs else {}
+    sessions = histories | {name: one for name, one in sessions.items() if not is_history(one)}
+    if not (refs or histories):
         _file(common).unlink(missing_ok=True)
         return None
+    known = Listed(common, top, stamp, digest, sessions)
     _save(known)
     return known
 
@@ -199,10 +210,14 @@ def _list(common: str, top: str, before: Listed | None) -> Listed | None:
 # Where refs are, by looking at files.
 
 
-def _stamp(common: str) -> list[list[Any]]:
-    """What changes when one of these refs moves: loose refs and their folders, and where packed ones are."""
+def _stamp(common: str, top: str) -> list[list[Any]]:
+    """What changes when a ref moves, loose refs and their folders, and where packed ones are; or with a history."""
     found = [_seen(f"{common}/{name}") for name in ("packed-refs", "reftable/tables.list")]
     found += [_seen(path) for path in _loose(common)]
+    if os.path.isdir(f"{top}/{HISTORIES}"):  # noqa: PTH112 - as text
+        from smart_fork.agents.histories import stamps
+
+        found += map(list, stamps(top))
     return found
 
 

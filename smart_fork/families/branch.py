@@ -39,7 +39,7 @@ from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advi
 from smart_fork.families.told import Branched, Named
 from smart_fork.finding.results import title as shown_title
 from smart_fork.finding.team_search import sessions_here
-from smart_fork.forking.bringing_back import forkable
+from smart_fork.forking.bringing_back import forkable, refuse_without_log
 from smart_fork.forking.budget import answering, chosen, gathered
 from smart_fork.forking.occupation import Occupation
 from smart_fork.forking.others import is_others
@@ -133,7 +133,7 @@ def branch(
     with ExitStack() as held:
         (here,) = held.enter_context(sessions_here([request.session.strip()], request.cwd or request.project))
         answers = held.enter_context(gathered(request.looked_for, request.also, library, chooses=chooses))
-        session = _source(here.session_id, caller or "", clock, held)
+        session = _source(here.session_id, caller or "", clock, held, request.as_agent)
         if session.unread and request.at is None:
             raise ForkRefused(
                 f"{session.session_id} is too long to be copied whole. {sessions.left_out(session)}",
@@ -183,7 +183,7 @@ def branch(
         return replace(report, started=_start(session, written, target, start, caller))
 
 
-def _source(reference: str, own: str, clock: Clock, held: ExitStack) -> Session:
+def _source(reference: str, own: str, clock: Clock, held: ExitStack, as_agent: AgentName | None) -> Session:
     """The session that is meant. What its agent is asked first it writes down a moment later: `own` is waited for.
 
     A log that is made for it is there as long as it is `held`.
@@ -198,6 +198,7 @@ def _source(reference: str, own: str, clock: Clock, held: ExitStack) -> Session:
         try:
             located = sessions.locate(reference)
             check_id(located.agent, located.session_id)
+            refuse_without_log(located, as_agent)
             return sessions.read(held.enter_context(forkable(located)))
         except NotFound:
             if not own.lower().startswith(reference.lower()):

@@ -171,7 +171,7 @@ def _hit(
     )
     hit = replace(hit, fork_note=hit.why_less)
     if author or row.gap:  # what is forked is a copy of ours
-        hit = replace(hit, fork_command=shlex.join(("smart-fork", "fork", row.session_id)))
+        hit = replace(hit, fork_command=hit.suggested_fork())
     if hit.suggested_at is None and hit.suggested_budget is None:
         return hit
     return replace(hit, fork_command=f"cd {shlex.quote(directory)} && {hit.suggested_fork()}")

@@ -18,7 +18,7 @@ from indexer.failures import what_failed
 from indexer.files import remove, write_new
 from indexer.paths import private_dir
 from smart_fork import foreign_sessions
-from smart_fork.agents import checkpoints
+from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.agents.facets import forms_of, heads_of, storage_of, title_of
 from smart_fork.agents.readers import READERS
@@ -80,6 +80,22 @@ def refuse_borrowed(located: Located) -> None:
         )
 
 
+def refuse_without_log(located: Located, as_agent: str | None) -> None:
+    """Refuse to fork Markdown. It can be handed over, also to the agent that it is of.
+
+    Raises:
+        ForkRefused: nobody said to whom.
+    """
+    if as_agent is None and checkpoints.is_history(str(located.path)):
+        raise ForkRefused(
+            f"{located.session_id} is kept as Markdown in {checkpoints.HISTORIES}. There is no log of it to fork",
+            advice(
+                f"Hand it over: smart-fork fork {located.session_id} --as {located.agent}",
+                tool=f"Hand it over: as_agent '{located.agent}'.",
+            ),
+        )
+
+
 def is_borrowed(located: Located) -> bool:
     """Whether a session is one that a repository keeps: its agent has no log of it, and what is forked is a copy."""
     return located.path is not None and checkpoints.is_within(str(located.path))
@@ -90,17 +106,18 @@ def _borrowed(located: Located) -> Iterator[Located]:
     """`located` with a log for as long as it is forked: without secrets, and known as somebody else's from now on."""
     from smart_fork.sharing.secrets import MaskedSecrets, Secrets  # other forks are not kept waiting for it
 
-    reader, forms, secrets = READERS[located.agent], forms_of(located.agent), Secrets()
+    reader, secrets = READERS[located.agent], Secrets()
     try:
         stack = ExitStack()
         path = stack.enter_context(reader.as_file(located.path or Path()))
     except OSError as error:
         raise NotFound(f"{located.session_id} cannot be read: {what_failed(error)}") from error
     with stack:
-        records = [orjson.loads(line) for line in path.read_bytes().splitlines()]
-        secrets.learn(records)
-        masked = (secrets.record(record, forms, MaskedSecrets()) for record in records)
-        path.write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in masked if record))
+        if AGENTS[located.agent].has("forms"):  # a session of any other is only told, which masks it
+            forms, records = forms_of(located.agent), [orjson.loads(line) for line in path.read_bytes().splitlines()]
+            secrets.learn(records)
+            masked = (secrets.record(record, forms, MaskedSecrets()) for record in records)
+            path.write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in masked if record))
         session = reader.read(path).session
         foreign_sessions.remember(located.session_id, (turn.id for turn in session.turns) if session else ())
         yield dataclasses.replace(located, path=path)

@@ -19,7 +19,7 @@ from smart_fork.errors import ForkRefused
 from smart_fork.finding.team_search import sessions_here
 from smart_fork.finding.worth import obstacles
 from smart_fork.foreign_sessions import shared_as
-from smart_fork.forking.bringing_back import brought_back, is_borrowed
+from smart_fork.forking.bringing_back import brought_back, is_borrowed, refuse_without_log
 from smart_fork.forking.budget import Answers, Content, content_of, gathered, handed_to
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.price import loaded_within, loads_of, price_of
@@ -73,6 +73,7 @@ class Fork:
             here = held.enter_context(sessions_here(request.sessions, request.cwd, keep=not request.dry_run))
             with _answers(request, library) as answers:
                 located = [sessions.locate(one.session_id) for one in here]
+                refuse_without_log(located[0], request.as_agent)
                 read = tuple(_read(one, request, held) for one in located)
                 session = read[0]
                 check_forkable(session, request.cwd)
@@ -147,7 +148,9 @@ def check_startable(request: ForkRequest) -> None:
     Raises:
         SmartForkError: it could not be started.
     """
-    with brought_back(sessions.locate(request.session), dry_run=True) as located:
+    found = sessions.locate(request.session)
+    refuse_without_log(found, request.as_agent)
+    with brought_back(found, dry_run=True) as located:
         session = sessions.read(located)
         check_forkable(session, request.cwd)
         agent = agent_of(request, session)
