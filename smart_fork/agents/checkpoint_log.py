@@ -188,7 +188,7 @@ class WithCheckpoints(AgentAdapter):
 
 def _records(known: Listed, one: Stored) -> Iterator[Record]:
     """A history in records of its agent."""
-    said = said_in(known.top, one)
+    said = said_in(f"{known.top}/{checkpoints.HISTORIES}", one)
     if one.agent not in _PLAIN:
         place = HomePlace(known.top, str(Path.home()).rstrip("/"))
         yield from forms_of(one.agent).log_of(said, Becomes(one.session_id, place))

@@ -195,7 +195,7 @@ def _list(common: str, top: str, before: Listed | None) -> Listed | None:
     stamp = _stamp(common, top)
     refs, sessions = refs_of(common), before.sessions if before else {}
     digest = sha256("\n".join(map(" ".join, refs)).encode()).hexdigest()
-    histories = listed(top, sessions)
+    histories = listed(f"{top}/{HISTORIES}", sessions)
     if before is None or before.refs != digest:
         sessions = sessions_in(common, refs) if refs else {}
     sessions = histories | {name: one for name, one in sessions.items() if not is_history(one)}
@@ -214,10 +214,10 @@ def _stamp(common: str, top: str) -> list[list[Any]]:
     """What changes when a ref moves, loose refs and their folders, and where packed ones are; or with a history."""
     found = [_seen(f"{common}/{name}") for name in ("packed-refs", "reftable/tables.list")]
     found += [_seen(path) for path in _loose(common)]
-    if os.path.isdir(f"{top}/{HISTORIES}"):  # noqa: PTH112 - as text
+    if os.path.isdir(folder := f"{top}/{HISTORIES}"):  # noqa: PTH112 - as text
         from smart_fork.agents.histories import stamps
 
-        found += map(list, stamps(top))
+        found += map(list, stamps(folder))
     return found
 
 

@@ -19,7 +19,6 @@ from indexer.transcripts.model import AgentName
 from indexer.transcripts.retold import Action, rendered
 from indexer.transcripts.state import utc
 from smart_fork.agents.checkpoint_objects import Stored, agent_named, is_session_id, plain_text, time_of
-from smart_fork.agents.checkpoints import HISTORIES as FOLDER
 from smart_fork.agents.forms import Utterance
 
 #: How the facts of such a session begin: what the file was when it was listed.
@@ -60,9 +59,8 @@ def is_history(one: Stored) -> bool:
     return one.facts.startswith(_FACTS)
 
 
-def stamps(top: str) -> Iterator[tuple[str, int, int, int]]:
-    """Yield the name, the time, the size and the inode of each history in a working directory, the newest by name."""
-    folder = f"{top}/{FOLDER}"
+def stamps(folder: str) -> Iterator[tuple[str, int, int, int]]:
+    """Yield the name, the time, the size and the inode of each history in a folder, of many the newest."""
     try:
         if os.path.realpath(folder) != folder:  # what a link leads to is not the repository's
             return
@@ -75,37 +73,37 @@ def stamps(top: str) -> Iterator[tuple[str, int, int, int]]:
             yield entry.name, info.st_mtime_ns, info.st_size, info.st_ino
 
 
-def listed(top: str, before: Mapping[str, Stored]) -> dict[str, Stored]:
-    """List the histories in a working directory; what has not changed is as it was `before`."""
+def listed(folder: str, before: Mapping[str, Stored]) -> dict[str, Stored]:
+    """List the histories in a folder; what has not changed is as it was `before`."""
     known = {(one.parts[0], one.facts): one for one in before.values() if is_history(one)}
     found: dict[str, Stored] = {}
-    for name, *stamp in stamps(top):
+    for name, *stamp in stamps(folder):
         facts = f"{_FACTS}{' '.join(map(str, stamp))}"
-        one = known.get((name, facts)) or _stored(top, name, facts, stamp[1])
+        one = known.get((name, facts)) or _stored(folder, name, facts, stamp[1])
         if one is not None and (one.session_id not in found or one.size > found[one.session_id].size):
             found[one.session_id] = one
     return found
 
 
-def said_in(top: str, one: Stored) -> list[Utterance]:
+def said_in(folder: str, one: Stored) -> list[Utterance]:
     """Return what was said in a history.
 
     Raises:
         OSError: it is there no more, or cannot be read.
     """
-    return _utterances(_text(top, one.parts[0]))
+    return _utterances(_text(folder, one.parts[0]))
 
 
-def _text(top: str, name: str) -> str:
-    if os.path.realpath(f"{top}/{FOLDER}/{name}") != f"{top}/{FOLDER}/{name}":
-        raise FileNotFoundError(f"No history {name} in {top}")
-    with open_regular(Path(top, FOLDER, name)) as file:
+def _text(folder: str, name: str) -> str:
+    if os.path.realpath(f"{folder}/{name}") != f"{folder}/{name}":
+        raise FileNotFoundError(f"No history {name} in {folder}")
+    with open_regular(Path(folder, name)) as file:
         return file.read(_MOST_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
 
 
-def _stored(top: str, name: str, facts: str, size: int) -> Stored | None:
+def _stored(folder: str, name: str, facts: str, size: int) -> Stored | None:
     try:
-        text = _text(top, name)
+        text = _text(folder, name)
     except OSError:
         return None
     head = _SESSION.search(text[:_HEAD_CHARACTERS])
@@ -113,10 +111,11 @@ def _stored(top: str, name: str, facts: str, size: int) -> Stored | None:
     asked = next((one.text for one in said if one.user), "")
     if not asked:
         return None
-    session_id = head[2] if head and is_session_id(head[2]) else str(uuid5(NAMESPACE_URL, f"{FOLDER}/{name}"))
+    author = "/".join(Path(folder).parts[-2:])
+    session_id = head[2] if head and is_session_id(head[2]) else str(uuid5(NAMESPACE_URL, f"{author}/{name}"))
     at = max((time_of(one.moment) for one in said), default=0) or time_of(_moment(name.replace("_", " ", 1)))
     title = plain_text(asked.partition("\n")[0], _TITLE)
-    return Stored(_agent(head[1] if head else ""), session_id, FOLDER, title, "", at, size, facts, (name,))
+    return Stored(_agent(head[1] if head else ""), session_id, author, title, "", at, size, facts, (name,))
 
 
 def _agent(said: str) -> AgentName:
