@@ -241,8 +241,9 @@ _known_line = lru_cache(maxsize=1024)(_new_line)
 
 #: A line without any of these works where its shell is.
 _GOES = re.compile(r"\b(?:cd|pushd)\s|\s-C|\s--[a-z]|[\s>\"'=]/|\.\./|>")
-#: Options of many programs that say where they work.
-_INTO = {"-C", "--directory", "--prefix", "--cwd", "--work-tree", "--project", "--manifest-path"}
+#: Where calls say in which directory they run, and options of many programs that do.
+_PLACED = ("workdir", "cwd", "dir_path", "directory", "working_directory")
+_INTO = {"-C", "--directory", "--prefix", "--cwd", "--work-tree", "--git-dir", "--project", "--manifest-path"}
 #: Programs that write where they are told to, the first ones where their last word says.
 _COPY = {"cp", "mv", "install", "rsync", "ln"}
 _WRITE = {*_COPY, "tee", "touch", "mkdir", "rm", "patch", "chmod"}
@@ -256,7 +257,7 @@ _MOST_PLACES = 8
 
 def worked_in(arguments: Mapping[str, Any], began: str, cwd: str) -> tuple[str, ...]:
     """The directories but `began`, or files in them, in which a call that is made in `cwd` does more than look."""
-    line, given = command_of(arguments), next(filter(None, map(arguments.get, ("workdir", "cwd", "dir_path"))), "")
+    line, given = command_of(arguments), next(filter(None, map(arguments.get, _PLACED)), "")
     here = _joined(cwd, given) if isinstance(given, str) else ""
     if not line or (here == began and not _GOES.search(line)):
         return ()

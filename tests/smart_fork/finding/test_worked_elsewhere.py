@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import json
 import shutil
 from dataclasses import replace
@@ -12,9 +13,15 @@ from indexer.paths import index_db
 from indexer.pipeline import document_of
 from indexer.project import project_of
 from indexer.store.sqlite import SqliteStore
+from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
+from smart_fork.errors import NotFound
 from smart_fork.finding.recent import list_recent, recent_sessions
+from smart_fork.forking.plan import fork_session
+from smart_fork.forking.request import ForkRequest
 from smart_fork.repository import identity
+from smart_fork.sessions import locate
+from smart_fork.system import permission
 from tests.smart_fork.world import Did, git
 
 ASKED, DONE = "> Have the mailer sign its messages", "The mailer signs with DKIM."
@@ -216,3 +223,38 @@ def test_what_somebody_else_says_in_a_repository_is_no_sign_for_another_one(worl
     read = READERS["claude"].read(world.log_of(session)).session
     assert len(document_of(read, READERS)[0].guests) == 1
     assert document_of(replace(read, received=True), READERS)[0].guests == ()
+
+
+def test_a_fork_of_it_works_where_it_was_begun_and_says_so(world, shop, monkeypatch):
+    zoo = world.repository("zoo")
+    session = edits(world, shop, zoo)
+    for place, told in ((shop, True), (zoo, False)):
+        monkeypatch.chdir(place)
+        planned = fork_session(ForkRequest(session, Options("go on", place="process"), dry_run=True))
+        said = f"It worked in {shop}, but began in {zoo}: the fork works there"
+        assert (planned.cwd, any(said in one for one in planned.warnings)) == (str(zoo), told)
+
+
+def test_who_may_read_one_repository_alone_sees_only_what_was_done_there(world, shop):
+    session = edits(world, shop, world.repository("zoo"))
+
+    def ask():
+        permission.limit_to(permission.permitted([str(shop)]))
+        found = world.find("mailer sign, or feed llamas", shop)["results"]
+        with pytest.raises(NotFound):
+            locate(session)
+        return found
+
+    [hit] = contextvars.copy_context().run(ask)
+    assert (hit["session_id"], hit["can_fork"]) == (session, False)
+    assert "may not read" in hit["warning"]
+    assert "llama" not in json.dumps(hit).lower()
+
+
+def test_who_wrote_a_line_is_known_where_the_line_is(world, shop):
+    (shop / "mailer.py").write_text("signature = sign_with_dkim(message, selector)\n")
+    wrote = Did("Write", {"file_path": f"{shop}/mailer.py", "content": (shop / "mailer.py").read_text()})
+    session = claude(world, world.repository("zoo"), wrote)
+    git(shop, "add", "mailer.py")
+    git(shop, "-c", "user.name=Nia", "-c", "user.email=nia@example.org", "commit", "-qm", "Sign")
+    assert world.ids("", shop, lines=(f"{shop}/mailer.py:1",)) == [session]
