@@ -166,7 +166,7 @@ def _sessions(
 def _indexed(files: Sequence[LogFile], project: Project | None) -> dict[str, SessionRow | None]:
     """Return what the index has of the logs that are as it has read them; `None` for a log without a session.
 
-    Of a session that worked in `project`, and was begun elsewhere, it is what it did there.
+    Of a session that worked in `project`, and was begun elsewhere, it is what it did there, also if it has gone on.
     """
     try:
         if not index_db().exists():
@@ -174,17 +174,19 @@ def _indexed(files: Sequence[LogFile], project: Project | None) -> dict[str, Ses
         with opened() as store:
             kept = [file for file in files if not file.within or is_within(file.location)]
             seen = store.seen([file.location for file in kept])
-            same = [file.location for file in kept if seen.get(file.location) == (*file.stamp, VERSION)]
-            rows = store.log_rows(same)
+            same = {file.location for file in kept if seen.get(file.location) == (*file.stamp, VERSION)}
+            rows = store.log_rows(seen if project and project.git else same)
             sessions = store.sessions(row for row in rows.values() if row is not None)
+            guests: dict[int, SessionRow] = {}
             if project and project.git:
                 scope = store.scope(project, [*{file.agent for file in kept}], automated=True)
                 others = [row for row, one in sessions.items() if one.part not in scope.parts]
-                sessions |= store.guests(others, scope)
+                guests = store.guests(others, scope)
     except (IndexUnavailable, OSError) as error:
         log.info("all logs are read: %s", error)
         return {}
-    found = {path: sessions[row] if row is not None else None for path, row in rows.items()}
+    there = sessions | guests
+    found = {path: there[row] if row else None for path, row in rows.items() if path in same or row in guests}
     return {path: row for path, row in found.items() if row is None or row.path == path}
 
 

@@ -172,6 +172,16 @@ def test_what_it_did_in_each_of_two_repositories_stays_there(world, shop):
     assert [hit["title"] for hit in world.find("hens or mailer", shop)["results"]] == [ASKED.removeprefix("> ")]
 
 
+def test_one_that_goes_on_stays_in_the_list(world, shop):
+    zoo = world.repository("zoo")
+    session = claude(world, zoo, moved=shop, said=(*BEFORE, f"> {'straw ' * 90_000}", "So much straw."))
+    assert world.ids("mailer", shop) == [session]
+    with world.log_of(session).open("a") as log:
+        more = world.claude_records(session, zoo, "Feed them again", "They have eaten.")
+        log.writelines(json.dumps(one) + "\n" for one in more)
+    assert [one.session_id for one in list_recent("all", str(shop), 10).sessions] == [session]
+
+
 def rows_of(home):
     store = SqliteStore(index_db())
     try:
