@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum, StrEnum
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ from indexer.transcripts.error_lines import (
 from indexer.transcripts.model import Proof, Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import breaks_off, calls_of, results_of
 
-#: Of more files the last edited are remembered.
+#: Of more files the last edited are remembered, and of more directories the first.
 MAX_FILES = 1000
 #: So many calls after an error it is looked for what ended it, and so many of them are remembered.
 MOST_STEPS, MOST_CAUSES = 60, 3
@@ -189,7 +189,7 @@ def worked_in(session: Session) -> dict[str, set[int]]:
             for place in (*places, *map(os.path.dirname, files)):
                 found[place].add(exchange.index)
     found.pop("", None)
-    return dict(found)
+    return dict(islice(found.items(), MAX_FILES))
 
 
 def authored_by(session: Session, resolved_cwd: str) -> tuple[Authored, ...]:
