@@ -59,7 +59,7 @@ def changed_logs(store: Store, adapters: Agents, report: Report) -> list[LogFile
         _forget(store, seen, gone)
         seen = store.seen()
     report.removed += len(gone)
-    return _changed(there, seen, report, _without_export(store))
+    return _changed(there, seen, adapters, report, _without_export(store))
 
 
 def named_logs(store: Store, adapters: Agents, paths: Collection[str], report: Report) -> list[LogFile]:
@@ -73,16 +73,19 @@ def named_logs(store: Store, adapters: Agents, paths: Collection[str], report: R
     if gone:
         _forget(store, seen, gone)
     report.removed += len(gone)
-    return _changed(there, seen, report)
+    return _changed(there, seen, adapters, report)
 
 
 def _changed(
-    there: Mapping[str, LogFile], seen: Mapping[str, SeenFile], report: Report, also: Collection[str] = ()
-) -> list[LogFile]:
-    """The logs that are not as they were, and these, the newest first."""
-    changed = [
-        file for path, file in there.items() if seen.get(path) != (*file.stamp, versions.VERSION) or path in also
-    ]
+    there: Mapping[str, LogFile], seen: Mapping[str, SeenFile], adapters: Agents, report: Report,
+    also: Collection[str] = (),
+) -> list[LogFile]:  # fmt: skip
+    """The logs that are not as they were, with other logs of their sessions, and these, the newest first."""
+    new = {path for path, file in there.items() if seen.get(path) != (*file.stamp, versions.VERSION) or path in also}
+    if len(new) < len(there):
+        twins = (adapters[there[path].agent].twins(there[path].path) for path in tuple(new))
+        new |= there.keys() & {str(one) for some in twins for one in some}
+    changed = [there[path] for path in new]
     report.files, report.unchanged = len(there), len(there) - len(changed)
     return sorted(changed, key=lambda file: (-file.mtime_ns, file.location))
 

@@ -123,13 +123,15 @@ class ResumedPart(Value):
     @property
     def sentence(self) -> str:
         """What is loaded, and why, for a person."""
+        if self.reason == "elsewhere":
+            return f"loads one of two ends: the session went on in two folders. Its own end begins at message {self.start}"
         why = "a record was never written" if self.reason == "gap" else "the session was compacted"
         return f"loads {self.messages} of {self.of} messages: {why}"
 
 
 def resumed_part(resumed: Resumed, forgotten: int, turns: int) -> ResumedPart | None:
     """Return what is loaded of so many turns, of which a compaction has `forgotten` some; `None` where that is all."""
-    loaded = turns - (resumed.start if resumed.reason == "gap" else forgotten)
+    loaded = turns - (forgotten if resumed.reason == "compaction" else resumed.start)
     return ResumedPart(resumed.start, resumed.reason, loaded, turns) if resumed.reason else None
 
 

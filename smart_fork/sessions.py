@@ -19,7 +19,7 @@ from indexer.transcripts.lines import bounded, is_over
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork.agents.checkpoints import author_of
 from smart_fork.agents.facets import title_of
-from smart_fork.agents.logs import logs_of, originals_first, unread
+from smart_fork.agents.logs import logs_of, longest_first, unread
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import names_session, names_worker, parsed
 from smart_fork.agents.references import reference as reference_to
@@ -292,7 +292,8 @@ def as_markdown(read: Conversation) -> str:
     before = 0
     for one in read.messages:
         if read.resumed and before < read.resumed.start <= one.number:
-            lines += ["", f"> Its agent alone loads what follows, from message {read.resumed.start} on"]
+            what = "this end" if read.resumed.reason == "elsewhere" else "what follows"
+            lines += ["", f"> Its agent alone loads {what}, from message {read.resumed.start} on"]
         before = one.number
         lines += ["", f"## {one.number} · {one.role} · {one.timestamp}", "", _HEADING.sub(r"\\\g<0>", one.text)]
     return "\n".join(lines) + "\n"
@@ -449,7 +450,7 @@ def _in_logs(wanted: str) -> list[Located]:
             if session_id.lower().startswith(wanted):
                 of_session[session_id].append(file.path)
         for session_id, paths in of_session.items():
-            found.append(Located(agent.name, session_id, originals_first(agent, session_id, paths)[0]))
+            found.append(Located(agent.name, session_id, longest_first(agent, session_id, paths)[0]))
     return found
 
 

@@ -121,8 +121,8 @@ class SessionRow(NamedTuple):
 
     @property
     def gap(self) -> int:
-        """How many turns stand before its gap."""
-        return self.resumed if self.resumed_reason == "gap" else 0
+        """How many turns stand before its gap, or before this end of it."""
+        return self.resumed if self.resumed_reason in ("gap", "elsewhere") else 0
 
     @property
     def only_asked(self) -> bool:

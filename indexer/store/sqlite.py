@@ -167,10 +167,11 @@ class SqliteStore(StoreReading):
         self.db.execute("UPDATE files SET mtime_ns = -1 WHERE skipped = ?", (FORGOTTEN,))
 
     def _leave_log(self, session: int, path: str) -> None:
-        """The session is not in this log any more. Another log that holds it takes its place when it is read again."""
+        """The session is not in this log any more. Another log that holds it takes its place when it is read again, or
+        has its end no more.
+        """
         self.db.execute("UPDATE sessions SET path = '' WHERE ?1 IN (id, home) AND path = ?2", (session, path))
-        if self.db.changes():
-            self._read_again(session, path)
+        self._read_again(session, path)
 
     def _read_again(self, session: int, path: str) -> None:
         """Let the other logs of this session look changed."""
@@ -414,12 +415,12 @@ class SqliteStore(StoreReading):
 
 
 def _rank(session: Session, file: LogFile) -> str:
-    """Of several logs of a session the greatest is read: the original, whatever has been done in a copy since.
-
-    Of several that may be it, the one that goes furthest, and of two that say the same the older one.
+    """Of several logs of a session the greatest is read: the one that goes furthest, else the original, else the longer
+    one, and of two that say the same the older one.
     """
+    until = (session.turns[-1].timestamp if session.turns else "") or session.last_activity
     where = "copy" if session.copied else "original"
-    return f"{where} {session.last_activity} {file.size:015d} {_LATEST - file.mtime_ns:019d}"
+    return f"{until} {where} {file.size:015d} {_LATEST - file.mtime_ns:019d}"
 
 
 def _is_continued(text: str, texts: Sequence[str]) -> bool:

@@ -183,6 +183,10 @@ class AgentAdapter(Protocol):
             OSError: the file cannot be opened, is not a regular file, or holds no record.
         """
 
+    def twins(self, path: Path) -> tuple[Path, ...]:
+        """Other logs of the session in `path`: it was moved or copied, and perhaps went on there."""
+        return ()
+
     def place_of(self, directory: str) -> str:
         """How the locations begin of logs that were begun in or below `directory`; empty where they do not tell."""
         return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain, islice
 from sys import intern
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
@@ -28,7 +29,7 @@ from indexer.transcripts.error_lines import hashed, telling
 from indexer.transcripts.items import GivenBack, UsedTool
 from indexer.transcripts.model import Proof, ToolCall, ToolResult
 from indexer.transcripts.ours import is_ours, runs_ours
-from indexer.transcripts.symbols import Symbols
+from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
 
 
 class Deed(NamedTuple):
@@ -283,6 +284,11 @@ class Doings:
         """Return the facts from which a later reading continues."""
         known = {"symbols": list(self.symbols), "ours": sorted(self.ours), "wrote": list(self.wrote)}
         return known | {"deeds": self.deeds.kept(), "commits": self.commits, "pushed_to": self.remote}
+
+    def share(self, others: Doings) -> None:
+        """Note the names that another log of the session has, or one before it."""
+        self.symbols = Symbols(islice(chain(others.symbols, self.symbols), MAX_SYMBOLS))
+        self.wrote = Symbols(islice(chain(others.wrote, self.wrote), MAX_SYMBOLS))
 
     def calls(self, made: Iterable[UsedTool]) -> tuple[ToolCall, ...]:
         """Note these calls."""

@@ -158,7 +158,8 @@ class Resumed(NamedTuple):
 
     Without a `reason` it loads all of them. After a compaction it loads the summary, the turn at `start`, and what
     follows, and of the turns before it those that the compaction `kept` as they are. At a gap, where a record was never
-    written, it loads only what follows.
+    written, it loads only what follows. Of a session that went on in two folders it loads what both logs have, and the
+    end of its own log, which begins at `start`.
     """
 
     start: int = 0
@@ -326,7 +327,7 @@ class Session:
         points = []
         waiting: set[str] = set()
         for index, turn in enumerate(self.turns):
-            if turn.prompt or (index == self.resumed.start and self.resumed.reason == "gap"):
+            if turn.prompt or (index == self.resumed.start and self.resumed.reason in ("gap", "elsewhere")):
                 waiting.clear()  # what was interrupted and gone on from, or never written, is not waited for any more
             waiting.update(call.id for call in turn.tool_calls)
             waiting.difference_update(result.tool_use_id for result in turn.tool_results)

@@ -1,35 +1,47 @@
-"""Tells a session's original log from its copies."""
+"""Which of several logs of a session counts."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from indexer.last_run import FailedLog
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.files import odd_files
+from indexer.transcripts.state import utc
 from smart_fork.agents.facets import title_of
+from smart_fork.agents.tail import backwards
 from smart_fork.registry.file import has_registry
 from smart_fork.system import permission
 from smart_fork.text.snippets import printable
 
 
 def logs_of(reader: AgentAdapter, session_id: str) -> list[Path]:
-    """Return a session's logs: the original first, then copies, newest first; empty if there are none."""
-    return originals_first(reader, session_id, reader.locate(session_id))
+    """Return a session's logs in the order of `longest_first`; empty if there are none."""
+    return longest_first(reader, session_id, reader.locate(session_id))
 
 
 def original_of(reader: AgentAdapter, session_id: str) -> Path | None:
-    """Return the log in which the session began, else its newest copy, else `None`."""
+    """Return the log with the longest history; `None` if there is none."""
     return next(iter(logs_of(reader, session_id)), None)
 
 
-def originals_first(reader: AgentAdapter, session_id: str, paths: Sequence[Path]) -> list[Path]:
-    """Sort a session's logs, given newest first, in the order of `logs_of`."""
+def longest_first(reader: AgentAdapter, session_id: str, paths: Sequence[Path]) -> list[Path]:
+    """Sort a session's logs, given newest first: the one that goes furthest, and of those the one where it began."""
     if len(paths) < 2:
         return list(paths)
     ours = staged_paths(session_id)
-    return sorted(paths, key=lambda path: (str(path) in ours, _is_copy(reader, path)))
+    last = {path: _last_moment(path) for path in paths}
+    found = sorted(paths, key=lambda path: (str(path) in ours, _is_copy(reader, path)))
+    return sorted(found, key=last.__getitem__, reverse=True)
+
+
+def _last_moment(path: Path) -> str:
+    """When the last record was written that has a time; empty where none has, or the log cannot be read."""
+    with suppress(OSError):
+        return next((moment for one in backwards(path) if (moment := utc(one.get("timestamp")))), "")
+    return ""
 
 
 def changed_at(reader: AgentAdapter, path: Path) -> float:

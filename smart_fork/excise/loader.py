@@ -7,9 +7,10 @@ from pathlib import Path
 from smart_fork import sessions
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.facets import AUTO, cuttable, cutter, cutters, first_cut, title_of, why_not
-from smart_fork.agents.readers import OWN
+from smart_fork.agents.readers import OWN, READERS
 from smart_fork.cuts.lines import only_prompts_previewed
 from smart_fork.cuts.model import Tool, Transcript, TranscriptTurn
+from smart_fork.cuts.snapshots import cuts
 from smart_fork.errors import ForkRefused, NotFound, Usage, advice
 
 
@@ -93,7 +94,25 @@ def located(reference: str | None, tool: str = AUTO) -> Path:
             f"Cutting is not possible in sessions of {title_of(found.agent)}: {found.session_id}",
             f"{why} Fork it at an earlier message instead.",
         )
-    return found.path
+    return _log_to_cut(found, found.path)
+
+
+def _log_to_cut(found: sessions.Located, longest: Path) -> Path:
+    """Of a session's logs the one that was cut before: it is not the longest one since then, if copies did not follow.
+
+    Raises:
+        ForkRefused: it went on in two of them. Then `smart-fork show` counts the messages of both.
+    """
+    logs = READERS[found.agent].locate(found.session_id)
+    if len(logs) < 2:
+        return longest
+    if cut := [path for path in logs if cuts(path)]:
+        return longest if longest in cut else cut[0]
+    if sessions.read(found).resumed.reason == "elsewhere":
+        raise ForkRefused(
+            f"{found.session_id} went on in {len(logs)} folders", f"Name one of its logs: {' or '.join(map(str, logs))}"
+        )
+    return longest
 
 
 def newest(tool: str) -> Path:

@@ -19,7 +19,7 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
 from smart_fork.agents.ancestry import Kin
 from smart_fork.agents.facets import heads_of
-from smart_fork.agents.logs import originals_first
+from smart_fork.agents.logs import longest_first
 from smart_fork.agents.readers import READERS
 from smart_fork.families.branch import command_to_resume
 from smart_fork.families.crossing import Crossings, crossings, parents, relatives
@@ -148,7 +148,7 @@ def _logs(family: Sequence[Kin]) -> dict[str, list[Kin]]:
     for kin in sorted(family, key=lambda kin: (-kin.mtime_ns, str(kin.path))):
         logs[kin.session_id][kin.path] = kin
     return {
-        session_id: [own[path] for path in originals_first(READERS[agent], session_id, list(own))]
+        session_id: [own[path] for path in longest_first(READERS[agent], session_id, list(own))]
         for session_id, own in logs.items()
         for agent in {kin.agent for kin in own.values()}
     }

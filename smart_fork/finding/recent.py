@@ -24,7 +24,7 @@ from indexer.versions import VERSION
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import KeptPrompt
 from smart_fork.agents.checkpoints import is_within
-from smart_fork.agents.logs import odd, originals_first, unread
+from smart_fork.agents.logs import longest_first, odd, unread
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.selection import selected
 from smart_fork.errors import IndexUnavailable, Usage
@@ -119,7 +119,7 @@ def _copies_behind_originals(files: Sequence[LogFile], adapters: Mapping[AgentNa
     places: dict[LogFile, tuple[LogFile, ...]] = {}
     for same in of_name.values():
         reader = adapters[next(iter(same.values())).agent]
-        paths = originals_first(reader, reader.id_of(next(iter(same))), list(same))
+        paths = longest_first(reader, reader.id_of(next(iter(same))), list(same))
         places |= dict.fromkeys(same.values(), ()) | {same[paths[0]]: tuple(same[path] for path in paths)}
     return [one for file in files for one in places.get(file, (file,))]
 

@@ -216,7 +216,7 @@ def end_of_whole(session: Session, *, borrowed: bool) -> tuple[Point | None, str
     Without a point its agent forks it.
     """
     part = resumed_part(session.resumed, session.compacted(), len(session.turns))
-    if part is None or part.reason != "gap":
+    if part is None or part.reason == "compaction":
         return last_point(session) if borrowed else None, ""
     alone = f"Its agent alone {part.sentence}"
     if session.unread:

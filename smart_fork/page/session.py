@@ -131,7 +131,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
         command=fork_command(
             session.agent, session.session_id, session.cwd, of_others=is_others(session.session_id, session)
         )
-        if session.resumed.reason != "gap"
+        if session.resumed.reason not in ("gap", "elsewhere")
         else f"smart-fork fork {session.session_id}",
         way=way,
         outputs=way,

@@ -87,6 +87,7 @@ class Entry:
     def __init__(self, entry): self.entry, self.name, self.path = entry, entry.name, entry.path
     def is_dir(self, **options): return self.entry.is_dir(**options)
     def is_file(self, **options): return self.entry.is_file(**options)
+    def is_symlink(self): return self.entry.is_symlink()
     def stat(self): stats.append(self.path); return self.entry.stat()
 real = os.scandir
 class Entries(list):

@@ -231,13 +231,13 @@ def test_when_the_winner_is_cut_the_better_log_is_read_again(store):
     assert ("/logs/y/s1.jsonl", (0, 0)) == (store.session("claude", "s1").path, found(store, "cut"))
 
 
-def test_when_a_loser_goes_nothing_changes(store):
+def test_when_a_loser_goes_the_log_that_may_have_had_its_end_is_read_again(store):
     save(store, staged("a", "b", folder="x"))
     save(store, staged("a", folder="y"))
     store.forget_files(["/logs/y/s1.jsonl", "/logs/never/seen.jsonl"])
 
     assert "/logs/x/s1.jsonl" == store.session("claude", "s1").path
-    assert store.seen()["/logs/x/s1.jsonl"].mtime_ns == 1
+    assert store.seen()["/logs/x/s1.jsonl"].mtime_ns == -1
 
 
 def test_a_log_that_holds_another_session_now_does_not_belong_to_the_first(store):

@@ -1,4 +1,4 @@
-"""The log where a session was begun is the session; copies of it follow, in whatever folder they lie (F-060, F-103)."""
+"""The log of a session that goes furthest is the session; of equal ones that where it was begun (F-060, F-103)."""
 
 from __future__ import annotations
 
@@ -70,6 +70,8 @@ def go_on(world, log: Path, cwd: Path, *said: str) -> None:
     before = [json.loads(line) for line in log.read_text().splitlines()]
     records = world.claude_records(log.stem, cwd, *said)
     records[0]["parentUuid"] = before[-1]["uuid"]
+    for record in records:
+        record["timestamp"] = before[-1]["timestamp"].replace("202", "203", 1)
     with log.open("a") as file:
         file.writelines(json.dumps(record) + "\n" for record in records)
 
@@ -79,7 +81,7 @@ def ids(log: Path, word: str) -> list[str]:
 
 
 @first(("first_seen", "more"), [("original", ()), ("copy", ()), ("copy", ("more", "done there"))])
-def test_every_answer_names_the_original_however_much_newer_a_staged_copy_is(world, born, tree, first_seen, more):
+def test_every_answer_names_the_log_that_goes_furthest_else_the_original(world, born, tree, first_seen, more):
     shop = tree.parent.parent
     if first_seen == "original":
         world.find("retry", shop)
@@ -91,22 +93,22 @@ def test_every_answer_names_the_original_however_much_newer_a_staged_copy_is(wor
         world.find("retry", shop)
         away.rename(born)
 
+    longest, other = (copy, born) if more else (born, copy)
     found = world.find("retry to the uploader", shop)["results"]
-    assert [str(born)] == [one["jsonl_path"] for one in found]
-    assert [str(born)] == [one.jsonl_path for one in list_recent("both", str(shop), 9).sessions]
-    assert born == sessions.locate(born.stem).path == sessions.read(sessions.locate(born.stem[:8])).source_path
+    assert [str(longest)] == [one["jsonl_path"] for one in found]
+    assert [str(longest)] == [one.jsonl_path for one in list_recent("both", str(shop), 9).sessions]
+    assert longest == sessions.locate(born.stem).path == sessions.read(sessions.locate(born.stem[:8])).source_path
     (told,) = lineage(born.stem)["sessions"]
-    assert (str(born), [str(copy)]) == (told["jsonl_path"], told["copies"])
-    assert (len(SAID), 4) == (branch(born.stem)["copied"], found[0]["turns"])
+    assert (str(longest), [str(other)]) == (told["jsonl_path"], told["copies"])
+    assert [len(SAID + more)] * 2 == [branch(born.stem)["copied"], found[0]["turns"]]
 
 
-def test_one_that_drifted_into_the_directory_of_its_copy_is_still_the_original(world, shop, born, tree):
+def test_one_that_drifted_into_the_directory_of_its_copy_is_still_the_original_of_equal_ones(world, shop, born, tree):
     """Also where nobody knows any more who made the copy."""
     go_on(world, born, tree, "look into the worktree", "done")
     copy = folder_of(tree) / born.name
     copy.parent.mkdir()
     shutil.copyfile(born, copy)
-    go_on(world, copy, tree, "and more", "done")
 
     assert born == sessions.locate(born.stem).path
     assert [str(born)] == [one["jsonl_path"] for one in world.find("retry to the uploader", shop)["results"]]

@@ -61,8 +61,7 @@ def test_a_copy_without_a_conversation_does_not_hide_the_session(world, shop):
 
     located = sessions.locate(FIRST)
 
-    assert junk == located.path
-    assert real == sessions.read(located).source_path
+    assert real == located.path == sessions.read(located).source_path
 
 
 def test_nothing_is_made_by_looking(world, shop):

@@ -131,6 +131,10 @@ class ClaudeCutter(TreeCutter):
         folder = path.with_suffix("")
         return [] if folder.is_symlink() else [one for one in folder.rglob("*") if one.is_file()]
 
+    def others(self, path: Path) -> list[Path]:
+        """See `Cutter.others`: the same session in other folders."""
+        return [*ClaudeAdapter().twins(path)]
+
     def stores(self, session_id: str) -> list[Path]:
         """The versions of files from before its edits."""
         folder = file_history(session_id)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import unicodedata
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from indexer.transcripts.base import MOST_DAYS, Retention
+from indexer.transcripts.base import MOST_DAYS, LogFile, Retention
 from indexer.unchecked import dict_in
 from smart_fork.agents.agent import Storage
 from smart_fork.agents.claude.home import claude_home
@@ -33,6 +34,21 @@ class ClaudeAdapter(TreeAdapter):
             said = dict_in(json.loads(path.read_bytes())).get(_DAYS)
         is_number = isinstance(said, int | float) and not isinstance(said, bool) and said >= 0
         return Retention(float(min(said, MOST_DAYS)) if is_number else _USUAL_DAYS, f"{_DAYS} in {path}")
+
+    def twins(self, path: Path) -> tuple[Path, ...]:
+        """See `AgentAdapter.twins`. A second name of the same file is none."""
+        projects, own = str(self.projects), str(path)
+        if path.parent.parent != self.projects:
+            return ()
+        there = [f"{projects}/{name}/{path.name}" for name in sorted(os.listdir(projects))]  # noqa: PTH208 - as text
+        files = [file for one in there if one != own and os.path.exists(one) and (file := self.log_at(one))]  # noqa: PTH110 - as text
+        known = {path.stat().st_ino}
+        return tuple(file.path for file in files if file.inode not in known and not known.add(file.inode))  # type: ignore[func-returns-value]
+
+    def logs_of(self, changed: str) -> Iterable[LogFile]:
+        found = self.log_at(changed)
+        twins = self.twins(found.path) if found else ()
+        return filter(None, (found, *(self.log_at(str(path)) for path in twins)))
 
     def slug(self, directory: str) -> str:
         return slug(directory)

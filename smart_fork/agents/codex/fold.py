@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from indexer.transcripts.lines import Line, LineReader, changed_at, decode_line,
 from indexer.transcripts.model import Inferred, Origin, Proof, Resumed, Role, Session, Turn, turn_of
 from indexer.transcripts.ours import is_ours
 from indexer.transcripts.state import count, is_path, pack, utc
-from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
 from indexer.transcripts.titles import masked_name, with_name
 from indexer.transcripts.twice import EVENT, ITEM, roll_back, told_once
 from indexer.unchecked import dict_in, dicts_in
@@ -212,9 +210,7 @@ class CodexFold(fold.LineFold):
         self._roll_back(turns, self.facts.pop("rolled_back", 0))
         self.inherited = turns
         self.facts["models"] = [*dict.fromkeys((*above.facts.get("models", ()), *self.facts.get("models", ())))]
-        mine, theirs = self.doings, above.doings
-        mine.symbols = Symbols(islice(chain(theirs.symbols, mine.symbols), MAX_SYMBOLS))
-        mine.wrote = Symbols(islice(chain(theirs.wrote, mine.wrote), MAX_SYMBOLS))
+        self.doings.share(above.doings)
 
     def all_turns(self) -> list[Turn]:
         return self.inherited + self.turns
