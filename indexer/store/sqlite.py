@@ -419,6 +419,8 @@ def _rank(session: Session, file: LogFile) -> str:
     one, and of two that say the same the older one.
     """
     until = (session.turns[-1].timestamp if session.turns else "") or session.last_activity
+    if session.resumed.reason == "elsewhere" and session.resumed.start == len(session.turns):
+        until = ""  # it has no end of its own: another log goes further
     where = "copy" if session.copied else "original"
     return f"{until} {where} {file.size:015d} {_LATEST - file.mtime_ns:019d}"
 

@@ -139,7 +139,7 @@ class ClaudeTree(Tree):
         """See `LineFold.finish`. Of a session that was moved or copied, and went on there as well, both ends count."""
         for path in ClaudeAdapter().twins(self.path) if turns and not self._of_subagent else ():
             other = ClaudeTree(path, None, keep_raw=self.keep_raw)
-            other.masks, other.doings.names_code = self.masks, self.doings.names_code
+            other.masks, other.sizes, other.doings.names_code = self.masks, self.sizes, self.doings.names_code
             with suppress(OSError):
                 other.take(LineReader(path))
                 if {turn.id for turn in other.active()}.difference(turn.id for turn in self.chain.turns):
