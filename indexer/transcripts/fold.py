@@ -253,6 +253,12 @@ class LineFold(Fold):
     def note_title(self, record: Record) -> None:
         """Note what the session is called, if a record says it."""
 
+    def lacks(self) -> str:
+        """Say what a list needs that was not read yet; empty if nothing."""
+        if self.excluded():
+            return ""
+        return "" if any(turn.prompt for turn in self.active()) else "no prompt"
+
     def finish(self, *, turns: bool) -> bool:
         """Add what other logs say, with their `turns` if those are asked for. Return True if it must be kept."""
         return False
@@ -284,7 +290,7 @@ def glance(begun: Callable[..., LineFold], path: Path) -> Session | None:
     """See `AgentAdapter.glance`."""
     fold = begun(path, None, keep_raw=False)
     fold.doings.names_code = False
-    fold.take(first_lines(path))
+    fold.take(first_lines(path, fold.lacks))
     for record in last_records(path, fold.naming):
         fold.note_title(record)
     fold.finish(turns=False)

@@ -221,16 +221,21 @@ def resume(path: Path, checkpoint: Checkpoint | None) -> tuple[LineReader, tuple
     return LineReader(path, checkpoint.offset, checkpoint.lines), kept
 
 
-def first_lines(path: Path) -> Iterator[Line]:
-    """The lines of the first 256 KB of a log.
+def first_lines(path: Path, lacks: Callable[[], str] = str) -> Iterator[Line]:
+    """The lines of the first 256 KB of a log; those of the next as well while these `lacks` something, up to 16 MB.
 
     Raises:
-        OSError: none of them holds a record.
+        OSError: none of them holds a record, or what is needed.
     """
     reader = LineReader(path, most=GLANCE_BYTES)
     yield from reader
     if reader.odd:
         raise OSError(reader.odd)
+    while reader.bytes_read and (lacking := lacks()):
+        if reader.offset >= LOOK_BYTES:
+            raise OSError(f"{lacking} in its first {LOOK_BYTES >> 20} MB")
+        reader = LineReader(path, reader.offset, reader.lines, GLANCE_BYTES)
+        yield from reader
 
 
 def last_records(path: Path, kinds: Collection[bytes]) -> Iterator[dict[str, Any]]:
