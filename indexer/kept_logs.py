@@ -105,7 +105,8 @@ def keep(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
     Raises:
         OSError: the log cannot be read or the copy not be written; the copy is what it was.
     """
-    place = _below(file.location, reader.home()).removesuffix(".zst")  # copies are compressed themselves
+    places = (_below(file.location, home) for home in reader.homes())
+    place = next(filter(None, places), "").removesuffix(".zst")  # copies are compressed themselves
     if not place:
         return False
     folder, composed = folder_of(file.agent, session_id), reader.is_composed(file)

@@ -22,6 +22,7 @@ MAX_TEXT = 1_000
 _EXAMPLES = {
     "": 'Such as: engine = "qmd", above the first [section].',
     "service": 'Such as: [service] projects = ["~/code/shop"].',
+    "homes": 'Such as: [homes] claude = ["~/.claude-work", "~/.config/claude"].',
     "team": 'Such as: [team] never = ["~/private"], redact = ["ACME-[0-9]{6}"], allow = ["test-token-1"].',
 }
 
@@ -58,12 +59,22 @@ class TeamSection:
     auto_fork: bool = _key(default=False, meaning="Let agents fork sessions of teammates without asking.")
 
 
-SECTIONS: Mapping[str, type[TopLevel | ServiceSection | TeamSection]] = {
+@dataclass(frozen=True, slots=True)
+class HomesSection:
+    """``[homes]``: further folders of agents, such as that of a second account."""
+
+    claude: tuple[str, ...] = _key((), "Further folders of Claude Code, as CLAUDE_CONFIG_DIR names one.")
+    codex: tuple[str, ...] = _key((), "Further folders of Codex, as CODEX_HOME names one.")
+    copilot: tuple[str, ...] = _key((), "Further folders of Copilot CLI, as COPILOT_HOME names one.")
+
+
+SECTIONS: Mapping[str, type[TopLevel | ServiceSection | TeamSection | HomesSection]] = {
     "": TopLevel,
     "service": ServiceSection,
     "team": TeamSection,
+    "homes": HomesSection,
 }
-_Section = TypeVar("_Section", bound=TopLevel | ServiceSection | TeamSection)
+_Section = TypeVar("_Section", bound=TopLevel | ServiceSection | TeamSection | HomesSection)
 
 
 def all_keys() -> Iterator[tuple[str, Field[Any]]]:

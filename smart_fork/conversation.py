@@ -124,7 +124,9 @@ class ResumedPart(Value):
     def sentence(self) -> str:
         """What is loaded, and why, for a person."""
         if self.reason == "elsewhere":
-            return f"loads one of two ends: the session went on in two folders. Its own end begins at message {self.start}"
+            return (
+                f"loads one of two ends: the session went on in two folders. Its own end begins at message {self.start}"
+            )
         why = "a record was never written" if self.reason == "gap" else "the session was compacted"
         return f"loads {self.messages} of {self.of} messages: {why}"
 

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from indexer.store.base import Scope
 from indexer.store.schema import VectorsUnavailableError, load_vectors, loadable
 from indexer.transcripts.base import AgentAdapter
 from indexer.values import Value, rare, value
+from smart_fork import config
 from smart_fork.agent_roster import compared, understood, version_of
 from smart_fork.agents import AGENTS
 from smart_fork.agents.deletions import deletions, in_words, room
@@ -153,6 +154,8 @@ def _facts() -> Iterator[Check]:
 def _settings() -> Iterator[Check]:
     for fault in filter(None, (one.fault() for one in VARIABLES)):
         yield Check("settings", ok=False, detail=printable(fault), next_step="Correct or unset it.")
+    for kind in config.SECTIONS.values():
+        config.section(kind)
 
 
 def _project() -> Iterator[Check]:
@@ -186,10 +189,23 @@ def _logs() -> Iterator[Check]:
         if why := agent.unread():
             yield Check(name, ok=False, detail="none can be read", next_step=printable(why), optional=True)
         elif count:
-            yield Check(name, ok=True, detail=f"{count} logs in {agent.home()}", optional=True)
+            yield Check(name, ok=True, detail=f"{count} logs in {', '.join(map(str, agent.homes()))}", optional=True)
         else:
             step = f"Use {agent.name} once, or point {agent.variable} at its folder."
             yield Check(name, ok=False, detail=f"no logs in {agent.home()}", next_step=step, optional=True)
+        for other in _other_homes(agent):
+            detail, step = f"{other} is not read", f'Add it to config.toml: [homes] {agent.name} = ["{other}"].'
+            yield Check(name, ok=False, detail=detail, next_step=step, optional=True)
+
+
+def _other_homes(agent: AgentAdapter) -> list[Path]:
+    """The folders that look like those of further accounts and are not among those that are read."""
+    usual = AGENTS[agent.name].home.default
+    if agent.name not in {one.name for one in fields(config.HomesSection)}:
+        return []
+    found = [*sorted(Path.home().glob(f"{usual}-*")), Path.home() / ".config" / usual.removeprefix(".")]
+    logs = [folder.relative_to(agent.home()) for folder, _ in agent.folders() if folder.is_relative_to(agent.home())]
+    return [one for one in found if one not in agent.homes() and any((one / below).is_dir() for below in logs)]
 
 
 def _deleted_logs() -> Iterator[Check]:

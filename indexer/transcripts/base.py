@@ -110,6 +110,10 @@ class AgentAdapter(Protocol):
     def home(self) -> Path:
         """The agent's own folder; it need not exist."""
 
+    def homes(self) -> tuple[Path, ...]:
+        """The agent's own folder, and those of further accounts."""
+        return (self.home(),)
+
     def folders(self) -> tuple[tuple[Path, int], ...]:
         """The folders that its logs are in, each with how many levels below; they need not exist."""
 

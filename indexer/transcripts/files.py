@@ -16,9 +16,9 @@ from indexer.transcripts.model import AgentName
 COMPRESSED = ".jsonl.zst"
 _LARGEST = (1 << 63) - 1
 _UUID = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-#: What agents put before an id in the name of a log, and Codex behind it after a rewind.
-_NAMED = re.compile(rf"(?:rollout-[\dT-]+-|session-[\w-]+-|\d[\dTZ.:-]*_|T-)?{_UUID}(?:_{_UUID})?")
-_PLAIN, _HAS_UUID = re.compile(r"\w[\w-]*"), re.compile(_UUID)
+#: An id, after a rewind of Codex with another one; what agents put before one; and names without any.
+_ID, _BEFORE = re.compile(rf"{_UUID}(?:_{_UUID})?"), re.compile(r"rollout-[\dT-]+-|session-[\w-]+-|\d[\dTZ.:-]*_|T-|")
+_PLAIN = re.compile(r"\w[\w-]*")
 
 
 def is_name(stem: str) -> bool:
@@ -26,7 +26,9 @@ def is_name(stem: str) -> bool:
 
     Sync and backup programs leave copies: ``ID (conflicted copy)``, ``ID.sync-conflict-1``, ``ID-HOST``, ``ID 2``.
     """
-    return (_NAMED if _HAS_UUID.search(stem) else _PLAIN).fullmatch(stem) is not None
+    if found := _ID.search(stem):
+        return found.end() == len(stem) and _BEFORE.fullmatch(stem, 0, found.start()) is not None
+    return _PLAIN.fullmatch(stem) is not None
 
 
 def regular_files(

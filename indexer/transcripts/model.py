@@ -150,7 +150,7 @@ class BrokenLine:
     reason: str
 
 
-ResumedReason = Literal["", "compaction", "gap"]
+ResumedReason = Literal["", "compaction", "gap", "elsewhere"]
 
 
 class Resumed(NamedTuple):

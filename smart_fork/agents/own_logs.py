@@ -22,6 +22,9 @@ class OwnLogs(AgentAdapter):
     def home(self) -> Path:
         return self.own.folder()
 
+    def homes(self) -> tuple[Path, ...]:
+        return self.own.folders()
+
 
 class LogAdapter(OwnLogs):
     """Reads logs with one record a line. Modules that only reading needs are imported there."""

@@ -90,7 +90,11 @@ def plan_fork(request: Launch) -> ForkPlan:
         agent=agent,
         argv=line.argv,
         cwd=request.target_cwd,
-        env={DEPTH: str(request.depth + 1), **({WORKER_ID: request.worker_id} if request.worker_id else {})},
+        env={
+            DEPTH: str(request.depth + 1),
+            **({WORKER_ID: request.worker_id} if request.worker_id else {}),
+            **AGENTS[agent].home.environment(),
+        },
         source_session_id=source,
         new_session_id=line.session_id if starter.ids.fullmatch(line.session_id or "") else None,
         staging=line.staging,
@@ -176,4 +180,6 @@ def environment(plan: ForkPlan, base: Mapping[str, str]) -> dict[str, str]:
 def shell_command(plan: ForkPlan) -> str:
     """Return the plan as one line for a person to paste into a shell. smart-fork itself never runs it."""
     given = f"printf %s {shlex.quote(plan.said)} | " if plan.delivery == "input" and plan.said else ""
-    return f"cd {shlex.quote(str(plan.cwd))} && {given}{shlex.join(plan.argv)}"
+    home = AGENTS[plan.agent].home.variable
+    words = (*(("env", f"{home}={plan.env[home]}") if home in plan.env else ()), *plan.argv)
+    return f"cd {shlex.quote(str(plan.cwd))} && {given}{shlex.join(words)}"

@@ -35,14 +35,23 @@ class TreeAdapter(LogAdapter):
         return self.home() / "projects"
 
     def folders(self) -> tuple[tuple[Path, int], ...]:
-        return ((self.projects, self.depth),)
+        projects, home = str(self.projects), str(self.home())
+        below = projects.removeprefix(home)
+        if projects == below:
+            return ((self.projects, self.depth),)
+        return tuple((Path(f"{one}{below}"), self.depth) for one in self.homes())
 
     def discover(self) -> Iterator[LogFile]:
         return self._logs(self.endings[0])
 
     def log_at(self, location: str) -> LogFile | None:
         file = regular_file(location, self.name, self.folders(), suffix=self.endings[0])
-        return file if file and self.is_session(location, str(self.projects)) else None
+        folders = (str(folder) for folder, _ in self.folders())
+        return (
+            file
+            if file and any(self.is_session(location, one) for one in folders if location.startswith(f"{one}/"))
+            else None
+        )
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
         found = [file for file in self._logs(f"{session_id}.jsonl") if file.path.stem == session_id]
@@ -60,7 +69,7 @@ class TreeAdapter(LogAdapter):
         return f"{self.projects}/{slug}" if (slug := self.slug(directory)) else ""
 
     def _logs(self, suffix: str) -> Iterator[LogFile]:
-        projects = str(self.projects)
-        for file in regular_files(projects, self.name, suffix, depth=self.depth):
-            if self.is_session(file.location, projects):
-                yield file
+        for projects, depth in self.folders():
+            for file in regular_files(projects, self.name, suffix, depth=depth):
+                if self.is_session(file.location, str(projects)):
+                    yield file

@@ -24,6 +24,7 @@ from indexer.transcripts.base import AgentAdapter, Agents, LogFile
 from indexer.transcripts.lines import bounded, decode_line, open_regular
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import handovers, sessions
+from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import starter_of, tail_of
 from smart_fork.agents.logs import changed_at
@@ -296,7 +297,9 @@ def command_to_resume(agent: AgentName, session_id: str, cwd: str, *, session: S
     """What a person types to go on in a session, from anywhere; `session` is what was read of it."""
     asking = starter_of(agent).asking if is_others(session_id, session) else ()
     words = shlex.join((*READERS[agent].resume_command(session_id), *asking))
-    if where_now(cwd) != cwd:  # from there its agent does not find it
+    home = AGENTS[agent].home
+    further = len(home.folders()) > 1 and home.is_further(*READERS[agent].locate(session_id)[:1])
+    if further or where_now(cwd) != cwd:  # from there its agent does not find it
         return shlex.join(("smart-fork", "resume", session_id))
     return words if unplaced(cwd) else f"cd {shlex.quote(cwd)} && {words}"
 

@@ -170,7 +170,7 @@ def _hit(
         resumed=resumed_part(Resumed(row.resumed, row.resumed_reason), row.forgotten, row.turns),
     )
     hit = replace(hit, fork_note=hit.why_less)
-    if author or row.gap:  # what is forked is a copy of ours
+    if author or row.gap or AGENTS[row.agent].home.is_further(row.path):  # a copy of ours, or another home
         hit = replace(hit, fork_command=hit.suggested_fork())
     if hit.suggested_at is None and hit.suggested_budget is None:
         return hit

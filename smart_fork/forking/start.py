@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from indexer.settings import DEPTH
 from indexer.shapes import dataclass
 from indexer.transcripts.files import is_there
 from indexer.transcripts.model import Session
-from smart_fork.agents import programs
+from smart_fork.agents import AGENTS, programs
 from smart_fork.agents.facets import starter_of, storage_of, title_of
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.plan import ForkPlan, environment, passable, plain_name, plan_fork
@@ -76,7 +77,8 @@ class Prepared:
             ForkRefused: another agent's session, or workers of workers of workers.
         """
         request = replace(self.request, worker_id=worker_id, target_cwd=cwd or self.request.target_cwd)
-        return plan_fork(request)
+        with _home_of(self.spec):
+            return plan_fork(request)
 
 
 def prepare(spec: WorkerSpec, world: World | None = None, *, dry_run: bool = False) -> Prepared:
@@ -85,7 +87,17 @@ def prepare(spec: WorkerSpec, world: World | None = None, *, dry_run: bool = Fal
     Raises:
         SmartForkError: it could not be started.
     """
-    world = world or world_of(spec.agent)
+    with _home_of(spec):
+        return _prepared(spec, world or world_of(spec.agent), dry_run=dry_run)
+
+
+def _home_of(spec: WorkerSpec) -> AbstractContextManager[None]:
+    """Use the agent's folder in which the session is: a person may have several accounts."""
+    own = spec.source if spec.source and not spec.handover else None
+    return AGENTS[spec.agent].home.used(_source_path(own) if own else None)
+
+
+def _prepared(spec: WorkerSpec, world: World, *, dry_run: bool) -> Prepared:
     _check_told(spec)
     refuse_empty({"worktree": spec.options.worktree, "name": spec.options.name})
     place = choose_place(spec.options.place, world.processes, world.env)
@@ -136,7 +148,7 @@ def launch(prepared: Prepared, *, patience: float = CONFIRM_SECONDS) -> Launched
             a note in the registry and what it said.
     """
     spec, place, world = prepared.spec, prepared.place, prepared.world
-    with Registry() as registry, Attempt(world, registry) as attempt:
+    with _home_of(spec), Registry() as registry, Attempt(world, registry) as attempt:
         if spec.written:
             attempt.otherwise(spec.written.undo)
         worker = _registered(prepared, attempt)

@@ -37,10 +37,11 @@ class ClaudeAdapter(TreeAdapter):
 
     def twins(self, path: Path) -> tuple[Path, ...]:
         """See `AgentAdapter.twins`. A second name of the same file is none."""
-        projects, own = str(self.projects), str(path)
-        if path.parent.parent != self.projects:
+        folders, own = [str(folder) for folder, _ in self.folders()], str(path)
+        if str(path.parent.parent) not in folders:
             return ()
-        there = [f"{projects}/{name}/{path.name}" for name in sorted(os.listdir(projects))]  # noqa: PTH208 - as text
+        listed = [one for one in folders if os.path.isdir(one)]  # noqa: PTH112 - as text
+        there = [f"{one}/{name}/{path.name}" for one in listed for name in sorted(os.listdir(one))]  # noqa: PTH208 - as text
         files = [file for one in there if one != own and os.path.exists(one) and (file := self.log_at(one))]  # noqa: PTH110 - as text
         known = {path.stat().st_ino}
         return tuple(file.path for file in files if file.inode not in known and not known.add(file.inode))  # type: ignore[func-returns-value]

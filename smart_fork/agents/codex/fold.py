@@ -29,7 +29,7 @@ from indexer.transcripts.twice import EVENT, ITEM, roll_back, told_once
 from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, base_of, ordinal_of, payload_of, text_of
-from smart_fork.agents.codex.home import codex_home
+from smart_fork.agents.codex.home import HOME
 from smart_fork.agents.codex.log import threads
 from smart_fork.agents.codex.rollouts import find_rollout, id_in, is_moved, rollout_in
 from smart_fork.agents.depth import MAX_FORK_DEPTH
@@ -412,7 +412,7 @@ class CodexFold(fold.LineFold):
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
         """See `Fold.own_name`. Codex makes names of its own from the first prompt."""
-        home, own = codex_home(), self.own_id()
+        home, own = HOME.of(self.path), self.own_id()
         known = threads(home).get(own)
         return (known and known.name) or thread_name(home, own) or self.facts.get("name", "")
 

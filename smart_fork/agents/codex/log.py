@@ -73,7 +73,7 @@ class CodexAdapter(LogAdapter):
         rewound = {id_in(file.path) for file in files if "_" in file.location.rpartition("/")[2]}
         if not rewound:
             return files
-        known = threads(self.home())
+        known = {one: thread for home in reversed(self.homes()) for one, thread in threads(home).items()}
         named = [(file, file.path.name, id_in(file.path)) for file in files]
         there = sorted((session_id, name) for _, name, session_id in named if session_id in rewound)
         loaded = dict(there) | {one: name for one, name in there if one in known and known[one].rollout == name}

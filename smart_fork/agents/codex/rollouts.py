@@ -47,7 +47,7 @@ def is_moved(path: Path) -> bool:
 
 def folders() -> tuple[tuple[Path, int], ...]:
     """See `AgentAdapter.folders`."""
-    return tuple((HOME.folder() / name, 3) for name in HOME.logs)
+    return tuple((home / name, 3) for home in HOME.folders() for name in HOME.logs)
 
 
 def rollouts(part: str = "") -> list[LogFile]:

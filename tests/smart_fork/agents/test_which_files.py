@@ -1,0 +1,198 @@
+"""Which files make up one session: names, links, several logs of one id, several homes, compressed rollouts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from indexer.transcripts.base import UNREAD
+from indexer.transcripts.files import is_name
+from indexer.transcripts.lines import open_regular
+from smart_fork.agents import AGENTS
+from smart_fork.agents.logs import longest_first, odd
+from smart_fork.agents.readers import READERS
+from tests.indexer.transcripts.records import claude_log, codex_log, enveloped, id_of, message, meta, user
+
+ONE, TWO = id_of(1), id_of(2)
+ROLLOUT = f"rollout-2026-11-20T09-00-00-{ONE}"
+
+
+@pytest.mark.parametrize("name", [ONE, ROLLOUT, f"{ROLLOUT}_{TWO}", f"session-2026-11-20T09-00-{ONE}", f"T-{ONE}", f"2026-11-20T09-00-00Z_{ONE}", "named-by-hand"])  # fmt: skip
+def test_a_log_is_named_after_its_session(name):
+    assert is_name(name)
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        "{} (conflicted copy)", "{} (Nia's conflicted copy 2026-11-20)", "{}.sync-conflict-20261120-101010-ABCDEFG", "{}~",
+        "{}.bak", "{} copy 2", "{} 2", "{}(1)", "{}-DESKTOP-A1B2C3D", "#{}", ".#{}", "._{}", "{}_conf(1)", "Copy of {}",
+        "backup-{}", "{}.orig", "{}_2", "{}-{}",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("name", [ONE, ROLLOUT, f"session-2026-11-20T09-00-{ONE}", f"T-{ONE}"])
+def test_what_sync_and_backup_programs_leave_beside_a_log_is_no_session(left, name):
+    assert not is_name(left.format(name, ONE))
+
+
+def test_copies_beside_a_log_are_neither_listed_nor_located(home):
+    log = claude_log(home, user("u1", None, "add retry"), session=ONE)
+    for left in (f"{ONE} 2.jsonl", f"{ONE}.sync-conflict-1.jsonl", f"{TWO} (conflicted copy).jsonl"):
+        shutil.copyfile(log, log.with_name(left))
+
+    assert [log] == [file.path for file in READERS["claude"].discover()]
+    assert not any(READERS["claude"].log_at(str(one)) for one in log.parent.iterdir() if one != log)
+    assert ((log,), ()) == (READERS["claude"].locate(ONE), READERS["claude"].locate(TWO))
+
+
+def test_a_linked_year_of_rollouts_and_a_linked_project_are_read_once_and_what_is_passed_over_is_said(home, tmp_path):
+    log = codex_log(home, ONE, meta(ONE), message("user", "add retry"))
+    year = log.parents[2]
+    away = tmp_path / "disk" / year.name
+    away.parent.mkdir()
+    shutil.move(year, away)
+    year.symlink_to(away)
+    (year.parent / "again").symlink_to(away)
+    (away / "circle").symlink_to(year.parent)
+    (year.parent / "gone").symlink_to(tmp_path / "nowhere")
+
+    reader = READERS["codex"]
+    assert [log] == [file.path for file in reader.discover()]
+    assert log == reader.log_at(str(log)).path
+    assert reader.log_at(str(log).replace(f"/{year.name}/", "/again/", 1)) is None
+    passed = {Path(one.path).name: one.reason for one in odd([reader])}
+    assert {"again", "circle", "gone"} <= passed.keys()
+
+
+def archive(log: Path, data: bytes | None = None) -> Path:
+    made = log.with_name(f"{log.name}.zst")
+    made.write_bytes(zstandard.compress(log.read_bytes() if data is None else data))
+    return made
+
+
+def test_a_rollout_that_codex_has_compressed_is_the_same_session(home):
+    log = codex_log(home, ONE, meta(ONE), message("user", "add retry"), message("assistant", "added"))
+    reader = READERS["codex"]
+    plain = reader.read(log).session
+    packed = archive(log)
+
+    assert [log] == [file.path for file in reader.discover()]  # both are there for a moment: the plain one counts
+    log.unlink()
+    assert ([packed], (packed,)) == ([file.path for file in reader.discover()], reader.locate(ONE))
+    again, listed = reader.read(packed, UNREAD).session, reader.glance(packed)
+    assert (ONE, [turn.text for turn in plain.turns]) == (again.session_id, [turn.text for turn in again.turns])
+    assert plain.title == listed.title
+    with reader.as_file(packed) as whole:
+        assert (log.name, b"add retry" in whole.read_bytes()) == (whole.name, True)
+
+
+def test_hostile_archives_are_bounded(home, monkeypatch):
+    log = codex_log(home, ONE, meta(ONE), message("user", "add retry"))
+    packed = archive(log, b"\n" * (4 << 20))
+    monkeypatch.setattr("indexer.transcripts.lines._MOST_UNPACKED", 1 << 20)
+    with open_regular(packed) as file, pytest.raises(OSError, match="more than 1 MB"):
+        file.read()
+    packed.write_bytes(b"no archive")
+    with open_regular(packed) as file, pytest.raises(OSError, match="damaged"):
+        file.read()
+    packed.write_bytes(zstandard.compress(b"abc" * 1000))
+    with open_regular(packed) as file:
+        assert (3000, b"bc", b"abc") == (file.seek(0, os.SEEK_END), (file.seek(-2, os.SEEK_END), file.read())[1], (file.seek(0), file.read(3))[1])  # fmt: skip
+
+
+def database(home: Path, rows: list[tuple[object, ...]], table: str = "TABLE threads") -> Path:
+    path = home / ".codex/state_5.sqlite"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with sqlite3.connect(path) as db:
+        db.execute(f"CREATE {table} (id, rollout_path, name, title, first_user_message, preview)")
+        db.executemany("INSERT INTO threads VALUES (?, '', ?, ?, ?, '')", rows)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("row", "title"),
+    [
+        (("Retries", "add retry", "add retry"), "Retries"),
+        ((None, "Retries by hand", "add retry"), "Retries by hand"),
+        ((None, "add retry", "add retry to it"), "add retry"),
+        ((b"\xff", 7, None), "add retry"),
+    ],
+)
+def test_a_name_in_the_database_of_codex_is_the_title_and_what_it_shows_for_one_is_none(home, row, title):
+    path = database(home, [(ONE, *row)])
+    before = {one.name: one.read_bytes() for one in path.parent.glob("state*")}
+
+    session = READERS["codex"].read(codex_log(home, ONE, meta(ONE), message("user", "add retry"))).session
+
+    assert title == session.title
+    assert before == {one.name: one.read_bytes() for one in path.parent.glob("state*")}
+
+
+def moved(log: Path, folder: str, *more: object) -> Path:
+    copy = log.parent.parent / folder / log.name
+    copy.parent.mkdir()
+    lines = "".join(json.dumps(one) + "\n" for one in more)
+    copy.write_text(log.read_text() + lines)
+    return copy
+
+
+def test_of_one_id_in_two_folders_the_longest_history_counts(home):
+    log = claude_log(home, user("u1", None, "add retry"), session=ONE)
+    copy = moved(log, "-elsewhere", user("u2", "u1", "and more") | {"timestamp": "2030-01-01T00:00:00.000Z"})
+    reader = READERS["claude"]
+
+    assert [copy, log] == longest_first(reader, ONE, reader.locate(ONE))
+    session = reader.read(copy).session
+    assert (["add retry", "and more"], "") == ([turn.text for turn in session.turns], session.resumed.reason)
+
+
+def test_where_both_went_on_both_ends_are_there_and_said(home):
+    log = claude_log(home, user("u1", None, "add retry"), session=ONE)
+    copy = moved(log, "-elsewhere", user("v2", "u1", "in the worktree") | {"timestamp": "2030-01-01T00:00:00.000Z"})
+    with log.open("a") as file:
+        file.write(json.dumps(user("u2", "u1", "in the original")) + "\n")
+
+    session = READERS["claude"].read(copy).session
+    assert ["add retry", "in the original", "in the worktree"] == [turn.text for turn in session.turns]
+    assert (2, "elsewhere") == session.resumed[:2]
+
+
+def test_further_homes_are_named_by_a_list_or_in_config_and_a_session_knows_its_own(home, monkeypatch):
+    log = claude_log(home, user("u1", None, "add retry"), session=ONE)
+    work = home / ".claude-work"
+    other = work / log.relative_to(home / ".claude").with_name(f"{TWO}.jsonl")
+    other.parent.mkdir(parents=True)
+    shutil.copyfile(log, other)
+    own = AGENTS["claude"].home
+    assert [log] == [file.path for file in READERS["claude"].discover()]
+
+    settings = home / ".smart-fork/config.toml"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text('[homes]\nclaude = ["~/.claude-work"]\n')
+    assert {log, other} == {file.path for file in READERS["claude"].discover()}
+    assert (work, True, False) == (own.of(other), own.is_further(other), own.is_further(log))
+    with own.used(other):
+        assert ({"CLAUDE_CONFIG_DIR": str(work)}, work) == (own.environment(), own.folder())
+    assert {} == own.environment()
+
+    settings.unlink()
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", f"{home}/.claude, {work}")
+    assert {log, other} == {file.path for file in READERS["claude"].discover()}
+    with own.used(log):
+        assert {"CLAUDE_CONFIG_DIR": f"{home}/.claude"} == own.environment()
+
+
+def test_a_list_reads_on_until_it_knows_what_was_asked(home):
+    asides = [
+        {"type": "file-history-snapshot", "messageId": str(n), "snapshot": {"long": "x" * 9000}} for n in range(90)
+    ]
+    log = claude_log(home, *asides, user("u1", None, "add retry"), session=ONE)
+    long = codex_log(home, TWO, meta(TWO, base_instructions={"text": "x" * 600_000}), enveloped("turn_context"), message("user", "drop it"))  # fmt: skip
+
+    assert ["add retry", "drop it"] == [READERS["claude"].glance(log).title, READERS["codex"].glance(long).title]
