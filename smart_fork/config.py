@@ -22,7 +22,6 @@ MAX_TEXT = 1_000
 _EXAMPLES = {
     "": 'Such as: engine = "qmd", above the first [section].',
     "service": 'Such as: [service] projects = ["~/code/shop"].',
-    "homes": 'Such as: [homes] claude = ["~/.claude-work", "~/.config/claude"].',
     "team": 'Such as: [team] never = ["~/private"], redact = ["ACME-[0-9]{6}"], allow = ["test-token-1"].',
 }
 
@@ -37,6 +36,7 @@ class TopLevel:
     """The keys above the first section."""
 
     engine: str = _key("", "Search engine: builtin or qmd.")
+    homes: tuple[str, ...] = _key((), "Further folders of agents, such as a second account's: VARIABLE=FOLDER each.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +59,12 @@ class TeamSection:
     auto_fork: bool = _key(default=False, meaning="Let agents fork sessions of teammates without asking.")
 
 
-@dataclass(frozen=True, slots=True)
-class HomesSection:
-    """``[homes]``: further folders of agents, such as that of a second account."""
-
-    claude: tuple[str, ...] = _key((), "Further folders of Claude Code, as CLAUDE_CONFIG_DIR names one.")
-    codex: tuple[str, ...] = _key((), "Further folders of Codex, as CODEX_HOME names one.")
-    copilot: tuple[str, ...] = _key((), "Further folders of Copilot CLI, as COPILOT_HOME names one.")
-
-
-SECTIONS: Mapping[str, type[TopLevel | ServiceSection | TeamSection | HomesSection]] = {
+SECTIONS: Mapping[str, type[TopLevel | ServiceSection | TeamSection]] = {
     "": TopLevel,
     "service": ServiceSection,
     "team": TeamSection,
-    "homes": HomesSection,
 }
-_Section = TypeVar("_Section", bound=TopLevel | ServiceSection | TeamSection | HomesSection)
+_Section = TypeVar("_Section", bound=TopLevel | ServiceSection | TeamSection)
 
 
 def all_keys() -> Iterator[tuple[str, Field[Any]]]:
@@ -90,6 +80,11 @@ def allowed_projects() -> list[str]:
 def engine() -> str:
     """Return the name of the search engine in lower case, or an empty string. Raises `Usage` as `section` does."""
     return section(TopLevel).engine.strip().lower()
+
+
+def homes() -> tuple[str, ...]:
+    """Return the further folders of agents as they are written. Raises `Usage` as `section` does."""
+    return section(TopLevel).homes
 
 
 def team() -> TeamSection:

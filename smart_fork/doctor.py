@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from smart_fork import config
 from smart_fork.agent_roster import compared, understood, version_of
 from smart_fork.agents import AGENTS
 from smart_fork.agents.deletions import deletions, in_words, room
+from smart_fork.agents.facets import home_variables
 from smart_fork.agents.programs import is_found, look_at
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, SmartForkError
@@ -156,6 +157,10 @@ def _settings() -> Iterator[Check]:
         yield Check("settings", ok=False, detail=printable(fault), next_step="Correct or unset it.")
     for kind in config.SECTIONS.values():
         config.section(kind)
+    for one in config.homes():
+        if one.partition("=")[0].strip() not in home_variables():
+            step = f"Write VARIABLE=FOLDER, with one of {', '.join(home_variables())}."
+            yield Check("settings", ok=False, detail=printable(f"homes: unknown variable in {one!r}"), next_step=step)
 
 
 def _project() -> Iterator[Check]:
@@ -194,14 +199,14 @@ def _logs() -> Iterator[Check]:
             step = f"Use {agent.name} once, or point {agent.variable} at its folder."
             yield Check(name, ok=False, detail=f"no logs in {agent.home()}", next_step=step, optional=True)
         for other in _other_homes(agent):
-            detail, step = f"{other} is not read", f'Add it to config.toml: [homes] {agent.name} = ["{other}"].'
+            detail, step = f"{other} is not read", f'Add it to config.toml: homes = ["{agent.variable}={other}"].'
             yield Check(name, ok=False, detail=detail, next_step=step, optional=True)
 
 
 def _other_homes(agent: AgentAdapter) -> list[Path]:
     """The folders that look like those of further accounts and are not among those that are read."""
     usual = AGENTS[agent.name].home.default
-    if agent.name not in {one.name for one in fields(config.HomesSection)}:
+    if AGENTS[agent.name].home.parent is not None:
         return []
     found = [*sorted(Path.home().glob(f"{usual}-*")), Path.home() / ".config" / usual.removeprefix(".")]
     logs = [folder.relative_to(agent.home()) for folder, _ in agent.folders() if folder.is_relative_to(agent.home())]

@@ -16,8 +16,8 @@ from indexer.transcripts.model import AgentName
 COMPRESSED = ".jsonl.zst"
 _LARGEST = (1 << 63) - 1
 _UUID = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-#: An id, after a rewind of Codex with another one; what agents put before one; and names without any.
-_ID, _BEFORE = re.compile(rf"{_UUID}(?:_{_UUID})?"), re.compile(r"rollout-[\dT-]+-|session-[\w-]+-|\d[\dTZ.:-]*_|T-|")
+#: An id, after a rewind with another one; what agents put before one; and names without any.
+_ID, _BEFORE = re.compile(rf"{_UUID}(?:_{_UUID})?"), re.compile(r"[a-z]+-\d{4}-[\dT-]+-|\d[\dTZ.:-]*_|T-|")
 _PLAIN = re.compile(r"\w[\w-]*")
 
 

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -47,7 +46,7 @@ class Home(NamedTuple):
         """Return the folder and further ones: a variable may list several, and a person names those of other accounts
         in config.toml.
         """
-        more = (Path(one).expanduser() for one in (*self._named()[1:], *_further(self.default)))
+        more = (Path(one).expanduser() for one in (*self._named()[1:], *_further(self.variable)))
         return tuple(dict.fromkeys((self._first(), *more)))
 
     def of(self, log: Path | str) -> Path:
@@ -97,23 +96,23 @@ class Home(NamedTuple):
         return f"{self.parent or ''}/{self.default}".lstrip("/")
 
 
-def _further(default: str) -> tuple[str, ...]:
-    """The further folders in config.toml of the agent whose folder is usually `default`."""
+def _further(variable: str) -> tuple[str, ...]:
+    """The further folders in config.toml of the agent whose folder this variable names."""
     from smart_fork import config
 
     file = str(config.file())
     if not os.path.exists(file):  # noqa: PTH110 - as text
         return ()
     info = os.stat(file)  # noqa: PTH116 - as text
-    return _in_config(info.st_mtime_ns, info.st_size, info.st_ino, file).get(default, ())
+    return _in_config(info.st_mtime_ns, info.st_size, info.st_ino, file).get(variable, ())
 
 
 @lru_cache(maxsize=1)
 def _in_config(*_state: object) -> dict[str, tuple[str, ...]]:
     from smart_fork import config
 
-    homes = config.section(config.HomesSection)
-    return {f".{one.name}": getattr(homes, one.name) for one in fields(homes)}
+    pairs = [(name.strip(), folder.strip()) for name, _, folder in (one.partition("=") for one in config.homes())]
+    return {variable: tuple(folder for name, folder in pairs if name == variable) for variable, _ in pairs}
 
 
 class Description:

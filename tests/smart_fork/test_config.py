@@ -39,7 +39,7 @@ def test_a_key_that_is_not_known_above_the_sections_is_refused_whatever_is_asked
         ASKED[asked]()
 
     path = state_home() / "config.toml"
-    assert f'{path}: unknown key "engin". Known: engine, service, team, homes' == refused.value.message
+    assert f'{path}: unknown key "engin". Known: engine, homes, service, team' == refused.value.message
     assert 'Such as: engine = "qmd", above the first [section].' == refused.value.hint
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -109,7 +110,7 @@ def test_hostile_archives_are_bounded(home, monkeypatch):
 def database(home: Path, rows: list[tuple[object, ...]], table: str = "TABLE threads") -> Path:
     path = home / ".codex/state_5.sqlite"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute(f"CREATE {table} (id, rollout_path, name, title, first_user_message, preview)")
         db.executemany("INSERT INTO threads VALUES (?, '', ?, ?, ?, '')", rows)
     return path
@@ -174,7 +175,7 @@ def test_further_homes_are_named_by_a_list_or_in_config_and_a_session_knows_its_
 
     settings = home / ".smart-fork/config.toml"
     settings.parent.mkdir(exist_ok=True)
-    settings.write_text('[homes]\nclaude = ["~/.claude-work"]\n')
+    settings.write_text('homes = ["CLAUDE_CONFIG_DIR=~/.claude-work"]\n')
     assert {log, other} == {file.path for file in READERS["claude"].discover()}
     assert (work, True, False) == (own.of(other), own.is_further(other), own.is_further(log))
     with own.used(other):

@@ -131,7 +131,7 @@ def test_a_session_that_was_rewound_meanwhile_is_not_copied(home):
 
 def test_a_second_name_is_of_the_same_file_and_takes_no_other_s_place(home):
     log = gemini_log(home, spoken("user", "u", "one"))
-    name = log.with_name(f"session-x-{SESSION}.jsonl")
+    name = log.with_name(f"session-2026-07-03T10-00-{SESSION}.jsonl")
 
     for _ in range(2):
         second_name(log, name)
