@@ -104,6 +104,8 @@ class AgentAdapter(Protocol):
     places: tuple[str, ...] = ()
     #: The path of a log has the session's id: of very many logs most are skipped by that.
     named_by_id: bool = True
+    #: Only the records of a log tell whether it is a sub-agent's.
+    mixed: bool = False
     #: The words before a session's id with which a person goes on in it; its name and ``--resume`` where none are told.
     resumes: tuple[str, ...] = ()
 

@@ -10,7 +10,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -129,18 +129,27 @@ class WithCheckpoints(AgentAdapter):
         return replace(result, session=session, checkpoint=UNREAD)
 
     def glance(self, path: Path) -> Session | None:
-        """Return what the list says of it: nothing of the transcript is read."""
+        """Return what the list says of it: nothing of the transcript is read, unless only that tells a sub-agent's."""
         if not checkpoints.is_within(str(path)):
             return self.own.glance(path)
         found = checkpoints.find(str(path))
         if found is None:
             return None
         known, one = found
+        if self.own.mixed and self._is_subagent(known, one):
+            return None
         at = datetime.fromtimestamp(one.at / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return Session(
             one.agent, one.session_id, path, (), known.top, mask(one.branch),
             mask(one.title), started=at, last_activity=at,
         )  # fmt: skip
+
+    def _is_subagent(self, known: Listed, one: Stored) -> bool:
+        with suppress(*_ODD, OSError), tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
+            there = self._placed(Path(folder) / "there", one)
+            there.write_bytes(transcript(known.common, one)[0])
+            return self.own.glance(there) is None
+        return False
 
     @contextmanager
     def _file(self, path: Path) -> Iterator[Path]:

@@ -170,6 +170,23 @@ def test_a_transcript_in_parts_is_put_together(world, shop):
     assert 2 == hit["turns"]
 
 
+@first(
+    "source",
+    [{"subagent": "review"}, {"subagent": {"other": "guardian"}}, {"subagent": {"thread_spawn": {"depth": 1}}}],
+)
+def test_a_sub_agent_of_codex_is_hidden_as_at_home_before_and_after_it_is_indexed(world, shop, run, source):  # noqa: F811
+    session_id = world.codex(THERE, RETRY, DONE)
+    log = world.log_of(session_id)
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    records[0]["payload"]["source"] = source
+    log.unlink()
+    commit(shop, "a1b2c3d4e5f6", session(session_id, jsonl(records), agent="Codex"), session_id=session_id)
+
+    assert [] == json.loads(run("list", "--json").out)["sessions"]
+    assert [] == world.find(RETRY, shop)["results"]
+    assert [] == json.loads(run("list", "--json").out)["sessions"]
+
+
 def test_a_session_of_codex_is_found(world, shop):
     session_id = world.codex(THERE, RETRY, DONE)
     log = world.log_of(session_id)

@@ -37,6 +37,7 @@ class CodexAdapter(LogAdapter):
 
     name = "codex"
     endings = ENDINGS
+    mixed = True
     resumes = ("codex", "resume")
     fold = "codex.fold:CodexFold"
 
