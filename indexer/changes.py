@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
+from pathlib import Path
 
 from indexer import versions
 from indexer.markdown import export_names, export_path
@@ -56,7 +57,7 @@ def changed_logs(store: Store, adapters: Agents, report: Report) -> list[LogFile
     seen = store.seen()
     gone = gone_of(seen.keys() - there.keys(), adapters)
     if gone:
-        _forget(store, seen, gone)
+        _forget(store, seen, gone, adapters)
         seen = store.seen()
     report.removed += len(gone)
     return _changed(there, seen, adapters, report, _without_export(store))
@@ -71,7 +72,7 @@ def named_logs(store: Store, adapters: Agents, paths: Collection[str], report: R
     seen = store.seen({*paths, *there})
     gone = gone_of(seen.keys() - there.keys(), adapters)
     if gone:
-        _forget(store, seen, gone)
+        _forget(store, seen, gone, adapters)
     report.removed += len(gone)
     return _changed(there, seen, adapters, report)
 
@@ -104,14 +105,15 @@ def gone_of(paths: Collection[str], adapters: Agents) -> list[str]:
     return [path for path in paths if not is_there(path) or any(agent.has_lost(path) for agent in adapters)]
 
 
-def _forget(store: Store, seen: Mapping[str, SeenFile], gone: Sequence[str]) -> None:
+def _forget(store: Store, seen: Mapping[str, SeenFile], gone: Sequence[str], adapters: Agents) -> None:
     """These logs have gone. What an older version has made of one is made again (`remembering.renew`)."""
     if any(seen[path].version != versions.VERSION for path in gone):
         store.set_meta(RENEWED, "")
-    borrowed = store.log_rows(path for path in gone if path.startswith(f"{checkpoints_dir()}/"))
+    borrowed = store.log_rows(path for path in gone if path.startswith(f"{checkpoints_dir()}/") or Path(path).exists())
     store.forget_files(gone)
     for one in store.sessions(row for row in borrowed.values() if row is not None).values():
-        if not one.path:  # it was a repository's: what that has no more is gone
+        # It was a repository's, and what that has no more is gone; or it never was a session.
+        if not one.path and not adapters[one.agent].locate(one.session_id):
             store.forget_session(one.agent, one.session_id)
             export_path(one.agent, one.session_id).unlink(missing_ok=True)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from indexer.transcripts.base import AgentAdapter, Checkpoint, ReadResult
+from indexer.transcripts.files import is_name
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 
@@ -37,6 +38,11 @@ class LogAdapter(OwnLogs):
         """The class that reads a log."""
         module, _, name = self.fold.partition(":")
         return cast("Callable[..., Any]", getattr(import_module(f"smart_fork.agents.{module}"), name))
+
+    def has_lost(self, location: str) -> bool:
+        """See `AgentAdapter.has_lost`. Older versions took what a sync program leaves for a log."""
+        name = location.rpartition("/")[2].removesuffix(".zst").rpartition(".")[0]
+        return not is_name(name) and any(location.startswith(f"{folder}/") for folder, _ in self.folders())
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
         from indexer.transcripts import fold

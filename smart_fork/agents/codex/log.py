@@ -55,7 +55,7 @@ class CodexAdapter(LogAdapter):
     def has_lost(self, location: str) -> bool:
         """See `AgentAdapter.has_lost`. What a rewind has replaced is no log any more."""
         loaded = self.locate(id_in(Path(location))) if self.log_at(location) else ()
-        return bool(loaded) and Path(location) not in loaded
+        return super().has_lost(location) or (bool(loaded) and Path(location) not in loaded)
 
     def log_at(self, location: str) -> LogFile | None:
         file = regular_file(location, self.name, self.folders(), "rollout-", ENDINGS)

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from indexer.freshness import complete
+from indexer.paths import index_db
+from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import UNREAD
 from indexer.transcripts.files import is_name
 from indexer.transcripts.lines import open_regular
@@ -197,3 +200,18 @@ def test_a_list_reads_on_until_it_knows_what_was_asked(home):
     long = codex_log(home, TWO, meta(TWO, base_instructions={"text": "x" * 600_000}), enveloped("turn_context"), message("user", "drop it"))  # fmt: skip
 
     assert ["add retry", "drop it"] == [READERS["claude"].glance(log).title, READERS["codex"].glance(long).title]
+
+
+def test_what_an_older_version_took_for_a_session_is_forgotten(home, monkeypatch):
+    log = claude_log(home, user("u1", None, "add retry"), session=ONE)
+    left = log.with_name(f"{TWO} (conflicted copy).jsonl")
+    left.write_text(log.read_text().replace(ONE, TWO).replace("u1", "v1"))
+    store = SqliteStore(index_db())
+    with monkeypatch.context() as older:
+        older.setattr("indexer.transcripts.files.is_name", lambda _: True)
+        complete(store, READERS, None, patience=1)
+    assert store.counts().sessions == 2
+
+    complete(store, READERS, None, patience=1)
+    assert (1, True) == (store.counts().sessions, store.session("claude", ONE) is not None)
+    store.close()
