@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 from indexer.masking import Masked, joined
 from indexer.patterns import late
+from indexer.transcripts.error_lines import plain
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.ours import is_ours
 from indexer.transcripts.retold import ASKED_US, Retold, retold
 
 PieceRole = Literal["user", "assistant", "action"]
 _BLANK_LINES = late(r"\n{3,}")
+#: What marks the summary that a compaction has left, or that a session begins with which continues another one.
+_SUMMARY = "Summary of what came before: "
+#: Of a longer text, its beginning and end are searched, and between them so much of the lines that say something new.
+LONG_CHARACTERS, _EDGE, _BETWEEN = 24_000, 4_000, 12_000
+_PART = late(r"[^\n]{0,799}(?:\n|[^\n])")
 
 
 class Piece(NamedTuple):
@@ -51,13 +57,35 @@ def pieces_of(session: Session, mask: Callable[[str], Masked]) -> tuple[Piece, .
             role: PieceRole = "user" if turn.role == "user" else "assistant"
             said = _clean(turn.text) if turn.text and turn.role in ("user", "assistant") else ""
             told = retold(said) if role == "assistant" else Retold(said)
+            if turn.role == "system" and turn.text:
+                pieces.append(Piece("assistant", mask(_SUMMARY + _clean(turn.text)), index, turn.id, exchange.index))
             if told.said:
                 pieces.append(Piece(role, mask(told.said), index, turn.id, exchange.index))
             # One by one, as they stand in the other agent's own session: so passages begin and end where those do.
             done = [mask(one.noted) for one in told.done if one.line != ASKED_US]
             done += [own] if (own := _actions(turn, notes)) else []
             pieces += [Piece("action", actions, index, turn.id, exchange.index) for actions in done]
+            if answer := _clean(turn.answer):
+                pieces.append(Piece("user", mask(answer), index, turn.id, exchange.index))
     return tuple(pieces)
+
+
+def lines_searched(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the lines of a long text, each with whether it is searched: a paste says most things again and again.
+
+    A line is new if it differs from all before it in more than numbers, times, ids and paths. Longer lines are parted.
+    """
+    left, at, seen = _BETWEEN, 0, set[str]()
+    for found in _PART.finditer(text):
+        line, kept = found[0], at < _EDGE or at >= len(text) - _EDGE
+        if not kept and left > 0 and (said := plain(line)) not in seen:
+            left -= len(line)
+            kept = True
+            seen.add(said)
+        elif kept:
+            seen.add(plain(line))
+        yield line, kept
+        at = found.end()
 
 
 def _actions(turn: Turn, notes: dict[str, Masked]) -> Masked:

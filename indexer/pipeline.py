@@ -21,7 +21,7 @@ from indexer.kept_logs import keep_copy, make_room
 from indexer.markdown import Export, export_path, to_markdown, write_export
 from indexer.masking import NOTHING, Masked, joined, mask, mask_once
 from indexer.outcome import authored_by, edited_paths, edits_of, errors_of, outcome_of, worked_in
-from indexer.pieces import Piece, pieces_of
+from indexer.pieces import LONG_CHARACTERS, Piece, lines_searched, pieces_of
 from indexer.project import Project, begun_at, guest_of, is_within, project_of, recorded, repository_of
 from indexer.readers import read_ahead
 from indexer.shapes import dataclass
@@ -66,19 +66,25 @@ def told(session: Session, pieces: Sequence[Piece], agents: Agents) -> OwnTalk:
     exchanges = session.exchanges()
     acted = max((one.index for one in exchanges if _own_actions(one)), default=-1)
     asking = {one.index: one for one in exchanges if _asks(one)}
-    if not asking:
+    if not asking and all(len(one.text) <= LONG_CHARACTERS for one in pieces):
         return OwnTalk(tuple(pieces), session.title, session.also_called, session.last_activity, acted)
     quoting = {turn.id for one in asking.values() for turn in _quoting(one)}
     left: list[Piece] = []
     apart = False
     for piece in pieces:
-        parts = _parts(piece, quoting, agents) if piece.exchange in asking else [(piece.text, True)]
+        parts: Sequence[tuple[str, bool]] = [(piece.text, True)]
+        if piece.exchange in asking:
+            parts = _parts(piece, quoting, agents)
+        elif len(piece.text) > LONG_CHARACTERS:
+            parts = list(lines_searched(piece.text))
         for run in _runs(piece, parts):
             if run is None:
                 apart = True
             else:
                 left.append(run._replace(apart=True) if apart else run)
                 apart = False
+    if not asking:
+        return OwnTalk(tuple(left), session.title, session.also_called, session.last_activity, acted)
     until = session.turns[left[-1].turn].timestamp if left else ""
     return OwnTalk(tuple(left), *_names(session, pieces, left), until, acted)
 
@@ -150,7 +156,7 @@ def _quoting(exchange: Exchange) -> Iterator[Turn]:
     quotes = not changing[first]
     for turn, changing_it, asks in zip(exchange.turns, changing, asking, strict=True):
         quotes = not changing_it if changing_it or asks else quotes
-        if quotes and not turn.prompt:
+        if quotes and not turn.prompt and not turn.answer:
             yield turn
 
 

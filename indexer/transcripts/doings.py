@@ -23,9 +23,10 @@ from indexer.transcripts.actions import (
     worked_in,
     writes,
 )  # fmt: skip
+from indexer.transcripts.answers import asked_by, words_in
 from indexer.transcripts.authored import key_in_use
 from indexer.transcripts.commands import command_of, simple_commands, unquoted
-from indexer.transcripts.error_lines import hashed, telling
+from indexer.transcripts.error_lines import error_lines, hashed, telling
 from indexer.transcripts.items import GivenBack, UsedTool
 from indexer.transcripts.model import Proof, ToolCall, ToolResult
 from indexer.transcripts.ours import is_ours, runs_ours
@@ -278,11 +279,13 @@ class Doings:
         self.ours: set[str] = set(facts.pop("ours", ()))
         self.deeds = Deeds(facts.pop("deeds", None), not_run=not_run)
         self.commits: list[str] = facts.pop("commits", [])
+        self.asked: dict[str, Any] = facts.pop("asked", {})
         self.remote: str = facts.pop("pushed_to", "")
 
     def kept(self) -> dict[str, Any]:
         """Return the facts from which a later reading continues."""
         known = {"symbols": list(self.symbols), "ours": sorted(self.ours), "wrote": list(self.wrote)}
+        known["asked"] = self.asked
         return known | {"deeds": self.deeds.kept(), "commits": self.commits, "pushed_to": self.remote}
 
     def share(self, others: Doings) -> None:
@@ -308,6 +311,8 @@ class Doings:
         edits, reads = edited_by(known_as, given), read_by(known_as, given)
         action = NOTHING if ours else self.described(known_as, given)
         ours = ours or is_ours(name) or runs_ours(arguments)
+        if (questions := asked_by(name, arguments)) is not None:
+            self.asked[identity] = questions
         if ours or self._opens(action):
             self.ours.add(identity)
         elif self.names_code and (action or self.thorough):
@@ -340,18 +345,21 @@ class Doings:
 
     def result(self, back: GivenBack) -> ToolResult:
         """Note the result of a call."""
-        identity, note, proof, errors = intern(back.id), NOTHING, Proof.NOTHING, b""
+        identity, note, proof, errors, words = intern(back.id), NOTHING, Proof.NOTHING, b"", NOTHING
+        asked = self.asked.pop(identity, None)
         if identity not in self.ours:
             if self.names_code:
                 self.symbols.add(back.output)
+                self.symbols.add_codes(error_lines(back.output))
             note = error_note(back.output) if back.failed else NOTHING
             tried = back.id in self.deeds
+            words = words_in(back.output, asked, failed=back.failed)
             proof = self.end(back)
             errors = self._errors(back, proof, tried=tried)
             if proof == Proof.COMMITTED:
                 self.commits = [*self.commits, *commits_made(back.output)][-_MOST_COMMITS:]
             self.remote = mask(pushed_to(back.output)) or self.remote
-        return ToolResult(identity, back.failed, note, proof, errors)
+        return ToolResult(identity, back.failed, note, proof, errors, words)
 
     def _errors(self, back: GivenBack, proof: Proof, *, tried: bool) -> bytes:
         """The hashes of what went wrong. `tried` is a test or a commit: what it prints when all is well is no error."""

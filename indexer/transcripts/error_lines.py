@@ -93,6 +93,14 @@ def telling(output: str) -> list[str]:
     return list(islice(dict.fromkeys(line for line in found if _is_its_own(line)), MOST_LINES))
 
 
+def error_lines(output: str) -> Iterator[str]:
+    """Yield lines at the beginning and the end of an output that tell what went wrong, also common ones, as they are."""
+    if len(output) > _BEGINNING + _ENDING:
+        output = f"{output[:_BEGINNING]}\n{output[-_ENDING:]}"
+    found = _COLORS.sub("", output) if "\x1b" in output else output
+    yield from (line[:_LONGEST] for line in islice(dict.fromkeys(_telling(found)), MOST_LINES))
+
+
 def _telling(output: str) -> Iterator[str]:
     lower, end = output.lower(), 0
     if len(lower) != len(output):  # as a few letters do

@@ -7,14 +7,14 @@ and everything the agent did until the next.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import field
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from indexer.masking import NOTHING, Masked
+from indexer.masking import NOTHING, Masked, joined
 from indexer.shapes import dataclass
 
 #: The name of an agent, as it is stored, asked for and shown: which there are is known to `smart_fork.agents`.
@@ -59,7 +59,8 @@ class ToolResult:
     """What came back from a call. `note` is an exit status or the first line of an error, never the output itself.
 
     `errors` are the joined hashes of the lines that tell what went wrong, where they are noted: of what failed, and of
-    tests and commits that went well, which print such lines all the same.
+    tests and commits that went well, which print such lines all the same. `words` are what a person answers in it to
+    the agent's question, or says when refusing the call.
     """
 
     tool_use_id: str
@@ -67,6 +68,7 @@ class ToolResult:
     note: Masked = NOTHING
     proof: Proof = Proof.NOTHING
     errors: bytes = b""
+    words: Masked = NOTHING
 
 
 class RecordSize(NamedTuple):
@@ -120,6 +122,17 @@ class Turn:
     def speaks(self) -> bool:
         """Whether it says or does anything: what a command of the agent's own leaves, for one, does not."""
         return self.role != "system" and bool(self.text or self.tool_calls or self.tool_results)
+
+    @property
+    def answer(self) -> Masked:
+        """What a person says in its results. It begins no exchange: a copy cannot part it from the call it answers."""
+        return joined("\n", [result.words for result in self.tool_results if result.words])
+
+    @property
+    def spoken(self) -> tuple[Turn, ...]:
+        """The turn itself, if the person or the agent speaks in it, and then a person's answer as a turn of theirs."""
+        own = (self,) if self.text and self.role in ("user", "assistant") else ()
+        return (*own, replace(self, role="user", text=answer)) if (answer := self.answer) else own
 
     @property
     def sums_up(self) -> bool:
@@ -356,7 +369,7 @@ class Session:
     @property
     def messages(self) -> tuple[tuple[int, Turn], ...]:
         """What a reader sees, as ``show`` and ``--at`` number it: (index into `turns`, turn) of each spoken turn."""
-        return tuple((i, t) for i, t in enumerate(self.turns) if t.text and t.role in ("user", "assistant"))
+        return tuple((i, one) for i, turn in enumerate(self.turns) for one in turn.spoken)
 
 
 def estimate_tokens(text: str, calls: int = 0) -> int:

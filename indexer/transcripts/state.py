@@ -164,7 +164,10 @@ def turn_to_row(turn: Turn) -> list[Any]:
             ]
             for call in turn.tool_calls
         ],
-        [[one.tool_use_id, one.is_error, one.note, one.proof, one.errors.hex()] for one in turn.tool_results],
+        [
+            [one.tool_use_id, one.is_error, one.note, one.proof, one.errors.hex(), one.words]
+            for one in turn.tool_results
+        ],
         turn.prompt, turn.group, turn.loaded, turn.cached_for, *_paths((turn.cwd,)),
     ]  # fmt: skip
 
@@ -189,8 +192,8 @@ def turn_from_row(row: list[Any]) -> Turn:
             for call, name, action, asks, edits, reads, lines, places in calls
         ),
         tuple(
-            ToolResult(intern(call), failed, Masked(note), Proof(proof), bytes.fromhex(errors))
-            for call, failed, note, proof, errors in results
+            ToolResult(intern(call), failed, Masked(note), Proof(proof), bytes.fromhex(errors), Masked(words))
+            for call, failed, note, proof, errors, words in results
         ),
         prompt, intern(group), loaded=loaded, cached_for=cached, cwd=intern(cwd),
     )  # fmt: skip

@@ -36,6 +36,13 @@ _SYMBOL = re.compile(
     r"\b[A-Za-z][a-z0-9]*+(?=[A-Z_])(?:_[A-Za-z0-9]|[A-Z][A-Za-z0-9]*(?:[a-z0-9]|_[A-Za-z0-9]))\w*+", re.ASCII
 )
 _SHORTEST, _LONGEST = 6, 64
+#: Codes of errors, with the words that tell a number from others.
+_CODE = re.compile(
+    r"\b(?:[A-Z]{1,12}[-_]?[0-9]{2,8}|0x[0-9A-Fa-f]{4,16}|E[A-Z]{3,20}(?:[ \t]+[\w.-]{1,64}:\d{1,5})?|SQLSTATE[ :\[(]{0,3}[0-9A-Z]{5}"
+    r"|HTTP(?:/[\d.]{1,3})?[ :]{1,2}[45]\d\d|[45]\d\d[ \t]+(?:[A-Z][a-z]{2,15}[ \t]?){1,3}"
+    r"|(?:[Ee]xit|[Ss]tatus|[Ee]rror|[Rr]eturn)(?:[ \t](?:code|status))?[ :=]{1,2}-?\d{1,10})\b",
+    re.ASCII,
+)
 #: Keys and digests look like names with many digits in them.
 _DIGITS = re.compile(r"[0-9]")
 _MAX_DIGITS = 8
@@ -85,6 +92,14 @@ class Symbols:
                     self.add(" ".join(words))  # a command: one word tells what the next one is
                 else:
                     waiting += reversed(parts)
+
+    def add_codes(self, lines: Iterable[str]) -> None:
+        """The codes in the lines of an output that tell what went wrong: E0308, ENOENT, HTTP 418, SQLSTATE 42P01."""
+        for line in lines:
+            found = [one for one in _CODE.findall(line) if one not in self._known]
+            if found and len(self._known) + len(found) <= MAX_SYMBOLS:
+                shown = mask(line)
+                self._known.update(dict.fromkeys(one for one in found if one in shown))
 
     def _search(self) -> None:
         text, known = "\n".join(self._waiting), self._known

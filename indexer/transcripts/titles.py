@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from itertools import islice
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import islice, takewhile
 
 from indexer.masking import NOTHING, Masked, beginning, joined, mask, mask_cut, shorten
 from indexer.patterns import late
+from indexer.transcripts.error_lines import plain
 
 TITLE_CHARACTERS = 100
 #: Other names that a session is found by as well: the last ones.
@@ -25,6 +27,11 @@ _QUOTED_PATH = late(r"""\s*(["'`])(?:file://|~?/|\.{1,2}/|[A-Za-z]:[\\/])[^"'`\n
 _FILE = late(r"(?:[\w.-]+/)*[\w-]+\.\w{1,5}|(?:[\w.-]+/)+[\w.-]*")
 #: What is said before a plan or document that has a heading: the rest is its body.
 _HEADED = late(r"(?P<before>[^#\n]{1,80}:)[ \t]*\n\s*#{1,6}[ \t]+(?P<heading>[^\n]+)")
+#: So many lines at both ends of a long prompt are looked at; what a sentence has in it, and how lines of outputs begin.
+_ENDS, _SENTENCE_WORDS, _WORDS_SHARE = 60, 3, 0.8
+_OUTPUT = late(
+    r"\W*(?:\w*error|warning|info|debug|trace(?:back)?|\w*exception|fatal|panic|at|note|hint)\b", re.IGNORECASE
+)
 #: So few words only say that a document follows.
 _ANNOUNCING = 5
 #: How the line of a heading, a quotation or a list begins.
@@ -65,7 +72,29 @@ def title_of(named: str, prompts: Iterable[str] = (), *, by_agent: str = "") -> 
         return _title(by_agent)
     asked = [prompt for prompt in islice(prompts, _PROMPTS) if prompt.strip()]
     telling = next(filter(says_something, asked), asked[0] if asked else "")
-    return _title(_without_markup(beginning(masked_name(telling), _LOOKED_AT))) if telling else NOTHING
+    return _title(_without_markup(beginning(masked_name(_asked(telling)), _LOOKED_AT))) if telling else NOTHING
+
+
+def _asked(prompt: str) -> str:
+    """Return a prompt from where it asks: behind what is pasted, if it begins with that and ends with a sentence."""
+    if len(prompt) <= _LOOKED_AT:
+        return prompt
+    lines = [line for line in prompt[:_LOOKED_AT].splitlines()[:_ENDS] if line.strip()]
+    ending = [line for line in prompt[-_LOOKED_AT:].splitlines()[-_ENDS:] if line.strip()]
+    again = Counter(map(plain, (*lines, *ending)))
+    if not ending or (lines and _is_sentence(lines[0], again)):
+        return prompt
+    asked = list(takewhile(lambda line: _is_sentence(line, again), reversed(ending)))
+    return "\n".join(reversed(asked)) or prompt
+
+
+def _is_sentence(line: str, lines: Mapping[str, int]) -> bool:
+    """Whether a line is one that a person writes: mostly words, and no other is like it."""
+    line = line.strip()
+    words = sum(one.isalpha() or one.isspace() for one in line)
+    said = len(line.split()) >= _SENTENCE_WORDS or (not line.isascii() and _DENSE.search(line) is not None)
+    alone = lines[plain(line)] == 1 and not _OUTPUT.match(line)
+    return said and alone and words >= _WORDS_SHARE * len(line) and says_something(line)
 
 
 def also_called(title: Masked, names: Iterable[str]) -> Masked:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from sys import intern
@@ -150,6 +151,10 @@ class Tree(LineFold):
             tool_calls=self.doings.calls(calls), tool_results=self.doings.results(results), prompt=prompt,
             group=intern(group), raw=line.raw if self.keep_raw else b"", loaded=loaded, cached_for=cached_for,
         )  # fmt: skip
+
+    def summary(self, record: Record, identity: str, line: Line, text: str, loaded: int) -> Turn:
+        """The summary that a compaction has left: `loaded` counts it, and nobody has said it."""
+        return replace(self.make(record, identity, line, "system", text, loaded=loaded), token_est=0)
 
     def excluded(self) -> str:
         """See `Fold.excluded`."""

@@ -23,8 +23,6 @@ SHORT_CHARACTERS = 16
 AT_MOST = 1_500
 #: Of an answer, how much of its end is looked at for a question, and what one ends with, in any script.
 _END, _ASKS = 300, "?\uff1f\u061f"
-#: What tools are called that ask the person something in a form.
-_FORMS = late(r"(?i)^(?:ask_?user\w*|request_user_input|question)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +31,8 @@ class Step:
 
     `tokens` is what it takes, `short` what with its results shortened.
     `edits` and `reads` are the files that it changes and looks at, as it names them; of most commands it is not known
-    which of their words are files. `asks` says that the person is asked something in a form, where the result is what
-    was decided; `broken` that a result is missing, so that it cannot be kept.
+    which of their words are files. `asks` says that a person answers or refuses a call in it: that is what was
+    decided; `broken` that a result is missing, so that it cannot be kept.
     """
 
     turns: tuple[int, ...]
@@ -177,14 +175,14 @@ def _step(session: Session, costs: Costs, numbers: Sequence[int], answered: set[
     calls = [call for turn in turns for call in turn.tool_calls]
     known = {call.id for call in calls}
     actions = tuple(str(call.action) for call in calls if call.action)
-    said = [turn.text for turn in turns if turn.text and turn.role in ("user", "assistant")]
+    said = [one.text for turn in turns for one in turn.spoken]
     return Step(
         turns=tuple(numbers),
         tokens=sum(costs.turns[i] for i in numbers),
         short=sum(costs.short[i] for i in numbers),
         text="\n".join(said),
         prompt=any(turn.prompt for turn in turns),
-        asks=any(_FORMS.search(call.name) for call in calls),
+        asks=any(turn.answer for turn in turns),
         broken=any(call.id not in answered for call in calls)
         or any(result.tool_use_id not in known for turn in turns for result in turn.tool_results),
         calls=len(calls),

@@ -200,25 +200,25 @@ class _Reading:
         """What was said in an exchange, each message with what was done until the next."""
         exchange = self.exchanges[place]
         end = exchange.start + len(exchange.turns)
-        begins = [n for n, turn in enumerate(exchange.turns, exchange.start) if turn.text and turn.role in SPEAK]
+        begins = [n for n, turn in enumerate(exchange.turns, exchange.start) if turn.spoken]
         if not begins or begins[0] != exchange.start:
             begins.insert(0, exchange.start)
         for number, until in zip(begins, (*begins[1:], end), strict=True):
             turn = self._session.turns[number]
-            one = sessions.message(number, turn, MESSAGE_CHARACTERS)
             steps = tuple(step for behind in range(number, until) for step in self._steps.of(behind))
-            text = one.text if turn.role in SPEAK else ""
-            if text or steps:
-                asked = self._at is not None and number <= self._at < until
-                yield ShownMessage(
-                    number, "user" if turn.role == "user" else "assistant", one.timestamp, text, steps, asked
-                )
+            asked = self._at is not None and number <= self._at < until
+            for voice in turn.spoken or ((turn,) if steps else ()):
+                one = sessions.message(number, voice, MESSAGE_CHARACTERS)
+                text = one.text if voice.role in SPEAK else ""
+                by = "user" if voice.role == "user" else "assistant"
+                yield ShownMessage(number, by, one.timestamp, text, steps, asked)
+                steps, asked = (), False
 
     def _matches(self, exchange: Exchange) -> bool:
         """Whether at least half of the words stand in an exchange."""
         if not self._words:
             return False
-        said = "\n".join(turn.text for turn in exchange.turns if turn.role in SPEAK)
+        said = "\n".join(one.text for turn in exchange.turns for one in turn.spoken)
         return 2 * len(matched_words(said, self._words)) >= len(self._words)
 
 

@@ -166,6 +166,8 @@ def neutral(
             messages.append(Message("assistant", last.turn, last.text, (*last.actions, *actions)))
         elif actions:
             messages.append(Message("assistant", number, "", actions))
+        if turn.answer:
+            messages.append(Message("user", number, change(turn.answer), ()))
     forget_shown()
     lost[OUTPUT] = outcomes.cut
     if change is not str:

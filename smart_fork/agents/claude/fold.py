@@ -231,8 +231,9 @@ class ClaudeTree(Tree):
     def _user(self, record: Record, identity: str, line: Line) -> Turn:
         said, _, results, *_ = CODEC.decode(record)
         if record.get("isMeta") is True or record.get("isCompactSummary") is True or _is_of_a_machine(record):
-            left = estimate_tokens(said) if record.get("isCompactSummary") is True else 0
-            return self.make(record, identity, line, "system", "", results=results, loaded=left)
+            if record.get("isCompactSummary") is not True:
+                return self.make(record, identity, line, "system", "", results=results)
+            return self.summary(record, identity, line, said, estimate_tokens(said))
         if said.startswith(INTERRUPTED):
             self.facts["interrupted"] = identity
         text = strip_boilerplate(said)

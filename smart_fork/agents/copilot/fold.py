@@ -185,7 +185,7 @@ class CopilotTree(FolderlessTree):
         elif kind == "session.compaction_complete" and data.get("success") is True:
             self.note_compaction()
             left = max(1, count(data.get("postCompactionTokens")))
-            return self.make(record, identity, line, "system", "", loaded=left)
+            return self.summary(record, identity, line, text_in(data.get("summaryContent")), left)
         return None
 
     def is_another(self, record: Record) -> bool:

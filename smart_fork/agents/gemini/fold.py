@@ -150,7 +150,8 @@ class _Fold(fold.LineFold):
         moment = before.timestamp if before and before.timestamp else utc(record.get("timestamp"))
         if told.way == "summary":
             loaded = estimate_tokens(text) if record.get("type") == "user" else 0
-            return turn_of(identity, None, "system", moment, raw=raw, loaded=loaded)
+            summary = text if loaded else ""
+            return replace(turn_of(identity, None, "system", moment, summary, raw=raw, loaded=loaded), token_est=0)
         if before and before.role == "system" and told.way == "listed":  # what nobody said, once more
             return replace(before, id=identity, raw=raw)
         if record.get("type") == "gemini":

@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from sys import intern
 from types import MappingProxyType
@@ -276,7 +277,9 @@ class _Fold(Fold):
 
     def _assistant(self, said: _Message) -> None:
         if said.info.get("summary") is True:  # of what was before it, which is sent no more
-            self._make(said, "system", "", loaded=estimate_tokens(text_of(said.parts)))
+            left = text_of(said.parts)
+            self._make(said, "system", left, loaded=estimate_tokens(left))
+            self._turns[-1] = replace(self._turns[-1], token_est=0)
             return
         item = CODEC.decode({"parts": said.parts})
         done = {"tool_calls": self.doings.calls(item.calls), "tool_results": self.doings.results(item.results)}

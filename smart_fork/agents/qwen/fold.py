@@ -189,7 +189,9 @@ class QwenTree(Tree):
         if not left:
             return None
         self.note_compaction()
-        return self.make(record, identity, line, "system", "", loaded=left)
+        history = list_in(dict_in(record.get("systemPayload")).get("compressedHistory"))
+        said = next((text for one in history if (text := text_of(parts_of(one))).strip()), "")
+        return self.summary(record, identity, line, said, left)
 
     def _user(self, record: Record, said: str, identity: str, line: Line) -> Turn:
         if not is_typed(record):
