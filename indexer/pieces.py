@@ -57,7 +57,7 @@ def pieces_of(session: Session, mask: Callable[[str], Masked]) -> tuple[Piece, .
             role: PieceRole = "user" if turn.role == "user" else "assistant"
             said = _clean(turn.text) if turn.text and turn.role in ("user", "assistant") else ""
             told = retold(said) if role == "assistant" else Retold(said)
-            if turn.role == "system" and turn.text:
+            if turn.sums_up and turn.text:
                 pieces.append(Piece("assistant", mask(_SUMMARY + _clean(turn.text)), index, turn.id, exchange.index))
             if told.said:
                 pieces.append(Piece(role, mask(told.said), index, turn.id, exchange.index))

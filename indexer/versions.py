@@ -9,6 +9,6 @@ READER_VERSION = 26
 #: Raised when the same session would be cut into other chunks.
 CHUNKER_VERSION = 6
 #: Raised when the same session would be exported differently: every export is then rewritten.
-EXPORT_VERSION = 3
+EXPORT_VERSION = 2
 
 VERSION = f"{READER_VERSION}.{CHUNKER_VERSION}.{MASKS_VERSION}.{EXPORT_VERSION}"

@@ -30,6 +30,12 @@ _BEHIND = late(r"\n\s*(?:Note: The user's next message may contain |The plan is 
 _CLARIFIES = "The user wants to clarify these questions"
 #: How the answer of one question begins, where it is not named.
 _SAID = late(r"\s*(?:<answer>\s*|(?:The )?[Uu]ser (?:has )?(?:responded|selected|answered|chose|replied): ?)")
+#: How programs say that nobody has answered.
+_NO_ANSWER = late(
+    r"(?i)\s*(?:[\[<{](?!answer>)|error|failed|cannot|(?:the )?user (?:has )?(?:did|not|dismissed|declined|skipped|"
+    r"cancel|submitted|wants to (?:chat|talk|discuss|clarify))|no (?:answer|response)"
+    r"|(?:question|request) (?:was )?(?:timed|cancel))"
+)
 _QWENS = "User has provided the following answers:"
 _UNNAMED = r'[^"\n]{1,1000}'
 #: What follows an answer between quotation marks. A preview is the agent's.
@@ -51,7 +57,7 @@ def asked_by(tool: str, given: object) -> Questions | None:
         return []
     if not _ASKING.fullmatch(tool) or not isinstance(given, Mapping):
         return None
-    listed = dicts_in(given.get("questions")) or [given]
+    listed = dicts_in(given.get("questions")) or [dict(given)]
     return [
         [mask(text_in(one.get("id"))), mask(text_in(one.get("header"))), mask(_question(one))]
         for one in listed[:_MOST_QUESTIONS]
@@ -88,9 +94,10 @@ def _answers(output: str, questions: Questions) -> list[tuple[str, str]]:
         return list(_under_headings(output, questions))
     if '"="' in output:
         return list(_between_marks(output, [text for *_, text in questions]))
-    if len(questions) == 1 and (begun := _SAID.match(output)):
-        return [(questions[0][2], output[begun.end() :].removesuffix("</answer>").strip())]
-    return []
+    if _NO_ANSWER.match(output):
+        return []
+    words = output[begun.end() :] if (begun := _SAID.match(output)) else output
+    return [(questions[0][2] if len(questions) == 1 else "", words.strip().removesuffix("</answer>").strip())]
 
 
 def _in_json(answers: Mapping[str, object], questions: Questions) -> Iterator[tuple[str, str]]:

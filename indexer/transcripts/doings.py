@@ -285,8 +285,12 @@ class Doings:
     def kept(self) -> dict[str, Any]:
         """Return the facts from which a later reading continues."""
         known = {"symbols": list(self.symbols), "ours": sorted(self.ours), "wrote": list(self.wrote)}
-        known["asked"] = self.asked
-        return known | {"deeds": self.deeds.kept(), "commits": self.commits, "pushed_to": self.remote}
+        return known | {
+            "deeds": self.deeds.kept(),
+            "asked": self.asked,
+            "commits": self.commits,
+            "pushed_to": self.remote,
+        }
 
     def share(self, others: Doings) -> None:
         """Note the names that another log of the session has, or one before it."""

@@ -94,7 +94,7 @@ def telling(output: str) -> list[str]:
 
 
 def error_lines(output: str) -> Iterator[str]:
-    """Yield lines at the beginning and the end of an output that tell what went wrong, also common ones, as they are."""
+    """Yield the lines of an output that tell what went wrong, also common ones, as they are."""
     if len(output) > _BEGINNING + _ENDING:
         output = f"{output[:_BEGINNING]}\n{output[-_ENDING:]}"
     found = _COLORS.sub("", output) if "\x1b" in output else output

@@ -38,8 +38,8 @@ _SYMBOL = re.compile(
 _SHORTEST, _LONGEST = 6, 64
 #: Codes of errors, with the words that tell a number from others.
 _CODE = re.compile(
-    r"\b(?:[A-Z]{1,12}[-_]?[0-9]{2,8}|0x[0-9A-Fa-f]{4,16}|E[A-Z]{3,20}(?:[ \t]+[\w.-]{1,64}:\d{1,5})?|SQLSTATE[ :\[(]{0,3}[0-9A-Z]{5}"
-    r"|HTTP(?:/[\d.]{1,3})?[ :]{1,2}[45]\d\d|[45]\d\d[ \t]+(?:[A-Z][a-z]{2,15}[ \t]?){1,3}"
+    r"\b(?:[A-Z]{1,12}[-_]?[0-9]{2,8}|0x[0-9A-Fa-f]{4,16}|E[A-Z]{3,20}(?:[ \t]+[\w.-]{1,64}:\d{1,5})?"
+    r"|SQLSTATE[ :\[(]{0,3}[0-9A-Z]{5}|HTTP(?:/[\d.]{1,3})?[ :]{1,2}[45]\d\d|[45]\d\d[ \t]+(?:[A-Z][a-z]{2,15}[ \t]?)+"
     r"|(?:[Ee]xit|[Ss]tatus|[Ee]rror|[Rr]eturn)(?:[ \t](?:code|status))?[ :=]{1,2}-?\d{1,10})\b",
     re.ASCII,
 )
@@ -98,6 +98,7 @@ class Symbols:
         for line in lines:
             found = [one for one in _CODE.findall(line) if one not in self._known]
             if found and len(self._known) + len(found) <= MAX_SYMBOLS:
+                self._search()  # names keep the order in which they were read
                 shown = mask(line)
                 self._known.update(dict.fromkeys(one for one in found if one in shown))
 
