@@ -57,8 +57,8 @@ def pieces_of(session: Session, mask: Callable[[str], Masked]) -> tuple[Piece, .
             role: PieceRole = "user" if turn.role == "user" else "assistant"
             said = _clean(turn.text) if turn.text and turn.role in ("user", "assistant") else ""
             told = retold(said) if role == "assistant" else Retold(said)
-            if turn.sums_up and turn.text:
-                pieces.append(Piece("assistant", mask(_SUMMARY + _clean(turn.text)), index, turn.id, exchange.index))
+            if summary := _clean(turn.summary):
+                pieces.append(Piece("assistant", mask(_SUMMARY + summary), index, turn.id, exchange.index))
             if told.said:
                 pieces.append(Piece(role, mask(told.said), index, turn.id, exchange.index))
             # One by one, as they stand in the other agent's own session: so passages begin and end where those do.

@@ -99,8 +99,9 @@ class Turn:
     `text` is what was said, without injected boilerplate. `prompt` is true for a person's own words. `token_est` is
     about characters / 4. `loaded` is how many tokens the agent says it had in its context after this turn, 0
     where it says nothing. `cached_for` is how many seconds the cache lives that its request wrote or read, 0 where the
-    log does not say it. Records of one message of the model share `group`. `raw` is the verbatim line without its
-    newline, only where the reader was asked to keep it. `cwd` is where the agent stood, if not where it first did.
+    log does not say it. `summary` is what a compaction has left: nobody says it. Records of one message of the model
+    share `group`. `raw` is the verbatim line without its newline, only where the reader was asked to keep it. `cwd` is
+    where the agent stood, if not where it first did.
     """
 
     id: str
@@ -117,6 +118,7 @@ class Turn:
     loaded: int = 0
     cached_for: int = 0
     cwd: str = ""
+    summary: Masked = NOTHING
 
     @property
     def speaks(self) -> bool:

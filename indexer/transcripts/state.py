@@ -168,7 +168,7 @@ def turn_to_row(turn: Turn) -> list[Any]:
             [one.tool_use_id, one.is_error, one.note, one.proof, one.errors.hex(), one.words]
             for one in turn.tool_results
         ],
-        turn.prompt, turn.group, turn.loaded, turn.cached_for, *_paths((turn.cwd,)),
+        turn.prompt, turn.group, turn.loaded, turn.cached_for, turn.summary, *_paths((turn.cwd,)),
     ]  # fmt: skip
 
 
@@ -181,7 +181,7 @@ def turn_from_row(row: list[Any]) -> Turn:
 
     Ids and names come up again and again: one copy of each is kept.
     """
-    id_, parent, role, timestamp, text, tokens, calls, results, prompt, group, loaded, cached, cwd = row
+    id_, parent, role, timestamp, text, tokens, calls, results, prompt, group, loaded, cached, summary, cwd = row
     return Turn(
         intern(id_), None if parent is None else intern(parent), role, timestamp, text, tokens,
         tuple(
@@ -195,7 +195,7 @@ def turn_from_row(row: list[Any]) -> Turn:
             ToolResult(intern(call), failed, Masked(note), Proof(proof), bytes.fromhex(errors), Masked(words))
             for call, failed, note, proof, errors, words in results
         ),
-        prompt, intern(group), loaded=loaded, cached_for=cached, cwd=intern(cwd),
+        prompt, intern(group), loaded=loaded, cached_for=cached, summary=Masked(summary), cwd=intern(cwd),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from sys import intern
 from typing import ClassVar
 
-from indexer.masking import mask
+from indexer.masking import mask, mask_once
 from indexer.transcripts.boilerplate import LEFT_OUT_TAG
 from indexer.transcripts.chain import Chain
 from indexer.transcripts.fold import Kept, LineFold, Record
@@ -154,7 +154,7 @@ class Tree(LineFold):
 
     def summary(self, record: Record, identity: str, line: Line, text: str, loaded: int) -> Turn:
         """The summary that a compaction has left: `loaded` counts it, and nobody has said it."""
-        return replace(self.make(record, identity, line, "system", text, loaded=loaded), token_est=0)
+        return replace(self.make(record, identity, line, "system", "", loaded=loaded), summary=mask_once(text))
 
     def excluded(self) -> str:
         """See `Fold.excluded`."""

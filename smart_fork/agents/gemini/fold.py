@@ -14,6 +14,7 @@ from pathlib import Path
 from sys import intern
 from typing import Any
 
+from indexer.masking import NOTHING, mask_once
 from indexer.transcripts import fold
 from indexer.transcripts.base import UNREAD, Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
@@ -150,8 +151,8 @@ class _Fold(fold.LineFold):
         moment = before.timestamp if before and before.timestamp else utc(record.get("timestamp"))
         if told.way == "summary":
             loaded = estimate_tokens(text) if record.get("type") == "user" else 0
-            summary = text if loaded else ""
-            return replace(turn_of(identity, None, "system", moment, summary, raw=raw, loaded=loaded), token_est=0)
+            summary = mask_once(text) if loaded else NOTHING
+            return turn_of(identity, None, "system", moment, raw=raw, loaded=loaded, summary=summary)
         if before and before.role == "system" and told.way == "listed":  # what nobody said, once more
             return replace(before, id=identity, raw=raw)
         if record.get("type") == "gemini":

@@ -9,7 +9,6 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from sys import intern
 from types import MappingProxyType
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from indexer.masking import mask_once
 from indexer.transcripts.base import UNREAD, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.fold import Fold
@@ -278,8 +278,7 @@ class _Fold(Fold):
     def _assistant(self, said: _Message) -> None:
         if said.info.get("summary") is True:  # of what was before it, which is sent no more
             left = text_of(said.parts)
-            self._make(said, "system", left, loaded=estimate_tokens(left))
-            self._turns[-1] = replace(self._turns[-1], token_est=0)
+            self._make(said, "system", "", loaded=estimate_tokens(left), summary=mask_once(left))
             return
         item = CODEC.decode({"parts": said.parts})
         done = {"tool_calls": self.doings.calls(item.calls), "tool_results": self.doings.results(item.results)}
