@@ -38,9 +38,9 @@ _SYMBOL = re.compile(
 _SHORTEST, _LONGEST = 6, 64
 #: Codes of errors, with the words that tell a number from others.
 _CODE = re.compile(
-    r"\b(?:[A-Z]{1,12}[-_]?[0-9]{2,8}|0x[0-9A-Fa-f]{4,16}|E[A-Z]{3,20}(?:[ \t]+[\w.-]{1,64}:\d{1,5})?"
+    r"\b(?:[A-Z]{1,12}[-_]?[0-9]{2,8}|0x[0-9A-Fa-f]{4,16}|E(?!RROR|X)[A-Z]{3,20}(?:[ \t]+[\w.-]{1,64}:\d{1,5})?"
     r"|SQLSTATE[ :\[(]{0,3}[0-9A-Z]{5}|HTTP(?:/[\d.]{1,3})?[ :]{1,2}[45]\d\d|[45]\d\d[ \t]+(?:[A-Z][a-z]{2,15}[ \t]?)+"
-    r"|(?:[Ee]xit|[Ss]tatus|[Ee]rror|[Rr]eturn)(?:[ \t](?:code|status))?[ :=]{1,2}-?\d{1,10})\b",
+    r"|(?:[Ee]xit|[Ss]tatus|[Ee]rror|[Rr]eturn)(?:[ \t](?:code|status))?[ :=]{1,2}(?:-?\d{2,10}|[3-9]))\b",
     re.ASCII,
 )
 #: Keys and digests look like names with many digits in them.
