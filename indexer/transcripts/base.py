@@ -183,7 +183,7 @@ class AgentAdapter(Protocol):
         """
 
     def glance(self, path: Path) -> Session | None:
-        """What the first records say of it, for a list: title, directory, who started it, the file's time.
+        """What its first and last records say of it, for a list: title, directory, who started it, when it was last.
 
         Raises:
             OSError: the file cannot be opened, is not a regular file, or holds no record.
@@ -192,6 +192,15 @@ class AgentAdapter(Protocol):
     def twins(self, path: Path) -> tuple[Path, ...]:
         """Other logs of the session in `path`: it was moved or copied, and perhaps went on there."""
         return ()
+
+    def time_of(self, file: LogFile) -> str:
+        """When anything was last said or done in a session: programs that copy, sync or restore a file restamp it.
+
+        Raises:
+            OSError: as in `glance`.
+        """
+        session = self.glance(file.path)
+        return session.last_activity if session else ""
 
     def place_of(self, directory: str) -> str:
         """How the locations begin of logs that were begun in or below `directory`; empty where they do not tell."""

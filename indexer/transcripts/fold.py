@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -13,9 +15,18 @@ from typing import Any, ClassVar, Self
 from indexer.masking import NOTHING, Masked, mask, mask_once
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.doings import Doings
-from indexer.transcripts.lines import Line, changed_at, first_lines, last_records, probe, resume
+from indexer.transcripts.lines import (
+    Line,
+    changed_at,
+    decode_line,
+    first_lines,
+    last_lines,
+    last_records,
+    probe,
+    resume,
+)
 from indexer.transcripts.model import AgentName, Inferred, Origin, RecordSize, Resumed, Session, Turn
-from indexer.transcripts.state import is_path
+from indexer.transcripts.state import is_path, utc
 from indexer.transcripts.titles import also_called, title_of
 
 Record = dict[str, Any]
@@ -23,6 +34,10 @@ Record = dict[str, Any]
 Kept = tuple[dict[str, Any], list[Turn]] | None
 #: Different models remembered a session, and how much of the name of one.
 _MOST_MODELS, _MODEL_CHARACTERS = 20, 100
+#: A time that is later than this from now has not come yet: clocks differ, and a time may lack its zone.
+_AHEAD_SECONDS = 86_400
+#: So many times of the last records tell when a log was written, if they are among its last lines.
+_LAST_TIMES, _LAST_LINES = 3, 80
 #: What agents write in the place of a model that none was.
 _NO_MODELS = ("<synthetic>", "unknown")
 
@@ -58,6 +73,7 @@ class Fold(ABC):
         #: By turn; `None` where none is asked for.
         self.sizes: dict[str, RecordSize] | None = None
         self._model: object = None
+        self._ahead = utc(time.time() + _AHEAD_SECONDS)
         self.facts, turns = kept or ({}, [])
         self.doings = self.notes(
             self.facts, runs=self.shell, not_run=self.not_run, opens_a_session=self.session_logs.search,
@@ -118,9 +134,9 @@ class Fold(ABC):
         return root
 
     def last_activity(self) -> str:
-        """Return the last time."""
-        last: str = self.facts.get("last", "")
-        return last
+        """Return the last time at which anything was said or done. A log without such times has its file's."""
+        facts = self.facts
+        return facts.get("last") or facts.get("started") or changed_at(self.path)
 
     def is_interrupted(self, turns: tuple[Turn, ...]) -> bool:
         """Tell if the person has stopped the agent in what it did last."""
@@ -136,8 +152,11 @@ class Fold(ABC):
         return False
 
     def note_moment(self, moment: str, *, done: bool = True) -> None:
-        """Note the time of a record, empty if it has none; `done` if anything was said or done then."""
-        if moment:
+        """Note the time of a record, empty if it has none; `done` if anything was said or done then.
+
+        A time that has not come yet is none: the clock was wrong, or the record is damaged.
+        """
+        if moment and moment < self._ahead:
             facts = self.facts
             if moment < facts.setdefault("started", moment):
                 facts["started"] = moment
@@ -250,6 +269,10 @@ class LineFold(Fold):
             self.feed(line)
         return self
 
+    @abstractmethod
+    def moment_of(self, record: Record) -> tuple[str, bool]:
+        """Return a record's time, empty without one, and whether anything was said or done then."""
+
     def note_title(self, record: Record) -> None:
         """Note what the session is called, if a record says it."""
 
@@ -258,6 +281,22 @@ class LineFold(Fold):
         if self.excluded():
             return ""
         return "" if any(turn.prompt for turn in self.active()) else "no prompt"
+
+    def note_end(self) -> str:
+        """Note when the last records of the log were written, and return the newest of these times; empty without one.
+
+        Records that are written at the same time are not in its order.
+        """
+        found = list[str]()
+        for line in islice(last_lines(self.path), _LAST_LINES):
+            for _, record in decode_line(line)[0]:
+                moment, done = self.moment_of(record)
+                if done and "" < moment < self._ahead:
+                    found.append(moment)
+            if len(found) >= _LAST_TIMES:
+                break
+        self.note_moment(max(found, default=""))
+        return max(found, default="")
 
     def finish(self, *, turns: bool) -> bool:
         """Add what other logs say, with their `turns` if those are asked for. Return True if it must be kept."""
@@ -293,9 +332,9 @@ def glance(begun: Callable[..., LineFold], path: Path) -> Session | None:
     fold.take(first_lines(path, fold.lacks))
     for record in last_records(path, fold.naming):
         fold.note_title(record)
+    fold.note_end()
     fold.finish(turns=False)
-    session, _ = fold.session()
-    return replace(session, last_activity=changed_at(path)) if session else None
+    return fold.session()[0]
 
 
 def _with_model(known: Iterable[str], name: object) -> list[str]:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -42,6 +41,8 @@ LOOK_BYTES, LOOK_SECONDS = 16 << 20, 4.0
 GLANCE_BYTES = 256 * 1024
 #: And how much of its end, where agents write a title again.
 _END_BYTES = 64 * 1024
+#: The end of a log is read in pieces, the last of which is so large.
+_TAIL_BYTES = 8 * 1024
 
 #: After so much in a row that is no record a file is read no further, and sooner to list it. A line counts as this much
 #: at least.
@@ -248,9 +249,27 @@ def last_records(path: Path, kinds: Collection[bytes]) -> Iterator[dict[str, Any
             yield record
 
 
+def last_lines(path: Path) -> Iterator[bytes]:
+    """The last lines of a log, the last one first; at most those in its last 16 MB."""
+    with open_regular(path) as file:
+        start = size = file.seek(0, os.SEEK_END)
+        rest, piece = b"", _TAIL_BYTES
+        while start and size - start < LOOK_BYTES:
+            end, start = start, max(0, start - piece)
+            file.seek(start)
+            rest, *lines = (file.read(end - start) + rest).split(b"\n")
+            yield from reversed(lines)
+            piece *= 4  # of a long line not every piece is joined again
+        if not start:
+            yield rest
+
+
 def changed_at(path: Path) -> str:
-    """When the file last changed, as a log would write it."""
-    return utc(datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat())
+    """When the file last changed, as a log would write it; empty where it is no file."""
+    try:
+        return utc(path.stat().st_mtime)
+    except OSError:
+        return ""
 
 
 def open_regular(path: Path | str) -> IO[bytes]:

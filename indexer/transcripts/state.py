@@ -27,6 +27,7 @@ _BATCH = 256
 _MAX_COUNT = 1 << 40
 #: The seconds since 1970 at which this century began, and of a time that no log is of.
 _FIRST, _END = 946_684_800, 4_102_444_800
+_CENTURY = "2000"
 _NUMBER = re.compile(r"\d{10,19}(?:\.\d{1,9})?", re.ASCII)
 #: Packed in the place of a path that holds a secret. Neither of the two is an edited file of the session.
 _UNFIT = "\n"
@@ -220,14 +221,14 @@ def _seconds(number: float) -> float:
 def utc(value: object) -> str:
     """A timestamp of any form seen in logs as ISO 8601 in UTC with ``Z``; empty where it is none.
 
-    A time without a zone is taken as UTC. Of a number the unit is told by its size; one that is no time of this
-    century is no time at all.
+    A time without a zone is taken as UTC. Of a number the unit is told by its size. What is no time of this century is
+    no time at all.
     """
     try:
         if isinstance(value, str) and ("-" in value or not _NUMBER.fullmatch(value)):
             moment = datetime.fromisoformat(value)
             if len(value) == 24 and value[7] == "-" and value[10] == "T" and value[19] == "." and value[23] == "Z":
-                return value  # the common form
+                return value if value >= _CENTURY else ""  # the common form
         elif isinstance(value, int | float | str) and not isinstance(value, bool):
             moment = datetime.fromtimestamp(_seconds(float(value)), UTC)
         else:
@@ -235,4 +236,5 @@ def utc(value: object) -> str:
         moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError, OSError):
         return ""
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    told = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return told if told >= _CENTURY else ""

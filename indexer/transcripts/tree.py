@@ -68,6 +68,10 @@ class Tree(LineFold):
         """Return the size of a record; `None` for one outside the conversation, or if the agent's are not measured."""
         return None
 
+    def moment_of(self, record: Record) -> tuple[str, bool]:
+        """See `LineFold.moment_of`."""
+        return utc(record.get("timestamp")), not self.is_name(record)
+
     def is_name(self, record: Record) -> bool:
         """Whether a record says what the session is called, or whose copy it is: nothing was done in it then."""
         return False
@@ -120,8 +124,8 @@ class Tree(LineFold):
         if place != self._place:  # nearly all records say the same again
             self._place = place
             self._note_place(*place)
-        self._moment = moment = utc(get("timestamp"))
-        self.note_moment(moment, done=not self.is_name(record))
+        self._moment, done = self.moment_of(record)
+        self.note_moment(self._moment, done=done)
         forked = record.get("forkedFrom")
         if "parent" not in facts and isinstance(forked, dict) and isinstance(forked.get("sessionId"), str):
             facts["parent"] = forked["sessionId"]

@@ -20,6 +20,7 @@ import orjson
 from indexer.masking import mask
 from indexer.transcripts.base import UNREAD, AgentAdapter, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import Session
+from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.checkpoint_objects import Stored, transcript
 from smart_fork.agents.checkpoints import Listed
@@ -138,7 +139,7 @@ class WithCheckpoints(AgentAdapter):
         known, one = found
         if self.own.mixed and self._is_subagent(known, one):
             return None
-        at = datetime.fromtimestamp(one.at / 1e9, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        at = utc(one.at / 1e9)
         return Session(
             one.agent, one.session_id, path, (), known.top, mask(one.branch),
             mask(one.title), started=at, last_activity=at,

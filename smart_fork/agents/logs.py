@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from indexer.last_run import FailedLog
-from indexer.transcripts.base import AgentAdapter
+from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.files import odd_files
 from indexer.transcripts.state import utc
 from smart_fork.agents.facets import title_of
@@ -44,8 +44,25 @@ def _last_moment(path: Path) -> str:
     return ""
 
 
+def worked_at(reader: AgentAdapter, file: LogFile) -> str:
+    """Return when a session was last worked on. A log that does not say it was so when it was written to.
+
+    A file that keeps many sessions says it of each.
+    """
+    with suppress(Exception):  # what is wrong with a log is told where it is read
+        if not file.within and (moment := reader.time_of(file)):
+            return moment
+    return utc(file.mtime_ns / 1e9)
+
+
+def newest_log(reader: AgentAdapter) -> Path | None:
+    """Return the log of the session that was last worked on; `None` if there are none."""
+    newest = max(reader.discover(), key=lambda file: (worked_at(reader, file), file.mtime_ns), default=None)
+    return newest and newest.path
+
+
 def changed_at(reader: AgentAdapter, path: Path) -> float:
-    """Return the time of a log's last record in seconds since the epoch.
+    """Return the time at which a log was last written to, in seconds since the epoch.
 
     Raises:
         OSError: The log cannot be read.

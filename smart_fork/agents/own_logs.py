@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-from indexer.transcripts.base import AgentAdapter, Checkpoint, ReadResult
+from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.files import is_name
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
@@ -53,3 +53,7 @@ class LogAdapter(OwnLogs):
         from indexer.transcripts import fold
 
         return fold.glance(self.tree, path)
+
+    def time_of(self, file: LogFile) -> str:
+        moment: str = self.tree(file.path, None, keep_raw=False).note_end()
+        return moment

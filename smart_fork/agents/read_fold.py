@@ -10,9 +10,9 @@ import orjson
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.fold import Kept, Record
-from indexer.transcripts.lines import Line, changed_at, decode_document, probe
+from indexer.transcripts.lines import Line, decode_document, probe
 from indexer.transcripts.model import Origin, Role, Session, Turn
-from indexer.transcripts.state import count, is_path
+from indexer.transcripts.state import count, is_path, utc
 from indexer.transcripts.titles import masked_name, with_name
 from indexer.transcripts.tree import FolderlessTree
 from smart_fork.agents import AGENTS
@@ -53,9 +53,10 @@ class ReadTree(FolderlessTree):
             facts["before"] = said["uuid"]
         super().feed(line._replace(record=said))
 
-    def is_name(self, record: Record) -> bool:
-        """See `Tree.is_name`: a record that only states facts."""
-        return not _header(record).role
+    def moment_of(self, record: Record) -> tuple[str, bool]:
+        """See `LineFold.moment_of`. A record that only states facts does nothing."""
+        header = record.get(_HEADER) or self.codec.header(record)
+        return (utc(header.moment), bool(header.role)) if header else ("", False)
 
     def note_title(self, record: Record) -> None:
         """See `Tree.note_title`. Other facts that are stated once are noted as well."""
@@ -109,10 +110,6 @@ class ReadTree(FolderlessTree):
         """See `Fold.family`."""
         found = super().family(turns)
         return self.own_id() if found.startswith(_NUMBERED) else found
-
-    def last_activity(self) -> str:
-        """See `Fold.last_activity`. Without times in the log it is the file's."""
-        return super().last_activity() or changed_at(self.path)
 
     def given_name(self) -> str:
         """See `Fold.given_name`."""

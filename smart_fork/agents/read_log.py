@@ -6,12 +6,11 @@ What is needed to read one is imported where one is read.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from indexer.transcripts.base import Checkpoint, ReadResult
+from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import Session
 from smart_fork.agents.codec import ReadSource
 from smart_fork.agents.tree_log import TreeAdapter
@@ -48,12 +47,10 @@ class ReadAdapter(TreeAdapter, ReadSource):
         return read_document(self, path, keep_raw=keep_raw)
 
     def glance(self, path: Path) -> Session | None:
-        if not self.document:
-            return super().glance(path)
-        from indexer.transcripts.lines import changed_at
+        return self.read(path).session if self.document else super().glance(path)
 
-        session = self.read(path).session
-        return replace(session, last_activity=changed_at(path)) if session else None
+    def time_of(self, file: LogFile) -> str:
+        return AgentAdapter.time_of(self, file) if self.document else super().time_of(file)
 
     def is_copy(self, path: Path) -> bool:
         if not self.document:

@@ -7,6 +7,7 @@ from pathlib import Path
 from smart_fork import sessions
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.facets import AUTO, cuttable, cutter, cutters, first_cut, title_of, why_not
+from smart_fork.agents.logs import newest_log
 from smart_fork.agents.readers import OWN, READERS
 from smart_fork.cuts.lines import only_prompts_previewed
 from smart_fork.cuts.model import Tool, Transcript, TranscriptTurn
@@ -123,10 +124,9 @@ def newest(tool: str) -> Path:
     """
     if found := cutter(tool).newest():
         return found
-    logs = sorted(OWN[tool].discover(), key=lambda file: file.mtime_ns)
-    if not logs:
-        raise NotFound(f"No transcript of {title_of(tool)}", "Give a path or a session's id.")
-    return logs[-1].path
+    if log := newest_log(OWN[tool]):
+        return log
+    raise NotFound(f"No transcript of {title_of(tool)}", "Give a path or a session's id.")
 
 
 def sort_by_timestamp(turns: tuple[TranscriptTurn, ...]) -> list[TranscriptTurn]:

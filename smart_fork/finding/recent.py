@@ -18,13 +18,12 @@ from indexer.project import Project
 from indexer.shapes import dataclass
 from indexer.store.base import SessionRow, Store
 from indexer.transcripts.base import AgentAdapter, LogFile
-from indexer.transcripts.lines import changed_at
 from indexer.transcripts.model import AgentName, Origin, Session
 from indexer.versions import VERSION
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import KeptPrompt
 from smart_fork.agents.checkpoints import is_within
-from smart_fork.agents.logs import longest_first, odd, unread
+from smart_fork.agents.logs import longest_first, odd, unread, worked_at
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.selection import selected
 from smart_fork.errors import IndexUnavailable, Usage
@@ -71,16 +70,23 @@ def recent_sessions(
     files = [file for agent in adapters for file in agent.discover() if file.size > 0]
     files.sort(key=lambda file: (-file.mtime_ns, file.location))
     names: Mapping[AgentName, AgentAdapter] = {agent.name: agent for agent in adapters}
-    files = _copies_behind_originals(files, names)
+    pinned = set[LogFile]()
     if listed is not None:
-        files = _in_order(files, names, listed)
+        files, pinned = _as_listed(files, names, listed)
     files = list(_promising(files, project, names))
+    host = project if listed is not None else None
+    indexed = _indexed(files, host)
+    times = {
+        file: row.last_activity if (row := indexed.get(file.location)) else worked_at(names[file.agent], file)
+        for file in files
+    }
+    files.sort(key=lambda file: (file in pinned, times[file]), reverse=True)
+    files = _copies_behind_originals(files, names)
     found: dict[tuple[AgentName, str], Session] = {}
     hidden: set[tuple[AgentName, str]] = set()
     gone = set(forgotten())
     odd: list[FailedLog] = []
-    host = project if listed is not None else None
-    for session in _sessions(files, names, odd, host):
+    for session in _sessions(files, names, indexed, odd):
         identity = (session.agent, session.session_id)
         if identity in gone:
             continue
@@ -95,7 +101,11 @@ def recent_sessions(
     return Recent(list(found.values()), len(hidden - found.keys()), odd)
 
 
-def _in_order(files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter], listed: Listed) -> list[LogFile]:
+def _as_listed(
+    files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter], listed: Listed
+) -> tuple[list[LogFile], set[LogFile]]:
+    """Those of the logs that are asked for, pinned ones first, and which of them are pinned."""
+
     def having(mark: str) -> set[LogFile]:
         sessions = marked(mark)
         own = ((one, (one.agent, adapters[one.agent].id_of(one.path))) for one in files) if sessions else ()
@@ -106,7 +116,7 @@ def _in_order(files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapte
     if listed.tag:
         tagged = having(listed.tag)
         files = [one for one in files if one in tagged]
-    return sorted(files, key=lambda one: one not in pinned)  # the others stay in their order
+    return sorted(files, key=lambda one: one not in pinned), pinned  # the others stay in their order
 
 
 def _copies_behind_originals(files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter]) -> list[LogFile]:
@@ -144,9 +154,9 @@ def _promising(
 
 
 def _sessions(
-    files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter], odd: list[FailedLog], project: Project | None
-) -> Iterator[Session]:
-    indexed = _indexed(files, project)
+    files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter], indexed: Mapping[str, SessionRow | None],
+    odd: list[FailedLog],
+) -> Iterator[Session]:  # fmt: skip
     for file in files:
         if file.location in indexed:
             row = indexed[file.location]
@@ -200,7 +210,7 @@ def _session(row: SessionRow, file: LogFile) -> Session:
         Masked(row.git_branch),
         Masked(row.title),
         started=row.started,
-        last_activity=row.last_activity if file.within else changed_at(file.path),
+        last_activity=row.last_activity,
         origin=cast("Origin", row.origin),
         parent_id=row.parent_id,
         root_id=row.root_id,

@@ -15,6 +15,7 @@ from smart_fork.agents.claude.fold import ClaudeCodec, is_request
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codec import Record, text_of
+from smart_fork.agents.logs import newest_log
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, About, TreeCutter
 from smart_fork.cuts import titles
 from smart_fork.cuts.model import ANY_TURN, TranscriptTurn
@@ -61,10 +62,9 @@ def discover_newest_claude() -> Path:
     Raises:
         NotFound: there is none.
     """
-    newest = max(ClaudeAdapter().discover(), key=lambda file: file.mtime_ns, default=None)
-    if newest is None:
-        raise NotFound(f"no .jsonl session files under {claude_home() / 'projects'}", "Give a path or a session's id.")
-    return newest.path
+    if log := newest_log(ClaudeAdapter()):
+        return log
+    raise NotFound(f"no .jsonl session files under {claude_home() / 'projects'}", "Give a path or a session's id.")
 
 
 class ClaudeCutter(TreeCutter):

@@ -20,7 +20,7 @@ from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.directories import Directories
 from indexer.transcripts.doings import Doings
 from indexer.transcripts.items import GivenBack, UsedTool
-from indexer.transcripts.lines import Line, LineReader, changed_at, decode_line, first_lines, open_regular
+from indexer.transcripts.lines import Line, LineReader, decode_line, first_lines, open_regular
 from indexer.transcripts.model import Inferred, Origin, Proof, Resumed, Role, Session, Turn, turn_of
 from indexer.transcripts.ours import is_ours
 from indexer.transcripts.state import count, is_path, pack, utc
@@ -221,10 +221,8 @@ class CodexFold(fold.LineFold):
         kind, payload = payload_of(record)
         if payload is record and ("record_type" in record or (kind == "session_meta" and "id" not in record)):
             return
-        moment = utc(record.get("timestamp"))
-        # A header's is the only time in old versions; and a name says nothing of when something was done.
-        named = kind == "event_msg" and payload.get("type") == "thread_name_updated"
-        self.note_moment(moment, done=kind != "session_meta" and not named)
+        moment, done = self.moment_of(record)
+        self.note_moment(moment, done=done)
         identity = str(ordinal_of(line))
         raw = line.raw if self.keep_raw else b""
         if kind == "session_meta":
@@ -241,6 +239,12 @@ class CodexFold(fold.LineFold):
             self._item(payload, identity, moment, raw)
         elif kind == "event_msg":
             self._event(payload, identity, moment, raw)
+
+    def moment_of(self, record: fold.Record) -> tuple[str, bool]:
+        """See `LineFold.moment_of`. The only time of old versions is a header's; and a name is no work."""
+        kind, payload = payload_of(record)
+        named = kind == "event_msg" and payload.get("type") == "thread_name_updated"
+        return utc(record.get("timestamp")), kind != "session_meta" and not named
 
     def _meta(self, meta: dict[str, Any]) -> None:
         facts = self.facts
@@ -415,10 +419,6 @@ class CodexFold(fold.LineFold):
         home, own = HOME.of(self.path), self.own_id()
         known = threads(home).get(own)
         return (known and known.name) or thread_name(home, own) or self.facts.get("name", "")
-
-    def last_activity(self) -> str:
-        """See `Fold.last_activity`. Records of old versions have no times: the file's own is the best there is."""
-        return super().last_activity() or changed_at(self.path)
 
     def is_copy(self) -> bool:
         """See `Fold.is_copy`."""

@@ -20,7 +20,7 @@ from indexer.transcripts.base import UNREAD, Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.files import regular_files
 from indexer.transcripts.items import UsedTool
-from indexer.transcripts.lines import NO_LOG, Line, LineReader, changed_at, decode_file, first_lines, resume
+from indexer.transcripts.lines import NO_LOG, Line, LineReader, decode_file, first_lines, resume
 from indexer.transcripts.model import Inferred, Origin, Session, ToolCall, ToolResult, Turn, estimate_tokens, turn_of
 from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.titles import masked_name
@@ -93,7 +93,7 @@ class _Fold(fold.LineFold):
                 facts["parent"] = origin["sessionId"]
                 if isinstance(root := origin.get("root"), str) and root:  # it may leave out what the family began with
                     facts["root"] = root
-        self.note_moment(utc(record.get("timestamp")))
+        self.note_moment(self.moment_of(record)[0])
         self.note_moment(utc(record.get("startTime")), done=False)
         if record.get("type") in ("user", "gemini"):
             facts["interrupted"] = False
@@ -116,9 +116,9 @@ class _Fold(fold.LineFold):
         """See `Fold.own_name`."""
         return str(self.facts.get("summary", ""))
 
-    def last_activity(self) -> str:
-        """See `Fold.last_activity`."""
-        return super().last_activity() or self.facts.get("started", "")
+    def moment_of(self, record: Record) -> tuple[str, bool]:
+        """See `LineFold.moment_of`."""
+        return utc(record.get("timestamp")), True
 
     def origin(self) -> Origin:
         """See `Fold.origin`."""
@@ -246,8 +246,7 @@ def glance(path: Path) -> Session | None:
     found = _Fold(path, None, keep_raw=False)
     if not _feed_whole(found, path):
         raise OSError(f"{NO_LOG}it is not a JSON object")
-    session, _ = found.session()
-    return replace(session, last_activity=changed_at(path)) if session else None
+    return found.session()[0]
 
 
 def is_copy(path: Path) -> bool:

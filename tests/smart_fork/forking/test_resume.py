@@ -173,6 +173,16 @@ def test_the_newest_of_a_directory_is_that_of_exactly_this_directory(agent, worl
         newest_session(shop, "claude" if agent == "codex" else "codex")
 
 
+@agents
+def test_the_newest_is_the_one_that_was_worked_on_last_whatever_has_touched_the_others(agent, world, shop):
+    say = getattr(world, agent)
+    old, new = say(shop, "one", "done"), say(shop, "two", "done")
+    os.utime(world.log_of(old), (4e9, 4e9))
+
+    assert new == newest_session(shop, agent).session_id
+    assert old == newest_session(shop, agent, apart_from=new).session_id
+
+
 def test_sessions_of_scripts_go_on_without_a_terminal_only(world, shop):
     person = world.claude(shop, "one", "done")
     script = world.claude(shop, "two", "done", entrypoint="sdk-cli", promptSource="sdk", origin={"kind": "sdk"})

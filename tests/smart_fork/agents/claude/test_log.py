@@ -437,11 +437,12 @@ def test_marks_and_stop_hooks_of_a_parent_are_not_a_fork_s_words(home):
     assert prompts(session) == ["parent's task", "the fork's task"]
 
 
-def test_a_glance_sees_the_beginning_and_the_file_s_own_time(home):
+def test_a_glance_sees_the_beginning_and_the_time_of_the_last_record(home):
     """F-136."""
     path = claude_log(home, {"type": "ai-title", "aiTitle": "Uploader"}, user("u1", None, "one"))
     with path.open("a") as file:
         file.writelines(json.dumps(assistant(f"a{i}", "u1", "x" * 1000)) + "\n" for i in range(400))
+        file.write(json.dumps(assistant("a400", "u1", "x") | {"timestamp": "2026-09-09T01:46:40.000Z"}) + "\n")
 
     os.utime(path, (1e9, 1e9))
 
@@ -450,7 +451,7 @@ def test_a_glance_sees_the_beginning_and_the_file_s_own_time(home):
     assert session is not None
     assert (session.title, session.cwd, session.origin) == ("Uploader", CWD, "person")
     assert len(session.turns) < 300
-    assert session.last_activity == "2001-09-09T01:46:40.000Z"
+    assert session.last_activity == "2026-09-09T01:46:40.000Z"
     assert ClaudeAdapter().glance(claude_log(home, {"type": "mode"})) is None
 
 
