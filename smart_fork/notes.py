@@ -9,7 +9,6 @@ import logging
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Literal, get_args
 
 from indexer import forgotten, state
@@ -17,7 +16,7 @@ from indexer.masking import Masked, mask, shorten
 from indexer.transcripts.model import AgentName
 from smart_fork.conversation import Noted, Verdict
 from smart_fork.errors import NotFound, Usage, advice
-from smart_fork.text.snippets import printable, shown, storable
+from smart_fork.text.snippets import printable, shown, storable, time_of
 
 if TYPE_CHECKING:
     import apsw
@@ -204,8 +203,5 @@ def _verdict(session_id: str, outcome: str, reason: str, tried: str, said_by: st
 
 
 def _day(moment: str) -> str:
-    try:
-        day = datetime.fromisoformat(moment)
-    except ValueError:
-        return moment[:10]
-    return f"{day.day} {day:%b %Y}"
+    day = time_of(moment)
+    return f"{day.day} {day:%b %Y}" if day else moment[:10]

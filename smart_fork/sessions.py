@@ -29,7 +29,7 @@ from smart_fork.notes import noted_if_known
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.system import permission
-from smart_fork.text.snippets import printable, quoted
+from smart_fork.text.snippets import minute, printable, quoted
 from smart_fork.whereabouts import permits, placed_here
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ def as_markdown(read: Conversation) -> str:
     lines = [
         f"# {read.title}",
         "",
-        f"{read.agent_type} {read.session_id} · {where} · {read.last_activity}{whose}",
+        f"{read.agent_type} {read.session_id} · {where} · {minute(read.last_activity)}{whose}",
         *(_noted_in_words(read.noted) if read.noted else ()),
         *(_commits_in_words(read.commits) if read.commits else ()),
         *(("", f"Its agent alone {read.resumed.sentence}") if read.resumed else ()),
@@ -295,7 +295,7 @@ def as_markdown(read: Conversation) -> str:
             what = "this end" if read.resumed.reason == "elsewhere" else "what follows"
             lines += ["", f"> Its agent alone loads {what}, from message {read.resumed.start} on"]
         before = one.number
-        lines += ["", f"## {one.number} · {one.role} · {one.timestamp}", "", _HEADING.sub(r"\\\g<0>", one.text)]
+        lines += ["", f"## {one.number} · {one.role} · {minute(one.timestamp)}", "", _HEADING.sub(r"\\\g<0>", one.text)]
     return "\n".join(lines) + "\n"
 
 
@@ -311,7 +311,7 @@ def _commits_in_words(made: CommitsMade) -> Iterator[str]:
         yield from ("", f"Commits: {made.count}", "")
     for one in made.commits:
         wrote = f"{one.lines} of {one.of} lines" if one.lines else "its message names this session"
-        yield f"- {one.date[:10]} {one.commit[:8]} {one.subject} ({wrote})"
+        yield f"- {minute(one.date)[:10]} {one.commit[:8]} {one.subject} ({wrote})"
     if more := made.count - len(made.commits):
         yield f"- {more} more"
     if made.count:

@@ -84,7 +84,7 @@ def _of(reader: AgentAdapter, now: float) -> Deletion | None:
 
 
 def _date(moment: float) -> str | None:
-    return datetime.fromtimestamp(moment, UTC).date().isoformat() if moment < _LATEST else None
+    return datetime.fromtimestamp(moment, UTC).astimezone().date().isoformat() if moment < _LATEST else None
 
 
 def _copies(files: Sequence[LogFile]) -> int:

@@ -18,6 +18,7 @@ from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import library_shown, starting
 from smart_fork.errors import Usage
 from smart_fork.forking.request import BranchRequest
+from smart_fork.text.snippets import minute
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -140,7 +141,7 @@ def _label(one: Relative, *, marked: bool, whose: str = "") -> Text:
     # What is beside it: the lines of the tree, and the id.
     room = out.console.width - 4 * one.depth - head.cell_len - 2
     head += plain(f"  {_cut(one.title, room)}", "bold" if marked else "")
-    facts = [f"{one.begun[:16].replace('T', ' ')}", f"{one.turns} turns", f"about {one.token_estimate:,} tokens"]
+    facts = [minute(one.begun), f"{one.turns} turns", f"about {one.token_estimate:,} tokens"]
     if whose:
         facts.insert(0, whose)
     if one.copies:

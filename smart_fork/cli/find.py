@@ -17,6 +17,7 @@ from smart_fork.cli.progress import progress_bar
 from smart_fork.errors import Usage
 from smart_fork.finding.request import FindRequest, RecentRequest
 from smart_fork.terminal.words import short
+from smart_fork.text.snippets import minute
 
 if TYPE_CHECKING:
     from smart_fork.conversation import Conversation
@@ -126,7 +127,7 @@ def why(
     if printed_as_json(told):
         return
     for one in told.changes:
-        when = f"{one.date[:10]} {one.commit[:8]}" if one.commit else "not committed      "
+        when = f"{minute(one.date)[:10]} {one.commit[:8]}" if one.commit else "not committed      "
         if one.session_id is None:
             out.row(plain(when), plain(f"no session is known: {one.subject}", "dim"))
             continue
@@ -153,7 +154,8 @@ def fix(*, asked: FindRequest, agent: WhoseOption = EVERYBODY, project: ProjectO
         for one in told.fixes:
             at = f" --at {one.ends_at_message}" if one.ends_at_message is not None else ""
             out.row(plain(f"{percent(one.score):>6}", "bold green"), plain(one.title, "bold"))
-            out.row(plain(f"{INDENT}{one.agent_type} {short(one.session_id)}{at} · {one.last_activity[:10]}", "cyan"))
+            day = minute(one.last_activity)[:10]
+            out.row(plain(f"{INDENT}{one.agent_type} {short(one.session_id)}{at} · {day}", "cyan"))
             for sentence in one.noted.sentences if one.noted else ():
                 out.row(plain(f"{INDENT}{sentence}", "yellow"))
             for action in one.ended_by:
@@ -215,7 +217,7 @@ def list_sessions(
         out.row(
             plain(f"{short(one.session_id):<13}", "bold cyan"),
             plain(f"{one.agent_type:<{wide}}"),
-            plain(one.last_modified[:16].replace("T", " ")),
+            plain(minute(one.last_modified)),
             plain(one.title),
             *([plain(one.project_path, "dim")] if everywhere else []),
             *([plain(f"({mark})", "dim")] if (mark := place_mark(one.project_inferred_from, one.began_in)) else []),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from smart_fork.agents import AGENTS
 from smart_fork.cli.output import out, plain, say, say_passed_over
 from smart_fork.terminal.words import short
-from smart_fork.text.snippets import quoted
+from smart_fork.text.snippets import minute, quoted
 
 if TYPE_CHECKING:
     from smart_fork.finding.answer import Answer, Found, GonePrompt, IndexState
@@ -114,7 +114,7 @@ def _about(hit: Hit) -> list[str]:
 
     family, at_match = hit.lineage.family_size, hit.price.tokens_at_match
     return [
-        *filter(None, (hit.agent_type, short(hit.session_id), hit.last_activity[:10], *hit.became_of)),
+        *filter(None, (hit.agent_type, short(hit.session_id), minute(hit.last_activity)[:10], *hit.became_of)),
         f"{hit.price.tokens:,} tokens{f' ({cached})' if (cached := cache_in_words(hit.price.cached_until)) else ''}",
         *([f"{at_match:,} up to the match"] if hit.suggested_at is not None and at_match else []),
         *([f"about {hit.within_budget:,} within a budget of {budget}"] if (budget := hit.suggested_budget) else []),
@@ -149,7 +149,7 @@ def print_gone(prompts: Sequence[GonePrompt]) -> None:
         say("Prompts of deleted sessions, which cannot be shown or forked:")
     for one in prompts:
         more = f"  ({one.prompts} prompts)" if one.prompts > 1 else ""
-        out.row(plain(f"    {one.prompted_at[:10]}  {one.agent_type}  {one.prompt}{more}", "dim"))
+        out.row(plain(f"    {minute(one.prompted_at)[:10]}  {one.agent_type}  {one.prompt}{more}", "dim"))
 
 
 def _print_fallback(answer: Answer) -> None:

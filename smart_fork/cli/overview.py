@@ -20,6 +20,7 @@ from smart_fork.hooks import ASKED, EDITS, ERRORS, switch
 from smart_fork.registry.file import has_registry
 from smart_fork.service.client import ServiceStatus, find_service
 from smart_fork.service.lock import holder
+from smart_fork.text.snippets import minute
 from smart_fork.workers.roster import list_workers
 from smart_fork.workers.state import WorkerState
 
@@ -193,7 +194,7 @@ def _index_rows(index: IndexOverview | Trouble) -> list[tuple[str, str]]:
     aside = [("", f"it was damaged, and kept as {path}: delete it when you like") for path in index.set_aside]
     return [
         ("index", f"{index.sessions:,} sessions of {index.logs:,} logs, {done}{unread}{broken}"),
-        ("", f"{index.bytes / 1e6:.1f} MB, last changed {index.updated_at or 'never'}"),
+        ("", f"{index.bytes / 1e6:.1f} MB, last changed {minute(index.updated_at) or 'never'}"),
         ("", f"last run {in_words(index.last_run)}; next {when_next(index.next_run)}"),
         *aside,
     ]

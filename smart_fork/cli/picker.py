@@ -51,7 +51,7 @@ def pick() -> int | list[str]:
 
 def _recent() -> list[PickerRow]:
     from smart_fork.finding.recent import list_recent
-    from smart_fork.text.snippets import printable
+    from smart_fork.text.snippets import minute, printable
 
     found = list_recent("all", None, OFFERED).sessions
     if not found and (found := list_recent("all", None, OFFERED, everywhere=True).sessions):
@@ -60,7 +60,7 @@ def _recent() -> list[PickerRow]:
         PickerRow(
             one.session_id,
             one.agent_type,
-            one.last_modified[:16].replace("T", " "),
+            minute(one.last_modified),
             " ".join(printable(one.title).split()),
         )
         for one in found

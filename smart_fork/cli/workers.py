@@ -12,6 +12,7 @@ from indexer.values import json_of
 from smart_fork.cli.agents import EVERYBODY, ProjectOption, WorkersOption
 from smart_fork.cli.output import err, out, plain, printed_as_json, say, say_notes, wants_json
 from smart_fork.finding.request import current_project
+from smart_fork.text.snippets import minute
 from smart_fork.workers.roster import list_workers, read_worker, wait_workers
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def read(
     if told.earlier:
         say(f"{told.earlier} of its messages come before these; --exchanges shows more.")
     for one in told.messages:
-        out.print(plain(f"## {one.number} · {one.role} · {one.timestamp}\n\n{one.text}\n"))
+        out.print(plain(f"## {one.number} · {one.role} · {minute(one.timestamp)}\n\n{one.text}\n"))
 
 
 def message(

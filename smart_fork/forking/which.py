@@ -12,7 +12,7 @@ from indexer.patterns import late
 from smart_fork.errors import NotFound, advice
 from smart_fork.finding.hit import Hit
 from smart_fork.finding.worth import least_close  # a server that is started need not import the search
-from smart_fork.text.snippets import printable
+from smart_fork.text.snippets import minute, printable
 
 #: Gives the id of the one among these results that somebody has chosen. It may raise `NotFound`, and `Later`.
 Ask = Callable[[Sequence[Hit]], str]
@@ -68,6 +68,6 @@ def none_wanted() -> NotFound:
 def _label(hit: Hit) -> str:
     words = _ENTITY.sub("+", shorten(printable(mask(hit.title)), TITLE_CHARACTERS).translate(_MARKUP))
     named = _EMPHASIS.sub("", words).strip() or "(no title)"
-    when = (hit.last_activity or hit.date)[:16].replace("T", " ")
+    when = minute(hit.last_activity or hit.date)
     chance = f"{math.floor(hit.score * 100 + 1e-9)} %"
     return " · ".join(filter(None, (named, hit.agent_type, when, chance)))

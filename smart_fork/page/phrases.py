@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
 from indexer.masking import mask, shorten
-from smart_fork.text.snippets import printable
+from smart_fork.text.snippets import printable, time_of
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 #: From how many seconds on it is said in which unit, and how long that is.
@@ -155,12 +155,3 @@ def session_link(one: Addressed, at: int | None = None, kind: str = "session", *
 def subagent_link(one: Addressed, name: str, **query: Any) -> str:
     """The address of what a sub-agent of that session has said and done."""
     return link(f"{session_link(one)}/agents/{quote(name, safe='')}", **query)
-
-
-def time_of(moment: str | None) -> datetime | None:
-    """`moment` in this machine's time, taken for UTC where it names no zone; `None` where no calendar has it."""
-    try:
-        then = datetime.fromisoformat(moment or "")
-        return (then if then.tzinfo else then.replace(tzinfo=UTC)).astimezone()
-    except (ValueError, OverflowError, OSError):
-        return None

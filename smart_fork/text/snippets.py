@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import overload
 
 from indexer.masking import Masked, mask, shorten
@@ -14,6 +15,20 @@ QUOTED_CHARACTERS = 80
 _UNKNOWN = "\ufffd"
 #: Replaces characters that could end a quotation or its element.
 _PLAIN_MARKS = str.maketrans(BRACKETS + QUOTES, "[]" * (len(BRACKETS) // 2) + "'" * len(QUOTES))
+
+
+def time_of(moment: str | None) -> datetime | None:
+    """`moment` in this machine's time, taken for UTC where it names no zone; `None` where no calendar has it."""
+    try:
+        then = datetime.fromisoformat(moment or "")
+        return (then if then.tzinfo else then.replace(tzinfo=UTC)).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def minute(moment: str | None) -> str:
+    """`moment` to the minute on the clock of whoever is at this terminal: ``2026-11-20 21:00``."""
+    return f"{then:%Y-%m-%d %H:%M}" if (then := time_of(moment)) else (moment or "")[:16].replace("T", " ")
 
 
 @overload
