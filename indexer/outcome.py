@@ -136,13 +136,13 @@ class _Step(NamedTuple):
 
 
 def outcome_of(session: Session) -> Outcome:
-    """The last that a commit or a test run has shown.
+    """The last that a commit or a test run has shown: of a fork that has gone on, what it has done itself.
 
     A pass does not take back a commit. A session that ends in the middle is abandoned, unless all was committed.
     """
     outcome, saved = Outcome.UNKNOWN, False
     done = _edits_done(session)
-    for turn in session.turns:
+    for turn in session.turns[session.own :] or session.turns:
         for result in results_of(turn):
             if result.proof is Proof.COMMITTED:
                 outcome, saved = Outcome.COMMITTED, True

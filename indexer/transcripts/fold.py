@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
-from indexer.masking import NOTHING, Masked, mask, mask_once
+from indexer.masking import NOTHING, Masked, joined, mask, mask_once, shorten
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.doings import Doings
 from indexer.transcripts.lines import (
@@ -27,7 +27,7 @@ from indexer.transcripts.lines import (
 )
 from indexer.transcripts.model import AgentName, Inferred, Origin, RecordSize, Resumed, Session, Turn
 from indexer.transcripts.state import is_path, utc
-from indexer.transcripts.titles import also_called, title_of
+from indexer.transcripts.titles import TITLE_CHARACTERS, also_called, title_of
 
 Record = dict[str, Any]
 #: The facts and turns of an earlier reading.
@@ -119,10 +119,17 @@ class Fold(ABC):
         return names
 
     def title(self, turns: tuple[Turn, ...]) -> Masked:
-        """Return the session's title."""
-        return title_of(
-            self.given_name(), (turn.text for turn in turns if turn.prompt), by_agent=self.own_name(turns)
+        """Return the session's title: of a fork what it was asked itself, not what its parent was."""
+        own = turns[self.own(turns) :]
+        said = title_of(
+            self.given_name(), (turn.text for turn in own or turns if turn.prompt), by_agent=self.own_name(turns)
         )  # fmt: skip
+        asked = any(turn.prompt for turn in own) or self.given_name()
+        return said if asked else shorten(joined(" ", (mask("Fork of"), said)), TITLE_CHARACTERS)
+
+    def own(self, turns: tuple[Turn, ...]) -> int:
+        """Return the number of turns that a fork has from its parent."""
+        return 0
 
     def origin(self) -> Origin:
         """Return who started the session."""
@@ -238,6 +245,7 @@ class Fold(ABC):
             remote=facts.get("remote") or self.doings.remote,
             commits=tuple(self.doings.commits),
             models=tuple(facts.get("models", ())),
+            own=self.own(turns),
             resumed=self.resumed(turns),
             sizes=self._sizes_of(turns),
         ), ""

@@ -196,6 +196,7 @@ class Session:
     log does not state it; `head` the commit that it was begun at, where that matters: without a `cwd`, or with one that
     the agent's commands tell. `begun_at` is that commit wherever the log records it, `remote` the repository's URL, and
     `commits` are the last ones that it made, as git shortens their names.
+    `own` is the first turn that a fork has not from the session that it was forked from, as far as its log tells.
     `unread` counts the bytes at its log's end that a look at a very large one has not read.
     `resumed` are the turns that the agent's own program loads.
     `sizes` are those of the turns, where it was read to be measured (see `bounded`), and its agent's records can be.
@@ -233,6 +234,7 @@ class Session:
     remote: str = ""
     commits: tuple[str, ...] = ()
     models: tuple[Masked, ...] = ()
+    own: int = 0
     unread: int = 0
     resumed: Resumed = Resumed()
     sizes: tuple[RecordSize, ...] = field(default=(), compare=False, repr=False)

@@ -80,6 +80,19 @@ class Tree(LineFold):
         """Whether a record is a sub-agent's, which is no part of the conversation of another one."""
         return record.get("isSidechain") is True and not self._of_subagent
 
+    def is_copied(self, record: Record) -> bool:
+        """Whether a fork has a record from its parent, as far as that can be told."""
+        return isinstance(record.get("forkedFrom"), dict)
+
+    def own(self, turns: tuple[Turn, ...]) -> int:
+        """See `Fold.own`."""
+        if "own" not in self.facts:  # a log that has another's name is none
+            return len(turns) if self.facts.get("copied") and self.facts.get("parent") else 0
+        first, moment = self.facts["own"]
+        there = (at for at, turn in enumerate(turns) if turn.id == first)
+        later = (at for at, turn in enumerate(turns) if moment and turn.timestamp >= moment)  # it was taken back
+        return next(there, next(later, len(turns)))
+
     def guessed(self) -> str:
         """The directory that the project's folder is named after, for a log that states none; empty where unknown."""
         return ""
@@ -108,6 +121,10 @@ class Tree(LineFold):
         else:
             if next(iter(self.chain.turns), None) is None:
                 self._note_beginning(record, turn, line)
+            if self.is_copied(record):  # a first prompt alone may still be noted as of the session that was cleared
+                self.facts["copied"] = self.facts.get("copied") or turn.role == "assistant"
+            elif self.facts.get("copied"):
+                self.facts.setdefault("own", [identity, self._moment])
             self.chain.add(self.said(turn))
 
     def _note_beginning(self, record: Record, turn: Turn, line: Line) -> None:

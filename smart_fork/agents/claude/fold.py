@@ -10,12 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
+from indexer.masking import Masked, joined, shorten
 from indexer.transcripts.boilerplate import INTERRUPTED, strip_boilerplate, strip_recall
 from indexer.transcripts.items import GivenBack, Item
 from indexer.transcripts.lines import Line, LineReader, open_regular
 from indexer.transcripts.model import Origin, RecordSize, Resumed, Role, Session, Turn, estimate_tokens
-from indexer.transcripts.state import count
-from indexer.transcripts.titles import masked_name, with_name
+from indexer.transcripts.state import count, utc
+from indexer.transcripts.titles import TITLE_CHARACTERS, masked_name, title_of, with_name
 from indexer.transcripts.tree import ID_CHARACTERS, Tree
 from indexer.unchecked import dict_in, dicts_in, json_in, list_in, text_in
 from smart_fork.agents import AGENTS
@@ -180,6 +181,8 @@ class ClaudeTree(Tree):
         if title and isinstance(record.get(title), str) and self._is_own(record):
             facts[title] = name = masked_name(record[title].strip())
             facts["names"] = with_name(facts.get("names", ()), name)
+            if not self.begun:
+                facts["named_before"] = [*facts.get("named_before", ()), name]
         elif kind == "summary" and isinstance(record.get("summary"), str):
             # Old versions put summaries of *other* sessions at the head of a file: the leaf tells whose it is.
             facts.setdefault("summaries", {})[str(record.get("leafUuid"))] = masked_name(record["summary"])
@@ -190,6 +193,23 @@ class ClaudeTree(Tree):
         """Whether a title is this session's: a copy has those of the session that it was copied from as well."""
         named, stem = record.get("sessionId"), self.path.stem
         return not isinstance(named, str) or len(stem) < ID_CHARACTERS or named == stem
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was said yet."""
+        return next(iter(self.chain.turns), None) is not None
+
+    def is_copied(self, record: Record) -> bool:
+        """See `Tree.is_copied`. Its own forks begin with when they were made, and old versions left the parent's id."""
+        begun, moment = self.facts.get("begun", ""), utc(record.get("timestamp"))
+        return super().is_copied(record) or not self._is_own(record) or "" < moment < begun
+
+    def feed(self, line: Line) -> None:
+        """See `LineFold.feed`."""
+        record = line.record
+        if "uuid" not in record and (moment := utc(record.get("timestamp"))) and not self.begun:
+            self.facts["begun"] = min(moment, self.facts.get("begun", moment))
+        super().feed(line)
 
     def turn(self, record: Record, identity: str, line: Line) -> Turn | None:
         """See `Tree.turn`."""
@@ -270,7 +290,19 @@ class ClaudeTree(Tree):
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
         """See `Fold.own_name`."""
-        return self.facts.get("aiTitle") or self._summary(turns)
+        name = self.facts.get("aiTitle", "")
+        return self._summary(turns) if not name or self._is_parents(name) else name
+
+    def title(self, turns: tuple[Turn, ...]) -> Masked:
+        """See `Fold.title`. A name may be that of a fork or its parent's: what the fork was asked tells them apart."""
+        said, own = super().title(turns), turns[self.own(turns) :]
+        if not self._is_parents(self.given_name()) or not any(turn.prompt for turn in own):
+            return said
+        return shorten(joined(": ", (said, title_of("", (turn.text for turn in own if turn.prompt)))), TITLE_CHARACTERS)
+
+    def _is_parents(self, name: str) -> bool:
+        """Whether a name may be its parent's: Claude Code begins the log of its own fork with it, and repeats it."""
+        return "own" in self.facts and "parent" not in self.facts and name in self.facts.get("named_before", ())
 
     def names(self, turns: tuple[Turn, ...]) -> Iterator[str]:
         """See `Fold.names`. Summaries of what has been gone on from tell some as well."""

@@ -420,6 +420,12 @@ class CodexFold(fold.LineFold):
         known = threads(home).get(own)
         return (known and known.name) or thread_name(home, own) or self.facts.get("name", "")
 
+    def own(self, turns: tuple[Turn, ...]) -> int:
+        """See `Fold.own`. What follows a rewind is of the same session."""
+        if not self.facts.get("parent") or rollout_in(self.path) != self.own_id():
+            return 0
+        return sum(int(turn.id) < self.facts.get("base_end", 0) for turn in turns)
+
     def is_copy(self) -> bool:
         """See `Fold.is_copy`."""
         return is_moved(self.path)

@@ -159,7 +159,7 @@ class CopilotTree(FolderlessTree):
     def note_title(self, record: Record) -> None:
         """See `LineFold.note_title`. What it is called stands beside its log; of whom it is a fork, in it."""
         if parent := forked_from(record):
-            self.facts["parent"] = parent
+            self.facts |= {"parent": parent, "copied": True}
 
     def turn(self, record: Record, identity: str, line: Line) -> Turn | None:
         """See `Tree.turn`."""

@@ -59,17 +59,17 @@ ZEBRA = ["Please remember zebra", "zebra it is"]
         (
             "fork-print",
             [*ZEBRA, "--list the exits; echo $HOME `id`", "Noted: --list the exits; echo $HOME `id`"],
-            ZEBRA[0],
+            "--list the exits; echo $HOME `id`",
             "person",
         ),
         ("fork-named", [*ZEBRA, "-x dash prompt", "Noted: -x dash prompt"], "worker two", "person"),
         (
             "fork-of-fork",
             [*ZEBRA, "-x dash prompt", "Noted: -x dash prompt", "fork of fork", "Noted: fork of fork"],
-            "worker two",
+            "worker two: fork of fork",
             "person",
         ),
-        ("fork-worktree", [*ZEBRA, "go on there", "Noted: go on there"], ZEBRA[0], "person"),
+        ("fork-worktree", [*ZEBRA, "go on there", "Noted: go on there"], "go on there", "person"),
         (
             "mcp-call",
             ["which session knows zebras", "The tool has answered."],

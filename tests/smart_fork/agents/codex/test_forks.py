@@ -59,7 +59,7 @@ def test_a_fork_of_a_fork_of_a_fork_has_what_was_said_before(home, line):
 
     assert prompts(session) == ["one", "fork 2", "fork 3", "fork 4", "not theirs either"]
     assert (session.session_id, session.parent_id, session.root_id) == (line[3], line[2], line[0])
-    assert session.title == "one"
+    assert session.title == "fork 4"
 
 
 def test_the_family_has_one_root(home, line):
