@@ -34,6 +34,7 @@ from smart_fork.finding.request import current_project, project_notice
 from smart_fork.finding.results import recent_ones
 from smart_fork.notes import ARCHIVED, PINNED, marked
 from smart_fork.notes import tag as checked
+from smart_fork.registry.workers import OVER, known_workers
 from smart_fork.system import permission
 from smart_fork.text.snippets import printable, quoted
 from smart_fork.whereabouts import as_guest, belongs, in_project, placed, where_now
@@ -85,6 +86,7 @@ def recent_sessions(
     found: dict[tuple[AgentName, str], Session] = {}
     hidden: set[tuple[AgentName, str]] = set()
     gone = set(forgotten())
+    asked_for = {(one.agent, one.session_id) for one in known_workers() if one.is_fork}  # also in a process
     odd: list[FailedLog] = []
     for session in _sessions(files, names, indexed, odd):
         identity = (session.agent, session.session_id)
@@ -92,7 +94,7 @@ def recent_sessions(
             continue
         of_here = project is None or session.guest or belongs(session, project)
         if one := placed(session, project) if of_here else host and as_guest(session, host):
-            if automated or session.origin == "person":
+            if automated or session.origin == "person" or identity in asked_for:
                 found.setdefault(identity, one)
             else:
                 hidden.add(identity)
@@ -306,6 +308,7 @@ def _of_unknown(agent: AgentName, project: Project | None) -> Iterator[KeptPromp
             known |= {session for of, session, _ in store.sources() if of == agent}
             known |= {row.session_id for row in store.without_log() if row.agent == agent}
     known |= {session for of, session in forgotten() if of == agent}
+    known |= {one.session_id for one in known_workers() if one.session_id and one.state not in OVER}  # no log yet
 
     @cache
     def is_here(directory: str) -> bool:

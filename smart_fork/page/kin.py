@@ -24,13 +24,13 @@ from smart_fork.families.lineage import lineage
 from smart_fork.families.told import Family, Relative
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.worth import worth_of
-from smart_fork.page.phrases import inside, time_of
+from smart_fork.page.phrases import inside
 from smart_fork.page.reading import SPEAK, asked_in_short
 from smart_fork.page.renderer import Shown
 from smart_fork.page.session import located
 from smart_fork.page.steps import FileDiff, Steps, compared
 from smart_fork.system.processes import Processes
-from smart_fork.text.snippets import printable
+from smart_fork.text.snippets import printable, time_of
 
 #: How many questions tell what a session is about; and how many files are compared.
 MOST_QUESTIONS, MOST_PARTED_FILES = 20, 30

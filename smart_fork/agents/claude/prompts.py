@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator
 
 from indexer.transcripts.lines import open_regular
 from indexer.transcripts.state import is_path, utc
-from indexer.unchecked import dict_in, json_in
+from indexer.unchecked import dict_in, json_at, json_in, text_in
 from smart_fork.agents.agent import KeptPrompt
 from smart_fork.agents.claude.home import claude_home
 
@@ -32,9 +32,11 @@ def kept_prompts(known: Container[str]) -> Iterator[KeptPrompt]:
         whole = file.seek(0, os.SEEK_END) <= MOST_BYTES
         file.seek(0 if whole else -MOST_BYTES, os.SEEK_SET if whole else os.SEEK_END)
         lines = file.read(MOST_BYTES).split(b"\n")
+    # What is open, and so new that nothing was written, is not gone.
+    are_open = {text_in(dict_in(json_at(path)).get("sessionId")) for path in claude_home().glob("sessions/*.json")}
     for line in lines if whole else lines[1:]:
         named = _SESSION.search(line)
-        if named is None or named[1].decode() in known:
+        if named is None or named[1].decode() in known or named[1].decode() in are_open:
             continue
         record = dict_in(json_in(line))
         text, directory, session = (record.get(name) for name in ("display", "project", "sessionId"))

@@ -9,10 +9,12 @@ import pytest
 
 from smart_fork.agents.claude import prompts
 from smart_fork.errors import NotFound
+from smart_fork.registry.workers import Registry
 from smart_fork.sessions import locate
 
 RETRY, DONE = "add retry with backoff to the uploader", "The uploader retries five times"
 GONE = "5f0c8b1e-0000-4000-8000-000000000001"
+OTHER = "5f0c8b1e-0000-4000-8000-000000000002"
 
 
 def keep(world, *lines: object) -> None:
@@ -156,3 +158,33 @@ def test_a_prompt_with_few_of_the_words_is_not_found(run, world, shop):
     keep(world, typed("draw the logo of the uploader", shop))
 
     assert [] == gone(run, "find", RETRY)
+
+
+@pytest.mark.parametrize("known", ["running", "open", ""])
+def test_a_session_that_runs_and_has_written_nothing_yet_is_not_gone(run, world, shop, known):
+    world.claude(shop, "draw the map", "drawn")
+    keep(world, typed(RETRY, shop))
+    if known == "running":
+        with Registry() as registry:
+            worker = registry.add("claude", source_session_id=OTHER, place="process", cwd=shop)
+            registry.set_session_id(worker.id, GONE)
+    if known == "open":
+        note = world.home / ".claude/sessions/4711.json"
+        note.parent.mkdir()
+        note.write_text(json.dumps({"pid": 4711, "sessionId": GONE}))
+
+    assert [bool(not known)] * 2 == [bool(gone(run, "list")), bool(gone(run, "find", RETRY))]
+
+
+@pytest.mark.parametrize("state", ["running", "ended"])
+def test_a_fork_in_a_process_is_listed_also_where_only_a_program_has_typed_in_it(run, world, shop, state):
+    hidden, fork = (
+        world.claude(shop, words, "1", entrypoint="sdk-cli", promptSource="sdk", origin=None) for words in "ab"
+    )
+    with Registry() as registry:
+        worker = registry.add("claude", source_session_id=OTHER, place="process", cwd=shop)
+        registry.set_session_id(worker.id, fork)
+        registry.set_state(worker.id, state)
+
+    assert [fork] == [one["session_id"] for one in json.loads(run("list", "--json").out)["sessions"]]
+    assert hidden in run("list", "--include-automated", "--json").out
