@@ -255,9 +255,12 @@ def last_lines(path: Path) -> Iterator[bytes]:
         start = size = file.seek(0, os.SEEK_END)
         rest, piece = b"", _TAIL_BYTES
         while start and size - start < LOOK_BYTES:
-            end, start = start, max(0, start - piece)
+            end, start = start, max(0, start - piece, size - LOOK_BYTES)
             file.seek(start)
-            rest, *lines = (file.read(end - start) + rest).split(b"\n")
+            data = file.read(end - start)
+            if not data.strip(b"\0"):  # a hole, as a crash leaves it
+                return
+            rest, *lines = (data + rest).split(b"\n")
             yield from reversed(lines)
             piece *= 4  # of a long line not every piece is joined again
         if not start:

@@ -26,7 +26,7 @@ from smart_fork.agents.checkpoints import is_within
 from smart_fork.agents.logs import longest_first, odd, unread, worked_at
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.selection import selected
-from smart_fork.errors import IndexUnavailable, Usage
+from smart_fork.errors import IndexUnavailable, RegistryUnavailable, Usage
 from smart_fork.finding.answer import GonePrompt, Recents
 from smart_fork.finding.index_access import known_index, opened
 from smart_fork.finding.query import words_of
@@ -34,7 +34,7 @@ from smart_fork.finding.request import current_project, project_notice
 from smart_fork.finding.results import recent_ones
 from smart_fork.notes import ARCHIVED, PINNED, marked
 from smart_fork.notes import tag as checked
-from smart_fork.registry.workers import OVER, known_workers
+from smart_fork.registry.workers import OVER, WorkerRecord, known_workers
 from smart_fork.system import permission
 from smart_fork.text.snippets import printable, quoted
 from smart_fork.whereabouts import as_guest, belongs, in_project, placed, where_now
@@ -86,7 +86,7 @@ def recent_sessions(
     found: dict[tuple[AgentName, str], Session] = {}
     hidden: set[tuple[AgentName, str]] = set()
     gone = set(forgotten())
-    asked_for = {(one.agent, one.session_id) for one in known_workers() if one.is_fork}  # also in a process
+    asked_for = {(one.agent, one.session_id) for one in _workers() if one.is_fork}  # also in a process
     odd: list[FailedLog] = []
     for session in _sessions(files, names, indexed, odd):
         identity = (session.agent, session.session_id)
@@ -101,6 +101,15 @@ def recent_sessions(
         if len(found) >= limit:
             break
     return Recent(list(found.values()), len(hidden - found.keys()), odd)
+
+
+def _workers() -> list[WorkerRecord]:
+    """All workers; none where the register cannot be read: sessions are listed without."""
+    try:
+        return known_workers()
+    except RegistryUnavailable as error:
+        log.info("workers are not known: %s", error)
+        return []
 
 
 def _as_listed(
@@ -308,7 +317,7 @@ def _of_unknown(agent: AgentName, project: Project | None) -> Iterator[KeptPromp
             known |= {session for of, session, _ in store.sources() if of == agent}
             known |= {row.session_id for row in store.without_log() if row.agent == agent}
     known |= {session for of, session in forgotten() if of == agent}
-    known |= {one.session_id for one in known_workers() if one.session_id and one.state not in OVER}  # no log yet
+    known |= {one.session_id for one in _workers() if one.session_id and one.state not in OVER}  # no log yet
 
     @cache
     def is_here(directory: str) -> bool:

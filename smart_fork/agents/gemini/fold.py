@@ -249,6 +249,14 @@ def glance(path: Path) -> Session | None:
     return found.session()[0]
 
 
+def time_of(path: Path) -> str:
+    """See `AgentAdapter.time_of`."""
+    if path.suffix != _WHOLE:
+        return _Fold(path, None, keep_raw=False).note_end()
+    session = glance(path)
+    return session.last_activity if session else ""
+
+
 def is_copy(path: Path) -> bool:
     """See `AgentAdapter.is_copy`."""
     found = _Fold(path, None, keep_raw=False)

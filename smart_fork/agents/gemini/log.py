@@ -83,6 +83,11 @@ class GeminiAdapter(OwnLogs):
 
         return fold.glance(path)
 
+    def time_of(self, file: LogFile) -> str:
+        from smart_fork.agents.gemini import fold
+
+        return fold.time_of(file.path)
+
     def resume_command(self, session_id: str) -> tuple[str, ...]:
         """The agent's own command loses a log that is not named after the whole id; ours gives it that name first."""
         safe = any(is_named_whole(path) for path in self.locate(session_id))
