@@ -51,7 +51,8 @@ def test_a_branch_loses_the_title_that_quotes_a_prompt_which_is_cut_from_its_par
 
     assert [made.session_id] == [one["session_id"] for one in outcome["followed"]]
     assert "swordfish" not in Path(made.path).read_text()
-    assert "add retry" == title(made.session_id)
+    marked = {"claude": "Fork of ", "codex": ""}[made.agent_type]  # a copy for Codex does not say what it has copied
+    assert f"{marked}add retry" == title(made.session_id)
 
 
 def test_a_branch_keeps_a_title_that_quotes_a_prompt_which_stays(session, world: World):

@@ -66,4 +66,5 @@ def test_a_long_title_is_masked_first_and_shortened_after():
     told = label("words " * 8 + "ghp_" + "a1B2" * 9 + " and more" * 100)
 
     assert "a1B2" not in told
-    assert told.endswith(f" · claude · {NEAR} · 62 %") and len(told.partition(" · ")[0]) <= 60
+    assert told.endswith(f" · claude · {NEAR} · 62 %")
+    assert len(told.partition(" · ")[0]) <= 60
