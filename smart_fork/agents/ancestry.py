@@ -113,12 +113,17 @@ class Heads(ABC):
                     yield kin
 
     def read_all(self, family: Iterable[Kin]) -> list[Kin]:
-        """Return those with the messages of the logs that still exist."""
+        """Return those with the messages of the logs that still exist. A lone one shares none with another."""
         known = [replace(kin) for kin in family]
         for kin in known:
-            with suppress(OSError):
-                kin.messages = [*self.messages(kin)]
+            if len(known) > 1 or kin.recorded or not kin.begun:
+                self.read(kin)
         return known
+
+    def read(self, kin: Kin) -> None:
+        """Read the messages of a log that still exists."""
+        with suppress(OSError):
+            kin.messages = [*self.messages(kin)]
 
     @abstractmethod
     def begins(self, kin: Kin) -> bool:

@@ -143,6 +143,9 @@ def parents(family: Sequence[Kin], forks: Mapping[str, str]) -> dict[str, str]:
     records of their parent with their ids: the parent is the session that shares the longest beginning and began first.
     """
     found: dict[str, str] = {}
+    for kin in family if len(family) > 1 else ():
+        if not kin.messages and AGENTS[kin.agent].heads:  # it was alone in its family
+            heads_of(kin.agent).read(kin)
     guess = _Shared(family)
     children: dict[str, list[str]] = defaultdict(list)
     for child, parent in forks.items():
