@@ -227,9 +227,9 @@ def _wrong(agent: str, session: Any, found: Any, made: Path, budget: int) -> str
     from smart_fork.agents.facets import copier
     from smart_fork.agents.readers import READERS
     from smart_fork.budget.costs import costs
-    from smart_fork.excise.loader import load_with_tool
     from smart_fork.excise.plan import dangling, unanswered
     from smart_fork.excise.soundness import broken_links
+    from smart_fork.excise.transcript import load_with_tool
 
     back, cut = READERS[agent].read(made).session, load_with_tool(agent, made)
     turns = [turn for number, turn in enumerate(session.turns) if number in found.excerpt.kept]

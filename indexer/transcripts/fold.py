@@ -72,6 +72,8 @@ class Fold(ABC):
         self.path, self.keep_raw = path, keep_raw
         #: By turn; `None` where none is asked for.
         self.sizes: dict[str, RecordSize] | None = None
+        #: The bytes at the log's end that a look at a very large one has not read.
+        self.unread = 0
         self._model: object = None
         self._ahead = utc(time.time() + _AHEAD_SECONDS)
         self.facts, turns = kept or ({}, [])
@@ -248,6 +250,7 @@ class Fold(ABC):
             own=self.own(turns),
             resumed=self.resumed(turns),
             sizes=self._sizes_of(turns),
+            unread=self.unread,
         ), ""
 
     def _sizes_of(self, turns: tuple[Turn, ...]) -> tuple[RecordSize, ...]:
@@ -324,9 +327,8 @@ def read(begun: Callable[..., LineFold], path: Path, checkpoint: Checkpoint | No
     after = Checkpoint(
         reader.offset, reader.lines, probe(path, reader.offset), fold.pack() if keeps and fold.masks else b""
     )
+    fold.unread = reader.left
     session, skipped = fold.session()
-    if session and reader.left:
-        session = replace(session, unread=reader.left)
     return ReadResult(
         session, reader.odd or skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None,
         *fold.counts(), fold.masks,

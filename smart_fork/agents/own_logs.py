@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.files import is_name
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
+
+if TYPE_CHECKING:
+    from indexer.transcripts.fold import LineFold
 
 
 class OwnLogs(AgentAdapter):
@@ -43,6 +46,14 @@ class LogAdapter(OwnLogs):
         """See `AgentAdapter.has_lost`. Older versions took what a sync program leaves for a log."""
         name = location.rpartition("/")[2].removesuffix(".zst").rpartition(".")[0]
         return not is_name(name) and any(location.startswith(f"{folder}/") for folder, _ in self.folders())
+
+    def begun(self, path: Path) -> LineFold:
+        """Return what a session is collected in, for whoever reads the lines of its log."""
+        from indexer.transcripts.lines import current_bound
+
+        fold: LineFold = self.tree(path, None, keep_raw=False)
+        fold.doings.names_code = current_bound.get() is None
+        return fold
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
         from indexer.transcripts import fold

@@ -53,8 +53,7 @@ def list_turns(  # noqa: PLR0917 - typer's way
     composer: ComposerOption = "",
 ) -> None:
     """List the turns of a session with their numbers."""
-    from smart_fork.excise.loader import auto, load_with_tool, located
-    from smart_fork.excise.ranges import listed, numbered
+    from smart_fork.excise.transcript import auto, left_out, listed, load_numbered, located
 
     path = located(reference or session, tool)
     if composers:
@@ -65,7 +64,7 @@ def list_turns(  # noqa: PLR0917 - typer's way
                 out.print(plain(f"{name}  {count} bubbles"))
         return
     with bounded():
-        loaded = numbered(load_with_tool(tool, path, composer))
+        loaded = load_numbered(tool, path, composer)
     if printed_as_json(listed(loaded)):
         return
     say(f"{loaded.tool} {loaded.session_id} · {len(loaded.turns)} turns, about {loaded.tokens} tokens")
@@ -75,8 +74,8 @@ def list_turns(  # noqa: PLR0917 - typer's way
         if everything or (number is not None and (turn.role != "system" or number not in spoken)):
             mark, name = "^" if turn.inherited else " ", turn.id if number is None else str(number)
             out.print(plain(f"{name:>5}{mark} {turn.role:<9} {turn.token_est:>7}  {turn.preview}"))
-    if loaded.left_out:
-        say(loaded.left_out)
+    if left := left_out(loaded):
+        say(left)
 
 
 @app.command("cut")

@@ -14,8 +14,9 @@ from sys import intern
 from typing import IO, Any, NamedTuple
 
 from indexer.masking import NOTHING, Masked, mask, shorten
+from indexer.transcripts.fold import LineFold
 from indexer.transcripts.items import Item
-from indexer.transcripts.lines import GLANCE_GAP_BYTES, current_bound, decode_line, open_regular
+from indexer.transcripts.lines import GLANCE_GAP_BYTES, Line, current_bound, decode_line, open_regular
 from indexer.transcripts.model import Role
 from smart_fork.cuts import titles
 from smart_fork.cuts.model import Call, Place, Result, Stamp, Tool, Transcript, TranscriptTurn
@@ -23,6 +24,8 @@ from smart_fork.errors import NotFound
 
 _ID = re.compile(r"[A-Za-z0-9-]{8,}")
 _ALL_PREVIEWED = ContextVar("all turns have previews", default=True)
+#: The fold that is fed with the lines of its log while these are read for a cut.
+_FED: ContextVar[LineFold | None] = ContextVar("fold", default=None)
 
 
 class SeenLine(NamedTuple):
@@ -83,14 +86,20 @@ class RawLine(NamedTuple):
 def raw_lines(file: IO[bytes], path: Path) -> Iterator[RawLine]:
     """Yield the lines of an open file, without blank ones. A list of turns has a time limit, a cut needs all lines."""
     end, bound = 0, current_bound.get() if _ALL_PREVIEWED.get() else None
+    fold = fed if (fed := _FED.get()) and fed.path == path else None
     for number, raw in enumerate(file, start=1):
         if bound and bound.stops(path, end):
+            if fold:
+                fold.unread = max(0, os.fstat(file.fileno()).st_size - end)
             return
         start, end = end, end + len(raw)
         if raw.isspace():
             continue
-        objects, _ = decode_line(raw)
-        place = Place(path, start, end - 1 if raw.endswith(b"\n") else end)
+        objects, reason = decode_line(raw)
+        ended = raw.endswith(b"\n")
+        if fold and (ended or not reason):  # else it is still being written
+            fold.take(Line(number, source, record) for source, record in objects)
+        place = Place(path, start, end - 1 if ended else end)
         yield RawLine(number, place, tuple(record for _, record in objects))
 
 
@@ -139,6 +148,16 @@ def names_one_of(path: Path, keys: Collection[str], field: str) -> bool:
 def stamp_of(info: os.stat_result) -> Stamp:
     """Return the stamp of this version of a file."""
     return Stamp(info.st_size, info.st_mtime_ns, info.st_ino)
+
+
+@contextmanager
+def feeding(fold: LineFold | None) -> Iterator[None]:
+    """Have the lines of a log that are read meanwhile collected in a fold as well: a log is read once."""
+    before = _FED.set(fold)
+    try:
+        yield
+    finally:
+        _FED.reset(before)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from indexer.shapes import dataclass
-from indexer.transcripts.model import Role
+from indexer.transcripts.model import Role, Session
 from indexer.values import Value
 
 #: The name of the transcript's agent.
@@ -118,7 +118,7 @@ class Transcript:
     leave blanks behind.
 
     `numbers` are the message numbers of its turns, if known. Several lines can have one number, and some have none.
-    `left_out` says how much of a large log was not read to list its turns.
+    `conversation` is what its agent's log says in them, if they are numbered.
     """
 
     tool: Tool
@@ -130,7 +130,7 @@ class Transcript:
     padded: bool = False
     base: str = ""
     numbers: tuple[int | None, ...] = ()
-    left_out: str = ""
+    conversation: Session | None = None
 
     @property
     def own(self) -> tuple[TranscriptTurn, ...]:

@@ -10,10 +10,10 @@ from smart_fork.cuts.model import Call, CutWarning, Place, Result, Tool
 from smart_fork.cuts.model import Transcript as Session
 from smart_fork.cuts.model import TranscriptTurn as Turn
 from smart_fork.excise import request, soundness, suggestions, undo
-from smart_fork.excise.loader import auto, load_auto, load_with_tool, sort_by_timestamp
 from smart_fork.excise.plan import Plan, Refused, closure, excise, plan, verify
 from smart_fork.excise.replacement import write, writer_of
 from smart_fork.excise.request import Request
+from smart_fork.excise.transcript import auto, load_auto, load_with_tool, sort_by_timestamp
 from smart_fork.excise.trimmed_copy import branch
 
 P = ParamSpec("P")

@@ -35,10 +35,10 @@ from smart_fork.cuts.model import Transcript
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import propagation
 from smart_fork.excise.following import resume
-from smart_fork.excise.loader import load_for_cut, located
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.soundness import gone_of
 from smart_fork.excise.traces import agent_of, own_words, related, said_by, searched, words_in
+from smart_fork.excise.transcript import load_for_cut, meant
 from smart_fork.finding.engine import erased_by_engines
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry, WorkerRecord
@@ -91,7 +91,7 @@ def erase_again(reference: str | None, tool: str = "auto") -> bool:
     Raises:
         NotFound, Usage: there is no such transcript.
     """
-    session = load_for_cut(tool, located(reference, tool))
+    session = meant(reference, tool)
     changes = [one.change for one in snapshots.cuts(written_path(session)) if one.change]
     for change in changes or [""]:
         owe(session, {session.session_id}, change)

@@ -27,9 +27,9 @@ from smart_fork.errors import ProgramFailed, SmartForkError, advice
 from smart_fork.excise import propagation
 from smart_fork.excise.line_words import LETTERS, SECRET, all_words, said_in, still_said, still_secret
 from smart_fork.excise.plan import Plan
-from smart_fork.excise.ranges import numbered
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.traces import own_source, own_words, searched, words_at, words_in, words_of
+from smart_fork.excise.transcript import load_for_cut
 from smart_fork.families.descent import Descendant, Descent
 from smart_fork.finding.index_access import opened
 from smart_fork.repository.git import GIT_SECONDS, bare_environment
@@ -189,7 +189,8 @@ def _aside(session: Transcript, secrets: Collection[str]) -> list[CopyBehind]:
     wanted = still_secret(raws(session.turns), secrets)
     if not wanted:
         return []
-    places = zip(session.turns, numbered(session).numbers, strict=True)
+    session = load_for_cut(session.tool, session.source_path, session.composer_id, numbered=True)
+    places = zip(session.turns, session.numbers, strict=True)
     turns = [(turn, n) for turn, n in places if "lists" not in turn.meta]  # what it lists are turns
     rest = [turn for turn, n in turns if n is None or turn.role == "system" or turn.meta.get("compacts")]
     others = {turn.id for turn in rest}

@@ -21,14 +21,13 @@ from smart_fork.cuts.model import CutWarning, Place, Transcript
 from smart_fork.errors import ForkRefused, Usage, advice
 from smart_fork.excise import erasure, propagation
 from smart_fork.excise.following import beside_of, change_of, follow, write
-from smart_fork.excise.loader import load_for_cut, located
 from smart_fork.excise.plan import Plan, plan, refuse
-from smart_fork.excise.ranges import chosen, numbered
 from smart_fork.excise.remnants import says
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.secrets import masked
 from smart_fork.excise.soundness import gone_of, remaining
 from smart_fork.excise.traces import related, words_in
+from smart_fork.excise.transcript import chosen, load_for_cut, meant
 from smart_fork.families.descent import Descendant, Descent
 from smart_fork.registry.workers import known_workers
 from smart_fork.system import permission
@@ -76,14 +75,12 @@ def cut(
         ForkRefused: the session is running, has changed meanwhile, or the turns are another one's.
         OSError: nothing was written.
     """
-    path = located(request.reference, request.tool)
     if not request.dry_run:
         marks.keep()
-    steps = _steps(progress, 2, "reading the session")
+    steps = _steps(progress, 1, "reading the session")
     next(steps)
-    loaded = load_for_cut(request.tool, path, request.composer)
-    next(steps)
-    planned = _planned(session := numbered(loaded), request)
+    session = meant(request.reference, request.tool, request.composer, numbered=True)
+    planned = _planned(session, request)
     next(steps)
     outcome = report(planned, dry_run=request.dry_run)
     if request.dry_run:

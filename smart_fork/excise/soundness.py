@@ -12,12 +12,12 @@ from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import CopyBehind, Soundness
 from smart_fork.cuts.model import CutWarning, Transcript, raws
 from smart_fork.excise.line_words import runs_of, secrets_of, solid_texts_of, still_said, within, words_of
-from smart_fork.excise.loader import load_for_cut, located
 from smart_fork.excise.plan import dangling, unanswered
 from smart_fork.excise.propagation import descent_of, others
 from smart_fork.excise.remnants import behind, ours
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.traces import agent_of, searched, traces
+from smart_fork.excise.transcript import meant
 
 
 def check(reference: str | None, tool: str = "auto") -> Soundness:
@@ -30,7 +30,7 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
     Raises:
         NotFound, Usage: there is no such transcript.
     """
-    session = load_for_cut(tool, located(reference, tool))
+    session = meant(reference, tool)
     loose = [*dangling(session.turns), *orphaned(session), *cutter(session.tool).without_header(session)]
     gaps = broken_links(session)
     gone = gone_of(session)

@@ -11,10 +11,9 @@ from indexer.transcripts.lines import decode_line
 from smart_fork.cuts.answer import Suggestion, Suggestions
 from smart_fork.cuts.model import Transcript, TranscriptTurn
 from smart_fork.cuts.ties import texts
-from smart_fork.excise.loader import load_for_cut, located
 from smart_fork.excise.plan import closure
-from smart_fork.excise.ranges import numbered
 from smart_fork.excise.secrets import secrets_in
+from smart_fork.excise.transcript import meant
 
 #: Outputs shorter than this are not worth a cut.
 LONG_TOKENS, REPEATED_TOKENS = 2000, 100
@@ -34,7 +33,7 @@ def suggest(reference: str | None, tool: str = "auto") -> Suggestions:
     Raises:
         NotFound, Usage: there is no such transcript.
     """
-    session = numbered(load_for_cut(tool, located(reference, tool)))
+    session = meant(reference, tool, numbered=True)
     found = suggestions(session)
     return Suggestions(session.session_id, session.tool, str(session.source_path), session.tokens, tuple(found))
 

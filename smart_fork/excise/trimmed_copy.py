@@ -30,11 +30,10 @@ from smart_fork.cuts.answer import Parent, Trimmed
 from smart_fork.cuts.model import CutWarning, Transcript
 from smart_fork.errors import ForkRefused, Usage, advice
 from smart_fork.excise.following import beside_of
-from smart_fork.excise.loader import load_for_cut, located
 from smart_fork.excise.plan import Plan, plan, refuse
-from smart_fork.excise.ranges import chosen, numbered
 from smart_fork.excise.request import report
 from smart_fork.excise.secrets import masked
+from smart_fork.excise.transcript import chosen, meant
 from smart_fork.families.branch import command_to_resume, new_title, refuse_while_tasks_run, refuse_while_working
 from smart_fork.finding.results import title as shown_title
 from smart_fork.system.processes import Machine, Processes
@@ -90,7 +89,7 @@ def branch(
         Refused: a warning or a problem, and it was not insisted on.
         ForkRefused: the agent is answering, nobody has asked anything, or a session of that id exists.
     """
-    session = numbered(load_for_cut("auto", located(reference)))
+    session = meant(reference, numbered=True)
     if session.tool not in READERS.names:
         raise Usage(f"There are no branches of {session.tool} sessions")
     planned = _planned(session, turns, ids, secrets=secrets)
@@ -98,7 +97,7 @@ def branch(
         refuse(planned)
     agent = session.tool
     moment = now or datetime.now()  # noqa: DTZ005 - Codex names its files by local time
-    parent = _conversation(agent, session, moment)
+    parent = _conversation(session, moment)
     new = check_id(agent, new_session_id or starter_of(agent).new_id(), "new")
     target = copier(agent).place(session.source_path, NewSession(new, target_cwd, moment))
     cwd = str(target_cwd) if target_cwd else parent.cwd
@@ -135,9 +134,9 @@ def _name(planned: Plan, parent: Conversation) -> str:
     return title_of("", (turn.preview for turn in staying if turn.prompt))
 
 
-def _conversation(agent: AgentName, session: Transcript, now: datetime) -> Conversation:
+def _conversation(session: Transcript, now: datetime) -> Conversation:
     """What is copied, unless it is just being written."""
-    conversation = READERS[agent].read(session.source_path).session
+    conversation = session.conversation
     if conversation is None:
         raise ForkRefused("No conversation to branch.", "It has no prompt.")
     refuse_while_working(conversation, now.timestamp(), "Try again when the agent has answered.")

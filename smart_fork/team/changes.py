@@ -27,9 +27,9 @@ from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import Transcript
 from smart_fork.errors import Conflict, ForkRefused, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError
 from smart_fork.excise import propagation
-from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.plan import Plan, plan
 from smart_fork.excise.remnants import ours_with
+from smart_fork.excise.transcript import load_with_tool
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode

@@ -29,13 +29,12 @@ from smart_fork.cuts.titles import without_suffix
 from smart_fork.errors import Conflict, ServerUnavailable, SmartForkError, Usage, WrongVerb, advice
 from smart_fork.excise import propagation
 from smart_fork.excise.line_words import said_in
-from smart_fork.excise.loader import load_for_cut, load_with_tool
 from smart_fork.excise.plan import Plan, plan, refuse
-from smart_fork.excise.ranges import chosen, numbered, pieces
 from smart_fork.excise.remnants import telling
 from smart_fork.excise.replacement import written_path
 from smart_fork.excise.secrets import masked
 from smart_fork.excise.soundness import cut_lines
+from smart_fork.excise.transcript import chosen, load_for_cut, load_numbered, pieces
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode, digest_of, encode
 from smart_fork.system import permission
@@ -124,7 +123,7 @@ def planned(project: Project, asked: ExciseAsked) -> Withdrawal:
     info = taken.info
     withdrawn.refuse(info.agent, info.id)
     with arrived(taken.records, info.agent, info.id, project.place.root, others=False) as one:
-        session = numbered(load_with_tool(info.agent, one.session.source_path))
+        session = load_numbered(info.agent, one.session.source_path)
         ids = _chosen(one, session, asked.messages) if asked.messages else set()
         made = masked(session, (), ids or None) if asked.secrets else plan(session, ids)
         if not asked.force:

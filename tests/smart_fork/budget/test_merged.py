@@ -13,9 +13,9 @@ from smart_fork.agents.readers import READERS
 from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import Usage
 from smart_fork.excise import Request, cut
-from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.plan import dangling, unanswered
 from smart_fork.excise.soundness import broken_links
+from smart_fork.excise.transcript import load_with_tool
 from smart_fork.families.lineage import lineage
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest

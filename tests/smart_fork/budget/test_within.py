@@ -20,9 +20,9 @@ from smart_fork.budget.wanted import MATCH, Wanted, amount, numbers
 from smart_fork.budget.within import selected
 from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import ForkRefused, NotFound, Usage
-from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.plan import dangling, unanswered
 from smart_fork.excise.soundness import broken_links
+from smart_fork.excise.transcript import load_with_tool
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest

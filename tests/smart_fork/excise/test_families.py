@@ -36,8 +36,7 @@ from smart_fork.budget.wanted import Wanted
 from smart_fork.cuts.model import Transcript
 from smart_fork.errors import SmartForkError
 from smart_fork.excise import Request, check, cut, erasure
-from smart_fork.excise.loader import load_with_tool
-from smart_fork.excise.ranges import numbered
+from smart_fork.excise.transcript import load_numbered
 from smart_fork.finding.index_access import opened
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
@@ -281,7 +280,7 @@ class Family:
         """The sessions that have the secret in turns of their own, with the numbers of these."""
         for member in self.members:
             if member.agent in CUTTABLE and member.logs:
-                session = numbered(load_with_tool(member.agent, member.logs[0]))
+                session = load_numbered(member.agent, member.logs[0])
                 if turns := numbers(session, self.secret):
                     yield member, turns
 

@@ -49,10 +49,9 @@ def holders(home: Path) -> list[Path]:
 
 
 def numbers(session_id: str) -> str:
-    from smart_fork.excise.loader import load_auto, located
-    from smart_fork.excise.ranges import numbered
+    from smart_fork.excise.transcript import load_numbered, located
 
-    session = numbered(load_auto(located(session_id)))
+    session = load_numbered("auto", located(session_id))
     found = [
         n
         for n, turn in zip(session.numbers, session.turns, strict=True)

@@ -39,8 +39,7 @@ from smart_fork.excise import (
     sort_by_timestamp,
     write,
 )
-from smart_fork.excise.loader import located
-from smart_fork.excise.ranges import pieces
+from smart_fork.excise.transcript import located, pieces
 from tests.cases import each, first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import SESSION, said, text, write_log

@@ -12,7 +12,7 @@ from indexer import kept_logs
 from indexer.markdown import export_path
 from indexer.paths import index_db
 from smart_fork.excise import Request, check, cut
-from smart_fork.excise.loader import load_auto
+from smart_fork.excise.transcript import load_auto
 from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.excise.test_following import SECRET, holders, indexed, numbers

@@ -19,9 +19,9 @@ from smart_fork.agents.codex.cut import CodexCutter
 from smart_fork.cuts import lines as lines_of_cuts
 from smart_fork.cuts import ties
 from smart_fork.excise import Request, check, cut, rollback, traces
-from smart_fork.excise.loader import load_for_cut
 from smart_fork.excise.request import cut as cut_out
 from smart_fork.excise.soundness import gone_of
+from smart_fork.excise.transcript import load_for_cut
 from tests.cases import each
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.excise.test_propagation import indexed

@@ -19,7 +19,7 @@ from indexer.paths import state_home
 from smart_fork import handovers
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError
-from smart_fork.excise.loader import load_with_tool
+from smart_fork.excise.transcript import load_with_tool
 from tests.cases import mostly_first
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.excise.test_families import SPOKEN, TOKEN, Family, Member, number_ids, play, unpacked

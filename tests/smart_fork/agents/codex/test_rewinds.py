@@ -22,8 +22,7 @@ from smart_fork.agents.readers import READERS
 from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut
-from smart_fork.excise.loader import load_for_cut, located
-from smart_fork.excise.ranges import listed, numbered
+from smart_fork.excise.transcript import listed, load_numbered, located
 from smart_fork.families.lineage import lineage
 from smart_fork.finding.index_access import opened
 from smart_fork.forking.bringing_back import brought_back
@@ -236,7 +235,7 @@ def test_it_is_still_known_as_what_it_was_shared_as(thread):
 
 
 def test_all_its_turns_are_listed_as_its_own_for_a_cut(thread):
-    turns = listed(numbered(load_for_cut("codex", located(thread.id)))).turns
+    turns = listed(load_numbered("codex", located(thread.id))).turns
 
     assert [0, 1, 2, 3, 4, 5] == [turn.number for turn in turns if turn.number is not None]
     assert not [turn for turn in turns if turn.inherited]

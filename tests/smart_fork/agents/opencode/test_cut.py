@@ -16,9 +16,9 @@ from smart_fork.agents.opencode import cut as rows
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import erasure
-from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.request import Request, cut
 from smart_fork.excise.soundness import check
+from smart_fork.excise.transcript import load_with_tool
 from smart_fork.excise.trimmed_copy import branch
 from smart_fork.excise.undo import rollback
 from tests import warm

@@ -1,0 +1,285 @@
+"""The transcript that is cut: which one is meant, its lines with the numbers of their messages, and ranges of these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from smart_fork import sessions
+from smart_fork.agents import AGENTS, checkpoints
+from smart_fork.agents.facets import AUTO, cuttable, cutter, cutters, first_cut, title_of, why_not
+from smart_fork.agents.logs import newest_log
+from smart_fork.agents.own_logs import LogAdapter
+from smart_fork.agents.readers import OWN, READERS
+from smart_fork.cuts.answer import NumberedTurn, NumberedTurns
+from smart_fork.cuts.lines import feeding, only_prompts_previewed
+from smart_fork.cuts.model import Tool, Transcript, TranscriptTurn, told_again
+from smart_fork.cuts.snapshots import cuts
+from smart_fork.errors import ForkRefused, NotFound, Usage, advice
+from smart_fork.text.snippets import quoted
+
+
+def auto(path: Path) -> Tool:
+    """Whose transcript it is: Cursor is tried first.
+
+    Raises:
+        Usage: nobody's.
+        OSError: it cannot be read.
+    """
+    for one in cutters():
+        if one.detect(path):
+            return one.tool
+    path.open("rb").close()
+    raise Usage(
+        f"could not detect tool format for {path}",
+        advice(
+            f"Name its agent: --tool {'|'.join(cuttable())}, or it is not a transcript.",
+            tool=f"It is not a transcript of {', '.join(cuttable())}.",
+        ),
+    )
+
+
+def load_auto(path: Path) -> Transcript:
+    """The session in `path`, whoever wrote it.
+
+    Raises:
+        NotFound, Usage: it is not there, or nobody's.
+    """
+    return load_with_tool(AUTO, path)
+
+
+def load_with_tool(tool: str, path: Path, composer: str = "") -> Transcript:
+    """The session in `path`, read as that of `tool`; ``auto`` looks.
+
+    Raises:
+        NotFound, Usage: it is not there, or there is no such tool.
+    """
+    return cutter(_tool_of(tool, path)).load(path, composer)
+
+
+def load_for_cut(tool: str, path: Path, composer: str = "", *, numbered: bool = False) -> Transcript:
+    """The same, with previews of prompts alone: no cut asks for others. Raises as `load_with_tool`."""
+    with only_prompts_previewed():
+        return (load_numbered if numbered else load_with_tool)(tool, path, composer)
+
+
+def load_numbered(tool: str, path: Path, composer: str = "") -> Transcript:
+    """The session in `path` with the number of each of its turns, and what its reader makes of the same lines.
+
+    Where nobody could be shown it, turns are counted from 0. Raises as `load_with_tool`.
+    """
+    tool = _tool_of(tool, path)
+    own = OWN[tool] if tool in OWN.names and not checkpoints.is_within(str(path)) else None
+    fold = own.begun(path) if isinstance(own, LogAdapter) else None
+    with feeding(fold):
+        session = cutter(tool).load(path, composer)
+    if fold is not None:
+        fold.finish(turns=True)
+        read, _ = fold.session()
+    else:
+        read = READERS[tool].read(path).session if tool in READERS.names else None
+    if read is None:
+        return replace(session, numbers=tuple(range(len(session.turns))))
+    places = {turn.id: number for number, turn in enumerate(read.turns)}
+    found = [
+        next((places[name] for name in (turn.id, *turn.aliases) if name in places), None) for turn in session.turns
+    ]
+    numbers = tuple(cutter(tool).numbered(session.turns, found))
+    return replace(session, numbers=numbers, conversation=read)
+
+
+def meant(reference: str | None, tool: str = AUTO, composer: str = "", *, numbered: bool = False) -> Transcript:
+    """The session that is meant (see `located`), loaded to be cut or looked through.
+
+    Raises:
+        NotFound, Usage, ForkRefused: as `located` and `load_with_tool`.
+    """
+    path, tool = _found(reference, tool)
+    return load_for_cut(tool, path, composer, numbered=numbered)
+
+
+def _tool_of(tool: str, path: Path) -> Tool:
+    if tool == AUTO and not _is_there(path):
+        raise NotFound(f"No such transcript: {path}")
+    return auto(path) if tool == AUTO else tool
+
+
+def _is_there(path: Path) -> bool:
+    return path.exists() or any(one.has(path) for one in cutters())
+
+
+def located(reference: str | None, tool: str = AUTO) -> Path:
+    """The transcript that is meant: a path, a session's id, or where nothing is said the newest of `tool`.
+
+    Raises:
+        NotFound, Usage: there is none, or it means several.
+        ForkRefused: nothing is cut out of sessions of that agent.
+    """
+    return _found(reference, tool)[0]
+
+
+def _found(reference: str | None, tool: str) -> tuple[Path, Tool]:
+    """The transcript, and the agent that its log tells."""
+    if not reference:
+        return newest(first_cut() if tool == AUTO else tool), tool
+    path = Path(reference).expanduser()
+    if "/" in reference or path.suffix in {suffix for one in cutters() for suffix in one.suffixes}:
+        if path.is_dir() or not _is_there(path):
+            raise NotFound(f"No such transcript: {path}")
+        return path, tool
+    found = sessions.locate(reference)
+    if found.path is None:
+        sessions.refuse_unread(found)
+        raise NotFound(f"The log of {found.session_id} has been deleted", "Nothing is left to cut.")
+    if checkpoints.is_within(str(found.path)):
+        raise ForkRefused(
+            f"{found.session_id} is kept in a repository, which smart-fork does not write",
+            advice(f"Hide it here: smart-fork forget {found.session_id}", tool="Only its author can change it there."),
+        )
+    own = AGENTS[found.agent].cutter
+    if own is None or not own.detect(found.path):
+        why = why_not(found.agent, "cut") or "This log is not of a kind that can be cut."
+        raise ForkRefused(
+            f"Cutting is not possible in sessions of {title_of(found.agent)}: {found.session_id}",
+            f"{why} Fork it at an earlier message instead.",
+        )
+    return _log_to_cut(found, found.path), found.agent if tool == AUTO else tool
+
+
+def _log_to_cut(found: sessions.Located, longest: Path) -> Path:
+    """Of a session's logs the one that was cut before: it is not the longest one since then, if copies did not follow.
+
+    Raises:
+        ForkRefused: it went on in two of them. Then `smart-fork show` counts the messages of both.
+    """
+    logs = READERS[found.agent].locate(found.session_id)
+    if len(logs) < 2:
+        return longest
+    if cut := [path for path in logs if cuts(path)]:
+        return longest if longest in cut else cut[0]
+    if sessions.read(found).resumed.reason == "elsewhere":
+        raise ForkRefused(
+            f"{found.session_id} went on in {len(logs)} folders", f"Name one of its logs: {' or '.join(map(str, logs))}"
+        )
+    return longest
+
+
+def newest(tool: str) -> Path:
+    """The newest transcript of that agent, over all projects.
+
+    Raises:
+        NotFound: there is none.
+    """
+    if found := cutter(tool).newest():
+        return found
+    if log := newest_log(OWN[tool]):
+        return log
+    raise NotFound(f"No transcript of {title_of(tool)}", "Give a path or a session's id.")
+
+
+def sort_by_timestamp(turns: tuple[TranscriptTurn, ...]) -> list[TranscriptTurn]:
+    """By time, for display only; turns of the same time, and those without one, stay in order."""
+    last = ""
+    keys = []
+    for turn in turns:
+        last = turn.timestamp or last
+        keys.append(last)
+    return [turn for _, turn in sorted(zip(keys, turns, strict=True), key=lambda pair: pair[0])]
+
+
+def listed(session: Transcript) -> NumberedTurns:
+    """A transcript's turns in the order of the file, with the numbers that they have everywhere."""
+    turns = tuple(
+        NumberedTurn(
+            number=number,
+            id=turn.id,
+            role=turn.role,
+            timestamp=turn.timestamp,
+            tokens=turn.token_est,
+            inherited=turn.is_parents,
+            calls=tuple(call.id for call in turn.tool_calls),
+            results=tuple(result.tool_use_id for result in turn.tool_results),
+            preview=turn.preview,
+        )
+        for number, turn in zip(session.numbers, session.turns, strict=True)
+    )
+    path, left = str(session.source_path), left_out(session)
+    return NumberedTurns(session.session_id, session.tool, path, session.tokens, turns, left)
+
+
+def left_out(session: Transcript) -> str:
+    """How much of a large log was not read to list its turns; empty where all of it was."""
+    return sessions.left_out(session.conversation) if session.conversation else ""
+
+
+#: Of a turn's number; Python reads no number of thousands.
+MAX_DIGITS = 9
+
+
+def pieces(text: str, count: int) -> list[tuple[int, int]]:
+    """The first and last number of each piece of a range. Blanks are allowed, reversed ranges are swapped.
+
+    Raises:
+        Usage: it is no range, or a number is not below `count`.
+    """
+    found: list[tuple[int, int]] = []
+    for piece in text.split(","):
+        if not (part := piece.strip()):
+            continue
+        low, dash, high = (side.strip() for side in part.partition("-"))
+        if dash and not (_is_number(low) and _is_number(high)):
+            raise Usage(f'bad range "{quoted(part)}"', _hint())
+        if not _is_number(low):
+            raise Usage(f'bad turn "{quoted(part)}"', _hint())
+        first, last = sorted((int(low), int(high) if dash else int(low)))
+        if last >= count:
+            raise Usage(f"turn {last} out of range (the last one is {count - 1})", _hint())
+        found.append((first, last))
+    if not found:
+        raise Usage(f'bad range "{quoted(text)}"', "Ranges look like 5-7,9.")
+    return found
+
+
+def chosen(session: Transcript, text: str = "", ids: Sequence[str] = ()) -> set[str]:
+    """The ids of the turns that a range or a list of ids means.
+
+    A range takes the lines of the conversation along that stand between two of its messages and have no number.
+
+    Raises:
+        Usage: a turn is not there.
+    """
+    turns = session.turns
+    last = max((number for number in session.numbers if number is not None), default=-1)
+    ranges = pieces(text, last + 1) if text else []
+    found = {turns[position].id for low, high in ranges for position in _positions(session, low, high)}
+    names = {name: turn for turn in turns for name in (turn.id, *turn.aliases)}
+    for identity in ids:
+        if identity not in names:
+            raise Usage(
+                f"no turn with id {quoted(identity)}",
+                advice(
+                    "`smart-fork excise list --json` gives the ids.", tool="read_session gives the ids, as message_id."
+                ),
+            )
+        found.update(filter(None, (names[identity].id, told_again(names[identity]))))
+    return found
+
+
+def _hint() -> str:
+    looks = "Ranges look like 5-7,9"
+    return advice(f"{looks}; `smart-fork excise list` numbers the turns.", tool=f"{looks}; read_session numbers them.")
+
+
+def _positions(session: Transcript, low: int, high: int) -> Iterator[int]:
+    named = [at for at, number in enumerate(session.numbers) if number is not None and low <= number <= high]
+    yield from named
+    if low < high and named:
+        is_said = cutter(session.tool).is_said
+        for at in range(named[0], named[-1]):
+            if session.numbers[at] is None and is_said(session.turns[at]):
+                yield at
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
