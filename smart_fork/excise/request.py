@@ -77,9 +77,10 @@ def cut(
     """
     if not request.dry_run:
         marks.keep()
-    steps = _steps(progress, 1, "reading the session")
+    steps = _steps(progress, 2, "reading the session")
     next(steps)
     session = meant(request.reference, request.tool, request.composer, numbered=True)
+    next(steps)
     planned = _planned(session, request)
     next(steps)
     outcome = report(planned, dry_run=request.dry_run)
