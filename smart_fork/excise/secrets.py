@@ -1,4 +1,7 @@
-"""Secrets out of lines that stay: what makes pairs and chains is not touched (``cut --secrets``)."""
+"""Secrets out of lines that stay (``cut --secrets``).
+
+What ties records together is never changed: ids, signatures, encrypted reasoning.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,18 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+import orjson
+
 from indexer.masking import knowing, mask
-from indexer.masking.parts import hidden_in_parts, lines_at
+from indexer.masking.parts import hidden_in_parts, lines_at, together
 from indexer.masking.secrets import hidden, spans_of
 from indexer.transcripts.lines import decode_line
 from indexer.unchecked import dict_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.learned import learned
 from smart_fork.cuts.model import Transcript
+from smart_fork.cuts.ties import DEPTH, is_tie
 from smart_fork.excise.plan import Plan, plan, same_records
-from smart_fork.excise.strings import mapped
 from smart_fork.text.json_edits import respelled
 
 _MASK = re.compile(r"\[REDACTED:([a-z0-9-]{1,40})\]")
@@ -128,3 +133,31 @@ def _collecting(
         return [mask(part) for part in hidden_in_parts(parts, spans_of(text))]
 
     return change, lines
+
+
+_Change = Callable[[str], str]
+_ChangeAll = Callable[[list[str]], list[str]]
+
+
+def mapped(value: Any, change: _Change, lines: _ChangeAll = list, depth: int = 0) -> Any:
+    """The same with every text changed, and those that are one text by `lines`. A text that is JSON stays JSON."""
+    if isinstance(value, str):
+        return _mapped_text(value, change, lines, depth)
+    if depth < DEPTH and isinstance(value, dict):
+        return {
+            key: part if is_tie(key, part) else mapped(part, change, lines, depth + 1) for key, part in value.items()
+        }
+    if depth < DEPTH and isinstance(value, list):
+        return [mapped(part, change, lines, depth + 1) for part in together(value, lines, is_tie)]
+    return value
+
+
+def _mapped_text(value: str, change: Callable[[str], str], lines: Callable[[list[str]], list[str]], depth: int) -> str:
+    new = change(value)
+    if new == value or not value.startswith(("{", "[")):
+        return new
+    try:
+        inner = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return new
+    return orjson.dumps(mapped(inner, change, lines, depth + 1)).decode()

@@ -34,8 +34,7 @@ from smart_fork.excise.line_words import said_in
 from smart_fork.excise.plan import Plan, plan
 from smart_fork.excise.remnants import telling
 from smart_fork.excise.replacement import write_lines
-from smart_fork.excise.secrets import masked
-from smart_fork.excise.strings import mapped
+from smart_fork.excise.secrets import mapped, masked
 from smart_fork.excise.traces import words_in
 from smart_fork.excise.transcript import load_with_tool
 from smart_fork.forking.occupation import Occupation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smart_fork.cuts.ties import texts
-from smart_fork.excise.strings import mapped
+from smart_fork.excise.secrets import mapped
 from tests.cases import each
 
 
