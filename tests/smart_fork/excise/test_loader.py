@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from indexer.transcripts.lines import LineReader
 from smart_fork import excise
 from smart_fork.agents.cursor.cut import composers
 from smart_fork.agents.facets import cutter
@@ -39,7 +40,7 @@ from smart_fork.excise import (
     sort_by_timestamp,
     write,
 )
-from smart_fork.excise.transcript import located, pieces
+from smart_fork.excise.transcript import load_numbered, located, pieces
 from tests.cases import each, first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import SESSION, said, text, write_log
@@ -412,3 +413,20 @@ def test_a_log_that_cannot_be_read_is_neither_called_deleted_nor_of_another_form
     monkeypatch.setattr(READERS["claude"], "unread", lambda: "the folder cannot be read")
     said = run("excise", "list", session_id)
     assert (3, True) == (said.code, f"The log of {session_id} cannot be read now" in said.err)
+
+
+def test_the_numbers_come_of_the_same_reading_as_the_lines(monkeypatch, tmp_path):
+    path = tmp_path / "0f0f0f0f-0000-4000-8000-000000000001.jsonl"
+    said = {"sessionId": path.stem, "cwd": "/work", "timestamp": "2026-01-02T03:04:05Z", "isSidechain": False}
+    records = [
+        {"uuid": "u1", "parentUuid": None, "type": "user", "message": {"role": "user", "content": "Add retry"}},
+        {"uuid": "a1", "parentUuid": "u1", "type": "assistant", "message": {"role": "assistant", "content": "Done"}},
+    ]
+    path.write_text("".join(f"{json.dumps(one | said)}\n" for one in records), "utf-8")
+
+    def read_again(reader):
+        raise AssertionError(f"{reader.path} is read once more")
+
+    monkeypatch.setattr(LineReader, "__iter__", read_again)
+    session = load_numbered("claude", path)
+    assert (session.numbers, session.conversation.title) == ((0, 1), "Add retry")
