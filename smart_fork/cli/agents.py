@@ -1,4 +1,4 @@
-"""The options that say which agent or project is meant."""
+"""The options that say which agent is meant."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.models import TyperPath
 
 from smart_fork.agents.selection import ALL, choices, first, handed_to, named, one_of, startable
 
@@ -51,8 +50,3 @@ AnyStartedOption = Annotated[str | None, option("Agent", startable, named, *_NAM
 HandedOption = Annotated[str | None, option("Hand over to another agent", handed_to, named, "--as")]
 CwdOption = Annotated[Path | None, typer.Option("--cwd", help="Working directory. Default: the session's own.")]
 GivenOption = Annotated[str | None, option("Agent that knows this id", startable, named, *_NAMES)]
-ProjectOption = Annotated[
-    str | None,
-    typer.Option("--project", "-p", click_type=TyperPath(), help="Directory of the project. All its worktrees count."),
-]
-EverywhereOption = Annotated[bool, typer.Option("--all-projects", "-A", help="Search the sessions of all projects.")]

@@ -20,8 +20,8 @@ ANSWER_CHARACTERS, MOST_FILES = 1_500, 15
 
 def compare(
     workers: Annotated[list[str] | None, typer.Argument(help="Workers. Default: the last fan-out.")] = None,
-    diff: Annotated[bool, typer.Option("--diff", help="Print each diff.")] = False,
-    html: Annotated[Path | None, typer.Option("--html", help="Write answers and diffs to this HTML file.")] = None,
+    diff: Annotated[bool, "Print each diff."] = False,
+    html: Annotated[Path | None, "Write answers and diffs to this HTML file."] = None,
 ) -> None:
     """What workers have made of the same prompt, side by side: answers, changes, tokens and time."""
     found = compared(list(workers or ()), Processes(), patch=diff or html is not None)

@@ -8,14 +8,12 @@ import tempfile
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar
 
 
 def demo(
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary home and print its path.")] = False,
+    keep: Annotated[bool, "Keep the temporary home and print its path."] = False,
 ) -> None:
     """Show the main job on a few made-up sessions in a temporary home."""
     from smart_fork.agents.facets import homes

@@ -17,8 +17,8 @@ from smart_fork.setup import plan
 
 
 def doctor(
-    deep: Annotated[bool, typer.Option("--deep", help="Compare the index with a sample of the logs. Slow.")] = False,
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed of the sample, to repeat a run.")] = None,
+    deep: Annotated[bool, "Compare the index with a sample of the logs. Slow."] = False,
+    seed: Annotated[int | None, "Seed of the sample, to repeat a run."] = None,
 ) -> None:
     """Check every part by using it, and say the next step for each failure."""
     more: dict[str, Callable[[], Iterator[Check]]] = {"set-up": plan.checks}

@@ -14,6 +14,7 @@ from indexer.transcripts.lines import bounded
 from smart_fork.agents.facets import AUTO, cuttable, cutter, first_cut, title_of
 from smart_fork.cli.agents import among, option
 from smart_fork.cli.command import Commands
+from smart_fork.cli.options import YesOption
 from smart_fork.cli.output import NOT_ERASED, out, plain, printed_as_json, say, wants_json
 from smart_fork.cli.progress import ProgressBar, progress_bar, working
 from smart_fork.errors import Usage
@@ -46,9 +47,7 @@ def list_turns(  # noqa: PLR0917 - typer's way
     session: SessionArgument = None,
     reference: SessionOption = None,
     everything: Annotated[bool, typer.Option("--all", help="Include records without a number.")] = False,
-    composers: Annotated[
-        bool, typer.Option("--composers", help="List the conversations of a database instead.")
-    ] = False,
+    composers: Annotated[bool, "List the conversations of a database instead."] = False,
     tool: ToolOption = AUTO,
     composer: ComposerOption = "",
 ) -> None:
@@ -84,19 +83,13 @@ def cut(  # noqa: PLR0917 - typer's way
     session: SessionArgument = None,
     reference: SessionOption = None,
     ids: Annotated[list[str] | None, typer.Option("--id", help="Id of a turn. Repeatable.")] = None,
-    secrets: Annotated[
-        bool, typer.Option("--secrets", help="Mask secrets instead, in all turns or in the given ones.")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Cut despite warnings.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be cut. Change nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    verbatim: Annotated[
-        bool, typer.Option("--no-relink", help="Do not reconnect the parents of later records.")
-    ] = False,
-    alone: Annotated[bool, typer.Option("--no-follow", help="Do not cut copies, branches and the index.")] = False,
-    branch: Annotated[
-        bool, typer.Option("--branch", help="Write a copy without these turns. Keep the original.")
-    ] = False,
+    secrets: Annotated[bool, "Mask secrets instead, in all turns or in the given ones."] = False,
+    force: Annotated[bool, "Cut despite warnings."] = False,
+    dry_run: Annotated[bool, "Print what would be cut. Change nothing."] = False,
+    yes: YesOption = False,
+    no_relink: Annotated[bool, "Do not reconnect the parents of later records."] = False,
+    no_follow: Annotated[bool, "Do not cut copies, branches and the index."] = False,
+    branch: Annotated[bool, "Write a copy without these turns. Keep the original."] = False,
     tool: ToolOption = AUTO,
     composer: ComposerOption = "",
 ) -> None:
@@ -112,7 +105,7 @@ def cut(  # noqa: PLR0917 - typer's way
         return
     wanted = Request(
         reference or session, turns or "", tuple(ids or ()), secrets=secrets, force=force, dry_run=dry_run,
-        relink=not verbatim, follow=not alone, tool=tool, composer=composer,
+        relink=not no_relink, follow=not no_follow, tool=tool, composer=composer,
     )  # fmt: skip
     with progress_bar() as progress:
         outcome = cut_out(wanted, agree=lambda planned: yes or _agreed(planned, progress), progress=progress)
@@ -129,7 +122,7 @@ def cut(  # noqa: PLR0917 - typer's way
 def verify(
     session: SessionArgument = None,
     reference: SessionOption = None,
-    erase: Annotated[bool, typer.Option("--erase", help="First erase leftovers in smart-fork's files.")] = False,
+    erase: Annotated[bool, "First erase leftovers in smart-fork's files."] = False,
     tool: ToolOption = AUTO,
 ) -> None:
     """Check that nothing of a cut is left, else exit 1."""
@@ -180,8 +173,8 @@ def _is_not_known(found: Soundness) -> bool:
 def rollback(
     snapshot: Annotated[str | None, typer.Argument(help="Snapshot id.")] = None,
     listing: Annotated[bool, typer.Option("--list", help="List all snapshots, newest first.")] = False,
-    to: Annotated[Path | None, typer.Option("--to", help="Write the restored session to this file instead.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Roll back even if the session has continued.")] = False,
+    to: Annotated[Path | None, "Write the restored session to this file instead."] = None,
+    force: Annotated[bool, "Roll back even if the session has continued."] = False,
 ) -> None:
     """Undo a cut, byte for byte."""
     from smart_fork.cuts import snapshots
@@ -218,8 +211,8 @@ def rollback(
 @app.command("discard")
 def discard(
     snapshots: Annotated[list[str] | None, typer.Argument(help="Snapshot ids.")] = None,
-    session: Annotated[str | None, typer.Option("--session", help="All snapshots of this session.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    session: Annotated[str | None, "All snapshots of this session."] = None,
+    yes: YesOption = False,
 ) -> None:
     """Delete snapshots for good. Their cuts become final."""
     from smart_fork.cuts import snapshots as kept

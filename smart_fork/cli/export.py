@@ -15,17 +15,17 @@ from smart_fork.errors import Usage
 def export(
     session: SessionArgument,
     file: Annotated[Path | None, typer.Argument(help="File to write. Without it, print to stdout.")] = None,
-    as_html: Annotated[bool, typer.Option("--html", help="Write one HTML page without scripts.")] = False,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Write Markdown.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    html: Annotated[bool, "Write one HTML page without scripts."] = False,
+    markdown: Annotated[bool, "Write Markdown."] = False,
+    force: Annotated[bool, "Replace an existing file."] = False,
 ) -> None:
     """A session as one file to read or send: what was said, what was run, and edits as diffs; secrets are masked."""
     from smart_fork.page.export import exported
 
-    if as_html == as_markdown:
+    if html == markdown:
         raise Usage("Choose a format: --html or --markdown")
     where = None if file == Path("-") else file
-    made = exported(session, "html" if as_html else "markdown", where, force=force)
+    made = exported(session, "html" if html else "markdown", where, force=force)
     if printed_as_json(made):
         return
     if made.left_out:

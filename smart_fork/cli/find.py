@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smart_fork.agents.options import takes
-from smart_fork.cli.agents import EVERYBODY, EverywhereOption, ProjectOption, WhoseOption
+from smart_fork.cli.agents import EVERYBODY, WhoseOption
 from smart_fork.cli.found import INDENT, print_found, print_gone
+from smart_fork.cli.options import EverywhereOption, ProjectOption
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_passed_over
 from smart_fork.cli.progress import progress_bar
 from smart_fork.errors import Usage
@@ -102,7 +103,7 @@ def _changes() -> bool | str:
 
 def recall(
     intent: Annotated[str, typer.Argument(help="What you want to know, in a sentence.")],
-    here: Annotated[bool, typer.Option("--here", help="Search this session: the one that runs the command.")] = False,
+    here: Annotated[bool, "Search this session: the one that runs the command."] = False,
     project: ProjectOption = None,
 ) -> None:
     """Find the one session that probably knows, as at a first prompt, or what this session said before."""
@@ -181,7 +182,7 @@ def list_sessions(
     project: ProjectOption = None,
     everywhere: EverywhereOption = False,
     asked: RecentRequest,
-    team: Annotated[bool, typer.Option("--team", help="Only sessions that the team shares.")] = False,
+    team: Annotated[bool, "Only sessions that the team shares."] = False,
 ) -> None:
     """Recent sessions, straight from the logs: no index needed. Pinned sessions come first."""
     if team:
@@ -229,7 +230,7 @@ def list_sessions(
 
 def show(
     session: Annotated[str, typer.Argument(help="Session id, 8 characters or more.")],
-    at: Annotated[int | None, typer.Option("--at", help="Show the messages around this number.")] = None,
+    at: Annotated[int | None, "Show the messages around this number."] = None,
     context: Annotated[int, typer.Option("--context", "-C", min=0, help="Messages before and after --at.")] = 3,
 ) -> None:
     """The conversation as Markdown, its messages numbered as `fork --at` takes them."""

@@ -11,6 +11,7 @@ import typer
 from indexer import state
 from indexer.transcripts.lines import bounded
 from smart_fork import sessions
+from smart_fork.cli.options import YesOption
 from smart_fork.cli.output import NOT_ERASED, err, out, plain, printed_as_json, wants_json
 from smart_fork.cli.progress import working
 from smart_fork.errors import NotFound, SmartForkError, Usage
@@ -20,8 +21,8 @@ from smart_fork.removal import sessions as session_removal
 
 def forget(
     session: Annotated[str, typer.Argument(help="Session id, 8 characters or more.")],
-    undo: Annotated[bool, typer.Option("--undo", help="Allow indexing again.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    undo: Annotated[bool, "Allow indexing again."] = False,
+    yes: YesOption = False,
 ) -> None:
     """Remove all that smart-fork holds of a session, for good. The agent's own log is not touched."""
     if not (undo or yes):

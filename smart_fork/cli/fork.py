@@ -60,9 +60,7 @@ def fork(
     best: Best,
     options: Options,
     budget: BudgetAsked,
-    merge: Annotated[
-        bool, typer.Option("--merge", help="Merge several sessions into one fork, within --budget.")
-    ] = False,
+    merge: Annotated[bool, "Merge several sessions into one fork, within --budget."] = False,
 ) -> None:
     """Run a fork of a session; the original stays untouched. Of several sessions, each in its own git worktree.
 

@@ -34,8 +34,8 @@ app = Commands(help="Update the search index, or show its state.", no_args_is_he
 
 @app.command("run")
 def run(
-    if_idle: Annotated[bool, typer.Option("--if-idle", help="Do nothing if another process is indexing.")] = False,
-    no_vectors: Annotated[bool, typer.Option("--no-vectors", help="Index words only, no embeddings.")] = False,
+    if_idle: Annotated[bool, "Do nothing if another process is indexing."] = False,
+    no_vectors: Annotated[bool, "Index words only, no embeddings."] = False,
     project: Annotated[
         Path | None, typer.Option("--project", "-p", help="Project to index first. Default: this one.")
     ] = None,

@@ -24,7 +24,7 @@ def verdict(
     session: SessionArgument,
     outcome: Annotated[notes.Outcome | None, typer.Argument(help="What came of it. Default: print it.")] = None,
     reason: Annotated[str, typer.Argument(help="Why, in a sentence.")] = "",
-    remove: Annotated[bool, typer.Option("--remove", help="Remove the verdict.")] = False,
+    remove: Annotated[bool, "Remove the verdict."] = False,
 ) -> None:
     """Note what came of a session. Results, lists and hints say it from then on.
 
@@ -49,7 +49,7 @@ def verdict(
 def tag(
     session: Annotated[str | None, typer.Argument(metavar="[ID]", help="Session. Default: list all tags.")] = None,
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]…", help="Tags. Default: list its tags.")] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove these tags.")] = False,
+    remove: Annotated[bool, "Remove these tags."] = False,
 ) -> None:
     """Tag a session. `list --tag NAME` and `find --tag NAME` use tags.
 
@@ -71,16 +71,14 @@ def tag(
     _print_marks(outcomes.mark([session], tags, remove=remove))
 
 
-def pin(sessions: SessionsArgument, remove: Annotated[bool, typer.Option("--remove", help="Unpin.")] = False) -> None:
+def pin(sessions: SessionsArgument, remove: Annotated[bool, "Unpin."] = False) -> None:
     """Pin sessions. Pinned sessions come first in lists. Scores do not change."""
     from smart_fork.workers.outcomes import mark
 
     _print_marks(mark(sessions, [notes.PINNED], remove=remove))
 
 
-def archive(
-    sessions: SessionsArgument, remove: Annotated[bool, typer.Option("--remove", help="Take them out.")] = False
-) -> None:
+def archive(sessions: SessionsArgument, remove: Annotated[bool, "Take them out."] = False) -> None:
     """Archive sessions. Lists and recall leave them out. `find` still finds them."""
     from smart_fork.workers.outcomes import mark
 

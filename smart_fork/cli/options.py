@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, Field
+from dataclasses import MISSING, Field, replace
 from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.models import TyperPath
 
 from smart_fork.agents.options import Options, Said, inputs, said_of
 from smart_fork.cli.output import answer_in_json
@@ -20,6 +21,12 @@ _NAMED = "worktree_name"
 _WORKTREE_NAME = Annotated[
     str | None, typer.Option("--worktree-name", help="Name of the worktree. Implies --worktree.")
 ]
+ProjectOption = Annotated[
+    str | None,
+    typer.Option("--project", "-p", click_type=TyperPath(), help="Directory of the project. All its worktrees count."),
+]
+EverywhereOption = Annotated[bool, typer.Option("--all-projects", "-A", help="Search the sessions of all projects.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 #: Stands where a command takes options of a worker.
 NOTHING_SAID = Options()
 _JSON = Parameter(
@@ -32,7 +39,8 @@ _JSON = Parameter(
 
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return a command as typer runs it: each request is replaced by its fields; --json is the last option."""
-    shown, requests = inputs(command, _made)
+    parameters, requests = inputs(command, _made)
+    shown = [*map(_own, parameters)]
     either = any(one.name == "worktree" and one.default is None for one in shown)
 
     @functools.wraps(command)
@@ -55,20 +63,30 @@ def with_signature(run: Callable[..., Any], shown: list[Parameter]) -> None:
     run.__annotations__ = {one.name: one.annotation for one in shown}
 
 
+def _own(one: Parameter) -> Parameter:
+    """A command's own parameter: a flag of its name, if its description is a text."""
+    kind, described = getattr(one.annotation, "__origin__", None), getattr(one.annotation, "__metadata__", ("",))[0]
+    if kind is None or not isinstance(described, str):
+        return one
+    return one.replace(annotation=Annotated[kind, _option(one.name, Said(help=described))])
+
+
 def _made(one: Field[Any], said: Said, other: Mapping[str, Any]) -> Iterator[Parameter]:
     """The option of a field; the second one is for the name of a worktree."""
     described = other.get(one.name)
     if not (said.help or described):
         return
     if described is None or isinstance(described, str):
-        described = _annotation(one.name, said, described or said.help)
+        described = _annotation(one, said, described or said.help)
     name, default = one.name, one.default
     if _turned_off(said):
         name, default = said.flags[0][2:].replace("-", "_"), False
     elif default is MISSING:
         default = Parameter.empty
-    elif default == () or described.__origin__ is bool:
-        default = default or (False if described.__origin__ is bool else None)
+    elif default == ():
+        default = None
+    elif default is None and described.__origin__ is bool:
+        default = False
     yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=described)
     if name == "worktree":
         yield Parameter(_NAMED, Parameter.KEYWORD_ONLY, default=None, annotation=other.get(_NAMED, _WORKTREE_NAME))
@@ -79,13 +97,18 @@ def _turned_off(said: Said) -> bool:
     return len(said.flags) == 1 and said.flags[0].startswith("--no-")
 
 
-def _annotation(name: str, said: Said, described: str) -> Any:
-    how: dict[str, Any] = {"help": described, "metavar": said.metavar, "min": said.min, "max": said.max}
-    flags = said.flags or (f"--{name.replace('_', '-')}",)
-    shown = typer.Argument(**how) if said.argument else typer.Option(*flags, hidden=said.hidden, **how)
+def _annotation(one: Field[Any], said: Said, described: str) -> Any:
+    shown = _option(one.name, replace(said, help=described))
     if bool in said.types:
-        return Annotated[bool, shown]
+        either = one.default is None and any("/" in flag for flag in said.flags)
+        return Annotated[bool | None if either else bool, shown]
     return Annotated[(said.read or said.types[0]) | None, shown]
+
+
+def _option(name: str, said: Said) -> Any:
+    how: dict[str, Any] = {"help": said.help, "metavar": said.metavar, "min": said.min, "max": said.max}
+    flags = said.flags or (f"--{name.replace('_', '-')}",)
+    return typer.Argument(**how) if said.argument else typer.Option(*flags, hidden=said.hidden, **how)
 
 
 def _values(given: Mapping[str, Any], named: Mapping[str, Field[Any]]) -> dict[str, Any]:

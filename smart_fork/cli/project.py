@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from smart_fork.cli.agents import ProjectOption
 from smart_fork.cli.command import Commands
-from smart_fork.cli.options import with_options
+from smart_fork.cli.options import ProjectOption, with_options
 from smart_fork.cli.output import out, plain, printed_as_json
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def project(ctx: typer.Context, project: ProjectOption = None) -> None:
 @app.command("adopt")
 def adopt(
     directory: Annotated[str, typer.Argument(help="The directory that the sessions name. It may be gone.")],
-    remove: Annotated[bool, typer.Option("--remove", help="Undo it.")] = False,
+    remove: Annotated[bool, "Undo it."] = False,
     project: ProjectOption = None,
 ) -> None:
     """Give the sessions of another directory to this project."""

@@ -21,14 +21,15 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.selection import ALL, BOTH, one_of, settable, titles, to_set_up
 from smart_fork.cli.command import Commands
-from smart_fork.cli.options import with_options
+from smart_fork.cli.options import YesOption, with_options
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, say_notes, wants_json
 from smart_fork.cli.progress import progress_bar
 from smart_fork.errors import SmartForkError, Usage
+from smart_fork.setup.setup_answer import SetupOptions
 
 if TYPE_CHECKING:
     from smart_fork.setup.ledger import Ledger, Step, What
-    from smart_fork.setup.plan import SetupOptions, SetupPlan
+    from smart_fork.setup.plan import SetupPlan
     from smart_fork.setup.setup_answer import HooksChanged, StepTold, StepUndone, Trial
 
 _NAMES = one_of((*settable(), BOTH, ALL), "")
@@ -37,7 +38,7 @@ AgentOption = Annotated[list[str] | None, typer.Option("--agent", help=f"Agent: 
 
 def hooks(
     agent: AgentOption = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove the hooks.")] = False,
+    remove: Annotated[bool, "Remove the hooks."] = False,
     only_print: Annotated[bool, typer.Option("--print", help="Print the changes. Change nothing.")] = False,
 ) -> None:
     """Install hooks, so that agents report what their workers do."""
@@ -108,44 +109,26 @@ _DONE = {"new": "added", "changed": "updated"}
 
 @app.callback()
 @with_options
-def setup(  # noqa: PLR0917 - the command's options
+def setup(
+    *,
     ctx: typer.Context,
     agent: AgentOption = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan. Change nothing.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Undo the setup.")] = False,
-    no_skill: Annotated[bool, typer.Option("--no-skill", help="Install no skill.")] = False,
-    no_hooks: Annotated[bool, typer.Option("--no-hooks", help="Install no hooks.")] = False,
-    no_index: Annotated[bool, typer.Option("--no-index", help="Build no index.")] = False,
-    no_service: Annotated[bool, typer.Option("--no-service", help="Install no service.")] = False,
-    recall: Annotated[
-        bool | None,
-        typer.Option(
-            "--recall/--no-recall", help="Tell sessions what past ones know: at first prompts, edits and errors."
-        ),
-    ] = None,
-    reading: Annotated[
-        bool | None,
-        typer.Option("--allow-reading/--no-allow-reading", help="Let agents search and read without asking."),
-    ] = None,
-    keep: Annotated[
-        bool | None,
-        typer.Option("--keep-logs/--no-keep-logs", help="Keep copies of logs that agents delete."),
-    ] = None,
+    yes: YesOption = False,
+    dry_run: Annotated[bool, "Show the plan. Change nothing."] = False,
+    remove: Annotated[bool, "Undo the setup."] = False,
+    options: SetupOptions,
 ) -> None:
     """Connect smart-fork to your agents: server, skill, hooks, first index, service."""
     if ctx.invoked_subcommand is not None:
         return
     from smart_fork.setup.ledger import Ledger, alone
-    from smart_fork.setup.plan import SetupOptions
 
-    if recall and no_hooks:
+    if options.recall and not options.hooks:
         raise Usage("Recall needs the hooks", "Drop --no-hooks, or --recall.")
-    options = SetupOptions(
-        to_set_up(agent or ()), skill=not no_skill, hooks=not no_hooks, service=not no_service, index=not no_index,
-        recall=recall is True, reading=reading is True, keep=keep is True,
-    )  # fmt: skip
-    parts: Mapping[What, bool | None] = {"recall": recall, "reading": reading, "keep": keep}
+    options = replace(options, agents=to_set_up(agent or ()))
+    parts: Mapping[What, bool | None] = {
+        "recall": options.recall, "reading": options.reading, "keep": options.keep,
+    }  # fmt: skip
     off = tuple(what for what, said in parts.items() if said is False)
     if off and any(parts.values()):
         raise Usage("These options add and remove in one run", "Run one after the other.")

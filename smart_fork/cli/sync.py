@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from smart_fork.cli.agents import ProjectOption
 from smart_fork.cli.command import Commands
-from smart_fork.cli.options import with_options
+from smart_fork.cli.options import ProjectOption, with_options
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar
 from smart_fork.errors import joined
@@ -28,21 +27,21 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would b
 def sync(
     ctx: typer.Context,
     dry_run: DryRunOption = False,
-    older: Annotated[bool, typer.Option("--accept-older", help="Accept a remote with an older state.")] = False,
+    accept_older: Annotated[bool, "Accept a remote with an older state."] = False,
 ) -> None:
     """Send this machine's sessions and receive those of your other machines, encrypted, over a git remote."""
     if ctx.invoked_subcommand is None:
         from smart_fork.sync.run import sync as run
 
         with progress_bar() as progress:
-            done = run(dry_run=dry_run, older=older, progress=progress)
+            done = run(dry_run=dry_run, older=accept_older, progress=progress)
         _print(done)
 
 
 @app.command("setup")
 def setup(
     remote: Annotated[str, typer.Argument(metavar="REMOTE", help="A git remote that only you use: URL or directory.")],
-    key: Annotated[bool, typer.Option("--key", help="Read the key of your other machine from stdin.")] = False,
+    key: Annotated[bool, "Read the key of your other machine from stdin."] = False,
     project: ProjectOption = None,
 ) -> None:
     """Choose the remote and the key, and add this repository."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from indexer.values import json_of
-from smart_fork.cli.agents import EVERYBODY, ProjectOption, WorkersOption
+from smart_fork.cli.agents import EVERYBODY, WorkersOption
+from smart_fork.cli.options import ProjectOption
 from smart_fork.cli.output import err, out, plain, printed_as_json, say, say_notes, wants_json
 from smart_fork.finding.request import current_project
 from smart_fork.text.snippets import minute
@@ -30,11 +31,11 @@ def active(
     everywhere: Annotated[bool, typer.Option("--all-projects", "-A", help="All projects.")] = False,
     agent: WorkersOption = EVERYBODY,
     project: ProjectOption = None,
-    closed: Annotated[bool, typer.Option("--include-closed", help="Include ended workers.")] = False,
+    include_closed: Annotated[bool, "Include ended workers."] = False,
 ) -> None:
     """The workers that run, newest first, and what each is doing."""
     within = None if everywhere else current_project(project)
-    found = list_workers(within, agent=agent, include_closed=closed)
+    found = list_workers(within, agent=agent, include_closed=include_closed)
     if printed_as_json({"count": len(found), "workers": json_of(found)}):
         return
     if not found:
@@ -62,10 +63,8 @@ def read(
 def message(
     worker: WorkerArgument,
     text: Annotated[str, typer.Argument(help="Message. With --answer: number of an option.")],
-    queue: Annotated[
-        bool, typer.Option("--queue", help="Send while it works. It reads the message afterwards.")
-    ] = False,
-    answer: Annotated[bool, typer.Option("--answer", help="Choose an option of its question.")] = False,
+    queue: Annotated[bool, "Send while it works. It reads the message afterwards."] = False,
+    answer: Annotated[bool, "Choose an option of its question."] = False,
 ) -> None:
     """Say something to a worker, in the same session.
 

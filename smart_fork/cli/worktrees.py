@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from smart_fork.cli.agents import ProjectOption
+from smart_fork.cli.options import ProjectOption
 from smart_fork.cli.output import out, plain, print_json, say, say_notes, wants_json
 from smart_fork.finding.request import current_project
 from smart_fork.system.processes import Processes
@@ -17,9 +17,7 @@ from smart_fork.workers.worktrees import WorkersTree
 
 
 def worktrees(
-    pruning: Annotated[
-        bool, typer.Option("--prune", help="Remove worktrees of ended workers without unsaved work.")
-    ] = False,
+    prune: Annotated[bool, "Remove worktrees of ended workers without unsaved work."] = False,
     project: ProjectOption = None,
     everywhere: Annotated[bool, typer.Option("--all", "--all-projects", "-A", help="All projects.")] = False,
 ) -> None:
@@ -28,14 +26,14 @@ def worktrees(
     gone: list[WorkersTree] = []
     copies: list[Path] = []
     kept: list[str] = []
-    if pruning:
+    if prune:
         gone, left = trees.prune(Processes(), within)
         copies, kept = trees.remove_copies_of_gone(within)
     else:
         left = trees.worktrees(Processes(), within)
     if wants_json():
         told = trees.WorkersTrees(tuple(left))
-        if pruning:
+        if prune:
             removed, copied = tuple(one.worktree for one in gone), tuple(map(str, copies))
             told = replace(told, removed=removed, copies=copied, notes=tuple(kept))
         print_json(told.as_json())

@@ -16,7 +16,6 @@ from typing import Any, Protocol
 
 from indexer.paths import index_db
 from indexer.shapes import dataclass
-from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.deletions import Deletion, deletions
 from smart_fork.agents.facets import registration_of, registrations, title_of
@@ -33,7 +32,7 @@ from smart_fork.hooks import agent_settings
 from smart_fork.service.units.unit_settings import own_program
 from smart_fork.setup import background, entry, hook_entries, keeping, recall_step, skill_file, tool_permission
 from smart_fork.setup.ledger import Ledger, LedgerLine, Step, What
-from smart_fork.setup.setup_answer import AgentToSetUp, SetUp, StepUndone, Trial
+from smart_fork.setup.setup_answer import AgentToSetUp, SetUp, SetupOptions, StepUndone, Trial
 from smart_fork.system import foreign_files
 from smart_fork.system.processes import Processes
 from smart_fork.system.release import own_version
@@ -69,20 +68,6 @@ def _source() -> str:
     if "vcs_info" in origin:
         return f"{origin['vcs_info'].get('vcs', 'git')}+{url}"
     return url.removeprefix("file://") or _NAME
-
-
-@dataclass(frozen=True, slots=True)
-class SetupOptions:
-    """What of it is wanted."""
-
-    agents: tuple[AgentName, ...]
-    skill: bool = True
-    hooks: bool = True
-    service: bool = True
-    index: bool = True
-    recall: bool = False
-    reading: bool = False
-    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +117,7 @@ def make_plan(options: SetupOptions, ledger: Ledger, processes: Processes) -> Se
         step = "Install one and start it once, then run this again; `smart-fork demo` works without an agent."
         raise ProgramMissing(missing(absent), step)
     deletes = deletions(time.time(), [one.way.agent for one in found])
-    keeps = [keeping.planned(one, wanted=options.keep) for one in deletes]
+    keeps = [keeping.planned(one, wanted=options.keep is True) for one in deletes]
     steps = (
         *_of_agents(options, [one.way for one in found], program, ledger),
         *keeps,  # before what makes the copies

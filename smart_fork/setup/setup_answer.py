@@ -1,9 +1,36 @@
-"""What setting up answers: values."""
+"""What setting up is asked, and what it answers."""
 
 from __future__ import annotations
 
+from indexer.shapes import dataclass
+from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
 from smart_fork.agents.deletions import Deletion
+from smart_fork.agents.options import said
+
+
+@dataclass(frozen=True, slots=True)
+class SetupOptions:
+    """What of it is wanted."""
+
+    agents: tuple[AgentName, ...] = ()
+    skill: bool = said(bool, default=True, help="Install no skill.", flags=("--no-skill",))
+    hooks: bool = said(bool, default=True, help="Install no hooks.", flags=("--no-hooks",))
+    index: bool = said(bool, default=True, help="Build no index.", flags=("--no-index",))
+    service: bool = said(bool, default=True, help="Install no service.", flags=("--no-service",))
+    recall: bool | None = said(
+        bool,
+        help="Tell sessions what past ones know: at first prompts, edits and errors.",
+        flags=("--recall/--no-recall",),
+    )
+    reading: bool | None = said(
+        bool,
+        help="Let agents search and read without asking.",
+        flags=("--allow-reading/--no-allow-reading",),
+    )
+    keep: bool | None = said(
+        bool, help="Keep copies of logs that agents delete.", flags=("--keep-logs/--no-keep-logs",)
+    )
 
 
 @value

@@ -57,7 +57,7 @@ def serve(options: Options) -> None:
 def add(
     name: UserArgument,
     *,
-    admin: Annotated[bool, typer.Option("--admin", help="Make this user an admin.")] = False,
+    admin: Annotated[bool, "Make this user an admin."] = False,
     project: Annotated[
         str | None, typer.Option("--project", metavar="KEY", help="Project to read and write: github.com/acme/shop.")
     ] = None,
@@ -107,7 +107,7 @@ def member(
     role: Annotated[Literal["reader", "writer", "maintainer", "none"], typer.Argument(help="Role in the project.")],
     *,
     project: Annotated[str, typer.Option("--project", metavar="KEY", help="Key of the project: github.com/acme/shop.")],
-    make: Annotated[bool, typer.Option("--make", help="Create the project if it does not exist.")] = False,
+    make: Annotated[bool, "Create the project if it does not exist."] = False,
     where: Where,
 ) -> None:
     """Set a user's role in a project."""
@@ -141,7 +141,7 @@ def revoke(
 @app.command("jobs")
 def jobs(
     *,
-    retry: Annotated[bool, typer.Option("--retry", help="Try all failed jobs again.")] = False,
+    retry: Annotated[bool, "Try all failed jobs again."] = False,
     where: Where,
 ) -> None:
     """List failed background jobs of the server."""

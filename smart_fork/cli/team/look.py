@@ -69,14 +69,14 @@ def find_shared(request: FindRequest, place: TeamPlace) -> None:
 @app.command("list")
 def list_sessions(
     *,
-    mine: Annotated[bool, typer.Option("--mine", help="Only your own sessions.")] = False,
-    owner: Annotated[str | None, typer.Option("--owner", help="Only sessions of this owner.")] = None,
-    tag: Annotated[str | None, typer.Option("--tag", help="Only sessions with this tag.")] = None,
-    agent: Annotated[str | None, typer.Option("--agent", help="Only sessions of this agent.")] = None,
+    mine: Annotated[bool, "Only your own sessions."] = False,
+    owner: Annotated[str | None, "Only sessions of this owner."] = None,
+    tag: Annotated[str | None, "Only sessions with this tag."] = None,
+    agent: Annotated[str | None, "Only sessions of this agent."] = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, max=100, help="Number of sessions, at most 100.")
     ] = _LISTED,
-    page: Annotated[str | None, typer.Option("--page", help="Continue a list at this page.")] = None,
+    page: Annotated[str | None, "Continue a list at this page."] = None,
     place: TeamPlace,
 ) -> None:
     """List shared sessions of this project, newest first."""
@@ -136,7 +136,7 @@ def _print_row(session_id: str, owner: str, agent: str, visibility: str, records
 def show(
     *,
     session: CurrentArgument = None,
-    at: Annotated[str | None, typer.Option("--at", help="Number of messages from the start.")] = None,
+    at: Annotated[str | None, "Number of messages from the start."] = None,
     place: TeamPlace,
 ) -> None:
     """Print a shared session with numbered messages."""

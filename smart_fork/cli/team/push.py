@@ -13,7 +13,7 @@ import typer
 from indexer.values import json_of
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import takes
-from smart_fork.cli.options import with_signature
+from smart_fork.cli.options import YesOption, with_signature
 from smart_fork.cli.output import out, plain, print_json, say, wants_json
 from smart_fork.cli.team import words
 from smart_fork.cli.team.words import app
@@ -61,9 +61,9 @@ def push(
     ] = False,
     platforms: list[str],
     described: words.Description,
-    images: Annotated[bool, typer.Option("--images", help="Send images too. Secrets in them are not masked.")] = False,
-    yes: words.YesOption = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent. Send nothing.")] = False,
+    images: Annotated[bool, "Send images too. Secrets in them are not masked."] = False,
+    yes: YesOption = False,
+    dry_run: Annotated[bool, "Show what would be sent. Send nothing."] = False,
     force: words.ForceOption = False,
     place: words.TeamPlace,
 ) -> None:

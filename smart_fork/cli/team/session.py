@@ -60,7 +60,7 @@ def pull(
     *,
     session: words.SessionArgument,
     copy: CopyOptions,
-    no_track: Annotated[bool, typer.Option("--no-track", help="Do not track the copy.")] = False,
+    no_track: Annotated[bool, "Do not track the copy."] = False,
     force: words.ForceOption = False,
     place: words.TeamPlace,
 ) -> None:

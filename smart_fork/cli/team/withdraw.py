@@ -8,6 +8,7 @@ import typer
 
 from smart_fork.agents.options import takes
 from smart_fork.cli.command import Commands
+from smart_fork.cli.options import YesOption
 from smart_fork.cli.output import out, plain, printed_as_json, say, wants_json
 from smart_fork.cli.team import words
 from smart_fork.cli.team.words import app
@@ -27,7 +28,7 @@ def privacy(
     *,
     session: words.SessionArgument,
     described: words.Description,
-    yes: words.YesOption = False,
+    yes: YesOption = False,
     place: words.TeamPlace,
 ) -> None:
     """Make a shared session public or private."""
@@ -50,8 +51,8 @@ def privacy(
 def delete(
     *,
     session: words.SessionArgument,
-    everywhere: Annotated[bool, typer.Option("--everywhere", help="Also from all forks and all machines.")] = False,
-    yes: words.YesOption = False,
+    everywhere: Annotated[bool, "Also from all forks and all machines."] = False,
+    yes: YesOption = False,
     place: words.TeamPlace,
 ) -> None:
     """Delete a shared session."""
@@ -75,10 +76,8 @@ def cut(
         list[str],
         typer.Argument(metavar="[RANGE] ID", help="Messages as numbered by `team show` (5-7,9), then the session."),
     ],
-    secrets: Annotated[
-        bool, typer.Option("--secrets", help="Mask secrets instead, in all messages or in the given ones.")
-    ] = False,
-    yes: words.YesOption = False,
+    secrets: Annotated[bool, "Mask secrets instead, in all messages or in the given ones."] = False,
+    yes: YesOption = False,
     force: words.ForceOption = False,
     place: words.TeamPlace,
 ) -> None:
@@ -106,7 +105,7 @@ def cut(
 @app.command("sync")
 def sync(
     *,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove affected copies.")] = False,
+    remove: Annotated[bool, "Remove affected copies."] = False,
     place: words.TeamPlace,
 ) -> None:
     """Apply withdrawals to this machine now."""
@@ -127,8 +126,8 @@ def audit(
     session: Annotated[
         str | None, typer.Argument(metavar="[ID]", help="Session. Default: everything you may see.")
     ] = None,
-    since: Annotated[str | None, typer.Option("--since", help="Earliest day or time: 2026-03-01.")] = None,
-    mine: Annotated[bool, typer.Option("--mine", help="Only your own actions.")] = False,
+    since: Annotated[str | None, "Earliest day or time: 2026-03-01."] = None,
+    mine: Annotated[bool, "Only your own actions."] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Number of lines.")] = 50,
     place: words.TeamPlace,
 ) -> None:

@@ -32,7 +32,6 @@ CurrentArgument = Annotated[
     str | None, typer.Argument(metavar="[ID]", help="Session id, alias or address. Default: the current alias.")
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Proceed despite warnings.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 @dataclass(frozen=True, slots=True)
