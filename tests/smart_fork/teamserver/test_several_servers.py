@@ -244,7 +244,7 @@ def test_a_database_that_is_no_replica_is_not_asked(primary):
 
 def test_a_replica_of_the_servers_own_database_is_refused(open_folder):
     with pytest.raises(Usage, match="--read-dsn needs --dsn"):
-        serve(Options("127.0.0.1:0", open_folder / "none", read_dsn="postgresql://x/y"), lambda told: None)
+        serve(Options("127.0.0.1:0", data=open_folder / "none", read_dsn="postgresql://x/y"), lambda told: None)
 
 
 @pytest.mark.thorough

@@ -114,7 +114,7 @@ def test_a_data_folder_in_a_closed_one_is_refused_with_the_closed_one(tmp_path, 
     tmp_path.chmod(0o755)
     data.parent.mkdir(mode=0o700)
 
-    options = Options("127.0.0.1:0", data, dsn=dsn, run_as="nobody", programs=installed.folder)
+    options = Options("127.0.0.1:0", data=data, dsn=dsn, run_as="nobody", programs=installed.folder)
     with pytest.raises(Usage) as refused:
         serve(options, print)
     assert not data.exists()

@@ -79,7 +79,7 @@ def test_root_with_a_database_elsewhere_is_told_of_the_server_and_not_of_postgre
     monkeypatch.setattr(os, "geteuid", lambda: 0)
 
     with pytest.raises(Usage, match="The team server does not run as root") as refused:
-        serve(Options("127.0.0.1:0", tmp_path, dsn="postgresql://db.internal/forks"), print)
+        serve(Options("127.0.0.1:0", data=tmp_path, dsn="postgresql://db.internal/forks"), print)
 
     assert "--run-as USER" in refused.value.hint
 
