@@ -134,7 +134,7 @@ def check_given(session_id: str) -> str:
 
 
 def _source_of(request: Launch) -> str:
-    if request.form == "resume" and request.source_path is None:
+    if request.form == "resume" and request.source_agent is None:
         return check_given(request.session_id)
     return check_id(request.source_agent or request.agent, request.session_id, "source")
 

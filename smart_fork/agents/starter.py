@@ -21,15 +21,14 @@ Form = Literal["fork", "new", "resume"]
 class Launch:
     """A worker to start. `at` is the id of the last message to keep.
 
-    `session_id` is the session to fork or resume, empty for a new one. `source_agent` is its agent, for a hand-over.
+    `session_id` is the session to fork or resume, empty for a new one. `source_agent` is its agent, `None` if nobody
+    has read it, and the id goes to the agent as it is.
     The new session may use `new_session_id`. `options`, the prompt and the name are as the caller gave them. With
     `of_others` the session contains another person's text, which may be hostile: its agent asks before it acts.
     """
 
     agent: AgentName
     session_id: str
-    source_path: Path | None
-    source_cwd: str
     target_cwd: Path
     program: str
     new_session_id: str | None = None

@@ -19,7 +19,7 @@ from smart_fork.cli.options import NOTHING_SAID
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import starting
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, joined
-from smart_fork.forking.spec import WorkerSpec, source_of
+from smart_fork.forking.spec import WorkerSpec
 from smart_fork.places import choose_place
 from smart_fork.system.processes import Processes
 
@@ -137,7 +137,7 @@ def go_on(log: str, agent: str, told: Mapping[str, Any]) -> None:
     session = READERS[agent].read(Path(log)).session
     if session is None:
         raise NotFound(f"No conversation in {log}")
-    worker = _started(WorkerSpec("resume", agent, source_of(session), Options(), caller_session_id=_caller()))
+    worker = _started(WorkerSpec("resume", agent, session, Options(), caller_session_id=_caller()))
     if not printed_as_json({**told, "worker": worker.as_json()}):
         _print_worker(worker)
 

@@ -6,7 +6,6 @@ an exchange moves forward to such a turn.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,7 +19,7 @@ from smart_fork.agents.copier import Copy, Excerpt, Merged, NewSession
 from smart_fork.agents.facets import copier
 from smart_fork.agents.plan import check_id
 from smart_fork.errors import ForkRefused, NotFound, advice
-from smart_fork.system.processes import Machine, Processes
+from smart_fork.system.processes import Machine
 
 if TYPE_CHECKING:
     from smart_fork.copies.told import Part
@@ -213,7 +212,7 @@ def write_copy(
     agent = copier(session.agent)
     target = agent.place(session.source_path, becomes)
     circular = ("Parent ids form a cycle: records are in the order of the file",) if session.circular else ()
-    machine = machine or Machine(Processes(), os.environ)
+    machine = machine or Machine()
     with ExitStack() as stack:
         copy: Copy | Merged = agent.up_to(session, end, becomes)
         if excerpt:

@@ -5,7 +5,6 @@ It is the only way to be without turns that stand in another session's file: tho
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
@@ -36,7 +35,7 @@ from smart_fork.excise.secrets import masked
 from smart_fork.excise.transcript import chosen, meant
 from smart_fork.families.branch import command_to_resume, new_title, refuse_while_tasks_run, refuse_while_working
 from smart_fork.finding.results import title as shown_title
-from smart_fork.system.processes import Machine, Processes
+from smart_fork.system.processes import Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +156,7 @@ def _write(planned: Plan, parent: Conversation, target: Path, new: NewSession) -
         for path in filter(lambda one: one.is_relative_to(source.with_suffix("")), beside_of(planned)):
             remove(target.with_suffix("") / path.relative_to(source.with_suffix("")))
 
-    machine = Machine(Processes(), os.environ)
+    machine = Machine()
     return list(copier(parent.agent).write(copy, target, new, machine, without_what_is_gone).warnings)
 
 

@@ -5,7 +5,6 @@ Whether an agent is at work in the session is told by what is known of our worke
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Container, Iterator
@@ -46,9 +45,8 @@ from smart_fork.forking.occupation import Occupation
 from smart_fork.forking.others import is_others
 from smart_fork.forking.request import BranchRequest
 from smart_fork.forking.started import Forked, Handed
-from smart_fork.forking.world import Clock, SystemClock
 from smart_fork.system.cancellation import refuse_cancelled
-from smart_fork.system.processes import Machine, Processes
+from smart_fork.system.processes import Clock, Machine
 from smart_fork.text.snippets import quoted
 from smart_fork.whereabouts import belongs, unplaced, where_now
 
@@ -128,7 +126,7 @@ def branch(
     Raises:
         SmartForkError: nothing was made.
     """
-    clock = clock or SystemClock()
+    clock = clock or Clock()
     at, budget, caller = request.message, request.budget, request.caller_session_id
     chooses = request.at_match or budget is not None
     with ExitStack() as held:
@@ -169,7 +167,7 @@ def branch(
             if told is None:
                 written = write_copy(session, end, becomes, excerpt=excerpt)
             else:
-                written = write_told(READERS[agent], told, session, becomes, Machine(Processes(), os.environ))
+                written = write_told(READERS[agent], told, session, becomes, Machine())
                 written = replace(written, source_session_id=session.session_id)
                 warnings += _notes(told.handed, agent, budget)
             _remember(written, session, end)
@@ -269,12 +267,20 @@ def _end(
 
 
 def _start(session: Session, written: Branch, target: Path, options: Options, caller: str | None) -> Forked:
-    from smart_fork.forking.spec import WorkerSpec, source_of
+    from smart_fork.forking.spec import WorkerSpec
     from smart_fork.forking.start import resume_written
 
-    source = replace(source_of(session), cwd=str(target), agent=written.agent)
-    spec = WorkerSpec("branch", written.agent, source, options, caller_session_id=caller)
-    return resume_written(spec, written)
+    return resume_written(
+        WorkerSpec(
+            "branch",
+            written.agent,
+            session,
+            options,
+            cwd=None if str(target) == session.cwd else target,
+            caller_session_id=caller,
+            written=written,
+        )
+    )
 
 
 def _report(session: Session, written: Branch, *, end: int, title: str, target: Path, warnings: list[str]) -> Branched:

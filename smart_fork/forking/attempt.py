@@ -6,28 +6,26 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import apsw
 
 from indexer.paths import private_dir
+from indexer.transcripts.model import Session
 from smart_fork import handovers
 from smart_fork.agents.copier import NewSession, copy_folder, second_name, stage_transcript
 from smart_fork.agents.facets import storage_of
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.plan import ForkPlan
+from smart_fork.agents.readers import READERS
 from smart_fork.copies import leftovers
 from smart_fork.copies.session_copy import write_branch
 from smart_fork.cuts.cutter import Files
 from smart_fork.errors import ForkRefused, SmartForkError
-from smart_fork.forking.spec import WorkerSpec
-from smart_fork.forking.world import World
+from smart_fork.forking.spec import Content, WorkerSpec
 from smart_fork.registry.workers import Registry
 from smart_fork.repository.worktree import Worktree, create_worktree, remove_if_saved, remove_worktree
 from smart_fork.system.processes import Machine
-
-if TYPE_CHECKING:
-    from smart_fork.forking.handover import Handover
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +41,8 @@ def undone(undo: Callable[[], object]) -> None:
 class Attempt:
     """What has been made for a worker. Leaving its context undoes all of it, newest first, unless it `succeeded`."""
 
-    def __init__(self, world: World, registry: Registry) -> None:
-        self.world = world
+    def __init__(self, machine: Machine, registry: Registry) -> None:
+        self.machine = machine
         self.registry = registry
         self._made: list[Callable[[], object]] = []
         self._began = self._kept = False
@@ -70,67 +68,45 @@ class Attempt:
 
     def worktree(self, repository: Path, name: str | None, *, with_changes: bool = False) -> Worktree:
         """Make a worktree for the worker."""
-        made = create_worktree(repository, name, self.world.processes, with_changes=with_changes)
+        made = create_worktree(repository, name, self.machine.processes, with_changes=with_changes)
         self.otherwise(lambda: self._without(made))
         return made
 
     def _without(self, made: Worktree) -> None:
         """What an agent that did run may have left there is nobody's to throw away."""
         if not self._began:
-            remove_worktree(made, self.world.processes)
-        elif problem := remove_if_saved(made.path, made.branch, made.base, self.world.processes):
+            remove_worktree(made, self.machine.processes)
+        elif problem := remove_if_saved(made.path, made.branch, made.base, self.machine.processes):
             raise ForkRefused(problem)
 
-    def stage(self, plan: ForkPlan, log: Path | None, spec: WorkerSpec) -> list[str]:
-        """Put on disk what the plan needs there, from the source's `log`. Returns what the person should know of it."""
+    def stage(self, plan: ForkPlan, spec: WorkerSpec) -> list[str]:
+        """Put on disk what the plan needs there, from the source's log. Returns what the person should know of it."""
         leftovers.clear()
+        source = spec.source if spec.source and spec.source.turns else None
         if plan.staging == "name":
-            return self._name(plan, log)
-        if log is None:
+            return self._name(plan, source.source_path if source else None)
+        if source is None:
             return []
         if plan.staging == "transcript":
-            self._transcript(plan, log)
-        elif plan.staging == "branch" and plan.new_session_id and spec.handover:
-            return self._told(plan, plan.new_session_id, spec, spec.handover)
+            self._transcript(plan, source.source_path)
         elif plan.staging == "branch" and plan.new_session_id:
-            return self._branch(plan, plan.new_session_id, log, spec)
+            return self._copy(plan, plan.new_session_id, source, spec.content)
         return []
 
     def _transcript(self, plan: ForkPlan, log: Path) -> None:
         folder = storage_of(plan.agent).folder(plan.cwd) or log.parent
-        session_id, now = plan.source_session_id, self.world.clock.now()
+        session_id, now = plan.source_session_id, self.machine.clock.now()
         staged = stage_transcript(log, session_id, folder)
         self.otherwise(staged.undo)
         if staged.path in staged.created:
             self.registry.add_staged_copy(staged.path, session_id=session_id, source_path=log, now=now)
             self.otherwise(lambda: self.registry.forget_staged_copy(staged.path))
 
-    def _told(self, plan: ForkPlan, new_session_id: str, spec: WorkerSpec, handover: Handover) -> list[str]:
-        """Another agent's session as one of its own; where it is from is kept beside it."""
-        from smart_fork.forking.handover import write_told
-
-        becomes = self._becomes(plan, new_session_id)
-        source, machine = spec.source.session if spec.source else None, Machine(self.world.processes, self.world.env)
-        written = write_told(self.world.adapter, handover, source, becomes, machine)
-        self.otherwise(written.undo)
-        self._note(new_session_id, spec)
-        return list(written.warnings)
-
-    def _note(self, new_session_id: str, spec: WorkerSpec) -> None:
-        """Keep from where a session is that has what is told of another agent's, or is of several."""
-        if spec.source is None:
-            return
-        source, through = spec.source, spec.point.message_id if spec.point else ""
-        others = [(part.session.agent, part.session.session_id) for part in spec.others]
-        one = handovers.HandedOver(new_session_id, spec.agent, source.agent, source.session_id, through)
-        handovers.remember(one, others)
-        self.otherwise(lambda: handovers.forget(new_session_id))
-
     def _name(self, plan: ForkPlan, log: Path | None) -> list[str]:
         """Its agent deletes the log otherwise, or does not find it from there: both names are one file, so that what is
         said from now on is in both. It is never undone: an agent that began at all may delete the log later.
         """
-        log = log or original_of(self.world.adapter, plan.source_session_id)
+        log = log or original_of(READERS[plan.agent], plan.source_session_id)
         target = storage_of(plan.agent).resumed(log, plan.source_session_id, plan.cwd) if log else None
         if not log or not target:
             return []
@@ -138,7 +114,7 @@ class Attempt:
             self._make_room(log, target, plan.source_session_id)
             private_dir(target.parent)
             copy_folder(log.with_suffix(""), target.with_suffix(""), [])
-            now, session_id = self.world.clock.now(), plan.source_session_id
+            now, session_id = self.machine.clock.now(), plan.source_session_id
             self.registry.add_staged_copy(target, session_id=session_id, source_path=log, now=now)
         second_name(log, target)
         if not target.samefile(log):
@@ -152,27 +128,30 @@ class Attempt:
         if is_ours and Files().begins_with(log, Files().content(target)):
             target.unlink()
 
-    def _becomes(self, plan: ForkPlan, new_session_id: str) -> NewSession:
-        now = datetime.fromtimestamp(self.world.clock.now())  # noqa: DTZ006 - files may be named by local time
-        return NewSession(new_session_id, plan.cwd, now, plan.title)
+    def _copy(self, plan: ForkPlan, new_session_id: str, source: Session, content: Content) -> list[str]:
+        """Write what goes into the fork as a session of its agent. Keep where it is from if the log will not say it."""
+        now = datetime.fromtimestamp(self.machine.clock.now())  # noqa: DTZ006 - files may be named by local time
+        reader, becomes = READERS[plan.agent], NewSession(new_session_id, plan.cwd, now, plan.title)
+        if content.handover:
+            from smart_fork.forking.handover import write_told
 
-    def _branch(self, plan: ForkPlan, new_session_id: str, log: Path, spec: WorkerSpec) -> list[str]:
-        written = write_branch(
-            self.world.adapter,
-            log,
-            self._becomes(plan, new_session_id),
-            session=spec.source.session if spec.source else None,
-            excerpt=spec.excerpt,
-            others=spec.others,
-            at=plan.at,
-            machine=Machine(self.world.processes, self.world.env),
-        )
+            written = write_told(reader, content.handover, source, becomes, self.machine)
+        else:
+            written = write_branch(
+                reader, source.source_path, becomes, session=source, excerpt=content.excerpt, others=content.others,
+                at=plan.at, machine=self.machine,
+            )  # fmt: skip
         self.otherwise(written.undo)
-        if spec.others:
-            self._note(new_session_id, spec)
+        if content.handover or content.others:
+            through = content.point.message_id if content.point else ""
+            others = [(part.session.agent, part.session.session_id) for part in content.others]
+            one = handovers.HandedOver(new_session_id, plan.agent, source.agent, source.session_id, through)
+            handovers.remember(one, others)
+            self.otherwise(lambda: handovers.forget(new_session_id))
         note = (
             f"Forked after {written.at}, where the agent had finished what {plan.at} is part of"
             if plan.at
             else "The unfinished answer is not in the fork"
         )
-        return [*written.warnings, *([note] if written.moved and not spec.excerpt else [])]
+        moved = written.moved and not (content.excerpt or content.handover)
+        return [*written.warnings, *([note] if moved else [])]

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from indexer.paths import index_db
-from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
 from smart_fork.agents.copier import Excerpt
@@ -19,9 +18,9 @@ from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage, ad
 from smart_fork.finding.ranking import ExchangeEvidence
 from smart_fork.forking.floor import NAMED_FLOOR, fits, in_words, none_answers
 from smart_fork.forking.request import ForkRequest
+from smart_fork.forking.spec import Content
 
 if TYPE_CHECKING:
-    from smart_fork.copies.told import Part
     from smart_fork.finding.library import Library, Opening
     from smart_fork.forking.handover import Handover
 
@@ -134,24 +133,6 @@ def chosen(session: Session, end: int, wanted: Wanted, answers: Answers | None) 
         why = f"nothing fits: the best score is {in_words(evidence.score)}, below {NAMED_FLOOR:.2f}"
         evidence = ExchangeEvidence(why_not=why)
     return selected(session, end, wanted, evidence)
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """What goes into a fork: of its session all up to `point` or the `excerpt`, and of `others` what they keep.
-
-    `asked` is the point that was asked for, `leaves` the one before anything was left out. `handover` is what another
-    agent is told of all that. `selected` is what a budget keeps of each session.
-    """
-
-    asked: Point | None = None
-    leaves: Point | None = None
-    point: Point | None = None
-    excerpt: Excerpt | None = None
-    others: tuple[Part, ...] = ()
-    handover: Handover | None = None
-    selected: tuple[Selected, ...] = ()
-    notes: tuple[str, ...] = ()
 
 
 def content_of(

@@ -19,9 +19,10 @@ from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import screen_of, tail_of
 from smart_fork.agents.plan import ForkPlan, plain_prompt
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError
-from smart_fork.forking.world import World
 from smart_fork.places.base import Started, WorkerPlace
+from smart_fork.system.processes import Machine
 
 if TYPE_CHECKING:
     from smart_fork.agents.questions import Screen
@@ -70,44 +71,44 @@ def confirm(
     plan: ForkPlan,
     place: WorkerPlace,
     started: Started,
-    world: World,
+    machine: Machine,
     began: float,
     *,
     patience: float = CONFIRM_SECONDS,
 ) -> Confirmation:
     """Wait until the worker has taken its prompt, has ended, or asks something, or for `patience` seconds."""
-    screens, now = screen_of(plan.agent), world.clock.now()
+    screens, now = screen_of(plan.agent), machine.clock.now()
     unsaid = plan.said if plan.delivery == "typed" else ""
     deadline = now + (patience if _writes_at_once(plan) else min(patience, READY_SECONDS))
     look_again, before = now, ""
     while True:
-        last_words = place.ended(started, world.processes, world.env)
-        session_id = _written(plan, world.adapter, began) if _writes_at_once(plan) else None
-        taken = session_id is not None and _took(plan, session_id, world.adapter, began)
-        if last_words is None and not taken and world.clock.now() >= look_again:
-            screen = mask_screen(place.screen(started, world.processes, world.env) or "")
+        last_words = place.ended(started, machine.processes, machine.env)
+        session_id = _written(plan, READERS[plan.agent], began) if _writes_at_once(plan) else None
+        taken = session_id is not None and _took(plan, session_id, READERS[plan.agent], began)
+        if last_words is None and not taken and machine.clock.now() >= look_again:
+            screen = mask_screen(place.screen(started, machine.processes, machine.env) or "")
             hears, asks = screens.hears(screen), screens.question(screen)
             taken = not _writes_at_once(plan) and hears
             if asks and asks.text == before:  # twice the same: not just drawn over
                 known = session_id or plan.new_session_id
                 return Confirmation(known, taken=False, asks=asks.text, untold=bool(unsaid))
             if unsaid and hears and not asks:
-                if not _typed(unsaid, place, started, world, screens):
+                if not _typed(unsaid, place, started, machine, screens):
                     return Confirmation(session_id or plan.new_session_id, taken=False, untold=True)
-                unsaid, deadline = "", world.clock.now() + patience
-            look_again, before = world.clock.now() + SCREEN_SECONDS, asks.text if asks else ""
-        late = world.clock.now() >= (max(deadline, now + HEARS_SECONDS) if unsaid else deadline)
+                unsaid, deadline = "", machine.clock.now() + patience
+            look_again, before = machine.clock.now() + SCREEN_SECONDS, asks.text if asks else ""
+        late = machine.clock.now() >= (max(deadline, now + HEARS_SECONDS) if unsaid else deadline)
         if taken or last_words is not None or late:
-            status = None if last_words is None else place.exit_status(started, world.processes, world.env)
+            status = None if last_words is None else place.exit_status(started, machine.processes, machine.env)
             return Confirmation(session_id or plan.new_session_id, taken, last_words, status, untold=bool(unsaid))
-        world.clock.sleep(LOOK_SECONDS)
+        machine.clock.sleep(LOOK_SECONDS)
 
 
-def _typed(text: str, place: WorkerPlace, started: Started, world: World, screens: Screen) -> bool:
+def _typed(text: str, place: WorkerPlace, started: Started, machine: Machine, screens: Screen) -> bool:
     """Whether the prompt could be typed and sent off."""
     from smart_fork.forking import typist  # most agents are given it otherwise
 
-    types = typist.Typist(place, started, screens, world)
+    types = typist.Typist(place, started, screens, machine)
     try:
         types.type(text)
         return types.send(text, lambda: not types.holds(text), typist.SCREEN_SECONDS)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from indexer.settings import MAX_WORKERS
 from smart_fork.agents.starter import Launch
 from smart_fork.errors import ForkRefused, Usage, advice
-from smart_fork.forking.world import Instruments, World
 from smart_fork.places.liveness import lives
 from smart_fork.registry.workers import WorkerRecord
+from smart_fork.system.processes import Machine
 
 
 class WorkerLimit(ForkRefused):
@@ -44,19 +44,19 @@ def limit(env: Mapping[str, str]) -> int:
     return MAX_WORKERS.number(env)
 
 
-def admission(request: Launch, world: World, *, counts: bool) -> Callable[[Sequence[WorkerRecord]], None]:
+def admission(request: Launch, machine: Machine, *, counts: bool) -> Callable[[Sequence[WorkerRecord]], None]:
     """What refuses the requested worker, given those that run. A terminal that a person sits at does not count.
 
     Raises:
         Usage: the limit is not a number.
     """
-    most = limit(world.env)
+    most = limit(machine.env)
 
     def admit(running: Sequence[WorkerRecord]) -> None:
-        if request.form == "resume" and (worker := occupant(request.session_id, running, world)):
+        if request.form == "resume" and (worker := occupant(request.session_id, running, machine)):
             raise AlreadyRuns(worker, request.session_id)
         others = [worker for worker in running if worker.place != "here"]
-        if counts and len(others) >= most and sum(_lives(worker, world) for worker in others) >= most:
+        if counts and len(others) >= most and sum(_lives(worker, machine) for worker in others) >= most:
             raise WorkerLimit(
                 f"{most} workers are running, and {MAX_WORKERS} allows no more",
                 advice(
@@ -68,13 +68,13 @@ def admission(request: Launch, world: World, *, counts: bool) -> Callable[[Seque
     return admit
 
 
-def occupant(session_id: str, running: Sequence[WorkerRecord], world: Instruments) -> WorkerRecord | None:
+def occupant(session_id: str, running: Sequence[WorkerRecord], machine: Machine) -> WorkerRecord | None:
     """The living worker that goes on in that session."""
-    return next((worker for worker in running if session_id in _sessions(worker) and _lives(worker, world)), None)
+    return next((worker for worker in running if session_id in _sessions(worker) and _lives(worker, machine)), None)
 
 
-def _lives(worker: WorkerRecord, world: Instruments) -> bool:
-    return lives(worker, world.processes, world.env, world.clock.now())
+def _lives(worker: WorkerRecord, machine: Machine) -> bool:
+    return lives(worker, machine.processes, machine.env, machine.clock.now())
 
 
 def _sessions(worker: WorkerRecord) -> tuple[str | None, ...]:

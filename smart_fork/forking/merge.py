@@ -14,9 +14,10 @@ from smart_fork.budget.within import Selected
 from smart_fork.copies.session_copy import last_branch_point
 from smart_fork.copies.told import Part, beginning_with, whence, without_shared
 from smart_fork.errors import Usage
-from smart_fork.forking.budget import Answers, Content, chosen, point_of
+from smart_fork.forking.budget import Answers, chosen, point_of
 from smart_fork.forking.handover import beyond, handover, joined, notes
 from smart_fork.forking.request import ForkRequest
+from smart_fork.forking.spec import Content
 
 
 def merged(

@@ -19,9 +19,8 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import find_cutter, title_of
 from smart_fork.errors import ForkRefused, advice
 from smart_fork.forking.limit import AlreadyRuns, occupant
-from smart_fork.forking.world import Instruments
 from smart_fork.registry.workers import WorkerRecord, known_workers
-from smart_fork.system.processes import Running
+from smart_fork.system.processes import Machine, Running
 
 #: A log that was written to this short a time ago is being written to.
 FRESH_SECONDS = 5.0
@@ -31,10 +30,10 @@ class Occupation:
     """Who is in one session, whose `log` is not always known, at the moment of the first question."""
 
     def __init__(
-        self, agent: AgentName, session_id: str, log: Path | None, around: Instruments | None = None
+        self, agent: AgentName, session_id: str, log: Path | None, around: Machine | None = None
     ) -> None:  # fmt: skip
         self.agent, self.session_id, self.log = agent, session_id, log
-        self._around = around or Instruments()
+        self._around = around or Machine()
         self._presence = AGENTS[agent].presence if agent in AGENTS else None
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import field, replace
 from pathlib import Path
@@ -20,16 +20,16 @@ from smart_fork.finding.team_search import sessions_here
 from smart_fork.finding.worth import obstacles
 from smart_fork.foreign_sessions import shared_as
 from smart_fork.forking.bringing_back import brought_back, is_borrowed, refuse_without_log
-from smart_fork.forking.budget import Answers, Content, content_of, gathered, handed_to
+from smart_fork.forking.budget import Answers, content_of, gathered, handed_to
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.price import loaded_within, loads_of, price_of
 from smart_fork.forking.report import Launched, as_fork, done_by, named_as_shared, same_command
 from smart_fork.forking.request import ForkRequest, check
-from smart_fork.forking.spec import WorkerSpec, source_of
-from smart_fork.forking.start import Prepared, dry_run, launch, prepare
+from smart_fork.forking.spec import Content, WorkerSpec
+from smart_fork.forking.start import Prepared, dry_run, prepare
 from smart_fork.forking.started import Forked, ForkPrice, Way
-from smart_fork.forking.world import World, world_of
 from smart_fork.sessions import Located
+from smart_fork.system.processes import Machine
 from smart_fork.whereabouts import where_now
 
 if TYPE_CHECKING:
@@ -50,19 +50,21 @@ class Fork:
     request: ForkRequest
     here: Sequence[Resolved]
     sessions: tuple[Session, ...]
-    content: Content
     prepared: Prepared
     price: ForkPrice | None
     ways: tuple[Way, ...]
     held: ExitStack = field(repr=False, compare=False)
 
+    @property
+    def content(self) -> Content:
+        """What goes into it."""
+        return self.prepared.spec.content
+
     @classmethod
-    def plan(
-        cls, request: ForkRequest, library: Opening | None = None, around: Callable[[AgentName], World] = world_of
-    ) -> Self:
+    def plan(cls, request: ForkRequest, library: Opening | None = None, machine: Machine | None = None) -> Self:
         """Decide everything about a fork; nothing is started.
 
-        What answers is asked of the `library`, by default the commands' own. Its agent starts with what is `around` it.
+        What answers is asked of the `library`, by default the commands' own.
 
         Raises:
             SmartForkError: it cannot be started.
@@ -79,9 +81,9 @@ class Fork:
                 check_forkable(session, request.cwd)
                 agent = agent_of(request, session)
                 content = _content(request, read, agent, answers, borrowed=is_borrowed(located[0]))
-                prepared = prepare(_spec(request, session, agent, content), around(agent), dry_run=request.dry_run)
+                prepared = prepare(_spec(request, session, agent, content), machine, dry_run=request.dry_run)
                 price, ways = _compared(request, session, content, prepared, answers)
-            return cls(request, here, read, content, prepared, price, ways, held.pop_all())
+            return cls(request, here, read, prepared, price, ways, held.pop_all())
 
     def start(self) -> Forked:
         """Start it.
@@ -91,14 +93,14 @@ class Fork:
         """
         return self._told(self.launch())
 
-    def launch(self, patience: float = CONFIRM_SECONDS) -> Launched:
+    def launch(self, *, patience: float = CONFIRM_SECONDS) -> Launched:
         """Start it, and wait up to `patience` seconds until it is seen to take its prompt.
 
         Raises:
             SmartForkError: nothing was started, and nothing is left of the attempt.
         """
         with self.held, bounded():
-            return launch(self.prepared, patience=patience)
+            return self.prepared.launch(patience=patience)
 
     def preview(self) -> Forked:
         """Return what would be started."""
@@ -203,15 +205,12 @@ def _spec(request: ForkRequest, session: Session, agent: AgentName, content: Con
     return WorkerSpec(
         "fork",
         agent,
-        source_of(session),
+        session,
         request.options,
-        content.point,
+        content,
         cwd=Path(request.cwd) if request.cwd else None,
         or_without=request.or_without,
         caller_session_id=request.caller_session_id,
-        excerpt=content.excerpt,
-        others=content.others,
-        handover=content.handover,
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from indexer.project import project_of, recorded
 from indexer.transcripts.lines import bounded
-from indexer.transcripts.model import AgentName
+from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.plan import check_given
@@ -17,12 +17,12 @@ from smart_fork.finding.recent import recent_sessions
 from smart_fork.forking.bringing_back import refuse_borrowed
 from smart_fork.forking.limit import AlreadyRuns
 from smart_fork.forking.occupation import Occupation
-from smart_fork.forking.spec import ForkSource, source_of
+from smart_fork.forking.spec import unread
 from smart_fork.forking.start import directory
-from smart_fork.forking.world import Instruments, World, world_of
 from smart_fork.places.liveness import lives
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import Registry, WorkerRecord
+from smart_fork.system.processes import Machine
 
 #: Sessions of the project among which the directory's newest is looked for.
 LOOKED_AT = 100
@@ -35,8 +35,8 @@ def session_to_resume(
     agent: AgentName | None = None,
     cwd: Path | None = None,
     force: bool = False,
-    world: World | None = None,
-) -> ForkSource:
+    machine: Machine | None = None,
+) -> Session:
     """The session that `reference` means (see `sessions.locate`), to go on with in its own directory.
 
     With an `agent` it is not looked for: that agent is given the id as it is, in `cwd`. `force` takes it even
@@ -48,17 +48,17 @@ def session_to_resume(
         SmartForkError: there is no such session.
     """
     if agent is not None:
-        source = ForkSource(agent, check_given(reference), None, str(directory(cwd or Path.cwd())))
-        check_free(source, force=force, world=world)
-        return source
-    if worker := _running_worker(reference, world):
+        given = unread(agent, check_given(reference), str(directory(cwd or Path.cwd())))
+        check_free(given, force=force, machine=machine)
+        return given
+    if worker := _running_worker(reference, machine):
         _check_alone(reference)
         raise AlreadyRuns(worker, reference)
     located = sessions.locate(reference)
     refuse_borrowed(located)
-    source = source_of(sessions.read(located))
-    check_free(source, force=force, world=world)
-    return source
+    session = sessions.read(located)
+    check_free(session, force=force, machine=machine)
+    return session
 
 
 @bounded()
@@ -68,7 +68,7 @@ def newest_session(
     *,
     automated: bool = False,
     apart_from: str | None = None,
-) -> ForkSource:
+) -> Session:
     """The newest session that an agent had in a directory, not that of the caller, `apart_from`.
 
     The agents' own ways to say so know other directories' sessions in some versions, and do not tell the id
@@ -88,18 +88,18 @@ def newest_session(
                 tool="list_sessions shows all sessions of the project.",
             ),
         )
-    return source_of(sessions.read(sessions.Located(session.agent, session.session_id, session.source_path)))
+    return sessions.read(sessions.Located(session.agent, session.session_id, session.source_path))
 
 
-def check_free(source: ForkSource, *, force: bool = False, world: Instruments | None = None) -> None:
+def check_free(session: Session, *, force: bool = False, machine: Machine | None = None) -> None:
     """Whether nobody is in that session.
 
     Raises:
         AlreadyRuns: one of our workers is.
         ForkRefused: somebody else seems to be, and `force` does not say that it does not matter.
     """
-    log = source.source_path or original_of(READERS[source.agent], source.session_id)
-    Occupation(source.agent, source.session_id, log, world).check_free(force=force)
+    log = session.source_path if session.turns else original_of(READERS[session.agent], session.session_id)
+    Occupation(session.agent, session.session_id, log, machine).check_free(force=force)
 
 
 def _check_alone(reference: str) -> None:
@@ -112,7 +112,7 @@ def _check_alone(reference: str) -> None:
         return
 
 
-def _running_worker(reference: str, world: World | None) -> WorkerRecord | None:
+def _running_worker(reference: str, machine: Machine | None) -> WorkerRecord | None:
     """The living worker that is meant; its session need not be known yet."""
     if not has_registry():
         return None
@@ -124,5 +124,5 @@ def _running_worker(reference: str, world: World | None) -> WorkerRecord | None:
         return None
     if agent not in (None, worker.agent):
         return None
-    world = world or world_of(worker.agent)
-    return worker if lives(worker, world.processes, world.env, world.clock.now()) else None
+    machine = machine or Machine()
+    return worker if lives(worker, machine.processes, machine.env, machine.clock.now()) else None

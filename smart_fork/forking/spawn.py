@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +14,7 @@ from indexer.failures import what_failed
 from indexer.project import project_of, recorded
 from indexer.shapes import dataclass
 from indexer.transcripts.lines import bounded
-from indexer.transcripts.model import AgentName
+from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
 from smart_fork.agents.facets import starter_of
 from smart_fork.agents.options import KEYS, Options, options_from
@@ -27,16 +26,15 @@ from smart_fork.forking.bringing_back import refuse_borrowed
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.handover import notes as handed_notes
 from smart_fork.forking.plan import Fork
-from smart_fork.forking.report import Launched, as_worker
+from smart_fork.forking.report import as_worker
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.resume import check_free, newest_session
-from smart_fork.forking.spec import ForkSource, WorkerSpec, source_of
-from smart_fork.forking.start import Prepared, directory, launch, prepare
+from smart_fork.forking.spec import WorkerSpec
+from smart_fork.forking.start import Prepared, directory, prepare
 from smart_fork.forking.started import NotSpawned, Spawned, SpawnedWorker
-from smart_fork.forking.world import Clock, SystemClock, World, world_of
 from smart_fork.places import choose_place
 from smart_fork.registry.workers import Kind
-from smart_fork.system.processes import Processes
+from smart_fork.system.processes import Machine
 from smart_fork.text.snippets import quoted, shown
 from smart_fork.whereabouts import directory_of, is_there, where_now
 
@@ -61,9 +59,7 @@ def spawn(
     *,
     caller_session_id: str | None = None,
     default_agent: AgentName | None = None,
-    processes: Processes | None = None,
-    env: Mapping[str, str] | None = None,
-    clock: Clock | None = None,
+    machine: Machine | None = None,
     library: Opening | None = None,
 ) -> tuple[SpawnedWorker | NotSpawned, ...]:
     """Start 1 to 4 workers, each described by the keys of `KEYS`.
@@ -79,21 +75,20 @@ def spawn(
         raise Usage("At least one worker is required", "Give each a project_path and a prompt.")
     if len(workers) > MAX_WORKERS:
         raise Usage(f"Maximum {MAX_WORKERS} workers per spawn", "Call again for the rest.")
-    time = clock or SystemClock()
-    around = partial(world_of, processes=processes, env=env, clock=time)
+    machine = machine or Machine()
     ready = list[Ready]()
     with ExitStack() as undoing:
         for index, one in enumerate(workers):
             try:
-                asked = Asked(checked(one), default_agent or first(), caller_session_id, around)
+                asked = Asked(checked(one), default_agent or first(), caller_session_id, machine)
                 ready.append(asked.ready(library))
-                undoing.callback(ready[-1].drop)
+                undoing.callback(ready[-1].worker.drop)
             except SmartForkError as error:
                 colon = "" if error.message.startswith(_READ_ON) else ":"
                 error.preface(f"Worker {index}{colon}")
                 raise
-        deadline = time.now() + CONFIRM_SECONDS
-        return tuple(_result(index, one, deadline - time.now()) for index, one in enumerate(ready))
+        deadline = machine.clock.now() + CONFIRM_SECONDS
+        return tuple(_result(index, one, deadline - machine.clock.now()) for index, one in enumerate(ready))
 
 
 def summary(results: Sequence[SpawnedWorker | NotSpawned]) -> Spawned:
@@ -105,24 +100,14 @@ def summary(results: Sequence[SpawnedWorker | NotSpawned]) -> Spawned:
 class Ready(NamedTuple):
     """A worker that can be started, and what whoever asked should know of it."""
 
-    prepared: Prepared
+    worker: Prepared | Fork
     notes: Sequence[str]
-    fork: Fork | None = None
-
-    def launch(self, patience: float) -> Launched:
-        """See `launch`."""
-        return self.fork.launch(patience) if self.fork else launch(self.prepared, patience=patience)
-
-    def drop(self) -> None:
-        """See `Fork.drop`."""
-        if self.fork:
-            self.fork.drop()
 
 
 def _result(index: int, ready: Ready, left: float) -> SpawnedWorker | NotSpawned:
     """One that fails does not keep the others from starting. It is waited for as long as is `left`."""
     try:
-        launched = ready.launch(max(LEAST_SECONDS, left))
+        launched = ready.worker.launch(patience=max(LEAST_SECONDS, left))
     except SmartForkError as error:
         return NotSpawned(index, error.code, error.message, error.hint)
     except (OSError, apsw.Error) as error:
@@ -157,12 +142,12 @@ def checked(said: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One worker, as it was `said` in JSON. `around` gives what starts an agent."""
+    """One worker, as it was `said` in JSON."""
 
     said: Mapping[str, Any]
     default_agent: AgentName
     caller: str | None
-    around: Callable[[AgentName], World]
+    machine: Machine
 
     @property
     def named(self) -> AgentName | None:
@@ -199,7 +184,7 @@ class Asked:
         agent = self.named or (source.agent if source else agent)
         cwd = None if source and is_there(source.cwd) else target
         spec = WorkerSpec(kind, agent, source, options, cwd=cwd, or_without=unsaid, caller_session_id=self.caller)
-        return Ready(prepare(spec, self.around(agent)), notes)
+        return Ready(prepare(spec, self.machine), notes)
 
     def _kind(self, agent: AgentName, notes: list[str]) -> Kind:
         fork = self.said.get("fork_session", False)
@@ -236,7 +221,7 @@ class Asked:
             caller_session_id=self.caller,
             or_without="worktree" not in given,
         )
-        planned = Fork.plan(request, library, self.around)
+        planned = Fork.plan(request, library, self.machine)
         notes = [*planned.content.notes]
         for one in planned.content.selected:
             told = one.selection
@@ -245,9 +230,9 @@ class Asked:
                 notes.append(had)
         if handover := planned.content.handover:
             notes += handed_notes(handover.handed, planned.prepared.spec.agent)
-        return Ready(planned.prepared, notes, planned)
+        return Ready(planned, notes)
 
-    def _source(self, kind: Kind, agent: AgentName) -> ForkSource | None:
+    def _source(self, kind: Kind, agent: AgentName) -> Session | None:
         """The session that goes on."""
         if kind == "new":
             return None
@@ -255,18 +240,17 @@ class Asked:
         self._check_going_on(source)
         return source
 
-    def _resumed(self, reference: str) -> ForkSource:
+    def _resumed(self, reference: str) -> Session:
         located = sessions.locate(reference)
         refuse_borrowed(located)
         with bounded():
-            return source_of(sessions.read(located))
+            return sessions.read(located)
 
-    def _newest(self, agent: AgentName) -> ForkSource:
-        world = self.around(agent)
-        headless = choose_place(self.said.get("run_in"), world.processes, world.env).headless
+    def _newest(self, agent: AgentName) -> Session:
+        headless = choose_place(self.said.get("run_in"), self.machine.processes, self.machine.env).headless
         return newest_session(self.target, agent, automated=headless, apart_from=self.caller)
 
-    def _check_going_on(self, source: ForkSource) -> None:
+    def _check_going_on(self, source: Session) -> None:
         if self.named not in (None, source.agent):
             raise ForkRefused(
                 f"A {source.agent} session cannot be resumed by {self.named}",
@@ -281,4 +265,4 @@ class Asked:
                 f"{source.session_id} worked in {directory_of(source.cwd)}, which is of {whose} project",
                 "A session resumes in its own directory. To run it here, fork it: fork_from.",
             )
-        check_free(source, world=self.around(source.agent))
+        check_free(source, machine=self.machine)

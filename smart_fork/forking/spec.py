@@ -15,45 +15,46 @@ from smart_fork.copies.session_copy import Branch, Point
 from smart_fork.registry.workers import Kind
 
 if TYPE_CHECKING:
+    from smart_fork.budget.within import Selected
     from smart_fork.copies.told import Part
     from smart_fork.forking.handover import Handover
 
 
 @dataclass(frozen=True, slots=True)
-class ForkSource:
-    """The session to fork or to go on with. `cwd` is where it worked; without a path only the agent can find it.
+class Content:
+    """What goes into a fork: of its session all up to `point` or the `excerpt`, and of `others` what they keep.
 
-    `session` is what was read of it, where it was read.
+    `asked` is the point that was asked for, `leaves` the one before anything was left out. `handover` is what another
+    agent is told of all that. `selected` is what a budget keeps of each session.
     """
 
-    agent: AgentName
-    session_id: str
-    source_path: Path | None
-    cwd: str
-    session: Session | None = field(default=None, repr=False, compare=False)
+    asked: Point | None = None
+    leaves: Point | None = None
+    point: Point | None = None
+    excerpt: Excerpt | None = None
+    others: tuple[Part, ...] = ()
+    handover: Handover | None = None
+    selected: tuple[Selected, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """A worker that is to be started; `source` is `None` for a new session, `point` the last turn of it to keep.
+    """A worker that is to be started; `source` is the session that it forks or goes on with, `None` for a new one.
 
-    Of an `excerpt` only what that keeps goes into a fork, and then what is kept of `others`. With `or_without` the
-    worker starts also where no worktree can be made. `written` is a copy of the source that is there already. A
-    `handover` is what the agent is told of the source, where that is another one's.
+    Only the `content` of it goes into a fork. With `or_without` the worker starts also where no worktree can be made.
+    `written` is a copy of the source that is there already.
     """
 
     kind: Kind
     agent: AgentName
-    source: ForkSource | None = None
+    source: Session | None = None
     options: Options = field(default_factory=Options)
-    point: Point | None = None
+    content: Content = Content()
     cwd: Path | None = None
     or_without: bool = False
     caller_session_id: str | None = None
     written: Branch | None = None
-    excerpt: Excerpt | None = None
-    others: tuple[Part, ...] = ()
-    handover: Handover | None = None
 
     @property
     def form(self) -> Form:
@@ -67,6 +68,6 @@ class WorkerSpec:
                 return kind
 
 
-def source_of(session: Session) -> ForkSource:
-    """A session as what is forked or gone on with."""
-    return ForkSource(session.agent, session.session_id, session.source_path, session.cwd, session)
+def unread(agent: AgentName, session_id: str, cwd: str) -> Session:
+    """Return a session of which only its agent knows more than its id."""
+    return Session(agent, session_id, Path(), (), cwd)

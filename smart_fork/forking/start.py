@@ -25,7 +25,6 @@ from smart_fork.agents.readers import READERS
 from smart_fork.agents.starter import Launch
 from smart_fork.caller import calling_agent
 from smart_fork.conversation import resumed_part
-from smart_fork.copies.session_copy import Branch
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice, joined, refuse_empty
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.forking.attempt import Attempt, undone
@@ -35,16 +34,15 @@ from smart_fork.forking.note import note_for, preceded
 from smart_fork.forking.others import is_others
 from smart_fork.forking.provisions import Provisions, provisions
 from smart_fork.forking.report import NEEDS, Launched, as_fork, as_worker, ended_at_once, remark
-from smart_fork.forking.spec import ForkSource, WorkerSpec, source_of
+from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.started import Forked, StartedWorker
-from smart_fork.forking.world import World, world_of
 from smart_fork.places import choose_place
 from smart_fork.places.base import Started, WorkerPlace, note_started
 from smart_fork.registry.workers import ASKED, UNASKED, Registry, WorkerRecord
 from smart_fork.repository.worktree import Worktree, left_unfiltered, plan_worktree
 from smart_fork.system import permission
 from smart_fork.system.cancellation import refuse_cancelled
-from smart_fork.system.processes import Processes, own_pid
+from smart_fork.system.processes import Machine, own_pid
 from smart_fork.whereabouts import as_guest, directory_of, in_project, unplaced, where_now
 
 log = logging.getLogger(__name__)
@@ -55,7 +53,7 @@ class Prepared:
     """A worker that could be started; nothing has been made for it yet."""
 
     spec: WorkerSpec
-    world: World
+    machine: Machine
     request: Launch
     place: WorkerPlace
     provisions: Provisions = field(default_factory=Provisions)
@@ -80,126 +78,127 @@ class Prepared:
         with _home_of(self.spec):
             return plan_fork(request)
 
+    def launch(self, *, patience: float = CONFIRM_SECONDS) -> Launched:
+        """Start it, and wait up to `patience` seconds until it is seen to take its prompt.
 
-def prepare(spec: WorkerSpec, world: World | None = None, *, dry_run: bool = False) -> Prepared:
+        Raises:
+            SmartForkError: it was not started, or ended before it had taken its prompt; nothing is left of the attempt
+                but a note in the registry and what it said.
+        """
+        spec, place, machine = self.spec, self.place, self.machine
+        with _home_of(spec), Registry() as registry, Attempt(machine, registry) as attempt:
+            if spec.written:
+                attempt.otherwise(spec.written.undo)
+            worker = _registered(self, attempt)
+            made, warnings = _worktree(self, attempt)
+            warnings += [*another_agent(spec), *moved(spec, self.request.target_cwd), *unloaded(spec)]
+            warnings += self.provisions.notes
+            plan = self.plan(made.path if made else None, worker.id)
+            if not spec.written:
+                warnings += attempt.stage(plan, spec)
+            with one_at_a_time(plan):
+                began = machine.clock.now()
+                worker = registry.set_ready(
+                    worker.id,
+                    cwd=plan.cwd,
+                    worktree=made.path if made else None,
+                    branch=made.branch if made else None,
+                    base_commit=made.base if made else None,
+                    session_id=plan.new_session_id if spec.form != "resume" else None,
+                    now=began,
+                )
+                _give_back(attempt, plan, worker)
+                refuse_cancelled()
+                if place.replaces:  # nothing of ours is left to say so afterwards
+                    _note_running(registry, worker, plan, Started(pid=own_pid()))
+                started = place.start(
+                    plan, worker, machine.processes, environment(plan, {**machine.env, **self.provisions.variables})
+                )
+                attempt.succeeded()  # the first step that cannot be taken back
+                programs.keep()
+                launched = Launched(plan, place.name, worker, started, plan.new_session_id, warnings, note=self.note)
+                look = partial(confirm, plan, place, started, machine, began, patience=patience)
+                launched, ended = _noted(registry, worker, launched, look)
+                if ended:
+                    attempt.failed()
+                    raise ended_at_once(plan, started, ended)
+                return launched
+
+    def drop(self) -> None:
+        """Start nothing: nothing was made for it."""
+
+
+def prepare(spec: WorkerSpec, machine: Machine | None = None, *, dry_run: bool = False) -> Prepared:
     """Check all that can be checked before anything is made; for a `dry_run` not whether its agent is logged in.
 
     Raises:
         SmartForkError: it could not be started.
     """
+    spec = replace(spec, source=spec.source and _with_log(spec.source))
     with _home_of(spec):
-        return _prepared(spec, world or world_of(spec.agent), dry_run=dry_run)
+        return _prepared(spec, machine or Machine(), dry_run=dry_run)
 
 
 def _home_of(spec: WorkerSpec) -> AbstractContextManager[None]:
     """Use the agent's folder in which the session is: a person may have several accounts."""
-    own = spec.source if spec.source and not spec.handover else None
-    return AGENTS[spec.agent].home.used(_source_path(own) if own else None)
+    own = spec.source if spec.source and spec.source.turns and not spec.content.handover else None
+    return AGENTS[spec.agent].home.used(own.source_path if own else None)
 
 
-def _prepared(spec: WorkerSpec, world: World, *, dry_run: bool) -> Prepared:
+def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> Prepared:
     _check_told(spec)
     refuse_empty({"worktree": spec.options.worktree, "name": spec.options.name})
-    place = choose_place(spec.options.place, world.processes, world.env)
-    source, written = spec.source, spec.written
+    place = choose_place(spec.options.place, machine.processes, machine.env)
+    source, written, point = spec.source, spec.written, spec.content.point
     target = place_of_work(source.cwd, spec.cwd) if source else directory(spec.cwd or Path.cwd())
-    note = note_for(spec, target, world.processes)
-    known = [*([source] if source else []), *(source_of(part.session) for part in spec.others)]
+    note = note_for(spec, target, machine.processes)
+    known = [*([source] if source else []), *(part.session for part in spec.content.others)]
     request = Launch(
         agent=spec.agent,
         session_id=source.session_id if source else "",
-        source_path=_source_path(source) if source else None,
-        source_cwd=source.cwd if source else "",
         target_cwd=target,
-        program=_program(spec, place, world),
+        program=_program(spec, place, machine),
         new_session_id=written.session_id if written else starter_of(spec.agent).new_id(),
         prompt=preceded(spec.options.prompt, note),
         headless=place.headless,
         name=plain_name(spec.options.name) or None,
-        at=written.at if written else spec.point.message_id if spec.point else None,
-        source_agent=source.agent if source and spec.handover else None,
-        depth=_depth(world.env, spec.caller_session_id),
+        at=written.at if written else point.message_id if point else None,
+        source_agent=source.agent if source and source.turns else None,
+        depth=_depth(machine.env, spec.caller_session_id),
         form=spec.form,
-        of_others=any(is_others(one.session_id, one.session) for one in known),
+        of_others=any(is_others(one.session_id, one if one.turns else None) for one in known),
         options=spec.options,
     )
     _check_asks(request)
     for one in () if dry_run else known:
         refuse_owing(one.session_id)
-    prepared = Prepared(spec, world, request, place, note=note)
+    prepared = Prepared(spec, machine, request, place, note=note)
     _check_delivery(prepared.plan(), place)
-    admission(request, world, counts=not place.replaces)  # whether the limit is a number; it is asked at the start
+    admission(request, machine, counts=not place.replaces)  # whether the limit is a number; it is asked at the start
     if spec.form == "resume":
         _check_resumable(spec, request)
     worktree = None
     if spec.options.in_worktree and not spec.or_without:
         options = spec.options
-        planned = plan_worktree(target, options.worktree_name, world.processes, with_changes=options.with_changes)
+        planned = plan_worktree(target, options.worktree_name, machine.processes, with_changes=options.with_changes)
         worktree = planned.path
-    given = Provisions() if dry_run else provisions(spec.agent, request.program, place, world.processes, world.env)
+    given = Provisions() if dry_run else provisions(spec.agent, request.program, place, machine.processes, machine.env)
     return replace(prepared, provisions=given, worktree=worktree)
 
 
-def launch(prepared: Prepared, *, patience: float = CONFIRM_SECONDS) -> Launched:
-    """Start it, and wait up to `patience` seconds until it is seen to take its prompt.
-
-    Raises:
-        SmartForkError: it was not started, or ended before it had taken its prompt; nothing is left of the attempt but
-            a note in the registry and what it said.
-    """
-    spec, place, world = prepared.spec, prepared.place, prepared.world
-    with _home_of(spec), Registry() as registry, Attempt(world, registry) as attempt:
-        if spec.written:
-            attempt.otherwise(spec.written.undo)
-        worker = _registered(prepared, attempt)
-        made, warnings = _worktree(prepared, attempt)
-        warnings += [*another_agent(spec), *moved(spec, prepared.request.target_cwd), *unloaded(spec)]
-        warnings += prepared.provisions.notes
-        plan = prepared.plan(made.path if made else None, worker.id)
-        if not spec.written:
-            warnings += attempt.stage(plan, prepared.request.source_path, spec)
-        with one_at_a_time(plan):
-            began = world.clock.now()
-            worker = registry.set_ready(
-                worker.id,
-                cwd=plan.cwd,
-                worktree=made.path if made else None,
-                branch=made.branch if made else None,
-                base_commit=made.base if made else None,
-                session_id=plan.new_session_id if spec.form != "resume" else None,
-                now=began,
-            )
-            _give_back(attempt, plan, worker)
-            refuse_cancelled()
-            if place.replaces:  # nothing of ours is left to say so afterwards
-                _note_running(registry, worker, plan, Started(pid=own_pid()))
-            started = place.start(
-                plan, worker, world.processes, environment(plan, {**world.env, **prepared.provisions.variables})
-            )
-            attempt.succeeded()  # the first step that cannot be taken back
-            programs.keep()
-            launched = Launched(plan, place.name, worker, started, plan.new_session_id, warnings, note=prepared.note)
-            look = partial(confirm, plan, place, started, world, began, patience=patience)
-            launched, ended = _noted(registry, worker, launched, look)
-            if ended:
-                attempt.failed()
-                raise ended_at_once(plan, started, ended)
-            return launched
-
-
-def start(spec: WorkerSpec, world: World | None = None) -> StartedWorker:
+def start(spec: WorkerSpec, machine: Machine | None = None) -> StartedWorker:
     """Check what is wanted and start it.
 
     Raises:
         SmartForkError: it was not started.
     """
-    return as_worker(launch(prepare(spec, world)))
+    return as_worker(prepare(spec, machine).launch())
 
 
 def another_agent(spec: WorkerSpec) -> list[str]:
     """What to say where another agent than the one that asks takes up a session of its own."""
     asks = calling_agent()
-    if asks in (None, spec.agent) or spec.source is None or spec.handover:
+    if asks in (None, spec.agent) or spec.source is None or spec.content.handover:
         return []
     theirs, own = title_of(spec.agent), title_of(str(asks))
     return [f"This starts {theirs}, not {own}: the session is one of {theirs}"]
@@ -207,7 +206,7 @@ def another_agent(spec: WorkerSpec) -> list[str]:
 
 def _registered(prepared: Prepared, attempt: Attempt) -> WorkerRecord:
     """Its row, which takes its place among those that may run before anything is made."""
-    spec, request, world = prepared.spec, prepared.request, prepared.world
+    spec, request, machine = prepared.spec, prepared.request, prepared.machine
     worker = attempt.registry.add(
         request.agent,
         name=request.name or "",
@@ -219,8 +218,8 @@ def _registered(prepared: Prepared, attempt: Attempt) -> WorkerRecord:
         kind=spec.kind,
         depth=request.depth + 1,
         permission_mode=UNASKED if request.skip_permissions else ASKED if request.of_others else "",
-        now=world.clock.now(),
-        admit=admission(request, world, counts=not prepared.place.replaces),
+        now=machine.clock.now(),
+        admit=admission(request, machine, counts=not prepared.place.replaces),
     )
     attempt.otherwise(lambda: attempt.registry.set_state(worker.id, "failed"))
     return worker
@@ -236,7 +235,7 @@ def _worktree(prepared: Prepared, attempt: Attempt) -> tuple[Worktree | None, li
         if not prepared.spec.or_without:
             raise
         return None, [f"It works in the directory itself: {error.message}"]
-    note = left_unfiltered(made, attempt.world.processes)
+    note = left_unfiltered(made, attempt.machine.processes)
     return made, [note] if note else []
 
 
@@ -299,17 +298,17 @@ def moved(spec: WorkerSpec, target: Path) -> list[str]:
     if spec.source is None or spec.cwd is not None:
         return []
     if where_now(spec.source.cwd) == spec.source.cwd:
-        return _as_guest(spec.source.session, target)
+        return _as_guest(spec.source, target)
     return [f"Its directory is gone: {directory_of(spec.source.cwd)}. It continues in {target}"]
 
 
-def _as_guest(session: Session | None, target: Path) -> list[str]:
+def _as_guest(session: Session, target: Path) -> list[str]:
     """What to say of a session that only worked in the repository in which it is forked."""
     try:
         here = project_of(Path.cwd())
     except OSError:  # that directory is gone
         return []
-    if session is None or in_project(str(target), here) or not as_guest(session, here):
+    if not session.turns or in_project(str(target), here) or not as_guest(session, here):
         return []
     other = advice("--cwd DIR has it work elsewhere.", tool="project_path has it work elsewhere.")
     return [joined(f"It worked in {here.root}, but began in {target}: the fork works there", other)]
@@ -317,7 +316,7 @@ def _as_guest(session: Session | None, target: Path) -> list[str]:
 
 def unloaded(spec: WorkerSpec) -> list[str]:
     """What to say where an agent does not load all of the session that it resumes."""
-    session = spec.source.session if spec.source and spec.form == "resume" else None
+    session = spec.source if spec.form == "resume" else None
     part = session and resumed_part(session.resumed, session.compacted(), len(session.turns))
     return [f"Its agent {part.sentence}"] if part else []
 
@@ -342,7 +341,7 @@ def directory(path: str | Path, hint: str = "Give an existing directory.") -> Pa
 def _check_told(spec: WorkerSpec) -> None:
     """No agent reads another one's log: it is told of it."""
     source = spec.source
-    if source is not None and source.agent != spec.agent and spec.handover is None:
+    if source is not None and source.agent != spec.agent and not (spec.content.handover or spec.written):
         raise ForkRefused(
             f"A session of {title_of(source.agent)} cannot be forked with {title_of(spec.agent)}",
             advice(
@@ -366,10 +365,10 @@ def _check_asks(request: Launch) -> None:
 
 def _check_resumable(spec: WorkerSpec, request: Launch) -> None:
     """A session goes on where it worked, and as itself."""
-    if spec.options.in_worktree or spec.point:
+    if spec.options.in_worktree or spec.content.point:
         raise Usage("Only a fork can have a worktree or begin at an earlier message", "Fork the session instead.")
-    storage, log = storage_of(spec.agent), request.source_path
-    if log and not storage.finds(log, request.source_cwd, request.target_cwd):
+    source = spec.source
+    if source and source.turns and not storage_of(spec.agent).finds(source.source_path, source.cwd, request.target_cwd):
         raise ForkRefused(
             f"{title_of(spec.agent)} cannot find this session in {request.target_cwd}",
             advice(
@@ -402,34 +401,37 @@ def _depth(env: Mapping[str, str], caller_session_id: str | None) -> int:
         return max(told, registry.depth(caller_session_id))
 
 
-def _source_path(source: ForkSource) -> Path | None:
-    """Where the log is now: it may have moved to another folder, or to the archive, since it was read."""
-    if source.source_path is None or is_there(str(source.source_path)):
-        return source.source_path
-    found = original_of(READERS[source.agent], source.session_id)
+def _with_log(session: Session) -> Session:
+    """A session with its log where it is now: it may have moved to another folder, or to the archive, meanwhile."""
+    if not session.turns or is_there(str(session.source_path)):
+        return session
+    found = original_of(READERS[session.agent], session.session_id)
     if found is None:
-        raise NotFound(f"The session's log is gone: {source.source_path}", "The agent may have deleted it.")
-    return found
+        raise NotFound(f"The session's log is gone: {session.source_path}", "The agent may have deleted it.")
+    return replace(session, source_path=found)
 
 
-def _program(spec: WorkerSpec, place: WorkerPlace, world: World) -> str:
-    if spec.form != "fork" or spec.point or spec.written:  # a shortened copy is resumed, which every version can
-        return find_program(spec.agent, world.env)
-    return require_fork(spec.agent, world.processes, world.env, headless=place.headless)
+def _program(spec: WorkerSpec, place: WorkerPlace, machine: Machine) -> str:
+    if (
+        spec.form != "fork" or spec.content.point or spec.written
+    ):  # a shortened copy is resumed, which every version can
+        return find_program(spec.agent, machine.env)
+    return require_fork(spec.agent, machine.processes, machine.env, headless=place.headless)
 
 
-def resume_written(spec: WorkerSpec, written: Branch, processes: Processes | None = None) -> Forked:
-    """Run a copy of a session that was `written`; the copy goes where it could not be started.
+def resume_written(spec: WorkerSpec, machine: Machine | None = None) -> Forked:
+    """Run a copy of a session that was written; the copy goes where it could not be started.
 
     Raises:
         SmartForkError: nothing was started, and nothing is left of the copy.
     """
     try:
-        prepared = prepare(replace(spec, kind="branch", written=written), world_of(spec.agent, processes))
+        prepared = prepare(spec, machine)
     except BaseException:
-        undone(written.undo)
+        if spec.written:
+            undone(spec.written.undo)
         raise
-    return as_fork(launch(prepared))
+    return as_fork(prepared.launch())
 
 
 def dry_run(prepared: Prepared) -> Launched:
@@ -443,9 +445,10 @@ def dry_run(prepared: Prepared) -> Launched:
 
 def _made_first(prepared: Prepared, plan: ForkPlan) -> list[str]:
     """What a real run makes before its command works: a dry run makes nothing, so its command alone would fail."""
-    spec, branch, worked_in = prepared.spec, plan.staging == "branch", recorded(prepared.request.source_cwd)
+    content, branch = prepared.spec.content, plan.staging == "branch"
+    worked_in = recorded(prepared.spec.source.cwd if prepared.spec.source else "")
     elsewhere = plan.staging == "transcript" and (worked_in is None or project_of(worked_in) != project_of(plan.cwd))
-    handed, distilled = spec.handover is not None, spec.excerpt is not None and spec.handover is None
+    handed, distilled = content.handover is not None, content.excerpt is not None and content.handover is None
     needed = {
         "the worktree": prepared.worktree is not None,
         "a copy of the handed-over session": branch and handed,

@@ -9,8 +9,8 @@ from indexer.masking import mask_screen
 from indexer.shapes import dataclass
 from smart_fork.agents.questions import Question, Screen
 from smart_fork.errors import ProgramFailed
-from smart_fork.forking.world import Instruments
 from smart_fork.places.base import Started, WorkerPlace
+from smart_fork.system.processes import Machine
 
 #: How long a screen may take to show what was typed.
 SCREEN_SECONDS = 5.0
@@ -26,7 +26,7 @@ class Typist:
     place: WorkerPlace
     started: Started
     screen: Screen
-    around: Instruments
+    around: Machine
 
     def type(self, text: str) -> None:
         """Paste, and wait until it is there: an Enter that comes too soon may be taken as part of what is pasted.

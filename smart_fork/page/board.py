@@ -16,12 +16,12 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import Turn
 from smart_fork.agents.births import own_part
 from smart_fork.errors import RegistryUnavailable, SmartForkError
-from smart_fork.forking.world import Instruments
 from smart_fork.places import place_of
 from smart_fork.registry.file import has_registry
 from smart_fork.registry.workers import OVER, Registry, WorkerRecord
 from smart_fork.repository.changes import difference
 from smart_fork.system import permission
+from smart_fork.system.processes import Machine
 from smart_fork.text.snippets import time_of
 from smart_fork.workers.comparison import TOGETHER_SECONDS, moment
 from smart_fork.workers.observation import Seen, WorkerWatch
@@ -168,7 +168,7 @@ class _Told(NamedTuple):
 class WorkerBoard:
     """Looks at the workers for all who ask, one look at a time; what has not changed is not read again."""
 
-    def __init__(self, around: Instruments | None = None) -> None:
+    def __init__(self, around: Machine | None = None) -> None:
         self._watch = WorkerWatch(around)
         self._looking = threading.Lock()
         self._seen: BoardView | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -135,23 +134,18 @@ def _telling(ctx: Context[Any, Any], seconds: float) -> Told:
     return told
 
 
-class _Patience:
-    """A clock that sleeps until the call is cancelled."""
-
-    def now(self) -> float:
-        return time.time()
-
-    def sleep(self, seconds: float) -> None:
-        refuse_cancelled(seconds)
-
-
 def _wait(workers: list[str], seconds: float, told: Told, *, any_of: bool) -> WorkersWaited:
     from smart_fork.finding.results import UNTRUSTED
-    from smart_fork.forking.world import Instruments
+    from smart_fork.system.processes import Clock, Machine
     from smart_fork.workers.roster import wait_workers as wait
 
-    around = Instruments(clock=_Patience())
-    found = wait(workers, any_of=any_of, timeout=seconds, told=told, around=around)
+    class Patience(Clock):
+        """Sleeps until the call is cancelled."""
+
+        def sleep(self, seconds: float) -> None:
+            refuse_cancelled(seconds)
+
+    found = wait(workers, any_of=any_of, timeout=seconds, told=told, around=Machine(clock=Patience()))
     step = about_workers(found.workers, waited=True, done=found.done)
     return replace(found, notice=UNTRUSTED, next=step)
 

@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
@@ -265,11 +266,25 @@ class Processes:
             os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - no shell is what we want
 
 
-class Machine(NamedTuple):
-    """What programs are run with. Tests may give their own."""
+class Clock:
+    """Time, for whoever waits."""
 
-    processes: Processes
-    env: Mapping[str, str]
+    def now(self) -> float:
+        """Return the seconds since the epoch."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What workers are started and looked at with: programs, the environment, and time. Tests may give their own."""
+
+    processes: Processes = field(default_factory=lambda: Processes())  # noqa: PLW0108 - tests put another one here
+    env: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    clock: Clock = field(default_factory=lambda: Clock())  # noqa: PLW0108
 
 
 class Caller(NamedTuple):

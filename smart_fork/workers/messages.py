@@ -26,13 +26,13 @@ from smart_fork.agents.starter import Launch
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage, advice
 from smart_fork.forking.provisions import provisions
 from smart_fork.forking.resume import check_free
-from smart_fork.forking.spec import ForkSource
+from smart_fork.forking.spec import unread
 from smart_fork.forking.typist import SCREEN_SECONDS, Typist
-from smart_fork.forking.world import Instruments
 from smart_fork.places import place_of
 from smart_fork.places.base import WorkerPlace, note_started, runs, whereabouts
 from smart_fork.registry.workers import ASKED, UNASKED, Registry, WorkerRecord
 from smart_fork.system.cancellation import refuse_cancelled
+from smart_fork.system.processes import Machine
 from smart_fork.workers.observation import Seen, WorkerWatch
 from smart_fork.workers.roster import described
 from smart_fork.workers.state import WorkerMessaged
@@ -53,7 +53,7 @@ def message_worker(
     queue: bool = False,
     answer: bool = False,
     meant: Callable[[str | None], bool] = lambda _asked: True,
-    around: Instruments | None = None,
+    around: Machine | None = None,
 ) -> WorkerMessaged:
     """Say `text` to a worker; with `answer`, choose that option of what it asks, if that is what is `meant`.
 
@@ -104,8 +104,6 @@ def going_on(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
         Launch(
             agent=worker.agent,
             session_id=worker.session_id,
-            source_path=None,
-            source_cwd=worker.cwd,
             target_cwd=Path(worker.cwd),
             program=program,
             prompt=typed_text(text),
@@ -152,7 +150,7 @@ class _Talk:
     watcher: WorkerWatch
 
     def __post_init__(self) -> None:
-        self.around: Instruments = self.watcher.around
+        self.around: Machine = self.watcher.around
         self.warnings: list[str] = []
         self.worker = self.registry.get(self.worker.id)  # another talk may just have ended
         self.started = whereabouts(self.worker)
@@ -236,7 +234,7 @@ class _Talk:
         # A hook may have told of its end before it was there: two must not write the same log.
         wait = self._typist(place).wait
         wait(lambda: not runs(self.started, around.processes), SCREEN_SECONDS)
-        check_free(ForkSource(worker.agent, plan.source_session_id, None, worker.cwd), world=around)
+        check_free(unread(worker.agent, plan.source_session_id, worker.cwd), machine=around)
         before = self._written()
         started = place.start(plan, worker, around.processes, environment(plan, {**around.env, **given.variables}))
         note_started(self.registry, worker.id, plan.argv, started)

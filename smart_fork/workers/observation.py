@@ -22,11 +22,11 @@ from smart_fork.agents.readers import READERS
 from smart_fork.agents.tail import SETTLED_SECONDS, Activity
 from smart_fork.conversation import TokenUse
 from smart_fork.errors import SmartForkError
-from smart_fork.forking.world import Instruments
 from smart_fork.places import place_of
 from smart_fork.places.base import whereabouts
 from smart_fork.places.liveness import lives
 from smart_fork.registry.workers import OVER, Registry, State, Status, WorkerRecord
+from smart_fork.system.processes import Machine
 from smart_fork.text.snippets import printable
 
 #: Between two looks for a session that is not known.
@@ -62,8 +62,8 @@ class Seen:
 class WorkerWatch:
     """Looks at workers again and again: what has not changed since the last time is not read again."""
 
-    def __init__(self, around: Instruments | None = None) -> None:
-        self.around = around or Instruments()
+    def __init__(self, around: Machine | None = None) -> None:
+        self.around = around or Machine()
         self._logs: dict[str, Path] = {}
         self._read: dict[tuple[str, Path], tuple[tuple[int, int, int], Activity, TokenUse | None]] = {}
         self._searched: dict[str, float] = {}

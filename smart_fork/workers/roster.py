@@ -15,10 +15,10 @@ from smart_fork.agents.selection import ALL, selected
 from smart_fork.conversation import Message
 from smart_fork.errors import SmartForkError, Usage, advice
 from smart_fork.finding.results import title
-from smart_fork.forking.world import Instruments
 from smart_fork.places.tmux import TmuxPlace
 from smart_fork.registry.workers import OVER, Registry, State, WorkerRecord
 from smart_fork.system import permission
+from smart_fork.system.processes import Machine
 from smart_fork.text.snippets import printable
 from smart_fork.whereabouts import in_project
 from smart_fork.workers.observation import Seen, WorkerWatch
@@ -32,7 +32,7 @@ LAST_WORDS_CHARACTERS = 2_000
 
 
 def list_workers(
-    project: Project | None, *, agent: str = "all", include_closed: bool = False, around: Instruments | None = None
+    project: Project | None, *, agent: str = "all", include_closed: bool = False, around: Machine | None = None
 ) -> tuple[WorkerState, ...]:
     """The workers of a project (of all where `None`), newest first; those that have ended only if asked for.
 
@@ -57,7 +57,7 @@ def list_workers(
     return (*found, *(_of_others(known, project, watcher.around) if len(agents) > 1 else ()))
 
 
-def read_worker(reference: str, *, exchanges: int = EXCHANGES, around: Instruments | None = None) -> WorkerRead:
+def read_worker(reference: str, *, exchanges: int = EXCHANGES, around: Machine | None = None) -> WorkerRead:
     """A worker's last exchanges, from its own log and without what that has from its parent.
 
     `messages` are numbered as those of its session are; `earlier` says how many of its own come before these.
@@ -151,7 +151,7 @@ def _within(cwd: str, project: Project | None) -> bool:
     return permission.permits(cwd) if project is None else in_project(cwd, project)
 
 
-def _of_others(known: Sequence[WorkerRecord], project: Project | None, around: Instruments) -> list[WorkerState]:
+def _of_others(known: Sequence[WorkerRecord], project: Project | None, around: Machine) -> list[WorkerState]:
     """Windows in our tmux sessions that are nobody's whom we started."""
     tmux = TmuxPlace()
     if not tmux.available(around.processes, around.env):
@@ -204,7 +204,7 @@ def wait_workers(
     any_of: bool = False,
     timeout: float | None = None,
     told: Told = lambda _done, _of, _seconds: None,
-    around: Instruments | None = None,
+    around: Machine | None = None,
 ) -> WorkersWaited:
     """Wait for all of the workers, or for one of them, for `timeout` seconds at most; with each one's last words.
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from indexer.project import Project
 from smart_fork.errors import ForkRefused, SmartForkError, joined
-from smart_fork.forking.world import Instruments
 from smart_fork.places import place_of
 from smart_fork.places.base import runs, whereabouts
 from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.repository import worktree
 from smart_fork.system.cancellation import refuse_cancelled
+from smart_fork.system.processes import Machine
 from smart_fork.text.snippets import printable
 from smart_fork.whereabouts import in_project
 from smart_fork.workers.outcomes import note_outcomes
@@ -27,7 +27,7 @@ LOOK_SECONDS = 0.05
 
 
 def close_workers(
-    references: Sequence[str], *, remove_worktree: bool = False, around: Instruments | None = None
+    references: Sequence[str], *, remove_worktree: bool = False, around: Machine | None = None
 ) -> tuple[WorkerClosed, ...]:
     """End these workers; with `remove_worktree`, take their worktrees away too where these hold nothing unsaved.
 
@@ -37,7 +37,7 @@ def close_workers(
         Usage: none is named.
         NotFound: one does not exist; then none is ended.
     """
-    around = around or Instruments()
+    around = around or Machine()
     with Registry() as registry:
         workers = require(references, registry)
         return tuple(_close(worker, registry, around, remove_worktree=remove_worktree) for worker in workers)
@@ -45,7 +45,7 @@ def close_workers(
 
 def stop_workers(project: Project | None, *, remove_worktree: bool = False) -> tuple[WorkerClosed, ...]:
     """End all workers of a project that run, or of all projects where `None`."""
-    around = Instruments()
+    around = Machine()
     with Registry() as registry:
         running = [
             worker for worker in registry.workers(states=LIVING) if project is None or in_project(worker.cwd, project)
@@ -53,7 +53,7 @@ def stop_workers(project: Project | None, *, remove_worktree: bool = False) -> t
         return tuple(_close(worker, registry, around, remove_worktree=remove_worktree) for worker in running)
 
 
-def _close(worker: WorkerRecord, registry: Registry, around: Instruments, *, remove_worktree: bool) -> WorkerClosed:
+def _close(worker: WorkerRecord, registry: Registry, around: Machine, *, remove_worktree: bool) -> WorkerClosed:
     closed, note = False, ""
     refuse_cancelled()
     try:
@@ -72,7 +72,7 @@ def _close(worker: WorkerRecord, registry: Registry, around: Instruments, *, rem
     )
 
 
-def _end(worker: WorkerRecord, around: Instruments) -> bool:
+def _end(worker: WorkerRecord, around: Machine) -> bool:
     """Whether it ran until now.
 
     Raises:
@@ -95,7 +95,7 @@ def _end(worker: WorkerRecord, around: Instruments) -> bool:
     return True
 
 
-def _gone(worker: WorkerRecord, around: Instruments, seconds: float) -> bool:
+def _gone(worker: WorkerRecord, around: Machine, seconds: float) -> bool:
     deadline = around.clock.now() + seconds
     while runs(whereabouts(worker), around.processes):
         if around.clock.now() >= deadline:
@@ -104,7 +104,7 @@ def _gone(worker: WorkerRecord, around: Instruments, seconds: float) -> bool:
     return True
 
 
-def _remove_worktree(worker: WorkerRecord, registry: Registry, around: Instruments) -> tuple[bool, list[str]]:
+def _remove_worktree(worker: WorkerRecord, registry: Registry, around: Machine) -> tuple[bool, list[str]]:
     """Whether it is gone, with the copies of transcripts that were staged into it; and what is kept, and why."""
     if not worker.worktree:
         return False, ["No worktree was made for it"]

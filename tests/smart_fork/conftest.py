@@ -102,7 +102,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """For agents that are only played: they never say that they have taken their prompt."""
-    monkeypatch.setattr("smart_fork.forking.world.SystemClock", HastyClock)
+    monkeypatch.setattr("smart_fork.system.processes.Clock", HastyClock)
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from indexer.settings import WORKER_ID
-from smart_fork.forking.world import Instruments
 from smart_fork.registry.workers import Registry, WorkerRecord
-from smart_fork.system.processes import Completed
+from smart_fork.system.processes import Completed, Machine
 from tests.smart_fork.forks import FakeClock, FakeProcesses
 from tests.smart_fork.world import World
 
@@ -133,10 +132,8 @@ class Stage:
         self.id = self.terminal.worker_id = worker.id
 
     @property
-    def around(self) -> Instruments:
-        return Instruments(
-            self.terminal, {"PATH": str(self.world.home / "bin"), "HOME": str(self.world.home)}, self.clock
-        )
+    def around(self) -> Machine:
+        return Machine(self.terminal, {"PATH": str(self.world.home / "bin"), "HOME": str(self.world.home)}, self.clock)
 
     @property
     def worker(self) -> WorkerRecord:

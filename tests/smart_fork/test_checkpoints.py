@@ -23,6 +23,7 @@ from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.resume import newest_session
 from smart_fork.forking.spawn import spawn
 from smart_fork.forking.started import NotSpawned
+from smart_fork.system.processes import Machine
 from smart_fork.team import materialise
 from tests.cases import first
 from tests.indexer.transcripts.records import FIXTURES
@@ -281,7 +282,7 @@ SECRET = "ghp_" + "a1B2" * 9
 @pytest.fixture
 def played(no_waiting, programs, monkeypatch) -> FakeProcesses:
     processes = FakeProcesses()
-    monkeypatch.setattr("smart_fork.forking.world.Processes", lambda: processes)
+    monkeypatch.setattr("smart_fork.system.processes.Processes", lambda: processes)
     monkeypatch.setenv("OPENAI_API_KEY", "loopback")
     return processes
 
@@ -344,7 +345,7 @@ def test_a_dry_run_and_a_fork_that_fails_leave_nothing(played, world, kept, home
 def test_a_worker_can_begin_from_it(played, world, kept, home):
     checkpoints.note(kept)
     asked = {"project_path": str(kept), "run_in": "process", "worktree": False, "fork_from": ALICES, "prompt": "go on"}
-    (started,) = spawn([asked], processes=played, clock=FakeClock())
+    (started,) = spawn([asked], machine=Machine(played, clock=FakeClock()))
 
     assert not isinstance(started, NotSpawned)
     (log,) = (home / ".claude/projects").rglob("*.jsonl")

@@ -178,7 +178,7 @@ def kept(world, shop):
 @pytest.fixture
 def played(no_waiting, programs, monkeypatch):
     processes = FakeProcesses()
-    monkeypatch.setattr("smart_fork.forking.world.Processes", lambda: processes)
+    monkeypatch.setattr("smart_fork.system.processes.Processes", lambda: processes)
     return processes
 
 

@@ -26,7 +26,7 @@ from smart_fork.agents.starter import Launch
 from smart_fork.errors import ForkRefused, Usage
 from tests.smart_fork.forks import NEW, SESSION
 
-CLAUDE = Launch("claude", SESSION, Path("/logs/a.jsonl"), "/work", Path("/work"), "/bin/claude", new_session_id=NEW)
+CLAUDE = Launch("claude", SESSION, Path("/work"), "/bin/claude", new_session_id=NEW)
 CODEX = replace(CLAUDE, agent="codex", program="/bin/codex")
 UNASKED = Options(skip_permissions=True)
 both = pytest.mark.parametrize("request_", [CLAUDE, CODEX], ids=["claude", "codex"])
@@ -74,7 +74,7 @@ def test_codex_without_a_terminal_uses_exec():
 
 def test_a_new_session_of_claude_has_an_id_known_beforehand():
     """R-060, F-111."""
-    new = replace(CLAUDE, form="new", session_id="", source_path=None, source_cwd="", prompt="fix the race", name="it")
+    new = replace(CLAUDE, form="new", session_id="", prompt="fix the race", name="it")
     plan = plan_fork(new)
 
     assert ("/bin/claude", "--session-id", NEW, "--name=it", "--", "fix the race") == plan.argv
@@ -87,7 +87,7 @@ def test_a_new_session_of_claude_has_an_id_known_beforehand():
 
 def test_a_new_session_of_codex_tells_its_id_later():
     """R-060, F-112."""
-    new = replace(CODEX, form="new", session_id="", source_path=None, source_cwd="", prompt="fix the race")
+    new = replace(CODEX, form="new", session_id="", prompt="fix the race")
     plan = plan_fork(new)
 
     assert ("/bin/codex", "-C", "/work", "--", "fix the race") == plan.argv

@@ -42,13 +42,12 @@ def claude_log(repo: Path, session_id: str, *, prefix: str) -> Path:
 
 @pytest.fixture
 def merge(repo, programs, no_waiting, monkeypatch):
-    monkeypatch.setattr("smart_fork.forking.world.Processes", FakeProcesses)
-
     def run(*ids: str, budget: int = 600, **how: object):
         options = Options("go on", place="process")
-        forked = fork_session(
-            ForkRequest(ids[0], options, merge=tuple(ids[1:]), budget=Wanted(budget), intent="", **how)
-        )
+        asked = ForkRequest(ids[0], options, merge=tuple(ids[1:]), budget=Wanted(budget), intent="", **how)
+        with monkeypatch.context() as played:
+            played.setattr("smart_fork.system.processes.Processes", FakeProcesses)
+            forked = fork_session(asked)
         (path,) = READERS[forked.agent_type].locate(forked.new_session_id) if not how else (None,)
         return forked, path
 

@@ -353,8 +353,7 @@ def number_ids(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
 
 def play(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     """Have the agents' programs answer, and OpenCode keep its sessions."""
-    for name in ("smart_fork.forking.world", "smart_fork.families.branch", "smart_fork.copies.session_copy"):
-        monkeypatch.setattr(f"{name}.Processes", lambda: FakeProcesses({"opencode": takes_sessions}))
+    monkeypatch.setattr("smart_fork.system.processes.Processes", lambda: FakeProcesses({"opencode": takes_sessions}))
     for name in ("opencode", "qwen", "gemini", "copilot"):
         add_program(home / "bin", name, HELP[name])
     opencode.make(home / ".local/share/opencode/opencode.db")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork import sessions
 from smart_fork.agents.claude import copy as claude_copy
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.options import Options
@@ -19,10 +20,10 @@ from smart_fork.agents.readers import READERS
 from smart_fork.copies.session_copy import Branch
 from smart_fork.errors import ForkRefused, NotFound, ProgramMissing, SmartForkError, Usage
 from smart_fork.families import branch as branching
-from smart_fork.forking.spec import ForkSource, WorkerSpec
+from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.start import resume_written
-from smart_fork.forking.world import Instruments
 from smart_fork.registry.workers import Registry
+from smart_fork.system.processes import Machine
 from smart_fork.workers.roster import list_workers
 from smart_fork.workers.termination import close_workers
 from tests.cases import first
@@ -431,10 +432,10 @@ def test_a_branch_that_cannot_be_taken_away_does_not_hide_why_it_was_not_started
     made.unlink()
     folder.rmdir()
     folder.write_text("a file, where the folder was")
-    source = ForkSource("codex", SESSION, codex_session, str(repo))
+    session = sessions.read(sessions.locate(SESSION))
 
     with pytest.raises(Usage, match="Unknown place"):
-        resume_written(WorkerSpec("branch", "codex", source, Options(place="nowhere")), written)
+        resume_written(WorkerSpec("branch", "codex", session, Options(place="nowhere"), written=written))
 
     assert "is left" in caplog.text
     assert codex_session.exists()
@@ -443,14 +444,13 @@ def test_a_branch_that_cannot_be_taken_away_does_not_hide_why_it_was_not_started
 @first("agent", ["claude", "codex"])
 def test_a_branch_is_resumed_by_its_own_id_and_known_as_a_worker(agent, request, programs, repo, no_waiting):
     """B-044: nothing is forked a second time."""
-    path = request.getfixturevalue(f"{agent}_session")
+    request.getfixturevalue(f"{agent}_session")
     made = branch(SESSION, title="mine")
     written = Branch(agent, made["session_id"], SESSION, Path(made["path"]), 1, "a5", moved=False)
     processes = FakeProcesses()
-    source = ForkSource(agent, SESSION, path, str(repo))
-
+    session = sessions.read(sessions.locate(SESSION))
     options = Options("go on", place="process", name=made["title"])
-    started = resume_written(WorkerSpec("branch", agent, source, options), written, processes)
+    started = resume_written(WorkerSpec("branch", agent, session, options, written=written), Machine(processes))
 
     resume = {
         "claude": ["--resume", made["session_id"], "--name=mine (Branch)", "-p", "--output-format", "json"],
@@ -462,9 +462,9 @@ def test_a_branch_is_resumed_by_its_own_id_and_known_as_a_worker(agent, request,
         worker = registry.get(started.worker_id)
     assert (made["session_id"], SESSION, "mine (Branch)") == (worker.session_id, worker.source_session_id, worker.name)
     assert ("branch", "branch") == (worker.kind, started.as_json()["kind"])
-    (listed,) = list_workers(None, include_closed=True, around=Instruments(processes))
+    (listed,) = list_workers(None, include_closed=True, around=Machine(processes))
     assert "branch" == listed.kind
-    (closed,) = close_workers([worker.id], around=Instruments(processes))
+    (closed,) = close_workers([worker.id], around=Machine(processes))
     assert "branch" == closed.kind
     family = {one["session_id"]: one for one in lineage(SESSION)["sessions"]}
     assert SESSION == family[made["session_id"]]["parent"]

@@ -29,7 +29,7 @@ SAID = ("add retry", "it retries", "and the docs", "docs are there")
 @pytest.fixture
 def handed(no_waiting, programs, monkeypatch):
     processes = FakeProcesses()
-    monkeypatch.setattr("smart_fork.forking.world.Processes", lambda: processes)
+    monkeypatch.setattr("smart_fork.system.processes.Processes", lambda: processes)
 
     def fork(parent: str, agent: str, **more: object) -> str:
         options = Options("go on", place="process", brief=False)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import os
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from indexer.transcripts.model import Session
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.options import Options
+from smart_fork.agents.readers import READERS
 from smart_fork.copies.session_copy import Point
 from smart_fork.forking.report import as_fork
-from smart_fork.forking.spec import ForkSource, WorkerSpec
+from smart_fork.forking.spec import Content, WorkerSpec
 from smart_fork.forking.start import dry_run as planned
-from smart_fork.forking.start import launch as started
 from smart_fork.forking.start import prepare
-from smart_fork.forking.world import world_of
-from smart_fork.system.processes import Processes
+from smart_fork.system.processes import Machine, Processes
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses, codex_path, codex_records, said, write_log
 
 
@@ -30,21 +31,21 @@ def clock() -> FakeClock:
 def launch(programs, clock, request, home):
     """Fork a session with played programs: they write the log that the real ones would."""
 
-    def run(source: ForkSource, processes: FakeProcesses, **more):
+    def run(source: Session, processes: FakeProcesses, **more):
         said = {one.name: more.pop(one.name) for one in fields(Options) if one.name in more}
         options = Options(**{"prompt": "fix the race", "place": "process"} | said)
         dry_run, env, timer = more.pop("dry_run", False), more.pop("env", None), more.pop("clock", clock)
-        world = world_of(source.agent, processes, env, timer)
+        machine = Machine(processes, os.environ if env is None else env, timer)
         if at := more.pop("at", None):  # the turn of that id
-            more["point"] = Point(0, at)
-        prepared = prepare(WorkerSpec("fork", source.agent, source, options, **more), world, dry_run=dry_run)
-        return as_fork(planned(prepared) if dry_run else started(prepared))
+            more["content"] = Content(point=Point(0, at))
+        prepared = prepare(WorkerSpec("fork", source.agent, source, options, **more), machine, dry_run=dry_run)
+        return as_fork(planned(prepared) if dry_run else prepared.launch())
 
     return run
 
 
-def source_of(agent: str, path: Path, repo: Path) -> ForkSource:
-    return ForkSource(agent, SESSION, path, str(repo))
+def source_of(agent: str, path: Path, repo: Path) -> Session:
+    return replace(READERS[agent].read(path).session, cwd=str(repo))
 
 
 def playing(agent: str, clock: FakeClock, home: Path, **meta) -> FakeProcesses:

@@ -10,8 +10,8 @@ from smart_fork.agents.plan import plan_fork
 from smart_fork.agents.starter import Launch
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, HEARS_SECONDS, SCREEN_SECONDS, confirm
 from smart_fork.forking.report import remark
-from smart_fork.forking.world import world_of
 from smart_fork.places.base import Started
+from smart_fork.system.processes import Machine
 from tests.smart_fork import screens
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses
 
@@ -32,7 +32,7 @@ class Showing:
 @pytest.fixture
 def plan(home):
     request = Launch(
-        agent="claude", session_id=SESSION, source_path=home / "x", source_cwd=str(home), target_cwd=home,
+        agent="claude", session_id=SESSION, target_cwd=home,
         program="claude", new_session_id=NEW, prompt="go on",
     )  # fmt: skip
     return plan_fork(request)
@@ -40,7 +40,7 @@ def plan(home):
 
 def seen(plan, *shown: str):
     clock = FakeClock()
-    world = world_of("claude", FakeProcesses(), {}, clock)
+    world = Machine(FakeProcesses(), {}, clock)
     return confirm(plan, Showing(*shown), Started(), world, clock.now()), clock
 
 
@@ -88,7 +88,7 @@ def typing(plan):
 
 def wait_for(plan, place, **how):
     clock = FakeClock()
-    world = world_of("claude", FakeProcesses(), {}, clock)
+    world = Machine(FakeProcesses(), {}, clock)
     return confirm(typing(plan), place, Started(attach="tmux attach"), world, clock.now(), **how), clock
 
 

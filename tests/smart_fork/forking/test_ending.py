@@ -13,9 +13,8 @@ from smart_fork.agents.claude.log import folder_of
 from smart_fork.errors import ProgramFailed
 from smart_fork.forking.confirmation import Confirmation
 from smart_fork.forking.report import ended_at_once
-from smart_fork.forking.world import SystemClock
 from smart_fork.registry.workers import Registry
-from smart_fork.system.processes import Processes
+from smart_fork.system.processes import Clock, Processes
 from tests.cases import first
 from tests.smart_fork.forking.conftest import SystemThatHelps, playing, source_of
 from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, codex_path, codex_records, said, snapshot, write_log
@@ -147,7 +146,7 @@ def test_a_window_whose_agent_ends_is_an_error(launch, claude_session, private_t
     prompt, before, how = ENDINGS[script]
 
     with pytest.raises(ProgramFailed) as caught:
-        launch(source, SystemThatHelps(), prompt=prompt, place="tmux", clock=SystemClock())
+        launch(source, SystemThatHelps(), prompt=prompt, place="tmux", clock=Clock())
 
     said = caught.value.message.partition(":")[0]
     assert said in {f"claude ended before {before}{one}" for one in (how, "")}, "tmux does not always know how"

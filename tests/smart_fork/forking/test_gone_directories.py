@@ -21,8 +21,8 @@ from smart_fork.forking.resume import session_to_resume
 from smart_fork.forking.spawn import spawn
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.start import place_of_work, prepare, start
-from smart_fork.forking.world import world_of
 from smart_fork.repository import identity
+from smart_fork.system.processes import Machine
 from smart_fork.text.snippets import quoted
 from smart_fork.whereabouts import where_now
 from tests.smart_fork.forks import FakeProcesses
@@ -51,7 +51,7 @@ def session_in(world, directory: Path) -> str:
 def resume(session: str, cwd: Path | None = None) -> tuple[str, ...]:
     """What is said of it."""
     spec = WorkerSpec("resume", "claude", session_to_resume(session), Options("go on", place="process"), cwd=cwd)
-    return start(spec, world_of("claude", FakeProcesses())).warnings
+    return start(spec, Machine(FakeProcesses())).warnings
 
 
 @pytest.mark.parametrize("agent", STARTED)
@@ -78,8 +78,8 @@ def test_what_an_agent_does_not_find_from_there_is_refused_with_a_fork_as_the_ne
     os.utime(log if log.exists() else log.parent, (1, 1))
     session = READERS[agent].read(log).session
     monkeypatch.setattr("smart_fork.forking.start.find_program", lambda *_: "/bin/true")
-    world = world_of(agent, FakeProcesses())
-    source = session_to_resume(session.session_id, world=world, force=True)
+    world = Machine(FakeProcesses())
+    source = session_to_resume(session.session_id, machine=world, force=True)
     spec = WorkerSpec("resume", agent, source, Options("go on", place="process"))
 
     if agent not in ("qwen", "opencode"):
@@ -127,7 +127,7 @@ def test_a_copy_that_was_made_for_a_fork_becomes_the_second_name(world, shop, go
     session = session_in(world, gone)
     log, target = world.log_of(session), folder_of(shop) / f"{session}.jsonl"
     fork = WorkerSpec("fork", "claude", session_to_resume(session), Options("x", place="process"))
-    start(fork, world_of("claude", FakeProcesses({"claude": (0, "--fork-session --session-id")})))
+    start(fork, Machine(FakeProcesses({"claude": (0, "--fork-session --session-id")})))
     assert target.is_file()
     assert not target.samefile(log)
     log.write_text(log.read_text() + "{}\n")
@@ -165,7 +165,7 @@ def test_a_worker_that_goes_on_in_a_session_without_its_directory_works_where_it
 
     (worker,) = spawn(
         [{"project_path": str(shop), "resume_session_id": session, "prompt": "go on", "run_in": "process"}],
-        processes=FakeProcesses(),
+        machine=Machine(FakeProcesses()),
     )
 
     assert str(shop) == worker.cwd

@@ -24,6 +24,7 @@ from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spawn import spawn
 from smart_fork.page.views import forked as forked_by_form
+from smart_fork.system.processes import Machine
 from tests.cases import each
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -58,7 +59,7 @@ HOSTILE = (
 @pytest.fixture
 def played(no_waiting, programs, monkeypatch) -> FakeProcesses:
     processes = FakeProcesses()
-    monkeypatch.setattr("smart_fork.forking.world.Processes", lambda: processes)
+    monkeypatch.setattr("smart_fork.system.processes.Processes", lambda: processes)
     monkeypatch.setenv("OPENAI_API_KEY", "loopback")
     return processes
 
@@ -125,7 +126,7 @@ class Roads:
         how = {"fork_session_id": parent, "run_in": "process", "project_path": str(self.shop)}
         form = {"session": parent, "prompt": "go on", "agent": "codex", "place": "process"}
         form |= {"unmasked": "yes"} if plain else {}
-        spawned = spawn([worker], processes=self.played, clock=FakeClock())
+        spawned = spawn([worker], machine=Machine(self.played, clock=FakeClock()))
         return {
             "fork": _told(fork_session(ForkRequest(parent, options, as_agent="codex"))),
             "branch": _told(branch(parent, as_agent="codex", unmasked=plain)),

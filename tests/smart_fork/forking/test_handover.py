@@ -23,11 +23,12 @@ from smart_fork.forking.others import is_others
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spawn import spawn
-from smart_fork.forking.spec import WorkerSpec, source_of
+from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.start import prepare
 from smart_fork.forking.started import Handed, NotSpawned
 from smart_fork.registry.workers import Registry
 from smart_fork.sharing.neutral import Message
+from smart_fork.system.processes import Machine
 from tests.cases import first
 from tests.indexer.transcripts.records import READ_LOGS, below_home, lay_out, prompts
 from tests.smart_fork.client import answer, refusal
@@ -55,7 +56,7 @@ def programs(programs, home):
 @pytest.fixture
 def played(no_waiting, programs, monkeypatch) -> FakeProcesses:
     processes = FakeProcesses()
-    monkeypatch.setattr("smart_fork.forking.world.Processes", lambda: processes)
+    monkeypatch.setattr("smart_fork.system.processes.Processes", lambda: processes)
     monkeypatch.setenv("OPENAI_API_KEY", "loopback")
     return processes
 
@@ -196,7 +197,7 @@ def test_whom_nothing_can_be_told_is_refused_before_anything_is_made(world, shop
 def test_no_agent_is_given_another_ones_log_as_it_is(world, shop):
     """F-096."""
     session = read(world.claude(shop, *SAID))
-    spec = WorkerSpec("fork", "codex", source_of(session), Options("go", place="process"))
+    spec = WorkerSpec("fork", "codex", session, Options("go", place="process"))
 
     with pytest.raises(ForkRefused, match="cannot be forked with Codex") as refused:
         prepare(spec)
@@ -364,7 +365,7 @@ def test_a_worker_of_another_agent_than_the_sessions_is_told_of_it(world, shop, 
     parent = world.claude(shop, *SAID)
     asked = {"project_path": str(shop), "agent_type": "codex", "run_in": "process", "worktree": False}
 
-    (started,) = spawn([asked | {"fork_from": parent, "prompt": "go on"}], processes=played, clock=FakeClock())
+    (started,) = spawn([asked | {"fork_from": parent, "prompt": "go on"}], machine=Machine(played, clock=FakeClock()))
 
     assert not isinstance(started, NotSpawned)
     assert list(SAID) == words(read(started.session_id))

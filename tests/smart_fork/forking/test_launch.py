@@ -20,10 +20,8 @@ from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissi
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.spec import ForkSource
-from smart_fork.forking.world import SystemClock
 from smart_fork.registry.workers import Registry
-from smart_fork.system.processes import Processes
+from smart_fork.system.processes import Clock, Processes
 from tests.cases import first
 from tests.smart_fork.forking.conftest import SystemThatHelps, playing, source_of
 from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, codex_path, codex_records, snapshot, write_log
@@ -147,17 +145,17 @@ def test_what_cannot_work_is_refused_before_anything_is_made(launch, source, hom
     """F-096, F-097, F-102, F-104."""
     agent = source.agent
     bad = {
-        "gone": (source.__class__(agent, NEW, home / "no.jsonl", source.cwd), {}, NotFound, "gone"),
+        "gone": (replace(source, session_id=NEW, source_path=home / "no.jsonl"), {}, NotFound, "gone"),
         "no directory": (source, {"cwd": home / "no"}, NotFound, "No such directory"),
         "no cwd": (
-            source.__class__(agent, SESSION, source.source_path, ""),
+            replace(source, cwd=""),
             {},
             ForkRefused,
             "its directory is unknown",
         ),
         "no prompt": (source, {"prompt": None}, Usage, "needs a prompt"),
         "place": (source, {"place": "moon"}, Usage, "Unknown place"),
-        "id": (source.__class__(agent, "../x", source.source_path, source.cwd), {}, Usage, "Invalid source"),
+        "id": (replace(source, session_id="../x"), {}, Usage, "Invalid source"),
         "deep": (source, {"env": os.environ | {"SMART_FORK_DEPTH": "3"}}, ForkRefused, "deep"),
     }
     before = snapshot(home)
@@ -190,7 +188,7 @@ def test_forks_of_forks_end_where_the_environment_is_not_passed_on(launch, sourc
 @agents
 def test_a_log_that_has_moved_is_found_again(launch, source, played, home):
     """F-100."""
-    moved = ForkSource(source.agent, SESSION, home / "before.jsonl", source.cwd)
+    moved = replace(source, source_path=home / "before.jsonl")
 
     assert launch(moved, played).new_session_id
     shortened = launch(moved, FakeProcesses(), at="a4" if source.agent == "claude" else "6")
@@ -254,7 +252,7 @@ def test_claude_without_a_prompt_is_waited_for_until_it_shows_a_line_to_type_in(
     (programs / "claude").write_text("#!/bin/sh\nprintf '\u276f '\nread line\n")
     source = source_of("claude", claude_session, programs)
 
-    forked = launch(source, SystemThatHelps(), prompt=None, place="tmux", clock=SystemClock())
+    forked = launch(source, SystemThatHelps(), prompt=None, place="tmux", clock=Clock())
     (programs / "claude").write_text("#!/bin/sh\nread line\n")
     silent = launch(source, SystemThatHelps(), prompt=None, place="tmux")
 
@@ -279,7 +277,7 @@ def test_here_is_remembered_before_it_replaces_us(launch, source, agent):
 def test_a_message_number_forks_there(source, programs, no_waiting, monkeypatch):
     """B-074, C-022: and says where, if that is in the middle of an exchange."""
     played = FakeProcesses()
-    monkeypatch.setattr("smart_fork.forking.world.Processes", lambda: played)
+    monkeypatch.setattr("smart_fork.system.processes.Processes", lambda: played)
 
     forked = fork_session(ForkRequest(SESSION[:8], Options("go on", place="process", name="fixer"), at=0))
 
@@ -297,7 +295,7 @@ def test_a_message_number_forks_there(source, programs, no_waiting, monkeypatch)
 @agents
 def test_a_log_is_read_once_for_a_fork_at_a_message(source, programs, no_waiting, monkeypatch):
     reader, read = READERS[source.agent], []
-    monkeypatch.setattr("smart_fork.forking.world.Processes", FakeProcesses)
+    monkeypatch.setattr("smart_fork.system.processes.Processes", FakeProcesses)
     real = type(reader).read
     monkeypatch.setattr(type(reader), "read", lambda *a, **k: read.append(a[1]) or real(*a, **k))
 
@@ -376,7 +374,7 @@ def test_an_old_program_can_resume_a_shortened_copy(launch, source, agent, monke
     processes = FakeProcesses({agent: (0, "nothing")})
 
     assert launch(source, processes, at="a4" if agent == "claude" else "6").new_session_id
-    assert [] == processes.ran
+    assert {"git"} == {ran[0] for ran in processes.ran}
 
 
 class TestDelivery:

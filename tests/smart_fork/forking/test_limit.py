@@ -11,13 +11,13 @@ from indexer.settings import WORKER_ID
 from smart_fork.agents.starter import Launch
 from smart_fork.errors import Usage
 from smart_fork.forking.limit import AlreadyRuns, WorkerLimit, admission, limit
-from smart_fork.forking.world import world_of
 from smart_fork.places.liveness import STARTING_SECONDS
 from smart_fork.registry.workers import Registry, WorkerRecord
+from smart_fork.system.processes import Machine
 from tests.smart_fork.forks import SESSION, FakeClock, FakeProcesses
 
-REQUEST = Launch("claude", SESSION, None, "/work", Path("/work"), "/bin/claude", prompt="go")
-GOING_ON = Launch("claude", SESSION, None, "/work", Path("/work"), "/bin/claude", prompt="go", form="resume")
+REQUEST = Launch("claude", SESSION, Path("/work"), "/bin/claude", prompt="go")
+GOING_ON = Launch("claude", SESSION, Path("/work"), "/bin/claude", prompt="go", form="resume")
 
 
 class Living(FakeProcesses):
@@ -53,7 +53,7 @@ def add(home, clock):
 
 
 def ask(request: Launch, processes: FakeProcesses, clock: FakeClock, *, most: int = 2, counts: bool = True) -> None:
-    world = world_of("claude", processes, {"SMART_FORK_MAX_WORKERS": str(most)}, clock)
+    world = Machine(processes, {"SMART_FORK_MAX_WORKERS": str(most)}, clock)
     with Registry() as registry:
         registry.add("claude", source_session_id="", place="process", cwd=Path("/"), admit=admission(request, world, counts=counts))  # fmt: skip
 

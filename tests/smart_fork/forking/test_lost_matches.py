@@ -26,7 +26,7 @@ from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import Best, ForkRequest
 from smart_fork.forking.spawn import Asked
 from smart_fork.forking.ways import ways
-from smart_fork.forking.world import world_of
+from smart_fork.system.processes import Machine
 from tests.cases import each
 from tests.smart_fork.agents.qwen.test_log import fixture as qwen_fixture
 from tests.smart_fork.agents.qwen.test_log import read_qwen
@@ -199,11 +199,11 @@ def test_a_fork_of_a_session_with_a_gap_is_a_copy_and_costs_what_that_carries(wo
 
 def test_a_worker_that_forks_a_session_with_a_gap_begins_with_a_copy_as_well(world, shop, programs):
     session_id = worked(world, shop, "gap")
-    asked = Asked({"project_path": str(shop), "fork_from": session_id, "prompt": "go"}, "claude", None, world_of)
+    asked = Asked({"project_path": str(shop), "fork_from": session_id, "prompt": "go"}, "claude", None, Machine())
 
     ready = asked.ready()
 
-    assert 7 == ready.prepared.spec.point.index
+    assert 7 == ready.worker.content.point.index
     assert [f"{NOTES['gap']}. The fork is a copy with everything before that"] == ready.notes
 
 

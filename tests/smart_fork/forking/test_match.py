@@ -34,7 +34,7 @@ agents = first("agent", ["claude", "codex"])
 @pytest.fixture
 def played(no_waiting, monkeypatch) -> FakeProcesses:
     processes = FakeProcesses()
-    monkeypatch.setattr("smart_fork.forking.world.Processes", lambda: processes)
+    monkeypatch.setattr("smart_fork.system.processes.Processes", lambda: processes)
     return processes
 
 

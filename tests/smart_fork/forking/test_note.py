@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
@@ -15,12 +16,12 @@ from smart_fork.copies.session_copy import Point
 from smart_fork.forking.note import MOST_CHARACTERS, _told, preceded
 from smart_fork.forking.plan import check_startable, fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.spec import WorkerSpec
+from smart_fork.forking.spec import Content, WorkerSpec
 from smart_fork.forking.start import start
 from smart_fork.forking.started import SpawnedWorker
-from smart_fork.forking.world import world_of
 from smart_fork.registry.workers import Registry
 from smart_fork.repository.news import FileNews, News
+from smart_fork.system.processes import Machine
 from smart_fork.text.snippets import printable
 from tests.cases import first
 from tests.smart_fork.forks import FakeProcesses
@@ -148,7 +149,7 @@ def known(source, agent, repo):
         agent, source.session_id, source.source_path, turns, str(repo), started=when(BEGUN), last_activity=when(UNTIL)
     )
     sh(repo, "for x in a b c; do echo more >> $x.py; done; git commit -qam Three", at=LATER)
-    return replace(source, session=session)
+    return session
 
 
 agents = first("agent", ["claude", "codex"])
@@ -200,7 +201,7 @@ def test_whether_a_session_can_be_forked_is_known_without_its_note(world, shop, 
 def test_one_worker_of_several_says_what_it_was_told(known, played, clock):
     spec = WorkerSpec("fork", known.agent, known, Options(prompt="go on", place="process"))
 
-    worker = start(spec, world_of(known.agent, played, None, clock))
+    worker = start(spec, Machine(played, os.environ, clock))
 
     assert "\n- b.py (+1 -0, your own edits included)\n" in worker.news
     assert worker.news in played.started[0]["argv"][-1]
@@ -220,7 +221,7 @@ def test_a_note_that_is_not_wanted_or_has_no_prompt_to_precede_is_not_given(laun
 
 @agents
 def test_a_fork_at_an_earlier_message_is_told_of_what_it_knows(launch, known):
-    forked = launch(known, FakeProcesses(), point=Point(2, "t2"), dry_run=True)
+    forked = launch(known, FakeProcesses(), content=Content(point=Point(2, "t2")), dry_run=True)
 
     assert "- a.py" in forked.news
     assert "c.py" not in forked.news

@@ -16,8 +16,7 @@ from smart_fork.errors import ForkRefused
 from smart_fork.excise.request import Request, cut
 from smart_fork.forking.occupation import Occupation
 from smart_fork.forking.resume import session_to_resume
-from smart_fork.forking.world import Instruments
-from smart_fork.system.processes import Processes, Running
+from smart_fork.system.processes import Machine, Processes, Running
 from tests.indexer.transcripts.records import copilot_log, gemini_log, happened, linked, qwen_log, spoken
 from tests.smart_fork.forks import NEW, SESSION, FakeProcesses
 
@@ -61,7 +60,7 @@ def inside(home: Path, agent: str, processes: FakeProcesses, session: str = SESS
         "qwen": next(home.glob(".qwen/projects/*/chats"), home) / f"{session}.jsonl",
         "copilot": home / f".copilot/session-state/{session}/events.jsonl",
     }
-    return Occupation(agent, session, logs.get(agent), Instruments(processes)).processes
+    return Occupation(agent, session, logs.get(agent), Machine(processes)).processes
 
 
 @pytest.mark.parametrize("agent", NOTED)
@@ -233,7 +232,7 @@ def chat(home, shop):
 
 
 def gemini_in(log: Path, session: str, processes: Processes | None = None) -> list[int]:
-    return Occupation("gemini", session, log, Instruments(processes or Processes())).processes
+    return Occupation("gemini", session, log, Machine(processes or Processes())).processes
 
 
 def test_gemini_is_in_the_session_that_was_begun_last_in_its_directory(chat, shop, posing):
@@ -266,12 +265,12 @@ def test_codex_shows_a_session_that_its_server_has_open_only_while_a_window_is_o
     listed = (server.pid, "codex app-server --listen unix://"), (13, words), (14, f"codex resume {NEW}")
 
     def found(*processes: tuple[int, str]) -> list[int]:
-        return Occupation("codex", session, None, Instruments(Listed(*processes))).processes
+        return Occupation("codex", session, None, Machine(Listed(*processes))).processes
 
     assert [13] == found(*listed)
     assert [] == found(*listed[::2])
     assert [server.pid] == found((server.pid, "codex exec go"), (13, words))
-    assert [] == Occupation("codex", NEW, None, Instruments(Listed(*listed[:2]))).processes
+    assert [] == Occupation("codex", NEW, None, Machine(Listed(*listed[:2]))).processes
 
 
 def test_every_agent_that_can_be_started_has_a_presence():

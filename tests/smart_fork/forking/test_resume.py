@@ -17,8 +17,8 @@ from smart_fork.forking.occupation import FRESH_SECONDS
 from smart_fork.forking.resume import check_free, newest_session, session_to_resume
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.start import start
-from smart_fork.forking.world import world_of
 from smart_fork.registry.workers import Registry
+from smart_fork.system.processes import Machine
 from tests.cases import first
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses, said, write_log
 
@@ -117,7 +117,7 @@ def test_a_named_agent_is_given_the_id_as_it_is(home, repo):
     """R-062, F-104."""
     source = session_to_resume(NEW, agent="codex", cwd=repo)
 
-    assert ("codex", NEW, None, str(repo)) == (source.agent, source.session_id, source.source_path, source.cwd)
+    assert ("codex", NEW, (), str(repo)) == (source.agent, source.session_id, source.turns, source.cwd)
     for wrong in ("--last", "../x", "a b"):
         with pytest.raises(Usage, match="Invalid"):
             session_to_resume(wrong, agent="codex", cwd=repo)
@@ -134,15 +134,15 @@ def test_an_unknown_agent_is_said_to_be_unknown():
 @agents
 def test_a_session_that_is_being_written_to_is_left_alone(agent, old):
     clock = FakeClock()
-    world = world_of(agent, FakeProcesses(), clock=clock)
+    world = Machine(FakeProcesses(), clock=clock)
     os.utime(old, (clock.now() - FRESH_SECONDS + 1,) * 2)
 
     with pytest.raises(ForkRefused, match="seems to be open elsewhere: its log changed just now") as caught:
-        session_to_resume(SESSION, world=world)
+        session_to_resume(SESSION, machine=world)
     assert "--force" in caught.value.hint
-    assert session_to_resume(SESSION, force=True, world=world)
+    assert session_to_resume(SESSION, force=True, machine=world)
     clock.time += 2
-    assert session_to_resume(SESSION, world=world)
+    assert session_to_resume(SESSION, machine=world)
 
 
 def test_what_our_own_worker_wrote_last_is_no_sign_of_somebody_else(claude_session, home):
@@ -212,7 +212,7 @@ def test_a_session_whose_directory_is_gone_can_only_be_forked(home, programs):
     with pytest.raises(NotFound, match="No such directory"):
         start(
             WorkerSpec("resume", "claude", source, Options(prompt="go on", place="process")),
-            world_of("claude", FakeProcesses()),
+            Machine(FakeProcesses()),
         )
 
 
@@ -225,7 +225,7 @@ def test_a_log_in_another_folder_gets_a_second_name_where_claude_looks(home, pro
 
     started = start(
         WorkerSpec("resume", "claude", source, Options(prompt="go on", place="process")),
-        world_of("claude", FakeProcesses()),
+        Machine(FakeProcesses()),
     )
 
     assert claude_session.samefile(log)

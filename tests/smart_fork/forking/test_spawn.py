@@ -13,6 +13,7 @@ from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissi
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.spawn import LEAST_SECONDS, spawn, summary
 from smart_fork.registry.workers import Registry
+from smart_fork.system.processes import Machine
 from tests.cases import first
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses, snapshot, write_log
 
@@ -36,7 +37,7 @@ def order(repo):
 
 
 def run(played, *orders, **more) -> list[dict]:
-    return [one.as_json() for one in spawn(orders, processes=played, clock=FakeClock(), **more)]
+    return [one.as_json() for one in spawn(orders, machine=Machine(played, clock=FakeClock()), **more)]
 
 
 REFUSED = {
@@ -139,7 +140,7 @@ def test_one_that_fails_does_not_keep_the_others_from_starting(agent, played, or
             raise error
 
     played.on_start = start
-    spawned = spawn([order(agent_type=agent)] * 4, processes=played, clock=FakeClock())
+    spawned = spawn([order(agent_type=agent)] * 4, machine=Machine(played, clock=FakeClock()))
 
     results = [one.as_json() for one in spawned]
     assert [None, "program_failed", "unexpected", None] == [one.get("error") for one in results]
@@ -272,7 +273,8 @@ def test_all_together_are_waited_for_hardly_longer_than_one_fork_is(played, orde
     clock = FakeClock()
 
     results = [
-        one.as_json() for one in spawn([order(), order(agent_type="codex"), order()], processes=played, clock=clock)
+        one.as_json()
+        for one in spawn([order(), order(agent_type="codex"), order()], machine=Machine(played, clock=clock))
     ]
 
     least = CONFIRM_SECONDS + 2 * LEAST_SECONDS
@@ -306,7 +308,7 @@ def test_a_codex_session_is_recognised_by_its_prompt(played, order, repo, home):
             write_log(codex_path(home, identity), [record | moment for record in records])
 
     played.on_start = play
-    (result,) = (one.as_json() for one in spawn([order(agent_type="codex")], processes=played, clock=clock))
+    (result,) = (one.as_json() for one in spawn([order(agent_type="codex")], machine=Machine(played, clock=clock)))
 
     assert (NEW, 0) == (result["session_id"], clock.slept)
 

@@ -131,7 +131,7 @@ def forks(monkeypatch):
         started.append(prepared.spec.source.session_id)
         return Launched(prepared.plan(), "process")
 
-    monkeypatch.setattr("smart_fork.forking.plan.launch", launch)
+    monkeypatch.setattr("smart_fork.forking.start.Prepared.launch", launch)
     return started
 
 

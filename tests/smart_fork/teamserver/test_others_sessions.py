@@ -17,7 +17,7 @@ from smart_fork.forking.resume import session_to_resume
 from smart_fork.forking.spawn import Asked
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.start import prepare
-from smart_fork.forking.world import world_of
+from smart_fork.system.processes import Machine
 from tests.smart_fork.forks import branched as branch
 from tests.smart_fork.teamserver.machines import TeamMachine
 
@@ -70,7 +70,7 @@ def test_who_goes_on_in_one_is_asked_too_and_nobody_may_say_that_it_never_asks(b
     copy = taken(bob, hers)
     os.utime(bob.world.log_of(copy), (0, 0))
     with bob.here():
-        world = world_of("claude")
+        world = Machine()
         there = session_to_resume(copy)
         resumed = prepare(WorkerSpec("resume", "claude", there, Options(prompt="go on", place="process")), world)
 
@@ -83,7 +83,7 @@ def test_who_goes_on_in_one_is_asked_too_and_nobody_may_say_that_it_never_asks(b
         }
         for said in ({"fork_from": copy}, {"resume_session_id": copy}, {"continue_session": True}):
             with pytest.raises(ForkRefused, match="continues a teammate's session"):
-                Asked(unasked | said, "claude", None, lambda _: world).ready()
+                Asked(unasked | said, "claude", None, world).ready()
         with pytest.raises(ForkRefused, match="continues a teammate's session"):
             fork_session(
                 ForkRequest(copy, Options(prompt="go on", place="process", skip_permissions=True), dry_run=True)
@@ -154,7 +154,7 @@ def test_a_copy_that_is_taken_away_again_leaves_nothing_behind(bob, hers, monkey
     def fork(*_, **__):
         raise ForkRefused("No room.")
 
-    monkeypatch.setattr("smart_fork.forking.plan.launch", fork)
+    monkeypatch.setattr("smart_fork.forking.start.Prepared.launch", fork)
 
     assert 1 == bob.do("fork", hers, "go on").code
     assert [] == bob.state("SELECT * FROM foreign_ids")

@@ -86,7 +86,7 @@ class Team:
 def test_what_is_cut_is_nowhere_once_the_shared_sessions_that_are_named_are_withdrawn(
     team, alice, bob, monkeypatch, seed
 ):
-    monkeypatch.setattr("smart_fork.forking.world.Processes", FakeProcesses)
+    monkeypatch.setattr("smart_fork.system.processes.Processes", FakeProcesses)
     chance = random.Random(seed)  # noqa: S311 - not a secret
     secret = f"{SECRET}{7000 + seed}"
     people = Team(alice, bob, team, chance, secret)

@@ -155,7 +155,7 @@ def forks(monkeypatch):
         started.append(prepared.spec.source.session_id)
         return Launched(prepared.plan(), "process")
 
-    monkeypatch.setattr("smart_fork.forking.plan.launch", launch)
+    monkeypatch.setattr("smart_fork.forking.start.Prepared.launch", launch)
     return started
 
 
@@ -228,7 +228,7 @@ def test_a_script_merges_what_the_team_shares_with_a_session_of_ones_own(shared,
         specs.append(prepared.spec)
         return Launched(prepared.plan(), "process")
 
-    monkeypatch.setattr("smart_fork.forking.plan.launch", launch)
+    monkeypatch.setattr("smart_fork.forking.start.Prepared.launch", launch)
     with bob.here():
         merged = smart_fork.merge([shared["session_id"], own], "go on", budget=5_000).started.merged
         (copy,) = Tracking(place_of(directory=bob.repository)).read().aliases.values()
@@ -243,7 +243,7 @@ def test_of_what_a_script_forks_in_vain_nothing_is_left(shared, bob, monkeypatch
     def fork(*_, **__):
         raise ForkRefused("No room.")
 
-    monkeypatch.setattr("smart_fork.forking.plan.launch", fork)
+    monkeypatch.setattr("smart_fork.forking.start.Prepared.launch", fork)
     with bob.here(), pytest.raises(ForkRefused):
         smart_fork.fork(shared["session_id"], "go on")
     assert {} == bob.tracking()["aliases"]
@@ -278,7 +278,7 @@ def test_what_was_written_for_a_start_that_fails_is_gone_again(shared, bob, monk
     def fork(*_, **__):
         raise ForkRefused("No room.")
 
-    monkeypatch.setattr("smart_fork.forking.plan.launch", fork)
+    monkeypatch.setattr("smart_fork.forking.start.Prepared.launch", fork)
     logs = set(bob.home.rglob("*.jsonl"))
 
     answer = ask(bob, fork_session_id=shared["session_id"])

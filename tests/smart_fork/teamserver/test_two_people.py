@@ -357,7 +357,7 @@ def forked(monkeypatch):
             raise ForkRefused("It does not start.")
         return Launched(prepared.plan(), "process")
 
-    monkeypatch.setattr("smart_fork.forking.plan.launch", launch)
+    monkeypatch.setattr("smart_fork.forking.start.Prepared.launch", launch)
     return asked
 
 

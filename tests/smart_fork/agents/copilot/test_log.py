@@ -182,9 +182,7 @@ def test_its_events_are_those_of_claude_code():
 
 
 def test_a_fork_of_others_sessions_asks_before_it_acts():
-    of_others = Launch(
-        "copilot", SESSION, None, "/srv/shop", Path("/srv/shop"), "/bin/copilot", id_of(9), of_others=True
-    )
+    of_others = Launch("copilot", SESSION, Path("/srv/shop"), "/bin/copilot", id_of(9), of_others=True)
 
     assert plan_fork(of_others).argv[1:] == (f"--resume={id_of(9)}", "--mode=interactive")
 

@@ -96,9 +96,9 @@ def test_its_screen_tells_a_question_work_and_rest():
 
 
 def request(form: str = "fork", **more: object) -> Launch:
-    said: dict = {"agent": "gemini", "session_id": "" if form == "new" else SESSION, "source_path": None} | more
+    said: dict = {"agent": "gemini", "session_id": "" if form == "new" else SESSION} | more
     return Launch(
-        source_cwd="/srv/shop", target_cwd=Path("/srv/shop"), program="gemini", new_session_id=id_of(9), form=form, **said
+        target_cwd=Path("/srv/shop"), program="gemini", new_session_id=id_of(9), form=form, **said
     )  # fmt: skip
 
 

@@ -94,7 +94,7 @@ def vars_of(birth):
 
 
 def request(**said) -> Launch:
-    usual = {"agent": "opencode", "session_id": "", "source_path": None, "source_cwd": "/work/depot"}
+    usual = {"agent": "opencode", "session_id": ""}
     return Launch(**{**usual, "target_cwd": Path("/work/depot"), "program": "/bin/opencode", "prompt": "do it", **said})
 
 

@@ -121,7 +121,7 @@ def test_what_is_typed_is_held_until_enter():
 
 
 def request(**more: object) -> Launch:
-    basis = {"agent": "qwen", "session_id": SESSION, "source_path": None, "source_cwd": "/r", "program": "qwen"}
+    basis = {"agent": "qwen", "session_id": SESSION, "program": "qwen"}
     return Launch(**(basis | {"target_cwd": Path("/r"), "new_session_id": NEW} | more))
 
 
