@@ -65,7 +65,7 @@ def print_selection(selection: Selection, *, in_full: bool, alone: bool = True) 
 
 def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
     """What each way to fork loads, side by side, for a person."""
-    from smart_fork.forking.ways import parts_in_words, way_in_words
+    from smart_fork.forking.price import parts_in_words, way_in_words
 
     yield from parts_in_words(ways)
     yield "Tokens that each way to fork loads in all, with instructions and tools:"

@@ -26,7 +26,7 @@ from smart_fork.system.processes import Processes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from smart_fork.forking.limit import AlreadyRuns
+    from smart_fork.forking.occupation import AlreadyRuns
     from smart_fork.forking.started import NotSpawned, SpawnedWorker, StartedWorker
     from smart_fork.workers.state import WorkerMessaged
 
@@ -62,7 +62,7 @@ def resume(
     force: ForceOption = False,
 ) -> None:
     """Go on in a session, in its own directory. Where a worker is in it already, go there."""
-    from smart_fork.forking.limit import AlreadyRuns
+    from smart_fork.forking.occupation import AlreadyRuns
     from smart_fork.forking.resume import session_to_resume
 
     try:
@@ -81,7 +81,7 @@ def continue_newest(
     force: ForceOption = False,
 ) -> None:
     """Go on in the newest session of the directory. Where a worker is in it already, go there."""
-    from smart_fork.forking.limit import AlreadyRuns
+    from smart_fork.forking.occupation import AlreadyRuns
     from smart_fork.forking.resume import check_free, newest_session
     from smart_fork.forking.start import directory
 

@@ -39,10 +39,9 @@ from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advi
 from smart_fork.families.told import Branched, Named
 from smart_fork.finding.results import title as shown_title
 from smart_fork.finding.team_search import sessions_here
-from smart_fork.forking.bringing_back import forkable, refuse_without_log
+from smart_fork.forking.bringing_back import forkable, is_others, refuse_without_log
 from smart_fork.forking.budget import answering, chosen, gathered
 from smart_fork.forking.occupation import Occupation
-from smart_fork.forking.others import is_others
 from smart_fork.forking.request import BranchRequest
 from smart_fork.forking.started import Forked, Handed
 from smart_fork.system.cancellation import refuse_cancelled

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING
 
 from indexer.masking import mask
 from smart_fork.agents.references import reference
-from smart_fork.budget.wanted import MATCH
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.finding.answer import Answer
-from smart_fork.finding.hit import Hit
-from smart_fork.forking.floor import fitting
 from smart_fork.forking.plan import Fork
+from smart_fork.forking.recommendation import fitting, recommended
 from smart_fork.forking.report import unexpected
 from smart_fork.forking.request import Best, ForkRequest
 from smart_fork.forking.started import FannedOut, Forked, NotForked
@@ -80,13 +78,8 @@ def best_of(answer: Answer, like: ForkRequest, best: Best) -> tuple[list[ForkReq
     number = best.top or 0
     _check_number(number)
     fit, left_out = fitting(answer, number, best.min_score)
-    return [_of_hit(hit, like) for hit in fit], left_out
-
-
-def _of_hit(hit: Hit, like: ForkRequest) -> ForkRequest:
-    """The fork of a result; it leaves at the match if a fork of the whole session would not know that."""
-    at = MATCH if hit.match.lost else like.at
-    return replace(like, session=reference(hit.agent_type, hit.session_id), at=at, found=hit.match.message_id)
+    asked = (replace(like, session=reference(hit.agent_type, hit.session_id)) for hit in fit)
+    return [recommended(hit, one, best.min_score) for hit, one in zip(fit, asked, strict=True)], left_out
 
 
 def name_of(prompt: str | None) -> str:

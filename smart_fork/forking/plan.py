@@ -123,7 +123,7 @@ class Fork:
         forked = as_fork(launched)
         return replace(
             forked,
-            warnings=(*lost, *content.notes, *forked.warnings),
+            warnings=(*self.request.notes, *lost, *content.notes, *forked.warnings),
             resolved="" if self.request.merge else self.here[0].by,
             selection=first[0].selection if first else None,
             merged=tuple(one.selection for one in content.selected[1:]),
@@ -219,7 +219,7 @@ def _content(
 ) -> Content:
     if request.merge is None or request.budget is None:
         return content_of(request, read[0], agent, answers, borrowed=borrowed)
-    from smart_fork.forking.merge import merged
+    from smart_fork.forking.budget import merged
 
     return merged(request, read, request.budget, agent, answers)
 
@@ -242,7 +242,7 @@ def _compared(
     price = price_of(session, content.point, within, loads, new_from=new_from, elsewhere=elsewhere)
     if not request.dry_run or handover is not None:
         return price, ()
-    from smart_fork.forking.ways import ways
+    from smart_fork.forking.price import ways
 
     matched, evidence = request.at_match, answers.if_any(session) if answers else None
     return price, ways(

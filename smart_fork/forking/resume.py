@@ -15,8 +15,7 @@ from smart_fork.agents.references import parsed
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding.recent import recent_sessions
 from smart_fork.forking.bringing_back import refuse_borrowed
-from smart_fork.forking.limit import AlreadyRuns
-from smart_fork.forking.occupation import Occupation
+from smart_fork.forking.occupation import AlreadyRuns, Occupation
 from smart_fork.forking.spec import unread
 from smart_fork.forking.start import directory
 from smart_fork.places.liveness import lives

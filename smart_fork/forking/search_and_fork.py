@@ -14,7 +14,6 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.options import PLACES
 from smart_fork.agents.selection import ALL, BOTH, first, handed_to, titles
-from smart_fork.budget.wanted import Wanted, amount
 from smart_fork.caller import calling_agent
 from smart_fork.errors import ForkRefused, SmartForkError, Usage, is_empty, refuse_both, refuse_empty
 from smart_fork.finding.answer import Answer, Found, RecentSession
@@ -25,11 +24,10 @@ from smart_fork.finding.ranking import FITS
 from smart_fork.finding.request import MAX_LIMIT, FindRequest, check
 from smart_fork.finding.worth import least_close
 from smart_fork.forking import plan
-from smart_fork.forking.floor import FLOOR, fitting, none_can_be_forked
+from smart_fork.forking.recommendation import FLOOR, fitting, none_can_be_forked, recommended
 from smart_fork.forking.report import unexpected
-from smart_fork.forking.request import NO_CHOICE, NO_FORK, Choice, ForkRequest
+from smart_fork.forking.request import NO_CHOICE, NO_FORK, Choice, ForkRequest, Later, about_as_likely
 from smart_fork.forking.request import check as check_fork
-from smart_fork.forking.which import Later, about_as_likely
 from smart_fork.text.snippets import shown
 
 log = logging.getLogger(__name__)
@@ -69,11 +67,10 @@ def find_and_fork(
             fork = replace(fork, session=_best(answer, request, choice, fork, library))
         index, session_id = _chosen(results, choice.fork_index, fork.session)
         fork = replace(fork, session=session_id)
-        notes, asked = _carrying(None if index is None else results[index], fork)
+        asked = fork if index is None else recommended(results[index], fork, request.min_score)
         _telling(library)("starting the fork", 0, 1)
         forked = plan.fork_session(asked, lambda: nullcontext(library))
-        resolved, told = forked.resolved, (*notes, *forked.warnings)
-        forked = replace(forked, warnings=told, chosen={"forked_index": index}, resolved="")
+        resolved, forked = forked.resolved, replace(forked, chosen={"forked_index": index}, resolved="")
     except Later:
         raise
     except SmartForkError as error:
@@ -117,22 +114,6 @@ def _completed(fork: ForkRequest, request: FindRequest, library: Library) -> For
         cwd=request.works_in,
         caller_session_id=library.caller,
     )
-
-
-def _carrying(hit: Hit | None, fork: ForkRequest) -> tuple[tuple[str, ...], ForkRequest]:
-    """Return the fork that is suggested if one of the whole session would not know the match, and why.
-
-    What was chosen stays. A match that cannot be told from the session is the result's passage.
-    """
-    if hit is None:
-        return (), fork
-    if fork.at_match:
-        return (), replace(fork, found=hit.match.message_id if hit.score >= FLOOR else None)
-    if not hit.match.lost or fork.at is not None or fork.budget or fork.merge or fork.as_agent:
-        return (), fork
-    budget = hit.suggested_budget
-    wanted = Wanted(amount(budget)) if budget else None
-    return (hit.fork_note,), replace(fork, at=hit.suggested_at, budget=wanted)
 
 
 def _telling(library: Library) -> Progress:

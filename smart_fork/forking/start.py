@@ -28,10 +28,10 @@ from smart_fork.conversation import resumed_part
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice, joined, refuse_empty
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.forking.attempt import Attempt, undone
+from smart_fork.forking.bringing_back import is_others
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation, confirm, one_at_a_time
-from smart_fork.forking.limit import admission
 from smart_fork.forking.note import note_for, preceded
-from smart_fork.forking.others import is_others
+from smart_fork.forking.occupation import admission
 from smart_fork.forking.provisions import Provisions, provisions
 from smart_fork.forking.report import NEEDS, Launched, as_fork, as_worker, ended_at_once, remark
 from smart_fork.forking.spec import WorkerSpec

@@ -28,7 +28,7 @@ from smart_fork.finding.commits import commits_made
 from smart_fork.finding.query import plain, words_of
 from smart_fork.finding.results import fork_command, title
 from smart_fork.finding.worth import cache_in_words
-from smart_fork.forking.others import is_others
+from smart_fork.forking.bringing_back import is_others
 from smart_fork.forking.price import shared_until
 from smart_fork.notes import noted_if_known
 from smart_fork.page.desk import Asked, Desk, Scopes, folder, in_thread

@@ -29,8 +29,17 @@ from smart_fork.finding.hit import Hit
 from smart_fork.finding.query import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS
 from smart_fork.finding.request import FindRequest, RecentRequest
 from smart_fork.finding.team_search import team_search
-from smart_fork.forking.request import NO_CHOICE, NO_FORK, Choice, ForkRequest
-from smart_fork.forking.which import Ask, Later, labels, nobody_chose, none_wanted
+from smart_fork.forking.request import (
+    NO_CHOICE,
+    NO_FORK,
+    Ask,
+    Choice,
+    ForkRequest,
+    Later,
+    labels,
+    nobody_chose,
+    none_wanted,
+)
 from smart_fork.server.calls import progress_of, project_for, sent
 from smart_fork.server.steps import FURTHER, after_search
 from smart_fork.server.tools import brief as briefly

@@ -26,7 +26,7 @@ def after_search(answer: Answer) -> str:
     from smart_fork.agents.selection import ALL, readable, word_for
     from smart_fork.finding.engine import OWN
     from smart_fork.finding.ranking import FITS, LIKELY
-    from smart_fork.forking.floor import in_words
+    from smart_fork.forking.recommendation import in_words
 
     early = " ".join(filter(None, (answer.unread_notice, answer.early_notice, answer.background_notice)))
     again = f" {early} Ask again then." if early else ""

@@ -17,7 +17,7 @@ from smart_fork.agents.readers import OWN, READERS
 from smart_fork.errors import ForkRefused
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
-from smart_fork.forking.others import is_others
+from smart_fork.forking.bringing_back import is_others
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.resume import newest_session

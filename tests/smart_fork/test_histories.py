@@ -13,7 +13,7 @@ from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.families.branch import branch
 from smart_fork.finding.recent import list_recent
-from smart_fork.forking.others import is_others
+from smart_fork.forking.bringing_back import is_others
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import BranchRequest, ForkRequest
 from tests.smart_fork.checkpointed import claude, commit, frozen, session

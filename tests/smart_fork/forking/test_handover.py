@@ -18,8 +18,8 @@ from smart_fork.agents.readers import READERS
 from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.excise.transcript import located
+from smart_fork.forking.bringing_back import is_others
 from smart_fork.forking.handover import _shortened, handover, notes
-from smart_fork.forking.others import is_others
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spawn import spawn

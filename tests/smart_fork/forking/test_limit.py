@@ -10,7 +10,7 @@ import pytest
 from indexer.settings import WORKER_ID
 from smart_fork.agents.starter import Launch
 from smart_fork.errors import Usage
-from smart_fork.forking.limit import AlreadyRuns, WorkerLimit, admission, limit
+from smart_fork.forking.occupation import AlreadyRuns, WorkerLimit, admission, limit
 from smart_fork.places.liveness import STARTING_SECONDS
 from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.system.processes import Machine

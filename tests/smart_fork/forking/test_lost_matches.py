@@ -11,7 +11,9 @@ import pytest
 
 from indexer.transcripts.model import Resumed, Session, Turn
 from smart_fork.agents.copier import NewSession
+from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
+from smart_fork.agents.references import reference
 from smart_fork.budget.selection import SelectedExchange, Selection
 from smart_fork.budget.wanted import Wanted
 from smart_fork.cli.forked import ways_in_words
@@ -23,9 +25,10 @@ from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.budget import Answers, chosen, end_of_whole
 from smart_fork.forking.many import best_of
 from smart_fork.forking.plan import fork_session
+from smart_fork.forking.price import ways
+from smart_fork.forking.recommendation import recommended
 from smart_fork.forking.request import Best, ForkRequest
 from smart_fork.forking.spawn import Asked
-from smart_fork.forking.ways import ways
 from smart_fork.system.processes import Machine
 from tests.cases import each
 from tests.smart_fork.agents.qwen.test_log import fixture as qwen_fixture
@@ -223,11 +226,28 @@ def test_a_gap_in_what_was_never_answered_is_bridged_up_to_the_end_as_its_agent_
 
 @each("why", ["gap", "compaction"])
 def test_several_forks_carry_what_matched_as_well(why):
-    hits = [a_hit(0.9, "a", match=Match(2, "m2", lost=why)), a_hit(0.8, "b", match=Match(2, "m3"))]
+    lost = a_hit(0.9, "a", match=Match(2, "m2", ends_at_message=3, lost=why), fork_note="It would have forgotten that")
+    hits = [lost, a_hit(0.8, "b", match=Match(2, "m3"))]
 
     asked, _ = best_of(an_answer(*hits), ForkRequest(), Best(2))
 
-    assert [("match", "m2"), (None, "m3")] == [(one.at, one.found) for one in asked]
+    assert [(3, ("It would have forgotten that",)), (None, ())] == [(one.at, one.notes) for one in asked]
+
+
+@each("min_score", [None, 0.1])
+@each("score", [0.9, 0.2])
+@each("why", ["gap", "compaction", ""])
+def test_a_result_is_forked_in_the_same_way_by_itself_and_as_one_of_several(why, score, min_score):
+    hit = a_hit(score, "a", match=Match(2, "m2", ends_at_message=3, token_estimate=90_000, lost=why))
+    like = ForkRequest(options=Options("go on"))
+
+    fit = score >= (min_score or 0.3)
+    several = best_of(an_answer(hit), like, Best(1, min_score))[0] if fit else []
+
+    alone = recommended(hit, replace(like, session=reference("claude", "a")), min_score)
+    assert several == [alone] * fit
+    assert alone.found == ("m2" if fit else None)
+    assert (alone.at, bool(alone.notes)) == ((3, True) if why else (None, False))
 
 
 def test_what_a_compaction_has_forgotten_can_be_had_within_a_budget_that_would_hold_all_of_it(world, shop):
@@ -279,7 +299,7 @@ def test_a_way_that_costs_more_than_the_whole_and_carries_nothing_more_is_not_of
     much = Selection(
         session_id="s", budget="9", tokens=90_000, whole_tokens=99_000, kept=1, left_out=0, exchanges=(row,)
     )
-    monkeypatch.setattr("smart_fork.forking.ways.within", lambda *_: type("Kept", (), {"selection": much}))
+    monkeypatch.setattr("smart_fork.forking.price.within", lambda *_: type("Kept", (), {"selection": much}))
 
     found = ways(session, None, Wanted(30_000), EVIDENCE)
 

@@ -12,8 +12,7 @@ from smart_fork.agents.copier import stage_transcript
 from smart_fork.agents.options import Options
 from smart_fork.agents.selection import named
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
-from smart_fork.forking.limit import AlreadyRuns
-from smart_fork.forking.occupation import FRESH_SECONDS
+from smart_fork.forking.occupation import FRESH_SECONDS, AlreadyRuns
 from smart_fork.forking.resume import check_free, newest_session, session_to_resume
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.start import start

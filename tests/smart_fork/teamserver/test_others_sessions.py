@@ -10,7 +10,7 @@ import pytest
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused
-from smart_fork.forking.others import is_others
+from smart_fork.forking.bringing_back import is_others
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.resume import session_to_resume

@@ -1,18 +1,21 @@
-"""How likely a session must be the one that is meant before it is forked without having been chosen by somebody."""
+"""Recommends forks of what a search has found: which results fit, and where a fork of one leaves."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import attrgetter
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.programs import find_program
+from smart_fork.budget.wanted import Wanted, amount
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, advice, joined
 from smart_fork.finding.answer import Answer, Unsearched
 from smart_fork.finding.hit import Hit
 from smart_fork.finding.ranking import FITS, ExchangeEvidence
+from smart_fork.forking.request import ForkRequest
 
 #: Below this chance nothing is forked, unless `min_score` says otherwise.
 FLOOR = FITS
@@ -42,6 +45,21 @@ def fitting(answer: Answer, most: int, min_score: float | None) -> tuple[tuple[H
     if not fit:
         raise _none_fits(max(able, key=attrgetter("score")), results, floor, answer.unread_notice)
     return fit, len(able[:most]) - len(fit)
+
+
+def recommended(hit: Hit, asked: ForkRequest, min_score: float | None = None) -> ForkRequest:
+    """Return a fork of a result as it was `asked`. If it would not know the match, and nothing says how much it has of
+    the session, it leaves at the match, within a budget if that loads very much.
+
+    A match that cannot be told from the session is the result's passage, if the result fits.
+    """
+    floor = FLOOR if min_score is None else min_score
+    asked = replace(asked, found=hit.match.message_id if hit.score >= floor else None)
+    if not hit.match.lost or asked.at is not None or asked.budget or asked.merge or asked.as_agent:
+        return asked
+    budget = hit.suggested_budget
+    wanted = Wanted(amount(budget)) if budget else None
+    return replace(asked, at=hit.suggested_at, budget=wanted, notes=(hit.fork_note,))
 
 
 def in_words(score: float) -> str:
