@@ -142,7 +142,7 @@ def test_auto_fork_carries_what_matched_and_a_choice_of_ones_own_stays(world, sh
 
     def fork_session(request: ForkRequest, _engine: object = None):
         calls.append(told(request)[2])
-        return a_fork(request.session)
+        return a_fork(request.session, warnings=request.notes)
 
     monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork_session)
 
