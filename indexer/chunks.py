@@ -71,6 +71,7 @@ def _packed(pieces: Iterable[Piece], limit: int) -> Iterator[tuple[Piece, str, t
     voices: list[tuple[int, PieceRole]] = []
     for piece in pieces:
         apart = piece.apart
+        labelled = bool(LABELS[piece.role])
         for part, line in _placed(piece, limit):
             if first is not None and (first.exchange != piece.exchange or apart or len(text) + 1 + len(part) > limit):
                 yield first, text, (begins, ends), tuple(voices)
@@ -78,10 +79,10 @@ def _packed(pieces: Iterable[Piece], limit: int) -> Iterator[tuple[Piece, str, t
             if first is None:
                 first, text, begins, voices = piece, part, line, []
             else:
-                if piece.role != (voices[-1][1] if voices else first.role):
+                if labelled or piece.role != (voices[-1][1] if voices else first.role):
                     voices.append((len(text) + 1, piece.role))
                 text = f"{text}\n{part}"
-            ends, apart = line + part.count("\n"), False
+            ends, apart, labelled = line + part.count("\n"), False, False
     if first is not None:
         yield first, text, (begins, ends), tuple(voices)
 

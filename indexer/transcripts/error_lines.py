@@ -21,7 +21,7 @@ MOST_LINES, _BEGINNING, _ENDING = 12, 8_000, 12_000
 _LONGEST = 1_000
 #: In lower case, what a line has that tells something.
 _TELLING = late(
-    r"error|exception|fail|fatal|panic|cannot|can't|couldn|could not|unable|not |no such|denied|refus|undefined"
+    r"error|err!|exception|fail|fatal|panic|cannot|can't|couldn|could not|unable|not |no such|denied|refus|undefined"
     r"|unexpected|invalid|missing|unknown|unrecognized|mismatch|conflict|timeout|timed out|assert|expected|must "
     r"|already|require"
 )

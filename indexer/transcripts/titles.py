@@ -76,13 +76,16 @@ def title_of(named: str, prompts: Iterable[str] = (), *, by_agent: str = "") -> 
 
 
 def _asked(prompt: str) -> str:
-    """Return a prompt from where it asks: behind what is pasted, if it begins with that and ends with a sentence."""
+    """Return what a long prompt asks before or behind what is pasted; all of it if that cannot be told apart."""
     if len(prompt) <= _LOOKED_AT:
         return prompt
     lines = [line for line in prompt[:_LOOKED_AT].splitlines()[:_ENDS] if line.strip()]
     ending = [line for line in prompt[-_LOOKED_AT:].splitlines()[-_ENDS:] if line.strip()]
     again = Counter(map(plain, (*lines, *ending)))
-    if not ending or (lines and _is_sentence(lines[0], again)):
+    before = list(takewhile(lambda line: _is_sentence(line, again), lines))
+    if before and len(before) < len(lines) and again[plain(lines[len(before)])] > 1:
+        return "\n".join(before)
+    if before or not ending:
         return prompt
     asked = list(takewhile(lambda line: _is_sentence(line, again), reversed(ending)))
     return "\n".join(reversed(asked)) or prompt

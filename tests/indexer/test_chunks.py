@@ -154,3 +154,13 @@ def test_pieces_are_what_was_said_and_a_line_for_each_action():
     assert [
         Piece("user", "FIX IT", 0, "a", 0), Piece("action", "run pytest -> exit 1", 1, "b", 0), Piece("user", "THANKS", 4, "e", 1),
     ] == list(pieces_of(session, str.upper))  # fmt: skip
+
+
+def test_each_thing_that_a_person_says_in_an_exchange_has_a_voice_of_its_own():
+    """Each begins with who says it, which is no word of theirs."""
+    (one,) = chunk([piece("Plan caching", role="user"), piece("No redis", role="user"), piece("Then files.")], "seed")
+
+    assert ["user", "assistant"] == [role for _, role in one.voices]
+    assert ["User: No redis\n", "Then files."] == [
+        one.text[start:end] for (start, _), end in zip(one.voices, [one.voices[1][0], None], strict=True)
+    ]

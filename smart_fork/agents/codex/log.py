@@ -117,9 +117,9 @@ _TEXTS = ("id", "rollout_path", "name", "title", "first_user_message", "preview"
 
 def threads(home: Path) -> Mapping[str, Thread]:
     """Return what Codex' database in its folder says of its threads, by id; nothing where it cannot be read."""
-    found = [
-        (int(path.stem.rpartition("_")[2]), path) for path in home.glob("state_*.sqlite") if path.stem[6:].isdigit()
-    ]
+    found = list[tuple[int, Path]]()
+    with suppress(OSError):  # a server's user may not look into the home of whoever started it
+        found += [(int(one.stem[6:]), one) for one in home.glob("state_*.sqlite") if one.stem[6:].isdecimal()]
     for _, path in sorted(found, reverse=True):
         with suppress(OSError, ValueError):
             stamps = (one.stat() for one in (path, path.with_name(f"{path.name}-wal")) if one.exists())

@@ -197,6 +197,7 @@ def test_the_summary_of_a_compacted_session_is_searched_and_is_no_prompt(home):
     ("Error: ENOENT: no such file or directory, open 'x'", "ENOENT"),
     ("ERROR: relation does not exist (SQLSTATE 42P01)", "SQLSTATE 42P01"),
     ("request failed: HTTP 418", "HTTP 418"),
+    ("npm ERR! code ERESOLVE", "ERESOLVE"),
     ("Process failed with exit code 137", "exit code 137"),
     ("failed with status 0x80070005", "0x80070005"),
 ])  # fmt: skip
@@ -240,6 +241,12 @@ def test_a_long_paste_is_a_few_passages_and_its_question_is_the_title(paste):
         assert 40 > len(document.chunks)
         assert any(ASKED in one.text for one in document.chunks)
         assert prompt.splitlines()[4500 % len(prompt.splitlines())][:800] in export.text, "the export has all of it"
+
+
+def test_a_session_is_called_after_the_question_before_a_log(home):
+    log = made.claude_log(home, made.user("a", None, f"{ASKED}\n{LOG}"), made.assistant("b", "a", "Because."))
+
+    assert ASKED == made.read_claude(log).title
 
 
 @pytest.mark.parametrize("paste", [LOG, CODE], ids=["log", "code"])

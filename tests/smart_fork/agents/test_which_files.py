@@ -19,6 +19,7 @@ from indexer.transcripts.base import UNREAD
 from indexer.transcripts.files import is_name
 from indexer.transcripts.lines import open_regular
 from smart_fork.agents import AGENTS
+from smart_fork.agents.codex.log import threads
 from smart_fork.agents.logs import longest_first, odd
 from smart_fork.agents.readers import READERS
 from tests.indexer.transcripts.records import claude_log, codex_log, enveloped, id_of, message, meta, user
@@ -117,6 +118,17 @@ def database(home: Path, rows: list[tuple[object, ...]], table: str = "TABLE thr
         db.execute(f"CREATE {table} (id, rollout_path, name, title, first_user_message, preview)")
         db.executemany("INSERT INTO threads VALUES (?, '', ?, ?, ?, '')", rows)
     return path
+
+
+def test_names_of_codex_are_unknown_where_its_folder_may_not_be_looked_into(monkeypatch):
+    """A team's server reads sessions as a user who may not look into the home of whoever started it."""
+
+    def closed(*_: object) -> object:
+        raise PermissionError("closed")
+
+    monkeypatch.setattr(Path, "glob", closed)
+
+    assert {} == threads(Path("closed"))
 
 
 @pytest.mark.parametrize(

@@ -451,7 +451,7 @@ def test_a_certificate_that_is_none_is_said_before_anybody_is_answered(database,
         (tmp_path / name).write_text("nonsense")
     run_as = "nobody" if os.geteuid() == 0 else None
     options = Options(
-        "127.0.0.1:0", open_folder / "certified", dsn=database.conninfo(OWNER, base),
+        "127.0.0.1:0", data=open_folder / "certified", dsn=database.conninfo(OWNER, base),
         tls_cert=str(tmp_path / "c.pem"), tls_key=str(tmp_path / "k.pem"), run_as=run_as,
     )  # fmt: skip
     with pytest.raises(ProgramFailed, match="cannot be used"):
