@@ -9,11 +9,9 @@ from pathlib import Path
 from indexer.disk import DISK, Disk
 from indexer.files import replace_file
 from smart_fork.cuts.edits import Edits
-from smart_fork.cuts.lines import only_prompts_previewed, stamp_of
+from smart_fork.cuts.lines import only_prompts_previewed, pieces, stamp_of
 from smart_fork.cuts.model import CutWarning, Stamp, Tool, Transcript, TranscriptTurn
 from smart_fork.errors import ForkRefused, NotFound, Usage, advice
-
-_PIECE = 1 << 20
 
 
 class Files:
@@ -30,8 +28,7 @@ class Files:
     def content(self, path: Path) -> Iterator[bytes]:
         """Return the bytes of a transcript, in pieces."""
         with path.open("rb") as file:
-            while piece := file.read(_PIECE):
-                yield piece
+            yield from pieces(file.read)
 
     def begins_with(self, path: Path, before: Iterable[bytes]) -> bool:
         """Return whether a transcript still has everything that it had before."""

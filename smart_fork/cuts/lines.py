@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from sys import intern
 from typing import IO, Any, NamedTuple
@@ -136,13 +137,23 @@ def first_record(path: Path) -> dict[str, Any]:
 def names_one_of(path: Path, keys: Collection[str], field: str) -> bool:
     """Return whether a record has one of these keys in this field. No line is decoded."""
     named = re.compile(rb'"%b"\s*:\s*"([^"\\]{1,200})"' % field.encode())
-    rest = b""
     with suppress(OSError), open_regular(path) as file:
-        while piece := file.read(_PIECE):
-            if any(found[1].decode("utf-8", "replace") in keys for found in named.finditer(rest + piece)):
-                return True
-            rest = piece[-_OVERLAP:]
+        found = (one[1] for piece in overlapping(pieces(file.read)) for one in named.finditer(piece))
+        return any(one.decode("utf-8", "replace") in keys for one in found)
     return False
+
+
+def pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    """Return the rest of an open file in pieces, by its `read`."""
+    return iter(partial(read, _PIECE), b"")
+
+
+def overlapping(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield pieces, each after the end of the one before: no word is torn."""
+    rest = b""
+    for piece in pieces:
+        yield rest + piece
+        rest = piece[-_OVERLAP:]
 
 
 def stamp_of(info: os.stat_result) -> Stamp:

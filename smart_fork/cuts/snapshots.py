@@ -21,13 +21,13 @@ from indexer.paths import private_dir, state_home
 from indexer.shapes import dataclass
 from indexer.unchecked import json_in, list_in
 from smart_fork.cuts.cutter import Files
+from smart_fork.cuts.lines import pieces
 from smart_fork.cuts.model import Transcript
 from smart_fork.errors import NotFound, Usage
 
 KEPT = timedelta(days=30)
 #: The commands noted for an undone cut, and for a cut that failed.
 ROLLBACK, FAILED = "rollback", "failed"
-_PIECE = 1 << 20
 FILES = Files()
 _NAME = re.compile(r"\d{8}T\d{6}\.\d{6}Z(?:-\d{1,4})?")
 _SUFFIX = ".jsonl.gz"
@@ -179,8 +179,7 @@ def find(identity: str) -> Snapshot:
 def content(snapshot: Snapshot) -> Iterator[bytes]:
     """Yield the snapshot's bytes in pieces."""
     with gzip.open(snapshot.path, "rb") as file:
-        while piece := file.read(_PIECE):
-            yield piece
+        yield from pieces(file.read)
 
 
 def lines(snapshot: Snapshot) -> Iterator[bytes]:

@@ -15,7 +15,7 @@ from indexer.paths import index_db
 from indexer.shapes import dataclass
 from smart_fork.agents.facets import cutter, title_of
 from smart_fork.agents.readers import READERS
-from smart_fork.cuts import marks, snapshots
+from smart_fork.cuts import snapshots, titles
 from smart_fork.cuts.answer import Excised, NotFollowed
 from smart_fork.cuts.model import CutWarning, Place, Transcript
 from smart_fork.errors import ForkRefused, Usage, advice
@@ -76,7 +76,7 @@ def cut(
         OSError: nothing was written.
     """
     if not request.dry_run:
-        marks.keep()
+        titles.keep_key()
     steps = _steps(progress, 2, "reading the session")
     next(steps)
     session = meant(request.reference, request.tool, request.composer, numbered=True)

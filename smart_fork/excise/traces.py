@@ -23,6 +23,7 @@ from indexer.store.soundness import read_only
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.readers import READERS
 from smart_fork.cuts.answer import Remnant
+from smart_fork.cuts.lines import overlapping, pieces
 from smart_fork.registry.file import registry_file
 from smart_fork.registry.workers import WorkerRecord, known_workers
 
@@ -30,7 +31,6 @@ from smart_fork.registry.workers import WorkerRecord, known_workers
 _WORD = re.compile(r"[^\W_]{5,64}")
 _FEW = 64
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
-_PIECE, _OVERLAP = 1 << 20, 512
 #: Word indexes keep a word without its ending, and without the beginning that it shares with the one before.
 _LONG, _BEGINNING, _ENDING = 9, 2, 3
 #: So many words, the longest, are looked for wherever in other words they stand.
@@ -224,11 +224,8 @@ def _facts(db: apsw.Connection) -> str:
 
 def _pieces(path: Path) -> Iterator[bytes]:
     """What is in a file, unpacked as far as it can be, in pieces that overlap; nothing where it has gone."""
-    rest = b""
     with suppress(OSError), path.open("rb") as file:
-        for piece in _unpacked(path, file):
-            yield rest + piece
-            rest = piece[-_OVERLAP:]
+        yield from overlapping(_unpacked(path, file))
 
 
 def _unpacked(path: Path, file: IO[bytes]) -> Iterator[bytes]:
@@ -236,15 +233,10 @@ def _unpacked(path: Path, file: IO[bytes]) -> Iterator[bytes]:
         import zstandard
 
         with suppress(zstandard.ZstdError):
-            yield from _read(zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True))
+            yield from pieces(zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True).read)
     elif ".gz" in path.suffixes:
         unpacking = zlib.decompressobj(wbits=31)
         with suppress(zlib.error):
-            yield from (unpacking.decompress(piece) for piece in _read(file))
+            yield from (unpacking.decompress(piece) for piece in pieces(file.read))
     else:
-        yield from _read(file)
-
-
-def _read(file: Any) -> Iterator[bytes]:
-    while piece := file.read(_PIECE):
-        yield piece
+        yield from pieces(file.read)

@@ -37,10 +37,6 @@ class Crossings:
     through: dict[str, str] = field(default_factory=dict)
     others: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def agent_of(self, session_id: str, otherwise: AgentName) -> AgentName:
-        """Whose session that is."""
-        return self.agents.get(session_id, otherwise)
-
     def same_agent(self, known: Mapping[str, AgentName]) -> dict[str, AgentName]:
         """The sessions of the same agents that those which are `known` were forked from, or forked as: also those
         without a log.
@@ -151,18 +147,14 @@ def parents(family: Sequence[Kin], forks: Mapping[str, str]) -> dict[str, str]:
     for child, parent in forks.items():
         children[parent].append(child)
     for kin in sorted(family, key=lambda kin: (kin.begun, kin.session_id)):
-        likely = forks.get(kin.session_id) or guess.parent(kin, _below(kin.session_id, children))
+        # No known fork of a session is its parent, however early its log seems to begin.
+        likely = forks.get(kin.session_id) or guess.parent(kin, reached({kin.session_id}, children) - {kin.session_id})
         above: str | None = likely
         while above and above != kin.session_id:
             above = found.get(above)
         if likely and above is None:
             found[kin.session_id] = likely
     return found
-
-
-def _below(session_id: str, children: Mapping[str, Sequence[str]]) -> set[str]:
-    """The known forks of a session, and theirs: none of them is its parent, however early its log seems to begin."""
-    return reached({session_id}, children) - {session_id}
 
 
 def reached(first: set[str], links: Mapping[str, Iterable[str]]) -> set[str]:

@@ -108,7 +108,7 @@ def _told(
             above[session_id] = forks[session_id]
     told = tuple(
         _member(
-            found.agent_of(session_id, asked.agent),
+            found.agents.get(session_id, asked.agent),
             session_id,
             above.get(session_id),
             logs,

@@ -29,8 +29,8 @@ from smart_fork.cuts import edits, titles
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.edits import Edits
 from smart_fork.cuts.lines import RawLine, first_record, head, opened, raw_lines, turn_of, with_sources
-from smart_fork.cuts.marks import mark
 from smart_fork.cuts.model import CutWarning, Stamp, Transcript, TranscriptTurn, told_again
+from smart_fork.cuts.titles import mark
 
 CODEC = CodexCodec()
 #: Records that stay when what they repeat goes, without that.
