@@ -7,7 +7,6 @@ gone on from is part of what came of it then; what was only typed again had no a
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 
 from indexer.patterns import late
 from indexer.transcripts.model import Exchange, Session, ToolResult, Turn
@@ -43,7 +42,8 @@ def last_answered(session: Session) -> int | None:
     stopped, again = session.interrupted, None
     for one in reversed(exchanges):
         asked = _asked(one)
-        if _has_changed(one, done) or not (stopped or asked == again or not _is_answered(one)):
+        changed = any(call in done for turn in one.turns for call in _changing(turn))
+        if changed or not (stopped or asked == again or not _is_answered(one)):
             return one.index if one is not exchanges[-1] else None
         stopped, again = False, asked
     return -1 if exchanges else None
@@ -62,10 +62,6 @@ def _changing(turn: Turn) -> list[str]:
 def _was_run(result: ToolResult) -> bool:
     """Whether the call was carried out: also a command that ended with another status than 0."""
     return not result.is_error or result.note.startswith(_ENDED)
-
-
-def _has_changed(exchange: Exchange, done: Collection[str]) -> bool:
-    return any(call in done for turn in exchange.turns for call in _changing(turn))
 
 
 def _asked(exchange: Exchange) -> list[str]:

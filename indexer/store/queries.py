@@ -77,8 +77,7 @@ class StoreReading:
         return self.db.execute(sql, values).fetchall()
 
     def meta(self, key: str) -> str:
-        rows = self._all("SELECT value FROM meta WHERE key = ?", (key,))
-        return str(rows[0][0]) if rows else ""
+        return str(self.db.execute("SELECT value FROM meta WHERE key = ?", (key,)).get or "")
 
     def scope(self, project: Project | None, agents: Sequence[AgentName], *, automated: bool) -> Scope:
         rows = self._all(
@@ -159,17 +158,11 @@ class StoreReading:
         return [Scored(row, scores[row]) for row in best]
 
     def _restricted(self, query: str, parts: Sequence[int]) -> str:
-        before, behind = self._restriction(parts)
-        return f"{before}{query}{behind}"
-
-    def _restriction(self, parts: Sequence[int]) -> tuple[str, str]:
-        """What stands before and behind a query to keep it within its parts, or without the others where those are
-        fewer: a word of every row is slow.
-        """
+        """The query within its parts, or without the others where those are fewer: a word of every row is slow."""
         others = {part for (part,) in self._all("SELECT id FROM parts")}.difference(parts)
         if len(others) >= len(parts):
-            return f"part: ({_tokens(parts)}) AND -part: (", ")"
-        return "(-part: (", "))" + (f" NOT part: ({_tokens(others)})" if others else "")
+            return f"part: ({_tokens(parts)}) AND -part: ({query})"
+        return f"(-part: ({query}))" + (f" NOT part: ({_tokens(others)})" if others else "")
 
     def similarities(self, questions: Sequence[bytes], scope: Scope) -> Similarities:
         if not (questions and self.meta("model")):
@@ -221,21 +214,21 @@ class StoreReading:
         return {session: number for session, number in counts.items() if number}
 
     def placements(self, chunks: Iterable[int]) -> list[Placement]:
-        sql = f"SELECT {_PLACEMENT} FROM placements WHERE chunk IN ({numbers(chunks)}) ORDER BY session, position"  # noqa: S608
-        return [Placement._make(row) for row in self._all(sql)]
+        return self._placements(f"WHERE chunk IN ({numbers(chunks)}) ORDER BY session, position")
 
     def placements_of(self, session: int) -> list[Placement]:
-        sql = f"SELECT {_PLACEMENT} FROM placements WHERE session = ? ORDER BY position"  # noqa: S608
-        return [Placement._make(row) for row in self._all(sql, (session,))]
+        return self._placements("WHERE session = ? ORDER BY position", (session,))
 
     def positions(self, sessions: Iterable[int]) -> list[tuple[int, int, int]]:
         return self._all(f"SELECT session, position, chunk FROM placements WHERE session IN ({numbers(sessions)})")  # noqa: S608
 
     def own_passages(self, session: int, other: int) -> list[Placement]:
-        hashes = "SELECT hash FROM placements JOIN chunks ON chunks.id = chunk WHERE session = ?"
-        own = f"SELECT {_PLACEMENT} FROM placements JOIN chunks ON chunks.id = chunk WHERE session = ?"  # noqa: S608
-        rows = self._all(f"{own} AND hash NOT IN ({hashes}) ORDER BY position", (session, other))
-        return [Placement._make(row) for row in rows]
+        of_one = "JOIN chunks ON chunks.id = chunk WHERE session = ?"
+        others = f"SELECT hash FROM placements {of_one}"  # noqa: S608 - constant
+        return self._placements(f"{of_one} AND hash NOT IN ({others}) ORDER BY position", (session, other))
+
+    def _placements(self, condition: str, values: Sequence[Any] = ()) -> list[Placement]:
+        return [Placement._make(row) for row in self._all(f"SELECT {_PLACEMENT} FROM placements {condition}", values)]  # noqa: S608
 
     def lines(self, place: Placement) -> Lines | None:
         # One statement: the lines and the export in which they count are of the same moment.

@@ -93,19 +93,16 @@ class SqliteStore(StoreReading):
     def forget_files(self, paths: Iterable[str]) -> None:
         with immediate(self.db):
             for path in paths:
-                row = self.db.execute("SELECT session FROM files WHERE path = ?", (path,)).fetchone()
-                self.db.execute("DELETE FROM files WHERE path = ?", (path,))
-                if row and row[0] is not None:
-                    self._leave_log(row[0], path)
+                for (session,) in self._all("DELETE FROM files WHERE path = ? RETURNING session", (path,)):
+                    if session is not None:
+                        self._leave_log(session, path)
 
     def forget_session(self, agent: AgentName, session_id: str) -> bool:
-        row = self.db.execute(
-            "SELECT id FROM sessions WHERE agent = ? AND session_id = ?", (agent, session_id)
-        ).fetchone()
+        row = self.db.execute("SELECT id FROM sessions WHERE agent = ? AND session_id = ?", (agent, session_id)).get
         if row is None:
             return False
         with immediate(self.db):
-            self._remove_session(row[0])
+            self._remove_session(row)
             owe_erasing(self.db)
         return True
 

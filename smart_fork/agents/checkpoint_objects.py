@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from indexer.masking import mask
 from indexer.transcripts.model import AgentName
@@ -144,7 +144,7 @@ def transcript(common: str, one: Stored) -> tuple[bytes, frozenset[str]]:
     (_, facts), *parts = _content(common, (one.facts, *one.parts))
     if any(kind != "blob" for kind, _ in parts):
         raise FileNotFoundError(f"{common} no longer has the transcript of this session")
-    said = _json(facts).get("files_touched")
+    said = dict_in(json_in(facts)).get("files_touched")
     touched = frozenset(name for name in said if isinstance(name, str)) if isinstance(said, list) else frozenset()
     return b"\n".join(data for _, data in parts), touched
 
@@ -234,7 +234,7 @@ def _told(common: str, places: Sequence[_Place], authors: dict[tuple[str, str], 
     for (place, files, parts), (_, said), (_, asked) in zip(folders, facts, prompts, strict=True):
         held = [next(sizes) for _ in parts]
         size = sum(number for _, number in held)
-        told = _json(said)
+        told = dict_in(json_in(said))
         agent = agent_named(told.get("agent", ""))
         session_id = _DATED.sub("", text_in(told.get("session_id")))
         if (
@@ -282,10 +282,6 @@ def _width(data: bytes, end: int) -> int:
         if end + 1 + width == len(data) or re.match(rb"\d{5,6} ", data[end + 1 + width :][:7]):
             return width
     raise ValueError("no tree that git writes")
-
-
-def _json(data: bytes) -> dict[str, Any]:
-    return dict_in(json_in(data))
 
 
 def agent_named(said: object) -> AgentName | None:

@@ -36,7 +36,8 @@ class Home(NamedTuple):
     @property
     def places(self) -> tuple[str, ...]:
         """The folders of its logs below a home where no variable says otherwise, such as ``.agent/sessions``."""
-        return tuple(f"{self.below_home()}/{one}".rstrip("/") for one in self.logs)
+        below = f"{self.parent or ''}/{self.default}".lstrip("/")
+        return tuple(f"{below}/{one}".rstrip("/") for one in self.logs)
 
     def folder(self) -> Path:
         """Return the folder, which need not exist: that of the session being started, else the first one."""
@@ -90,10 +91,6 @@ class Home(NamedTuple):
     def usual(self) -> str:
         """Return the folder used without the variable."""
         return f"~/{self.default if self.parent is None else self.parent}".rstrip("/")
-
-    def below_home(self) -> str:
-        """Return where the folder is below a home without the variable."""
-        return f"{self.parent or ''}/{self.default}".lstrip("/")
 
 
 def _further(variable: str) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ They are noted in a person's own environment, and used where a worker starts wit
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,10 +16,9 @@ from indexer.settings import DEPTH, WORKER_ID
 from indexer.transcripts.model import AgentName
 from indexer.unchecked import dict_in, json_at
 from smart_fork.agents.facets import logins
-from smart_fork.agents.login import Login
+from smart_fork.agents.login import is_variable
 from smart_fork.agents.plan import CALLERS_OWN
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _MOST = 100
 
 
@@ -47,19 +45,15 @@ def note(env: Mapping[str, str], agents: Iterable[str] | None = None, *, also: b
     """
     before = _read()
     wanted = None if agents is None else set(agents)
-    now: dict[str, list[str]] = {
-        one.agent: sorted({*_set_in(env, one), *(before.get(one.agent, ()) if also else ())})[:_MOST]
-        for one in logins()
-        if wanted is None or one.agent in wanted
-    }
+    now = dict[str, list[str]]()
+    for one in logins():
+        if wanted is None or one.agent in wanted:
+            names = {name for name in (*one.variables(), one.folder) if env.get(name)}
+            now[one.agent] = sorted(names.union(before.get(one.agent, ()) if also else ()))[:_MOST]
     said = {agent: names for agent, names in (before | now).items() if names}
     if said != before:
         with suppress(OSError):
             replace_file(private_dir(_file().parent) / _file().name, [json.dumps(said).encode()], durable=False)
-
-
-def _set_in(env: Mapping[str, str], login: Login) -> list[str]:
-    return [name for name in (*login.variables(), login.folder) if env.get(name)]
 
 
 def _file() -> Path:
@@ -68,8 +62,4 @@ def _file() -> Path:
 
 def _read() -> dict[str, list[str]]:
     lists = dict_in(json_at(_file())).items()
-    return {agent: [one for one in names if _is_name(one)] for agent, names in lists if isinstance(names, list)}
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+    return {agent: [one for one in names if is_variable(one)] for agent, names in lists if isinstance(names, list)}
