@@ -113,7 +113,7 @@ def _elsewhere(top: Path, git: Path, kind: int) -> Checkout:
         if Path(os.path.realpath(own / worktree)) == top:
             return Checkout(top, own, own, own)
         raise Unproven(f"{git} points to {own}, which is the repository of another directory")
-    if _true(said.get("core.bare", "")):
+    if said.get("core.bare", "").lower() in ("true", "yes", "on", "1"):
         if own.parent == top:  # worktrees beside the repository that they are of
             return Checkout(top, own, own, own)
     elif ".git" not in own.parts:  # git init --separate-git-dir, where nothing points back: it speaks for itself alone
@@ -150,10 +150,6 @@ def _listed(own: Path) -> Path | None:
         return Path(os.path.realpath(path.parent)) if path.name == ".git" else None
     except (OSError, ValueError):
         return None
-
-
-def _true(value: str) -> bool:
-    return value.lower() in ("true", "yes", "on", "1")
 
 
 def _is_trusted(found: Checkout) -> bool:

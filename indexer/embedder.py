@@ -136,7 +136,7 @@ class SentenceTransformerEmbedder:
         if self._loaded is None:
             hush()
             with loading():
-                self._loaded = self._from_anywhere()
+                self._loaded = self._from_disk() if self._name == DEFAULT_MODEL else self._unless_absent()
             self._device = self._device or best_device()
             if self._device != PROCESSOR:
                 try:
@@ -150,9 +150,6 @@ class SentenceTransformerEmbedder:
         log.warning("%s cannot be used (%s): passages are embedded on the processor", self._device, error)
         self._device, self._loaded = PROCESSOR, None
         return self._load()
-
-    def _from_anywhere(self) -> SentenceTransformer:
-        return self._from_disk() if self._name == DEFAULT_MODEL else self._unless_absent()
 
     def _unless_absent(self) -> SentenceTransformer:
         """A model that somebody has chosen; nobody waits twice to learn that it is not there."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from indexer.unchecked import dicts_in
 from indexer.values import Value, record, value
 
 #: Counts that are told under the names that they have in a report.
@@ -42,8 +43,7 @@ class LastRun(Value):
     @classmethod
     def kept(cls, told: Mapping[str, Any]) -> LastRun:
         """What was kept of one, whoever wrote it: what is missing, or is nothing of the kind, is as if nothing was."""
-        failed = told.get("failed")
-        logs = [one for one in failed if isinstance(one, dict)] if isinstance(failed, list) else []
+        logs = dicts_in(told.get("failed"))
         return cls(
             **{one.name: told[one.name] for one in fields(cls) if _is_such(told.get(one.name), one.default)},
             error=str(told["error"]) if told.get("error") else None,

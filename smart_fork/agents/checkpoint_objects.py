@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from indexer.masking import mask
 from indexer.transcripts.model import AgentName
-from indexer.unchecked import dict_in, json_in, seconds_in, text_in
+from indexer.unchecked import dict_in, json_in, list_in, seconds_in, text_in
 from smart_fork.errors import SmartForkError
 from smart_fork.system.processes import Processes
 from smart_fork.text.snippets import printable
@@ -144,9 +144,8 @@ def transcript(common: str, one: Stored) -> tuple[bytes, frozenset[str]]:
     (_, facts), *parts = _content(common, (one.facts, *one.parts))
     if any(kind != "blob" for kind, _ in parts):
         raise FileNotFoundError(f"{common} no longer has the transcript of this session")
-    said = dict_in(json_in(facts)).get("files_touched")
-    touched = frozenset(name for name in said if isinstance(name, str)) if isinstance(said, list) else frozenset()
-    return b"\n".join(data for _, data in parts), touched
+    touched = list_in(dict_in(json_in(facts)).get("files_touched"))
+    return b"\n".join(data for _, data in parts), frozenset(name for name in touched if isinstance(name, str))
 
 
 def _sizes(common: str, ids: Sequence[str]) -> list[tuple[str, int]]:
@@ -236,15 +235,11 @@ def _told(common: str, places: Sequence[_Place], authors: dict[tuple[str, str], 
         size = sum(number for _, number in held)
         told = dict_in(json_in(said))
         agent = agent_named(told.get("agent", ""))
-        session_id = _DATED.sub("", text_in(told.get("session_id")))
-        if (
-            not agent
-            or not is_session_id(session_id)
-            or not all(kind for kind, _ in held)
-            or not 0 < size <= _MOST_BYTES
-        ):
-            continue
         named = text_in(told.get("session_id"))
+        session_id = _DATED.sub("", named)
+        is_whole = all(kind for kind, _ in held) and 0 < size <= _MOST_BYTES
+        if not (agent and is_session_id(session_id) and is_whole):
+            continue
         author = place.author or authors.get((place.id, named)) or authors.get((place.id, "")) or authors.get(("", ""))
         title = asked.decode("utf-8", "replace").strip().partition("\n")[0] if "prompt.txt" in files else ""
         yield Stored(

@@ -255,7 +255,8 @@ def _from_marks(place: HomePlace) -> Callable[[str], str]:
     return change
 
 
-_SHARED = frozenset({"text", "thought", "thoughtSignature", "functionCall", "functionResponse", "inlineData"})
+#: The fields of a part that may be shared.
+SHARED = frozenset({"text", "thought", "thoughtSignature", "functionCall", "functionResponse", "inlineData"})
 
 
 class PartForms(Forms):
@@ -271,11 +272,6 @@ class PartForms(Forms):
 
     def _is_thought(self, value: Mapping[str, Any]) -> bool:
         return value.get("thought") is True
-
-
-def shared_of(part: Record) -> Record:
-    """Return the fields of a part that may be shared."""
-    return {name: value for name, value in part.items() if name in _SHARED}
 
 
 def unsigned(part: Record) -> Record:

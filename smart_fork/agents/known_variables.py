@@ -27,14 +27,9 @@ def known_variables(agent: AgentName) -> tuple[str, ...]:
     return tuple(_read().get(agent, ()))
 
 
-def is_a_persons(env: Mapping[str, str]) -> bool:
-    """Return whether an environment is a person's own, not one made by an agent or for a worker."""
-    return not any(name in env for name in (*CALLERS_OWN, DEPTH, WORKER_ID))
-
-
 def note_a_persons(env: Mapping[str, str]) -> None:
-    """Note the names that `env` sets for each agent, if it is a person's own."""
-    if is_a_persons(env):
+    """Note the names that `env` sets for each agent, if it is a person's own, not made by an agent or for a worker."""
+    if not any(name in env for name in (*CALLERS_OWN, DEPTH, WORKER_ID)):
         note(env)
 
 

@@ -93,10 +93,6 @@ def _decoded(value: bytes) -> dict[str, Any] | None:
     return bubble if isinstance(bubble := json_in(value), dict) else None
 
 
-def _envelope(composer: str, bubble: dict[str, Any]) -> bytes:
-    return orjson.dumps({"composerId": composer, "bubble": bubble})  # no escaping of <>&
-
-
 def _load_side_car(path: Path, composer: str) -> Transcript:
     """The conversation `composer`, else the first; the lines of others are none of its turns."""
     file, stamp = opened(path)
@@ -185,7 +181,8 @@ class CursorCutter(Cutter):
                 continue
             bubble = _decoded(value)
             if bubble is not None:
-                turns.append(_turn(parts[2], bubble, _envelope(chosen, bubble)))
+                kept = orjson.dumps({"composerId": chosen, "bubble": bubble})  # no escaping of <>&
+                turns.append(_turn(parts[2], bubble, kept))
         left, stamp = _left_by_cuts(side_car(path.resolve()), chosen)
         if stamp is not None:
             turns = [*left, *_added(turns, left, side_car(path.resolve()), chosen)]

@@ -25,7 +25,7 @@ from indexer.unchecked import dict_in, dicts_in
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copied_texts import aside, characters, shortened
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, read_again
-from smart_fork.agents.forms import Becomes, Identity, PartForms, Utterance, all_texts, shared_of, unsigned, withheld
+from smart_fork.agents.forms import SHARED, Becomes, Identity, PartForms, Utterance, all_texts, unsigned, withheld
 from smart_fork.agents.gemini.codec import GeminiCodec, answers_in, calls_in, is_context, parts_of, said_in
 from smart_fork.agents.gemini.fold import lines_of
 from smart_fork.agents.gemini.home import CHATS, claim, digest, project_for
@@ -349,7 +349,7 @@ def _sent(message: Record) -> Record | None:
     kept = only(message, _FIELDS)
     for name in ("content", "displayContent"):
         if name in kept and not isinstance(kept[name], str):
-            kept[name] = [part for one in parts_of(kept[name]) if (part := shared_of(one))]
+            kept[name] = [part for one in parts_of(kept[name]) if (part := only(one, SHARED))]
     for name, names in (("toolCalls", _OF_CALL), ("thoughts", _OF_THOUGHT)):
         if name in kept:
             kept[name] = [only(one, names) for one in dicts_in(kept[name])]

@@ -16,7 +16,7 @@ from indexer.transcripts.model import Session
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copied_texts import aside
 from smart_fork.agents.copier import Entry, NewSession, copy_folder
-from smart_fork.agents.forms import Becomes, PartForms, Utterance, all_texts, shared_of, unsigned, withheld
+from smart_fork.agents.forms import SHARED, Becomes, PartForms, Utterance, all_texts, unsigned, withheld
 from smart_fork.agents.qwen.fold import CODEC, SAID, QwenCodec, left_by_compaction, parts_of, sums_up
 from smart_fork.agents.qwen.home import CHATS, agents_of, project_of
 from smart_fork.agents.qwen.log import folder_of
@@ -131,7 +131,7 @@ class QwenForms(QwenCodec, PartForms):
             return None
         kept = only(record, _FIELDS)
         if isinstance(message := record.get("message"), dict):
-            parts = [shared_of(part) for part in parts_of(message)]
+            parts = [only(part, SHARED) for part in parts_of(message)]
             kept["message"] = {"role": message.get("role"), "parts": [part for part in parts if part]}
             return kept if kept["message"]["parts"] else None
         return kept
