@@ -4,7 +4,7 @@ stores them is imported by nothing here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from pathlib import Path
 
@@ -55,11 +55,8 @@ def changed_logs(store: Store, adapters: Agents, report: Report) -> list[LogFile
     """
     there = {file.location: file for agent in adapters for file in agent.discover()}
     seen = store.seen()
-    gone = gone_of(seen.keys() - there.keys(), adapters)
-    if gone:
-        _forget(store, seen, gone, adapters)
+    if _forget(store, seen, there, adapters, report):
         seen = store.seen()
-    report.removed += len(gone)
     return _changed(there, seen, adapters, report, _without_export(store))
 
 
@@ -70,10 +67,7 @@ def named_logs(store: Store, adapters: Agents, paths: Collection[str], report: R
     """
     there = {file.location: file for path in paths for agent in adapters for file in agent.logs_of(path)}
     seen = store.seen({*paths, *there})
-    gone = gone_of(seen.keys() - there.keys(), adapters)
-    if gone:
-        _forget(store, seen, gone, adapters)
-    report.removed += len(gone)
+    _forget(store, seen, there, adapters, report)
     return _changed(there, seen, adapters, report)
 
 
@@ -105,8 +99,14 @@ def gone_of(paths: Collection[str], adapters: Agents) -> list[str]:
     return [path for path in paths if not is_there(path) or any(agent.has_lost(path) for agent in adapters)]
 
 
-def _forget(store: Store, seen: Mapping[str, SeenFile], gone: Sequence[str], adapters: Agents) -> None:
-    """These logs have gone. What an older version has made of one is made again (`remembering.renew`)."""
+def _forget(
+    store: Store, seen: Mapping[str, SeenFile], there: Mapping[str, LogFile], adapters: Agents, report: Report
+) -> bool:
+    """Whether logs have gone that were seen. What an older version made of one is made again (`remembering.renew`)."""
+    gone = gone_of(seen.keys() - there.keys(), adapters)
+    report.removed += len(gone)
+    if not gone:
+        return False
     if any(seen[path].version != versions.VERSION for path in gone):
         store.set_meta(RENEWED, "")
     borrowed = store.log_rows(path for path in gone if path.startswith(f"{checkpoints_dir()}/") or Path(path).exists())
@@ -116,6 +116,7 @@ def _forget(store: Store, seen: Mapping[str, SeenFile], gone: Sequence[str], ada
         if not one.path and not adapters[one.agent].locate(one.session_id):
             store.forget_session(one.agent, one.session_id)
             export_path(one.agent, one.session_id).unlink(missing_ok=True)
+    return True
 
 
 def _without_export(store: Store) -> set[str]:

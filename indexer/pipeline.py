@@ -64,7 +64,8 @@ def told(session: Session, pieces: Sequence[Piece], agents: Agents) -> OwnTalk:
     between a question to smart-fork and the next action are left out.
     """
     exchanges = session.exchanges()
-    acted = max((one.index for one in exchanges if _own_actions(one)), default=-1)
+    acting = (one.index for one in exchanges for turn in one.turns if any(call.action for call in calls_of(turn)))
+    acted = max(acting, default=-1)
     asking = {one.index: one for one in exchanges if _asks(one)}
     if not asking and all(len(one.text) <= LONG_CHARACTERS for one in pieces):
         return OwnTalk(tuple(pieces), session.title, session.also_called, session.last_activity, acted)
@@ -139,10 +140,6 @@ def _asks(exchange: Exchange) -> bool:
     return any(
         (turn.prompt and calls_us(turn.text)) or any(call.ours for call in calls_of(turn)) for turn in exchange.turns
     )
-
-
-def _own_actions(exchange: Exchange) -> list[str]:
-    return [call.action for turn in exchange.turns for call in calls_of(turn) if call.action]
 
 
 def _quoting(exchange: Exchange) -> Iterator[Turn]:

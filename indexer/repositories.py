@@ -302,16 +302,12 @@ def _below(directory: Path, old: str, new: str) -> Path:
 
 def _reflog(common: Path, most: int = _REFLOG_BYTES) -> list[bytes]:
     """The last lines of what git notes of all that was checked out there."""
-    try:
+    with suppress(OSError):  # there is none, or it is a directory or a pipe
         opened = os.open(common / "logs" / "HEAD", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except OSError:
-        return []
-    with os.fdopen(opened, "rb") as file:
-        try:
+        with os.fdopen(opened, "rb") as file:
             file.seek(max(0, os.fstat(opened).st_size - most))
             return file.read(most).splitlines()
-        except OSError:  # a directory, a pipe
-            return []
+    return []
 
 
 @lru_cache(maxsize=64)

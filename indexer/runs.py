@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, Literal
+from typing import Literal
 
 import orjson
 
@@ -16,6 +16,7 @@ from indexer.changes import Report
 from indexer.failures import what_failed
 from indexer.last_run import COUNTED, FailedLog, LastRun
 from indexer.store.base import Store
+from indexer.unchecked import dict_in, json_in
 from indexer.values import Value, value
 
 #: Where the index itself keeps them: whoever asks how it is may be another process, on another day.
@@ -86,13 +87,13 @@ def announce(store: Store, next_run: str | None) -> None:
 
 def last_run(store: Store) -> LastRun | None:
     """What became of the last run over everything; `None` before the first."""
-    told = _read(store, _LAST)
+    told = dict_in(json_in(store.meta(_LAST)))
     return LastRun.kept(told) if told else None
 
 
 def next_run(store: Store, now: datetime) -> str | None:
     """When a process that lives runs next; `None` where none does: the index is then brought up to date on demand."""
-    told = _read(store, _NEXT) or {}
+    told = dict_in(json_in(store.meta(_NEXT)))
     at, pid = told.get("at"), told.get("pid")
     lives = isinstance(pid, int) and (since := born(pid)) is not None and since == told.get("born")
     return at if lives and isinstance(at, str) and at > moment(now) else None
@@ -101,14 +102,6 @@ def next_run(store: Store, now: datetime) -> str | None:
 def moment(when: datetime) -> str:
     """A time as all of our JSON has it."""
     return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _read(store: Store, key: str) -> dict[str, Any] | None:
-    try:
-        found = orjson.loads(store.meta(key) or b"null")
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def born(pid: int) -> float | None:

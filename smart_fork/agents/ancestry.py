@@ -309,5 +309,4 @@ def _copied(identity: str, origin: object) -> Copied:
 
 def _time(record: dict[str, Any]) -> str:
     """Return a record's time; for a snapshot before a prompt, the snapshot's."""
-    snapshot = record.get("snapshot")
-    return utc(record.get("timestamp")) or (utc(snapshot.get("timestamp")) if isinstance(snapshot, dict) else "")
+    return utc(record.get("timestamp")) or utc(dict_in(record.get("snapshot")).get("timestamp"))

@@ -26,7 +26,7 @@ from indexer.transcripts.ours import is_ours
 from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.titles import masked_name, with_name
 from indexer.transcripts.twice import EVENT, ITEM, roll_back, told_once
-from indexer.unchecked import dict_in, dicts_in
+from indexer.unchecked import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, base_of, ordinal_of, payload_of, text_of
 from smart_fork.agents.codex.home import HOME
@@ -259,18 +259,15 @@ class CodexFold(fold.LineFold):
         source = meta.get("source")
         if isinstance(source, dict):  # {"custom": <name>}, or whose sub-agent it is
             source = source.get("custom", "subagent")
-        facts["source"] = (
-            "subagent" if meta.get("thread_source") == "subagent" else source if isinstance(source, str) else ""
-        )
+        facts["source"] = "subagent" if meta.get("thread_source") == "subagent" else text_in(source)
         self._cwd(meta.get("cwd"))
-        git = meta.get("git")
-        if isinstance(git, dict):
-            if isinstance(git.get("branch"), str):
-                facts["gitBranch"] = mask(git["branch"])
-            if isinstance(git.get("commit_hash"), str) and NAME.fullmatch(git["commit_hash"]):
-                facts["head"] = git["commit_hash"]
-            if isinstance(git.get("repository_url"), str):
-                facts["remote"] = mask(git["repository_url"])
+        git = dict_in(meta.get("git"))
+        if isinstance(git.get("branch"), str):
+            facts["gitBranch"] = mask(git["branch"])
+        if isinstance(git.get("commit_hash"), str) and NAME.fullmatch(git["commit_hash"]):
+            facts["head"] = git["commit_hash"]
+        if isinstance(git.get("repository_url"), str):
+            facts["remote"] = mask(git["repository_url"])
         if isinstance(meta.get("forked_from_id"), str):
             facts["parent"] = meta["forked_from_id"]
         if (base := base_of(meta)) and base.rollout_id:
@@ -317,8 +314,7 @@ class CodexFold(fold.LineFold):
         elif kind == "task_started":
             self.facts["began"] = int(identity)
         if kind in ("user_message", "agent_message"):
-            said = event.get("message") if isinstance(event.get("message"), str) else event.get("text")
-            text = said if isinstance(said, str) else ""
+            text = text_in(event.get("message") if isinstance(event.get("message"), str) else event.get("text"))
             user = kind == "user_message"
             text = strip_boilerplate(text) if user else strip_recall(text)
             if text:

@@ -66,11 +66,10 @@ class CodexBirths(Births):
     def birth(self, log: Path) -> Birth | None:
         """See `Births.birth`."""
         with contextlib.suppress(OSError):
-            meta = next((line.record.get("payload") for line in LineReader(log)), None)
-            if isinstance(meta, dict):
-                parent, born = meta.get("forked_from_id"), seconds_in(str(_born(log, meta).get("timestamp")))
-                if isinstance(meta.get("id"), str) and isinstance(meta.get("cwd"), str) and born is not None:
-                    return Birth(meta["id"], parent if isinstance(parent, str) else None, meta["cwd"], born)
+            meta = dict_in(next((line.record.get("payload") for line in LineReader(log)), None))
+            parent, born = meta.get("forked_from_id"), seconds_in(str(_born(log, meta).get("timestamp")))
+            if isinstance(meta.get("id"), str) and isinstance(meta.get("cwd"), str) and born is not None:
+                return Birth(meta["id"], parent if isinstance(parent, str) else None, meta["cwd"], born)
         return None
 
     def was_asked(self, log: Path, prompt: str) -> bool:

@@ -250,11 +250,8 @@ def glance(path: Path) -> Session | None:
 
 
 def time_of(path: Path) -> str:
-    """See `AgentAdapter.time_of`."""
-    if path.suffix != _WHOLE:
-        return _Fold(path, None, keep_raw=False).note_end()
-    session = glance(path)
-    return session.last_activity if session else ""
+    """See `AgentAdapter.time_of`: of a log of lines."""
+    return _Fold(path, None, keep_raw=False).note_end()
 
 
 def is_copy(path: Path) -> bool:

@@ -86,7 +86,7 @@ class GeminiAdapter(OwnLogs):
     def time_of(self, file: LogFile) -> str:
         from smart_fork.agents.gemini import fold
 
-        return fold.time_of(file.path)
+        return fold.time_of(file.path) if file.path.suffix == _ENDINGS[0] else super().time_of(file)
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:
         """The agent's own command loses a log that is not named after the whole id; ours gives it that name first."""
