@@ -42,9 +42,8 @@ def read_changes(
         IndexBusyError: another process is indexing; the index can be searched as it is.
     """
     report = Report()
-    if (
-        not changed_logs(store, adapters, report) and not store.owes_erasing()
-    ):  # nobody waits for another process where there is nothing to write
+    # Nobody waits for another process where there is nothing to write.
+    if not changed_logs(store, adapters, report) and not store.owes_erasing():
         return report, []
     report = Report()
     return report, read_some(

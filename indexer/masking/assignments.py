@@ -224,9 +224,8 @@ def _assigned(text: str, stem: int, match: re.Match[str], value: re.Match[str], 
     name_start = stem - _length_of_head(text[max(0, stem - 48) : stem])
     if text[name_start - 1 : name_start + 1] in _ESCAPED_LINE_ENDS and stem > name_start:
         name_start += 1
-    if (
-        text[name_start - 1 : stem] == ":" and text[name_start - 2 : name_start - 1].isalpha()
-    ):  # a section and a name in it
+    # A section and a name in it.
+    if text[name_start - 1 : stem] == ":" and text[name_start - 2 : name_start - 1].isalpha():
         name_start -= 1 + _length_of_head(text[max(0, stem - 48) : stem - 1])
     name, suffix = text[name_start : match.end("suffix")], match["suffix"]
     if name.startswith("--") and match["sep"].strip() == ":":  # a variable of a style sheet

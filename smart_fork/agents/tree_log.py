@@ -46,12 +46,8 @@ class TreeAdapter(LogAdapter):
 
     def log_at(self, location: str) -> LogFile | None:
         file = regular_file(location, self.name, self.folders(), suffix=self.endings[0])
-        folders = (str(folder) for folder, _ in self.folders())
-        return (
-            file
-            if file and any(self.is_session(location, one) for one in folders if location.startswith(f"{one}/"))
-            else None
-        )
+        above = (str(folder) for folder, _ in self.folders() if location.startswith(f"{folder}/"))
+        return file if file and any(self.is_session(location, one) for one in above) else None
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
         found = [file for file in self._logs(f"{session_id}.jsonl") if file.path.stem == session_id]

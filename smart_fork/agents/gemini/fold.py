@@ -302,11 +302,8 @@ class GeminiSubAgents(SubAgents):
 def _logs(session: Session) -> Mapping[str, Path]:
     """The logs that are there, by what the sub-agents are called. Those of sub-agents' own are not told."""
     chats = session.source_path.parent
-    if (
-        chats.name != CHATS
-        or not _ID.fullmatch(session.session_id)
-        or (folder := chats / session.session_id).is_symlink()
-    ):
+    folder = chats / session.session_id
+    if chats.name != CHATS or not _ID.fullmatch(session.session_id) or folder.is_symlink():
         return {}
     return {file.path.stem: file.path for file in regular_files(folder, "gemini")}
 
