@@ -142,14 +142,12 @@ def setup(
             _set_up(Ledger(), _with_copies(options) if asks else options, yes=yes)
 
 
-def _show(ledger: Ledger, options: SetupOptions) -> SetupPlan:
+def _show(ledger: Ledger, options: SetupOptions) -> None:
     from smart_fork.setup.plan import make_plan
-    from smart_fork.system.processes import Processes
 
-    plan = make_plan(options, ledger, Processes())
+    plan = make_plan(options, ledger)
     if not printed_as_json(plan.told()):
         _print_plan(plan)
-    return plan
 
 
 def _with_copies(options: SetupOptions) -> SetupOptions:
@@ -169,9 +167,8 @@ def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool) -> None:
     from smart_fork.agents.known_variables import note_a_persons
     from smart_fork.setup.bytecode import compile_ahead
     from smart_fork.setup.plan import make_plan
-    from smart_fork.system.processes import Processes
 
-    plan = make_plan(options, ledger, Processes())
+    plan = make_plan(options, ledger)
     asks = not plan.is_done and not yes
     if not wants_json():
         _print_plan(plan)

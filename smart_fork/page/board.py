@@ -71,14 +71,6 @@ _OPTION = re.compile(r"^\W*(\d)[.)]\s+(\S.*?)\s*$")
 
 
 @dataclass(frozen=True, slots=True)
-class BoardOption:
-    """One of the answers that a worker offers, by the number that chooses it."""
-
-    number: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class ChangeCount:
     """How much a worker has changed in its worktree."""
 
@@ -91,7 +83,7 @@ class ChangeCount:
 class BoardCard:
     """One worker. `hears` is how it can be told something: `message`, `queue`, `resume`, or not at all.
 
-    `question` is what it asks, without the `options` that stand below it.
+    `question` is what it asks, without the `options` that stand below it: the number that chooses each, and its text.
     `together` are the workers that were given the same prompt at the same time, itself among them.
     """
 
@@ -99,7 +91,7 @@ class BoardCard:
     column: str
     hears: str
     question: str
-    options: tuple[BoardOption, ...]
+    options: tuple[tuple[str, str], ...]
     said: Masked
     changes: ChangeCount | None
     inherited: Inherited | None
@@ -117,15 +109,6 @@ class BoardCard:
 
 
 @dataclass(frozen=True, slots=True)
-class BoardColumn:
-    """The workers of one column."""
-
-    key: str
-    title: str
-    cards: tuple[BoardCard, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class BoardView:
     """All workers that are shown; or why they cannot be, in `trouble`."""
 
@@ -133,11 +116,10 @@ class BoardView:
     trouble: SmartForkError | None = None
 
     @property
-    def columns(self) -> tuple[BoardColumn, ...]:
-        """The columns in their order, empty ones too."""
+    def columns(self) -> tuple[tuple[str, str, tuple[BoardCard, ...]], ...]:
+        """The columns in their order, empty ones too: the name, the title and the workers of each."""
         return tuple(
-            BoardColumn(key, title, tuple(card for card in self.cards if card.column == key))
-            for key, title in COLUMNS.items()
+            (key, title, tuple(card for card in self.cards if card.column == key)) for key, title in COLUMNS.items()
         )
 
     @property
@@ -268,12 +250,12 @@ def _hears(worker: WorkerRecord, seen: Seen) -> str:
     return "queue" if seen.status == "working" else "message"
 
 
-def _options(seen: Seen) -> tuple[BoardOption, ...]:
+def _options(seen: Seen) -> tuple[tuple[str, str], ...]:
     if seen.question is None:
         return ()
     lines = (_OPTION.match(line) for line in (seen.waiting_for or "").splitlines())
     texts = {found[1]: found[2] for found in lines if found}
-    return tuple(BoardOption(number, texts.get(number, "")) for number in seen.question.options)
+    return tuple((number, texts.get(number, "")) for number in seen.question.options)
 
 
 def _question(seen: Seen) -> str:
@@ -281,7 +263,7 @@ def _question(seen: Seen) -> str:
     lines = (seen.waiting_for or "").splitlines()
     options = _options(seen)
     above = list(takewhile(lambda line: not _OPTION.match(line), lines))
-    return "\n".join(above).strip() if options and all(one.text for one in options) and above else "\n".join(lines)
+    return "\n".join(above).strip() if options and all(text for _, text in options) and above else "\n".join(lines)
 
 
 def _together(workers: Sequence[WorkerRecord]) -> dict[str, tuple[str, ...]]:

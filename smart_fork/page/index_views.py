@@ -155,23 +155,6 @@ class ProjectHoldings:
 
 
 @dataclass(frozen=True, slots=True)
-class StandingCut:
-    """A cut that can be undone, and of which session."""
-
-    session_id: str
-    cut: Cut
-
-
-@dataclass(frozen=True, slots=True)
-class ForgottenSession:
-    """A session that is forgotten, and since when."""
-
-    agent_type: str
-    session_id: str
-    at: str
-
-
-@dataclass(frozen=True, slots=True)
 class CheckedParts:
     """What a check of all parts has found."""
 
@@ -214,27 +197,29 @@ def checked(_: Mapping[str, str]) -> CheckedParts:
     return CheckedParts(tuple(checks), healthy(checks))
 
 
-def _cuts() -> tuple[StandingCut, ...]:
+def _cuts() -> tuple[tuple[str, Cut], ...]:
+    """The cuts that can be undone, each after the id of its session."""
     sessions = dict.fromkeys(one.session_id for one in reversed(snapshots.logged()) if one.session_id)
     found = ((session, last_cut(session)) for session in sessions)
-    standing: dict[str, StandingCut] = {}
+    standing: dict[str, tuple[str, Cut]] = {}
     for session, last in found:
         if last is not None:
-            standing.setdefault(last.snapshot, StandingCut(session, last))
-    return tuple(sorted(standing.values(), key=lambda one: one.cut.made, reverse=True))[:MOST_LISTED]
+            standing.setdefault(last.snapshot, (session, last))
+    return tuple(sorted(standing.values(), key=lambda one: one[1].made, reverse=True))[:MOST_LISTED]
 
 
 def _kept() -> tuple[str, ...]:
     return tuple(agent.name for agent in READERS if kept_logs.wanted(agent))
 
 
-def _gone() -> tuple[ForgottenSession, ...]:
+def _gone() -> tuple[tuple[str, str, str], ...]:
+    """The agent and the id of each session that is forgotten, and since when it is."""
     try:
         listed = forgotten()
     except OSError:
         return ()
-    found = (ForgottenSession(agent, session_id, str(at)) for (agent, session_id), at in listed.items())
-    return tuple(sorted(found, key=lambda one: one.at, reverse=True))[:MOST_LISTED]
+    found = ((agent, session_id, str(at)) for (agent, session_id), at in listed.items())
+    return tuple(sorted(found, key=lambda one: one[2], reverse=True))[:MOST_LISTED]
 
 
 def index_routes(desk: Desk) -> list[Route]:

@@ -264,16 +264,6 @@ class SessionDay:
     sessions: tuple[SessionLine, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FirstSteps:
-    """How far somebody is who has just begun: whose logs are here, how many, and how many of them were read."""
-
-    agents: tuple[str, ...]
-    logs: int
-    sessions: int
-    read: int
-
-
 def home(recent: Iterable[RecentSession]) -> Shown:
     """The first screen of these sessions, the latest first: what stands below a question that is not asked yet."""
     days = by_day(session_lines(recent))
@@ -311,16 +301,17 @@ def _rows(wanted: Iterable[tuple[AgentName, str]]) -> Mapping[str, SessionRow]:
         return {}
 
 
-def _steps() -> FirstSteps:
-
+def _steps() -> Shown:
+    """How far somebody is who has just begun: whose logs are here, how many, and how many of them were read."""
     logs = {agent.name: sum(1 for _ in agent.discover()) for agent in READERS}
     present = tuple(title_of(agent.name) for agent in READERS if logs[agent.name] or agent.home().is_dir())
+    here = {"agents": present, "logs": sum(logs.values()), "sessions": 0, "read": 0}
     try:
         with opened() as store:
             counts = store.counts()
-            return FirstSteps(present, sum(logs.values()), counts.sessions, counts.files)
+            return {**here, "sessions": counts.sessions, "read": counts.files}
     except IndexUnavailable:
-        return FirstSteps(present, sum(logs.values()), 0, 0)
+        return here
 
 
 #: Sessions of one's own, the team's and families that are listed.
@@ -349,15 +340,6 @@ class ListPage(PageValues):
     gone: tuple[GonePrompt, ...] = ()
     tag: str = ""
     archived: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FamilyLine:
-    """A family in a line: its latest member, how many it has, and some of the others."""
-
-    latest: SessionLine
-    count: int
-    others: tuple[SessionLine, ...]
 
 
 def listed(project: str, agent: str, *, automated: bool = False, tag: str = "", archived: bool = False) -> ListPage:
@@ -405,11 +387,12 @@ def families(_place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
     return {"families": [one for one in lines if one is not None], "full": len(found) == MOST_FAMILIES}
 
 
-def _family_line(rows: list[SessionRow]) -> FamilyLine | None:
+def _family_line(rows: list[SessionRow]) -> Shown | None:
+    """A family in a line: its latest member, how many it has, and some of the others."""
     if len(rows) < 2:
         return None
     latest, *others = sorted(rows, key=lambda row: row.last_activity, reverse=True)
-    return FamilyLine(_of(latest), len(rows), tuple(_of(row) for row in others[:MOST_MEMBERS]))
+    return {"latest": _of(latest), "count": len(rows), "others": tuple(map(_of, others[:MOST_MEMBERS]))}
 
 
 def _of(row: SessionRow) -> SessionLine:

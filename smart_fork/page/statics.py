@@ -44,17 +44,10 @@ def address(name: str) -> str:
     return f"/static/{name}?v={FILES[name].version}"
 
 
-class OwnStyle(NamedTuple):
-    """The style sheets of the page as they stand in a file, and what its policy knows them by."""
-
-    text: str
-    digest: str
-
-
-def own_style() -> OwnStyle:
-    """Those of a file that loads nothing."""
+def own_style() -> Mapping[str, str]:
+    """The style sheets as they stand in a file that loads nothing, and what its policy knows them by."""
     text = "\n" + "".join(FILES[name].content.decode() for name in ("page.css", "session.css"))
-    return OwnStyle(text, base64.b64encode(hashlib.sha256(text.encode()).digest()).decode())
+    return {"text": text, "digest": base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}
 
 
 def answer(name: str, version: str) -> Response:

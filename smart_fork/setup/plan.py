@@ -103,7 +103,7 @@ class SetupPlan:
         return not any(step.is_open for step in self.steps)
 
 
-def make_plan(options: SetupOptions, ledger: Ledger, processes: Processes) -> SetupPlan:
+def make_plan(options: SetupOptions, ledger: Ledger) -> SetupPlan:
     """Look at everything that is wanted.
 
     Raises:
@@ -121,7 +121,7 @@ def make_plan(options: SetupOptions, ledger: Ledger, processes: Processes) -> Se
     steps = (
         *_of_agents(options, [one.way for one in found], program, ledger),
         *keeps,  # before what makes the copies
-        *_of_machine(options, program, processes, copies=any(step.is_open for step in keeps)),
+        *_of_machine(options, program, copies=any(step.is_open for step in keeps)),
     )
     return SetupPlan(program, found, absent, steps, deletes)
 
@@ -147,11 +147,11 @@ def _of_agents(options: SetupOptions, ways: Sequence[Registration], program: str
         yield from [_failing(way, found)] if isinstance(found, SmartForkError) else found
 
 
-def _of_machine(options: SetupOptions, program: str, processes: Processes, *, copies: bool) -> Iterator[Step]:
+def _of_machine(options: SetupOptions, program: str, *, copies: bool) -> Iterator[Step]:
     if options.index:
         yield _index(copies=copies)
     if options.service:
-        yield background.planned(program, processes)
+        yield background.planned(program, Processes())
 
 
 def _of_agent(options: SetupOptions, way: Registration, program: str, ledger: Ledger) -> list[Step] | SmartForkError:

@@ -45,8 +45,8 @@ def test_a_worker_stands_in_the_column_of_what_it_does_and_can_be_told_what_it_h
     ]
     assert "All is done" == idle.said
     assert asks.options
-    assert [one.number for one in asks.options] == ["1", "2", "3"][: len(asks.options)]
-    assert all(one.text and one.text not in asks.question for one in asks.options)
+    assert [number for number, _ in asks.options] == ["1", "2", "3"][: len(asks.options)]
+    assert all(text and text not in asks.question for _, text in asks.options)
     assert asks.asked == asked(f"\u276f {asks.worker.waiting_for}") != asked("Delete everything?\n1. Yes")
     assert 3 == len({one.version for one in (works, idle, asks)})
 

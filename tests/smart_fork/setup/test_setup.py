@@ -408,7 +408,6 @@ def test_the_doctor_fails_where_the_agents_start_what_is_gone(setup, world, monk
 _KILLED = """
 import os, signal, sys
 from indexer.disk import Disk
-from smart_fork.system.processes import Processes
 from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.plan import SetupOptions, make_plan
 replace = Disk.replace
@@ -423,7 +422,7 @@ for line in sys.stdin:
     left = int(line)
     if not (child := os.fork()):
         ledger = Ledger()
-        plan = make_plan(SetupOptions(("claude", "codex"), service=False, index=False), ledger, Processes())
+        plan = make_plan(SetupOptions(("claude", "codex"), service=False, index=False), ledger)
         for step in plan.steps:
             if step.is_open:
                 step.act(ledger)
