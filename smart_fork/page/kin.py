@@ -50,23 +50,17 @@ class OwnPart:
 
 
 @dataclass(frozen=True, slots=True)
-class PartedFile:
-    """A file that one of the two has edited since, or both have."""
-
-    path: str
-    first: tuple[FileDiff, ...]
-    second: tuple[FileDiff, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Parting:
-    """How two sessions differ: `shared` exchanges are the same; `answer` compares the last answer."""
+    """How two sessions differ: `shared` exchanges are the same; `answer` compares the last answer.
+
+    `files` are those that one of the two has edited since, or both have: the path, and what each has changed.
+    """
 
     shared: int
     first: OwnPart
     second: OwnPart
     answer: FileDiff
-    files: tuple[PartedFile, ...]
+    files: tuple[tuple[str, tuple[FileDiff, ...], tuple[FileDiff, ...]], ...]
     more_files: int
 
 
@@ -106,8 +100,7 @@ def parting(first: Session, second: Session, works: tuple[Codec | None, Codec | 
     edits = [_edits(session, turns, work) for session, turns, work in zip((first, second), own, works, strict=True)]
     paths = sorted({*edits[0], *edits[1]}, key=lambda path: (not (path in edits[0] and path in edits[1]), path))
     files = tuple(
-        PartedFile(path, tuple(edits[0].get(path, ())), tuple(edits[1].get(path, ())))
-        for path in paths[:MOST_PARTED_FILES]
+        (path, tuple(edits[0].get(path, ())), tuple(edits[1].get(path, ()))) for path in paths[:MOST_PARTED_FILES]
     )
     answers = [_answer(session, turns) for session, turns in zip((first, second), own, strict=True)]
     return Parting(

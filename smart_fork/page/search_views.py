@@ -22,7 +22,7 @@ from smart_fork.agents.facets import title_of
 from smart_fork.agents.readers import READERS
 from smart_fork.conversation import Noted
 from smart_fork.errors import IndexUnavailable, SmartForkError
-from smart_fork.finding.answer import Answer, Found, GonePrompt, RecentSession, SharedSession
+from smart_fork.finding.answer import Answer, Found, RecentSession
 from smart_fork.finding.authorship import names_lines
 from smart_fork.finding.hit import Hit, outcome_in_words
 from smart_fork.finding.index_access import opened
@@ -256,14 +256,6 @@ class SessionLine:
     began_in: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionDay:
-    """The sessions of one day, the latest first."""
-
-    name: str
-    sessions: tuple[SessionLine, ...]
-
-
 def home(recent: Iterable[RecentSession]) -> Shown:
     """The first screen of these sessions, the latest first: what stands below a question that is not asked yet."""
     days = by_day(session_lines(recent))
@@ -277,12 +269,12 @@ def session_lines(recent: Iterable[RecentSession]) -> tuple[SessionLine, ...]:
     return tuple(_indexed_line(one, rows.get(one.session_id)) for one in found)
 
 
-def by_day(sessions: Sequence[SessionLine]) -> tuple[SessionDay, ...]:
-    """These sessions, which are in the order of their last use, by day; pinned ones first."""
+def by_day(sessions: Sequence[SessionLine]) -> tuple[tuple[str, tuple[SessionLine, ...]], ...]:
+    """These sessions, which are in the order of their last use, by day and with its name; pinned ones first."""
     pinned = [one for one in sessions if one.noted and one.noted.pinned]
     days = groupby((one for one in sessions if one not in pinned), key=lambda one: weekday(one.last_activity))
-    first = (SessionDay("Pinned", tuple(pinned)),) if pinned else ()
-    return (*first, *(SessionDay(day, tuple(same)) for day, same in days))
+    first = (("Pinned", tuple(pinned)),) if pinned else ()
+    return (*first, *((day, tuple(same)) for day, same in days))
 
 
 def _indexed_line(one: RecentSession, row: SessionRow | None) -> SessionLine:
@@ -320,30 +312,11 @@ MOST_LISTED, MOST_SHARED, MOST_FAMILIES = 100, 50, 60
 MOST_MEMBERS = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListPage(PageValues):
-    """The sessions of a project, or of all; beside them the team's, where a server is known.
-
-    `hidden` are not listed, since no person began them; with `automated` they are. `gone` are prompts of
-    deleted sessions.
-    """
-
-    project: str
-    agent: str
-    days: tuple[SessionDay, ...]
-    hidden: int
-    automated: bool
-    full: bool
-    shared: tuple[SharedSession, ...] = ()
-    team: bool = False
-    team_error: str = ""
-    gone: tuple[GonePrompt, ...] = ()
-    tag: str = ""
-    archived: bool = False
-
-
-def listed(project: str, agent: str, *, automated: bool = False, tag: str = "", archived: bool = False) -> ListPage:
+def listed(project: str, agent: str, *, automated: bool = False, tag: str = "", archived: bool = False) -> Shown:
     """The latest sessions, `automated` ones too where that is said, and those that the team shares of the same project.
+
+    `hidden` are not listed, since no person began them; with `automated` they are. `gone` are prompts of deleted
+    sessions.
 
     Raises:
         Usage: there is no such project or agent.
@@ -357,22 +330,21 @@ def listed(project: str, agent: str, *, automated: bool = False, tag: str = "", 
         tag=tag,
         archived=archived,
     )
-    page = ListPage(
-        project=project,
-        agent=agent,
-        days=by_day(session_lines(found.sessions)),
-        hidden=found.hidden_automated or 0,
-        automated=automated,
-        full=len(found.sessions) == MOST_LISTED,
-        gone=found.gone_prompts,
-        tag=tag,
-        archived=archived,
-    )
+    page = {
+        "project": project,
+        "agent": agent,
+        "days": by_day(session_lines(found.sessions)),
+        "hidden": found.hidden_automated or 0,
+        "automated": automated,
+        "full": len(found.sessions) == MOST_LISTED,
+        "gone": found.gone_prompts,
+        "tag": tag,
+        "archived": archived,
+    }
     if not (project and is_known()):
-        return page
-
+        return {**page, "team": False}
     there = listed_there(Path(project), [agent] if agent else READERS.names, MOST_SHARED)
-    return replace(page, team=True, shared=there.sessions, team_error=there.error)
+    return {**page, "team": True, "shared": there.sessions, "team_error": there.error}
 
 
 def families(_place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
