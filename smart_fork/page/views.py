@@ -55,16 +55,6 @@ _SAID = ("prompt", "at", "worktree", "place", "budget", "brief", "agent", "unmas
 ASKED = ("session", "project", *_SAID, "form", "seen")
 
 
-@dataclass(frozen=True, slots=True)
-class ShownWay:
-    """A way to fork a session in words: what it keeps, the option that asks for it, and what is said of it beside."""
-
-    keeps: str
-    option: str
-    tokens: int
-    cache: str
-
-
 def forked(form: Mapping[str, str], *, library: Opening, dry_run: bool = False) -> Forked:
     """Start the fork that a form asks for, or only show it; within a budget, `library` says what answers.
 
@@ -99,7 +89,8 @@ def previewed(form: Mapping[str, str], library: Opening) -> Shown:
     """
     form = _in_way(form)
     would = forked(form, library=library, dry_run=True)
-    ways = tuple(ShownWay(_keeps(way.option), way.option, way.tokens, way_in_words(way)) for way in would.ways)
+    # Each way in words: what it keeps, the option that asks for it, and what is said of it beside.
+    ways = tuple((_keeps(way.option), way.option, way.tokens, way_in_words(way)) for way in would.ways)
     given = {name: value for name in ASKED if (value := form.get(name, "").strip())}
     moved = {number: where for where in ("keep", "drop") for number in _moved(form, where)}
     parts = " ".join(parts_in_words(would.ways))
