@@ -226,16 +226,11 @@ class TimelineRow:
         return last if last > self.end else None
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """The rows in the order of the sessions, and moments at equal distances, the first and the last among them."""
+def timeline(sessions: Sequence[Relative]) -> tuple[list[TimelineRow], list[str]]:
+    """The rows of a family as `lineage` gives it, and moments at equal distances, the first and the last among them.
 
-    rows: list[TimelineRow]
-    ticks: list[str]
-
-
-def timeline(sessions: Sequence[Relative]) -> Timeline:
-    """The rows of a family as `lineage` gives it. A session whose times are not known is as long as all of them."""
+    A session whose times are not known is as long as all of them.
+    """
     spans = [(_seconds(one.begun or one.started), _seconds(one.last_activity)) for one in sessions]
     known = [moment for span in spans for moment in span if moment is not None]
     low, high = (min(known), max(known)) if known else (0.0, 0.0)
@@ -247,7 +242,7 @@ def timeline(sessions: Sequence[Relative]) -> Timeline:
         rows.append(TimelineRow(round(start, 2), round(max(end, start + MIN_LENGTH), 2)))
     _join(rows, sessions)
     steps = [low + (high - low) * number / (TICKS - 1) for number in range(TICKS)] if high > low else known[:1]
-    return Timeline(rows, [datetime.fromtimestamp(moment, UTC).isoformat() for moment in steps])
+    return rows, [datetime.fromtimestamp(moment, UTC).isoformat() for moment in steps]
 
 
 def _join(rows: Sequence[TimelineRow], sessions: Sequence[Relative]) -> None:

@@ -196,17 +196,16 @@ def test_lines_begin_where_their_parents_are_left():
         a_relative("c", parent="gone", started="odd"),
     ]
 
-    drawn = timeline(family)
+    (a, b, c), ticks = timeline(family)
 
-    a, b, c = drawn.rows
     assert a.start < b.start < a.end
     assert MIN_LENGTH <= b.end - b.start < MIN_LENGTH + 1
     assert (None, b.start, None) == (a.above, b.above, c.above)
     assert ([b.start], [], []) == (a.below, b.below, c.below)
     assert a.until is None
     assert (a.start, a.end) == (c.start, c.end)
-    assert ("2026-01-01", "2026-01-03") == (drawn.ticks[0][:10], drawn.ticks[-1][:10])
-    assert ([], []) == (timeline([]).rows, timeline([]).ticks)
+    assert ("2026-01-01", "2026-01-03") == (ticks[0][:10], ticks[-1][:10])
+    assert ([], []) == timeline([])
 
 
 def test_a_line_goes_through_the_rows_between_a_parent_and_its_fork():
@@ -215,7 +214,7 @@ def test_a_line_goes_through_the_rows_between_a_parent_and_its_fork():
 
     family = [one("a", None, "2026-01-01"), one("b", "a", "2026-01-02"), one("c", "a", "2026-01-03")]
 
-    a, b, c = timeline(family).rows
+    (a, b, c), _ = timeline(family)
 
     assert [c.start] == b.passing
     assert c.start == a.until, "the fork was made when its parent had ended"

@@ -62,7 +62,7 @@ def test_a_time_of_a_log_that_is_in_no_calendar_here_is_left_out(in_zone, zone, 
     session = a_relative("a", begun=moment, started=moment, last_activity=moment)
 
     assert [""] * 4 == [how(moment) for how in (ago, exact, day, clock)]
-    assert [] == timeline([session]).ticks
+    assert [] == timeline([session])[1]
 
 
 @pytest.mark.parametrize(
