@@ -157,9 +157,9 @@ def measure(labelled: Labelled, modes: Sequence[str] = MODES) -> dict[str, Any]:
             for mode, again in ways:
                 also = query["also"] if again else ()
                 asked = Query(query["query"], scope, DEPTH, everywhere=project is None, also=also)
-                hits, *_ = search._search(  # noqa: SLF001 - one mode at a time, without the chain
+                hits = search._search(  # noqa: SLF001 - one mode at a time, without the chain
                     labelled.store, asked, labelled.embed, mode, SecondLook(None)
-                )
+                ).hits
                 rank = next((n for n, hit in enumerate(hits, 1) if gold & {row.session_id for row in hit.family}), 0)
                 for kind in ("all", query["kind"]):
                     ranks[f"{place} {mode}{' also' * again}"][kind].append(rank)

@@ -330,7 +330,7 @@ def _here(labelled: Any, query: Any, scope: Any, kin: set[str], *, again: bool) 
 
     asked = Query(query["query"], scope, DEPTH, everywhere=True, also=query["also"] if again else ())
     started = time.perf_counter()
-    hits, *_ = search._search(labelled.store, asked, labelled.embed, "hybrid", SecondLook(None))  # noqa: SLF001
+    hits = search._search(labelled.store, asked, labelled.embed, "hybrid", SecondLook(None)).hits  # noqa: SLF001
     seconds = time.perf_counter() - started
     return Asked(bool(hits) and hits[0].session.session_id in kin, hits[0].score if hits else 0.0, seconds)
 

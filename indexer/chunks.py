@@ -69,10 +69,11 @@ def _packed(pieces: Iterable[Piece], limit: int) -> Iterator[tuple[Piece, str, t
     first: Piece | None = None
     text, begins, ends = "", 0, 0
     voices: list[tuple[int, PieceRole]] = []
+    apart = False
     for piece in pieces:
-        apart = piece.apart
+        apart = apart or piece.apart or piece.summary
         labelled = bool(LABELS[piece.role])
-        for part, line in _placed(piece, limit):
+        for part, line in () if piece.summary else _placed(piece, limit):
             if first is not None and (first.exchange != piece.exchange or apart or len(text) + 1 + len(part) > limit):
                 yield first, text, (begins, ends), tuple(voices)
                 first = None

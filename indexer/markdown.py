@@ -65,7 +65,7 @@ def to_markdown(session: Session, pieces: Iterable[Piece], repo_root: str = "") 
         text = _listed(piece.text) if piece.role == "action" else _escaped(piece.text)
         lines += [*lead, text]
         number += len(lead)
-        placed.append(Piece(piece.role, piece.text, piece.turn, piece.message_id, piece.exchange, number + 1))
+        placed.append(piece._replace(line=number + 1))
         number += 1 + text.count("\n")
         before = piece.role
     return Export("\n".join([*lines, ""]), tuple(placed))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
-from indexer.masking import Masked, joined
+from indexer.masking import Masked, joined, mask_once
 from indexer.patterns import late
 from indexer.transcripts.error_lines import plain
 from indexer.transcripts.model import Session, Turn
@@ -16,6 +16,8 @@ PieceRole = Literal["user", "assistant", "action"]
 _BLANK_LINES = late(r"\n{3,}")
 #: What marks the summary that a compaction has left, or that a session begins with which continues another one.
 _SUMMARY = "Summary of what came before: "
+#: What stands at a refused call behind which the person says why, in place of the program's long sentence.
+_REFUSED = mask_once("refused")
 #: Of a longer text, its beginning and end are searched, and between them so much of the lines that say something new.
 LONG_CHARACTERS, _EDGE, _BETWEEN = 24_000, 4_000, 12_000
 _PART = late(r"[^\n]{0,799}(?:\n|[^\n])")
@@ -25,7 +27,8 @@ class Piece(NamedTuple):
     """A stretch of one turn. `turn` indexes ``Session.turns``, `exchange` counts from 0.
 
     `line` is the line of the export on which its text begins, from 1; 0 before it is rendered. `apart` says that
-    something stands between it and the piece before which is not indexed.
+    something stands between it and the piece before which is not indexed. A `summary` is found by its words alone: as
+    passages it would say once more what the exchanges before it say.
     """
 
     role: PieceRole
@@ -35,6 +38,7 @@ class Piece(NamedTuple):
     exchange: int
     line: int = 0
     apart: bool = False
+    summary: bool = False
 
 
 def pieces_of(session: Session, mask: Callable[[str], Masked]) -> tuple[Piece, ...]:
@@ -45,7 +49,7 @@ def pieces_of(session: Session, mask: Callable[[str], Masked]) -> tuple[Piece, .
     """
     ours = {call.id for turn in session.turns for call in turn.tool_calls if is_ours(call.name)}
     notes = {
-        result.tool_use_id: result.note
+        result.tool_use_id: _REFUSED if result.words else result.note
         for turn in session.turns
         for result in turn.tool_results
         if result.note and result.tool_use_id not in ours
@@ -58,7 +62,8 @@ def pieces_of(session: Session, mask: Callable[[str], Masked]) -> tuple[Piece, .
             said = _clean(turn.text) if turn.text and turn.role in ("user", "assistant") else ""
             told = retold(said) if role == "assistant" else Retold(said)
             if summary := _clean(turn.summary):
-                pieces.append(Piece("assistant", mask(_SUMMARY + summary), index, turn.id, exchange.index))
+                text = mask(_SUMMARY + summary)
+                pieces.append(Piece("assistant", text, index, turn.id, exchange.index, summary=True))
             if told.said:
                 pieces.append(Piece(role, mask(told.said), index, turn.id, exchange.index))
             # One by one, as they stand in the other agent's own session: so passages begin and end where those do.

@@ -119,10 +119,10 @@ def indexed(haystack: Haystack, home: Path, *, words: bool) -> Iterator[Callable
         scope = store.scope(project_of(str(home / "project")), READERS.names, automated=True)
 
         def found(question: str, mode: str) -> list[str]:
-            hits, *_ = search._search(  # noqa: SLF001 - one mode at a time, without the chain
+            hits = search._search(  # noqa: SLF001 - one mode at a time, without the chain
                 store, Query(question, scope, DEPTH), lambda texts: [vectors[text] for text in texts], mode,
                 SecondLook(None),
-            )  # fmt: skip
+            ).hits  # fmt: skip
             return [names[hit.session.session_id] for hit in hits]
 
         yield lambda question: {mode: found(question, mode) for mode in modes}

@@ -119,9 +119,9 @@ class SmartFork:
         try:
             scope = store.scope(project_of(moment.clone), READERS.names, automated=False)
             query = Query(plain(moment.question.text), scope, DEPTH)
-            hits, *_ = search._search(  # noqa: SLF001 - one mode, without the chain
+            hits = search._search(  # noqa: SLF001 - one mode, without the chain
                 store, query, self._vectors, mode, SecondLook(None)
-            )
+            ).hits
         finally:
             store.close()
         return Answer(tuple(hit.session.session_id for hit in hits), hits[0].score if hits else None)

@@ -188,6 +188,31 @@ def test_the_summary_of_a_compacted_session_is_searched_and_is_no_prompt(home):
     assert "narwhal" not in "".join(turn.text for _, turn in session.messages)
 
 
+def test_a_summary_is_found_by_its_words_alone_and_no_passage_reaches_over_it(home):
+    summary = made.user("s", "b", "The narwhal cache was chosen.", isCompactSummary=True)
+    log = made.claude_log(
+        home, made.user("a", None, "Choose a cache"), made.assistant("b", "a", "Chosen."), summary,
+        made.assistant("c", "s", "Next is the mailer."),
+    )  # fmt: skip
+
+    document, export = document_of(made.read_claude(log), READERS)
+
+    assert "narwhal" in document.words.answered
+    assert ["User: Choose a cache\nChosen.", "Next is the mailer."] == [one.text for one in document.chunks]
+    lines = export.text.splitlines()
+    assert not any("narwhal" in "".join(lines[one.lines[0] - 1 : one.lines[1]]) for one in document.chunks)
+
+
+def test_of_a_refusal_the_persons_words_are_in_its_passage_and_the_programs_are_not(home):
+    refused = made.result("c", "b", "c1", f"{REFUSED}Sign them with the walrus key", is_error=True)
+
+    document, _ = document_of(claude(home, "Edit", {"file_path": "/work/hooks.py"}, refused), READERS)
+    passage = document.chunks[0].text
+
+    assert "hooks.py -> refused\nUser: Sign them with the walrus key" in passage
+    assert "rejected" not in passage
+
+
 # Codes of errors in outputs that no flag marks
 
 
