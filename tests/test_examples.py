@@ -57,6 +57,7 @@ NOT_RUN = {
     "c* plugin *": "needs real agents; tests/e2e/test_plugin.py runs them",
     "*smart-fork service install*": "needs systemd or launchd; tests/e2e/test_service.py runs it",
     "smart-fork service [su]*": "needs an installed service; tests/e2e/test_service.py has one",
+    "smart-fork fork 5c7d5c23*": "a session that a repository keeps as Markdown",
     "git fetch origin refs/pull/*": "needs a hosting site",
     "git fetch origin '+refs*": "needs a remote that keeps sessions; tests/smart_fork/test_checkpoints.py has one",
     "smart-fork why *": "needs commits of a session; tests/smart_fork/finding/test_authorship.py makes some",
