@@ -156,8 +156,8 @@ class Chooser:
 
     def smallest(self, drop: Collection[int] = ()) -> Choice:
         """What is always kept: what was asked first, what answers, and what was said last, each in its words."""
-        choice = Choice()
-        for place, why in self._always():
+        choice, best = Choice(), [(place, ANSWER) for place in self._best()[:1]]
+        for place, why in ((0, OPENING), *best, (len(self.units) - 1, LAST)):
             if self.units[place].number not in drop:
                 choice = self._with(choice, Addition(place, self.units[place].words, why))
         return choice
@@ -295,13 +295,6 @@ class Chooser:
         if why.get(own, NEEDED) == NEEDED and added.turns & self.units[added.place].whole:
             why[own] = added.why
         return Choice(choice.kept | added.turns, choice.full | added.full, why)
-
-    def _always(self) -> Iterator[tuple[int, str]]:
-        best = self._best()
-        yield 0, OPENING
-        if best:
-            yield best[0], ANSWER
-        yield len(self.units) - 1, LAST
 
     def _best(self) -> list[int]:
         """The places of exchanges that anything speaks for, the best first; the last ones, where nothing does."""

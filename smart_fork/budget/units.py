@@ -126,7 +126,8 @@ def units(session: Session, costs: Costs, end: int) -> tuple[Unit, ...]:
             break
         steps = _steps(session, costs, numbers, answered)
         if made and _crosses(session, made[-1].start, exchange.start, numbers, of_calls):
-            made[-1] = Unit(made[-1].number, made[-1].start, tuple(_joined(session, costs, made[-1], steps, answered)))
+            both = sorted({i for step in (*made[-1].steps, *steps) for i in step.turns})
+            made[-1] = Unit(made[-1].number, made[-1].start, tuple(_steps(session, costs, both, answered)))
         else:
             made.append(Unit(exchange.index + 1, exchange.start, tuple(steps)))
     if len(made) > 1 and not made[0].prompt:  # what came before the first question is part of it
@@ -142,12 +143,6 @@ def _crosses(session: Session, start: int, border: int, numbers: Sequence[int], 
         or any(of_calls.get(result.tool_use_id, border) < border for result in session.turns[i].tool_results)
         for i in numbers
     )
-
-
-def _joined(session: Session, costs: Costs, unit: Unit, steps: Sequence[Step], answered: set[str]) -> list[Step]:
-    """The steps of two exchanges that cross, in order."""
-    numbers = sorted({i for step in (*unit.steps, *steps) for i in step.turns})
-    return _steps(session, costs, numbers, answered)
 
 
 def _steps(session: Session, costs: Costs, numbers: Sequence[int], answered: set[str]) -> list[Step]:

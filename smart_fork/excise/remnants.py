@@ -250,7 +250,7 @@ class _Look:
         """A log, and what lies beside it."""
         copy = None if one.told else propagation.load_copy(self.session, one.path)
         self.asides += _aside(copy, self._secrets) if copy and not is_unclear else []
-        said = self.said_in(_lines(one) if copy is None else raws(copy.own))
+        said = telling(_lines(one) if copy is None else raws(copy.own), self.gone)
         if said or self.has_records(copy):
             if copy is None:
                 reason = _told(one) if one.told else _cut_it(str(one.path), one.session_id)
@@ -270,13 +270,9 @@ class _Look:
         """The files beside a log."""
         cutter = find_cutter(agent or self.session.tool)
         for path in cutter.files_of(log) if cutter else ():
-            if said := self.said_in(_read(path)):
+            if said := telling(_read(path), self.gone):
                 what_to_do = _cut_it(str(path), "") if path.suffix == ".jsonl" else "Delete the file."
                 yield CopyBehind(str(path), tuple(sorted(said)), f"It is next to the log. {what_to_do}")
-
-    def said_in(self, lines: Iterable[bytes]) -> set[str]:
-        """The words in the texts of a log, where these are not only words that our own messages have."""
-        return telling(lines, self.gone)
 
     def _what_to_do(self, copy: Transcript, *, is_unclear: bool) -> str:
         there = _cut_it(str(copy.source_path), copy.session_id)
@@ -309,7 +305,7 @@ def _archived(look: _Look, descent: Descent, keys: Collection[str]) -> Iterator[
             if cutter.holds(path, keys):
                 lost.add((kept.agent, kept.session_id))
                 if look.has_records(propagation.load_copy(session, path)):
-                    said = look.said_in(_read(path))
+                    said = telling(_read(path), look.gone)
                     yield CopyBehind(str(kept.folder), tuple(sorted(said)), _forget(kept.session_id))
     for agent, session_id in sorted(lost):
         yield from ours_with(agent, session_id, look.gone, _forget(session_id))
