@@ -40,7 +40,7 @@ def test_a_model_is_loaded_once(monkeypatch):
         def encode(self, texts, **_):
             return np.ones((len(texts), 2), np.float32)
 
-    monkeypatch.setattr(SentenceTransformerEmbedder, "_from_anywhere", lambda _: Model())
+    monkeypatch.setattr(SentenceTransformerEmbedder, "_unless_absent", lambda _: Model())
     monkeypatch.setattr("indexer.embedder.best_device", lambda: "cpu")
     embedder, told = SentenceTransformerEmbedder("x"), Told()
 

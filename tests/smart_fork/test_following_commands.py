@@ -181,14 +181,14 @@ class TestTools:
         waited = answer(world, "wait_workers", workers=[stage.id])
         assert (True, "Done") == (waited["done"], waited["workers"][0]["last_words"])
 
-    def test_a_call_that_is_given_up_waits_no_longer(self):
+    def test_a_call_that_is_given_up_waits_no_longer(self, stage):
         given_up = threading.Event()
-        patience = workers._Patience()
-        patience.sleep(0)
+        stage.asked("more", LATEST)
+        waiting = partial(workers._wait, [stage.id], 3600, lambda *_: None, any_of=False)
         given_up.set()
 
         with pytest.raises(Cancelled):
-            copy_context().run(cancellable, given_up, partial(patience.sleep, 3600))
+            copy_context().run(cancellable, given_up, waiting)
 
     def test_workers_are_ended(self, world, stage):
         (closed,) = answer(world, "close_workers", workers=[stage.id])["workers"]

@@ -8,6 +8,7 @@ from typing import Any
 
 from indexer.unchecked import dict_in
 from smart_fork.agents.agent import Calls, ClientCall
+from smart_fork.agents.codex.daemon import runs_hooks
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.hooks import Hooks
 
@@ -48,8 +49,5 @@ class CodexHooks(Hooks):
             yield f"Codex runs no hooks at all: set `hooks = true` below [features] in {config}"
 
     def in_background(self, runner: Sequence[str] | None) -> bool:
-        """See `Hooks.in_background`.
-
-        Codex' server in the background runs the hooks of all its terminals with the environment of the first one.
-        """
-        return runner is None or "app-server" in runner
+        """See `Hooks.in_background`."""
+        return runs_hooks(runner)

@@ -19,7 +19,6 @@ from starlette.applications import Starlette
 
 from smart_fork.errors import ForkRefused
 from smart_fork.finding.upkeep import Engine
-from smart_fork.forking import plan
 from smart_fork.page import views
 from smart_fork.service.app import Entrance
 from smart_fork.team import find as team_find
@@ -175,13 +174,14 @@ def test_what_a_teammate_shares_is_listed_found_and_read_before_anything_of_it_i
 def test_a_fork_of_a_teammate_s_session_from_the_page_is_that_of_the_command_line(bob, hers, page, monkeypatch):
     begun = []
 
-    def launch(prepared, *_, **more):
-        spec = prepared.spec
-        said = [turn.text for _, turn in spec.source.session.messages]
-        begun.append((replace(spec, source=None, point=spec.point and spec.point.index), said, spec.source.cwd, more))
+    def launch(prepared, **more):
+        spec, point = prepared.spec, prepared.spec.content.point
+        said = [turn.text for _, turn in spec.source.messages]
+        content = replace(spec.content, point=None)
+        begun.append((replace(spec, source=None, content=content), point and point.index, said, spec.source.cwd, more))
         raise ForkRefused("So far")
 
-    monkeypatch.setattr(plan, "launch", launch)
+    monkeypatch.setattr("smart_fork.forking.start.Prepared.launch", launch)
     project = {"project": str(bob.repository)}
     card = form_of(ask(f"{page}/?{urlencode({'q': QUESTION, **project})}")[1])
     read = form_of(ask(f"{page}/shared/claude/{hers}?{urlencode(project)}")[1])
@@ -192,8 +192,8 @@ def test_a_fork_of_a_teammate_s_session_from_the_page_is_that_of_the_command_lin
         assert 1 == bob.do("fork", hers, "do the same", *more).code
 
     assert begun[:3] == begun[3:]
-    assert [None, None, 3] == [spec.point for spec, *_ in begun[:3]]
-    assert all(said[2:4] == [*UPLOADER] and cwd == str(bob.repository) for _, said, cwd, _ in begun)
+    assert [None, None, 3] == [point for _, point, *_ in begun[:3]]
+    assert all(said[2:4] == [*UPLOADER] and cwd == str(bob.repository) for _, _, said, cwd, _ in begun)
     assert [] == copies(bob), "what was not started leaves no copy"
 
 
