@@ -27,7 +27,9 @@ class OwnLogs(AgentAdapter):
         return self.own.folder()
 
     def homes(self) -> tuple[Path, ...]:
-        return self.own.folders()
+        first, *further = self.own.folders()
+        home = self.home()  # an agent may keep its logs elsewhere than the rest of its files
+        return (first if home == self.own.folder() else home, *further)
 
 
 class LogAdapter(OwnLogs):

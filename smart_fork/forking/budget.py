@@ -17,10 +17,8 @@ from smart_fork.budget.wanted import MATCH, Wanted
 from smart_fork.budget.within import Selected, selected
 from smart_fork.conversation import resumed_part
 from smart_fork.copies.session_copy import Point, last_branch_point, last_point, point_at
-from smart_fork.copies.told import Part, beginning_with, whence, without_shared
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage, advice
 from smart_fork.finding.ranking import ExchangeEvidence
-from smart_fork.forking.handover import beyond, handover, joined, notes
 from smart_fork.forking.recommendation import NAMED_FLOOR, fits, in_words, none_answers
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spec import Content
@@ -42,6 +40,9 @@ def merged(
     Raises:
         SmartForkError: they cannot be merged.
     """
+    from smart_fork.copies.told import Part, beginning_with, whence, without_shared  # no other fork needs these
+    from smart_fork.forking.handover import beyond, handover, joined, notes
+
     _check(read, agent)
     found = _selected(read, wanted, answers)
     unmasked = request.options.unmasked
