@@ -43,7 +43,8 @@ class ClaudeAdapter(TreeAdapter):
         listed = [one for one in folders if os.path.isdir(one)]  # noqa: PTH112 - as text
         there = [f"{one}/{name}/{path.name}" for one in listed for name in sorted(os.listdir(one))]  # noqa: PTH208 - as text
         files = [file for one in there if one != own and os.path.exists(one) and (file := self.log_at(one))]  # noqa: PTH110 - as text
-        known = {path.stat().st_ino}
+        own_file = self.log_at(own)
+        known = {own_file.inode} if own_file else set[int]()  # its agent deletes logs at any moment
         return tuple(file.path for file in files if file.inode not in known and not known.add(file.inode))  # type: ignore[func-returns-value]
 
     def logs_of(self, changed: str) -> Iterable[LogFile]:
