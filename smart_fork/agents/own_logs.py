@@ -27,9 +27,7 @@ class OwnLogs(AgentAdapter):
         return self.own.folder()
 
     def homes(self) -> tuple[Path, ...]:
-        first, *further = self.own.folders()
-        home = self.home()  # an agent may keep its logs elsewhere than the rest of its files
-        return (first if home == self.own.folder() else home, *further)
+        return self.own.folders()
 
 
 class LogAdapter(OwnLogs):

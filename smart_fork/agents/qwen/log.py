@@ -24,6 +24,9 @@ class QwenAdapter(TreeAdapter):
     def home(self) -> Path:
         return runtime_home()
 
+    def homes(self) -> tuple[Path, ...]:
+        return (runtime_home(),)
+
     def slug(self, directory: str) -> str:
         return slug(directory)
 

@@ -9,10 +9,10 @@ from smart_fork.forking.request import about_as_likely, labels
 from tests.cases import each
 from tests.smart_fork.found import a_hit
 
-FIRST, NEAR = (
-    datetime.fromisoformat(f"2026-01-03T{at}:00+00:00").astimezone().strftime("%Y-%m-%d %H:%M")
-    for at in ("09:00", "14:05")
-)
+
+def at(hour: str) -> str:
+    """A moment on the clock of the place that a test runs in."""
+    return datetime.fromisoformat(f"2026-01-03T{hour}:00+00:00").astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def hit(number: int = 1, *, score: float = 0.62, title: str = "Add retry to the uploader", **more: object) -> Hit:
@@ -35,8 +35,8 @@ def test_what_is_within_a_twentieth_of_the_likeliest_is_about_as_likely_wherever
 
 
 def test_a_label_is_title_agent_moment_and_chance_never_rounded_up():
-    assert f"Add retry to the uploader · claude · {NEAR} · 62 %" == labels([hit(score=0.6299)])["session-1"]
-    assert f"(no title) · claude · {FIRST} · 62 %" == labels([hit(title="", last_activity="")])["session-1"]
+    assert f"Add retry to the uploader · claude · {at('14:05')} · 62 %" == labels([hit(score=0.6299)])["session-1"]
+    assert f"(no title) · claude · {at('09:00')} · 62 %" == labels([hit(title="", last_activity="")])["session-1"]
 
 
 def test_labels_that_would_be_the_same_are_told_apart():
@@ -59,12 +59,12 @@ def test_labels_that_would_be_the_same_are_told_apart():
     ],
 )
 def test_a_title_is_a_quotation_without_markup_control_characters_and_secrets(title, shown):
-    assert f"{shown} · claude · {NEAR} · 62 %" == label(title)
+    assert f"{shown} · claude · {at('14:05')} · 62 %" == label(title)
 
 
 def test_a_long_title_is_masked_first_and_shortened_after():
     told = label("words " * 8 + "ghp_" + "a1B2" * 9 + " and more" * 100)
 
     assert "a1B2" not in told
-    assert told.endswith(f" · claude · {NEAR} · 62 %")
+    assert told.endswith(f" · claude · {at('14:05')} · 62 %")
     assert len(told.partition(" · ")[0]) <= 60
