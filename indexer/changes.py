@@ -102,7 +102,7 @@ def gone_of(paths: Collection[str], adapters: Agents) -> list[str]:
 def _forget(
     store: Store, seen: Mapping[str, SeenFile], there: Mapping[str, LogFile], adapters: Agents, report: Report
 ) -> bool:
-    """Whether logs have gone that were seen. What an older version made of one is made again (`remembering.renew`)."""
+    """Forget logs that have gone; return whether any have. `remembering.renew` makes again what older versions made."""
     gone = gone_of(seen.keys() - there.keys(), adapters)
     report.removed += len(gone)
     if not gone:

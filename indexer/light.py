@@ -168,7 +168,7 @@ class Vocabulary:
         return found
 
     def _pieces(self, word: str) -> Iterator[str]:
-        """What it may be made of: the longest beginning is taken first, so a word that is known is one piece."""
+        """Yield what a word may be made of. The longest beginning is taken first, so a known word is one piece."""
         if word in self._words:
             yield word
         elif len(word) <= self._model["max_input_chars_per_word"]:

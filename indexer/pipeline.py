@@ -370,7 +370,7 @@ def _words(known: OwnTalk, symbols: str, work: Iterable[str]) -> Words:
 
 
 def _guests(document: Document, known: OwnTalk) -> Iterator[Document]:
-    """What a session did in each repository that it was not begun in: its exchanges there, and nothing of the others.
+    """Yield a document for each repository that its session was not begun in, of the exchanges there alone.
 
     What somebody else says in a repository of their sessions is no sign for another one.
     """

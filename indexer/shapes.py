@@ -85,7 +85,7 @@ def _compiled_init(kind: type[Any]) -> Callable[..., None]:
 
 
 def _comparing(names: Sequence[str], *, frozen: bool) -> dict[str, Any]:
-    """Whether two objects are equal, and the hash of one that stays as it is, by the values of these fields."""
+    """Return `__eq__`, and `__hash__` for objects that stay as they are, by the values of these fields."""
     values: Callable[[Any], tuple[Any, ...]] = (
         attrgetter(*names) if len(names) > 1 else lambda self: tuple(getattr(self, name) for name in names)
     )

@@ -121,7 +121,7 @@ class SessionRow(NamedTuple):
 
     @property
     def gap(self) -> int:
-        """How many turns stand before its gap, or before this end of it."""
+        """The number of turns before its gap, or before this end of it."""
         return self.resumed if self.resumed_reason in ("gap", "elsewhere") else 0
 
     @property
@@ -238,7 +238,7 @@ class Similarities(Protocol):
 
 
 class Searchable(Protocol):
-    """What a question asks of an index, wherever it is kept: `smart_fork.finding.evidence` needs no more.
+    """An index as questions use it, wherever it is kept: `smart_fork.finding.evidence` needs no more.
 
     A term is a word or a phrase between double quotes; one with a ``*`` behind it is the beginning of a word.
     """
@@ -395,7 +395,7 @@ class Store(Searchable, Protocol):
         """All sessions that share a beginning, oldest first."""
 
     def guests(self, homes: Iterable[int], scope: Scope) -> dict[int, SessionRow]:
-        """What these sessions did in scope where they were not begun, by the row of the session itself."""
+        """Return the rows of what these sessions did in scope where they were not begun, by the row of the session."""
 
     def edits(self, sessions: Iterable[int]) -> dict[int, Edits]:
         """Which files these sessions have edited, of those that have edited any."""

@@ -239,7 +239,7 @@ def load_vectors(db: apsw.Connection) -> None:
 
 
 def knows_vectors(db: apsw.Connection) -> bool:
-    """Whether this connection knows vec0 tables."""
+    """Return whether this connection knows vec0 tables."""
     return bool(db.execute("SELECT count(*) FROM pragma_module_list WHERE name = 'vec0'").get)
 
 

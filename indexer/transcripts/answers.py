@@ -1,6 +1,6 @@
 """Finds what a person answers to a question of the agent, or says when refusing a call, in the results of calls.
 
-Seen in the programs of Claude Code, Codex, Copilot, OpenCode, Gemini CLI and Qwen Code, or in their source.
+The forms are those of the agents' programs, or of their source.
 """
 
 from __future__ import annotations

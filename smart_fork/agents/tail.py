@@ -99,7 +99,7 @@ def backwards(path: Path) -> Iterator[Mapping[str, Any]]:
         OSError: The log cannot be read.
     """
     with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
+        size = file.seek(0, os.SEEK_END)  # of a compressed log, as it was
         file.seek(max(0, size - TAIL_BYTES))
         lines = file.read(TAIL_BYTES).split(b"\n")
     if size > TAIL_BYTES:

@@ -22,6 +22,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.log import threads
 from smart_fork.agents.logs import longest_first, odd
 from smart_fork.agents.readers import READERS
+from smart_fork.agents.tail import TAIL_BYTES, backwards
 from tests.indexer.transcripts.records import claude_log, codex_log, enveloped, id_of, message, meta, user
 
 ONE, TWO = id_of(1), id_of(2)
@@ -227,3 +228,11 @@ def test_what_an_older_version_took_for_a_session_is_forgotten(home, monkeypatch
     complete(store, READERS, None, patience=1)
     assert (1, True) == (store.counts().sessions, store.session("claude", ONE) is not None)
     store.close()
+
+
+def test_the_end_of_a_compressed_log_is_that_of_what_it_was(tmp_path):
+    """Its size on the disk says nothing of where that is."""
+    log = tmp_path / "one.jsonl.zst"
+    log.write_bytes(zstandard.compress(b"".join(b'{"number": %d}\n' % number for number in range(TAIL_BYTES // 8))))
+
+    assert {"number": TAIL_BYTES // 8 - 1} == next(backwards(log))
