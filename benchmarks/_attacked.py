@@ -140,7 +140,7 @@ def serving(home: Home, leave: Callable[[Home], object]) -> Iterator[subprocess.
 _WORKERS = """
 import json, sys
 from pathlib import Path
-from smart_fork.registry.workers import Registry
+from smart_fork.workers.registry import Registry
 own, session, *others, canary = sys.argv[1:]
 ids = []
 with Registry() as registry:

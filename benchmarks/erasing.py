@@ -94,7 +94,7 @@ def _take_snapshot(log: Path) -> None:
 
 
 def _register(home: Path) -> None:
-    from smart_fork.registry.workers import Registry
+    from smart_fork.workers.registry import Registry
 
     with Registry() as registry:
         worker = registry.add(

@@ -349,10 +349,10 @@ def _run(world: World, folder: Path, made: Any, report: Report) -> None:
     from indexer.paths import state_home
     from indexer.project import project_of
     from smart_fork.errors import SmartForkError
-    from smart_fork.registry.workers import Registry
     from smart_fork.repository.worktree import create_worktree, remove_if_saved
     from smart_fork.system.processes import Processes
     from smart_fork.workers.comparison import compare
+    from smart_fork.workers.registry import Registry
     from smart_fork.workers.worktrees import worktrees
 
     processes = Processes()

@@ -16,9 +16,8 @@ from indexer.last_run import LastRun
 from indexer.values import RARE, SPREAD, Value
 from smart_fork import agent_roster, conversation, doctor
 from smart_fork.cli import overview
-from smart_fork.families import told
 from smart_fork.finding import answer, hit
-from smart_fork.forking import started
+from smart_fork.forking import relatives, started
 from smart_fork.page import export
 from smart_fork.removal import sessions as session_removal
 from smart_fork.repository import identity
@@ -92,9 +91,9 @@ TABLES: Mapping[str, Table] = {
     "waited": _of(state.WorkerWaited, but=state.WorkerState),
     "close, stop and close_workers": _of(state.WorkersClosed),
     "closed": _of(state.WorkerClosed),
-    "branch and branch_session": _of(told.Branched),
-    "lineage and session_lineage": _of(told.Family),
-    "relatives": _of(told.Relative),
+    "branch and branch_session": _of(relatives.Branched),
+    "lineage and session_lineage": _of(relatives.Family),
+    "relatives": _of(relatives.Relative),
     "compare and compare_workers": _of(state.Comparison),
     "compared": _of(state.Compared, rare="diff"),
     "project": _of(identity.AboutProject),

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_type_hints
 from indexer.paths import state_home
 from indexer.shapes import dataclass
 from smart_fork.errors import Usage
-from smart_fork.text.snippets import shown
+from smart_fork.snippets import shown
 
 #: No name, path or pattern of a person's is longer.
 MAX_TEXT = 1_000

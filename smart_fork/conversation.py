@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from indexer.masking import NOTHING, Masked
 from indexer.transcripts.model import AgentName, Resumed
 from indexer.values import Value, rare, record, spread, value
-from smart_fork.text.snippets import tokens_about
+from smart_fork.snippets import tokens_about
 
 
 @value

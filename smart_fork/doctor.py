@@ -39,9 +39,9 @@ from smart_fork.finding.index_access import opened, unavailable
 from smart_fork.finding.query import Query
 from smart_fork.finding.recent import passed_over
 from smart_fork.finding.search import configured_reranker, embedded, search
+from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes
 from smart_fork.system.release import installed
-from smart_fork.text.snippets import printable
 
 _PROBE_BYTES = 1 << 14
 #: Files among the logs that hold no session, named one by one.

@@ -30,9 +30,9 @@ from smart_fork.doctor import RUN_INDEX, Check, run_each
 from smart_fork.finding.index_access import unavailable
 from smart_fork.finding.query import Query, words_of
 from smart_fork.finding.search import embedded, search
-from smart_fork.registry.file import registry_file
 from smart_fork.service.address import announced
 from smart_fork.service.client import ServiceGoneError, find_service
+from smart_fork.workers.registry_file import registry_file
 
 #: Logs that are read again: the newest, and some by chance. Passages that are embedded again; questions that are asked.
 NEWEST, BY_CHANCE, EMBEDDED, ASKED = 10, 10, 20, 5

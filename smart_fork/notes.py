@@ -16,7 +16,7 @@ from indexer.masking import Masked, mask, shorten
 from indexer.transcripts.model import AgentName
 from smart_fork.conversation import Noted, Verdict
 from smart_fork.errors import NotFound, Usage, advice
-from smart_fork.text.snippets import printable, shown, storable, time_of
+from smart_fork.snippets import printable, shown, storable, time_of
 
 if TYPE_CHECKING:
     import apsw

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from indexer.embedder import Embedder
-    from smart_fork.budget.wanted import Wanted
     from smart_fork.conversation import Conversation, Exported
     from smart_fork.cuts.answer import Excised
-    from smart_fork.families.told import Branched
     from smart_fork.finding.elsewhere import Elsewhere
     from smart_fork.finding.library import Library
+    from smart_fork.forking.relatives import Branched
     from smart_fork.forking.started import Forked
+    from smart_fork.forking.wanted import Wanted
     from smart_fork.removal.sessions import Removal
     from smart_fork.sessions import Reading
     from smart_fork.workers.state import WorkerClosed, WorkerMessaged, WorkerRead, WorkerWaited
@@ -285,7 +285,7 @@ def _wanted(
     drop: Sequence[int] = (),
 ) -> Wanted | None:
     """Return the budget, if one was given."""
-    from smart_fork.budget.wanted import Wanted, amount
+    from smart_fork.forking.wanted import Wanted, amount
 
     if budget is None:
         if intent or also or keep or drop:
@@ -315,7 +315,7 @@ def branch(
     Raises:
         SmartForkError: nothing was made.
     """
-    from smart_fork.families.branch import branch as copy
+    from smart_fork.forking.branch import branch as copy
     from smart_fork.forking.request import BranchRequest
 
     wanted = _wanted(budget, intent, also, keep, drop)

@@ -15,8 +15,8 @@ from indexer.masking import Masked, mask
 from indexer.objects import known
 from indexer.project import Project, is_within, project_of, recorded, resolve, was_worktree_of
 from indexer.transcripts.model import Inferred, Session
+from smart_fork.snippets import quoted
 from smart_fork.system import permission
-from smart_fork.text.snippets import quoted
 
 if TYPE_CHECKING:
     from indexer.store.base import SessionRow

@@ -34,10 +34,10 @@ class Place(NamedTuple):
 def place_of(question: Question, hit: Any, embedder: Any) -> Place | None:
     """Look at a right result. Nothing if no edit of it is found that has the lines."""
     from smart_fork.agents.readers import READERS
-    from smart_fork.budget.wanted import Wanted
-    from smart_fork.budget.within import selected
     from smart_fork.finding.library import Library
     from smart_fork.finding.upkeep import Engine
+    from smart_fork.forking.wanted import Wanted
+    from smart_fork.forking.within import selected
 
     reader = READERS[hit.agent_type]
     log = next(iter(reader.locate(hit.session_id)), None)

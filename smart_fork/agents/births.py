@@ -15,7 +15,7 @@ from smart_fork.agents.logs import original_of
 from smart_fork.agents.plan import plain_prompt
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Usage
-from smart_fork.registry.workers import OVER, Registry, WorkerRecord
+from smart_fork.workers.registry import OVER, Registry, WorkerRecord
 
 
 def own_part(session: Session, worker: WorkerRecord) -> tuple[Turn, ...]:

@@ -15,8 +15,8 @@ from indexer.masking import mask
 from indexer.transcripts.model import AgentName
 from indexer.unchecked import dict_in, json_in, list_in, seconds_in, text_in
 from smart_fork.errors import SmartForkError
+from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes
-from smart_fork.text.snippets import printable
 
 #: Far more than anybody has: of a transcript, and of sessions and checkpoints of a repository.
 _MOST_BYTES, _MOST_SESSIONS, _MOST_CHECKPOINTS = 64 << 20, 5_000, 20_000

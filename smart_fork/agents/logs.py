@@ -12,9 +12,9 @@ from indexer.transcripts.files import odd_files
 from indexer.transcripts.state import utc
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.tail import backwards
-from smart_fork.registry.file import has_registry
+from smart_fork.snippets import printable
 from smart_fork.system import permission
-from smart_fork.text.snippets import printable
+from smart_fork.workers.registry_file import has_registry
 
 
 def logs_of(reader: AgentAdapter, session_id: str) -> list[Path]:
@@ -75,7 +75,7 @@ def staged_paths(session_id: str) -> Collection[str]:
     """Return the copies of a session that were made for forks."""
     if not has_registry():
         return ()
-    from smart_fork.registry.workers import Registry
+    from smart_fork.workers.registry import Registry
 
     with Registry() as registry:
         return {copy.path for copy in registry.staged_copies(session_id)}

@@ -11,7 +11,7 @@ import re
 
 from indexer.masking import Masked, beginning, mask, mask_screen
 from indexer.shapes import dataclass
-from smart_fork.text.snippets import printable
+from smart_fork.snippets import printable
 
 MAX_CHARACTERS = 2000
 #: The number of lines read above a question's options, or at the screen's end.

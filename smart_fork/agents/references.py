@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.text.snippets import storable
+from smart_fork.snippets import storable
 
 _NUMBER = re.compile(r"-\d+")
 

@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
+from smart_fork import json_text
 from smart_fork.agents.description import Facet
 from smart_fork.errors import SmartForkError
-from smart_fork.text import json_text
 
 #: The name of our server in the agents' settings.
 NAME = "smart-fork"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.errors import SmartForkError, Usage
-from smart_fork.text.snippets import shown
+from smart_fork.snippets import shown
 
 BOTH, ALL = "both", "all"
 #: The agents of the word ``both``, which were the first two.

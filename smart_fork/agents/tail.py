@@ -17,8 +17,8 @@ from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import count, utc
 from indexer.unchecked import dict_in, json_in
 from smart_fork.conversation import TokenUse
-from smart_fork.registry.workers import Status
-from smart_fork.text.snippets import quoted
+from smart_fork.snippets import quoted
+from smart_fork.workers.registry import Status
 
 #: A record, such as a large file that was read, may be longer. Then there are fewer signs, but no wrong ones.
 TAIL_BYTES = 512 * 1024

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from indexer.transcripts.model import Origin
 from smart_fork.errors import RegistryUnavailable
-from smart_fork.registry.file import has_registry, registry_file
-from smart_fork.registry.workers import Registry
+from smart_fork.workers.registry import Registry
+from smart_fork.workers.registry_file import has_registry, registry_file
 
 #: The registry's name of the place without a terminal.
 _PLACE = "process"

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smart_fork.agents.options import takes
-from smart_fork.budget.wanted import BudgetAsked
 from smart_fork.caller import caller_session
 from smart_fork.cli.agents import HandedOption
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import library_shown, starting
 from smart_fork.errors import Usage
 from smart_fork.forking.request import BranchRequest
-from smart_fork.text.snippets import minute
+from smart_fork.forking.wanted import BudgetAsked
+from smart_fork.snippets import minute
 
 if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
-    from smart_fork.families.told import Branched, Relative
+    from smart_fork.forking.relatives import Branched, Relative
 
 #: Columns where nobody looks: lines are as long as they are.
 WIDE = 10_000
@@ -51,7 +51,7 @@ def branch(
     budget: BudgetAsked,
 ) -> None:
     """Copy a session under a title of its own, to go on with later; the original stays untouched."""
-    from smart_fork.families.branch import branch as branch_session
+    from smart_fork.forking.branch import branch as branch_session
 
     asked = replace(asked, budget=budget.wanted(), caller_session_id=caller_session(os.environ))
     if not asked.start and (asked.prompt or asked.place):
@@ -97,7 +97,7 @@ def _print_branch(branched: Branched, *, named: bool) -> None:
 
 def lineage(session: SessionArgument) -> None:
     """Show a session's family as a tree: who was forked from whom and where, what runs, and how to get back."""
-    from smart_fork.families.lineage import lineage as family_of
+    from smart_fork.forking.lineage import lineage as family_of
 
     family = family_of(session)
     if printed_as_json(family):

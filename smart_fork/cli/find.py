@@ -17,8 +17,8 @@ from smart_fork.cli.output import out, plain, printed_as_json, say, say_passed_o
 from smart_fork.cli.progress import progress_bar
 from smart_fork.errors import Usage
 from smart_fork.finding.request import FindRequest, RecentRequest
+from smart_fork.snippets import minute
 from smart_fork.terminal.words import short
-from smart_fork.text.snippets import minute
 
 if TYPE_CHECKING:
     from smart_fork.conversation import Conversation

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from smart_fork.agents.options import Options, takes
-from smart_fork.budget.wanted import BudgetAsked
 from smart_fork.caller import caller_session
 from smart_fork.cli.agents import HandedOption
 from smart_fork.cli.command import Command
@@ -19,6 +18,7 @@ from smart_fork.cli.progress import library_shown, starting
 from smart_fork.errors import Usage
 from smart_fork.finding.team_search import is_shared
 from smart_fork.forking.request import Best, ForkRequest
+from smart_fork.forking.wanted import BudgetAsked
 
 _PROTECTED = "smart_fork.protected"
 

@@ -10,7 +10,7 @@ from smart_fork.terminal.words import short
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from smart_fork.budget.selection import Selection
+    from smart_fork.forking.selection import Selection
     from smart_fork.forking.started import Forked, ForkPrice, Way
 
 

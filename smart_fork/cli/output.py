@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
 from smart_fork.errors import SmartForkError
-from smart_fork.text.snippets import printable
+from smart_fork.snippets import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -17,10 +17,10 @@ from smart_fork.finding.answer import IndexStatus
 from smart_fork.finding.status import in_words, index_status, when_next
 from smart_fork.finding.upkeep import covered_in_words
 from smart_fork.hooks import ASKED, EDITS, ERRORS, switch
-from smart_fork.registry.file import has_registry
 from smart_fork.service.client import ServiceStatus, find_service
 from smart_fork.service.lock import holder
-from smart_fork.text.snippets import minute
+from smart_fork.snippets import minute
+from smart_fork.workers.registry_file import has_registry
 from smart_fork.workers.roster import list_workers
 from smart_fork.workers.state import WorkerState
 

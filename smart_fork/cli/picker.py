@@ -51,7 +51,7 @@ def pick() -> int | list[str]:
 
 def _recent() -> list[PickerRow]:
     from smart_fork.finding.recent import list_recent
-    from smart_fork.text.snippets import minute, printable
+    from smart_fork.snippets import minute, printable
 
     found = list_recent("all", None, OFFERED).sessions
     if not found and (found := list_recent("all", None, OFFERED, everywhere=True).sessions):

@@ -20,8 +20,8 @@ from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import starting
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, joined
 from smart_fork.forking.spec import WorkerSpec
-from smart_fork.places import choose_place
 from smart_fork.system.processes import Processes
+from smart_fork.workers.places import choose_place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ from smart_fork.cli.agents import EVERYBODY, WorkersOption
 from smart_fork.cli.options import ProjectOption
 from smart_fork.cli.output import err, out, plain, printed_as_json, say, say_notes, wants_json
 from smart_fork.finding.request import current_project
-from smart_fork.text.snippets import minute
+from smart_fork.snippets import minute
 from smart_fork.workers.roster import list_workers, read_worker, wait_workers
 
 if TYPE_CHECKING:

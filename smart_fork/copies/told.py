@@ -24,7 +24,7 @@ from smart_fork.agents.readers import READERS
 from smart_fork.copies import leftovers
 from smart_fork.errors import ForkRefused
 from smart_fork.sharing.neutral import Message, Neutral, read
-from smart_fork.text.snippets import quotation
+from smart_fork.snippets import quotation
 
 #: The most characters of a directory or a branch in a line.
 SAID_CHARACTERS = 100

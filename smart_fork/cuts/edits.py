@@ -9,7 +9,7 @@ from typing import Any
 
 from indexer.transcripts.lines import decode_line
 from smart_fork.cuts.model import TranscriptTurn
-from smart_fork.text.json_edits import respelled
+from smart_fork.json_edits import respelled
 
 
 def relinked(turns: Sequence[TranscriptTurn], gone: Collection[str], links: Sequence[str]) -> dict[int, bytes]:

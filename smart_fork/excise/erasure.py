@@ -40,9 +40,9 @@ from smart_fork.excise.soundness import gone_of
 from smart_fork.excise.traces import agent_of, own_words, related, said_by, searched, words_in
 from smart_fork.excise.transcript import load_for_cut, meant
 from smart_fork.finding.engine import erased_by_engines
-from smart_fork.registry.file import has_registry
-from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.system.processes import Processes
+from smart_fork.workers.registry import Registry, WorkerRecord
+from smart_fork.workers.registry_file import has_registry
 
 log = logging.getLogger(__name__)
 

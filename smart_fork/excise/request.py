@@ -28,10 +28,10 @@ from smart_fork.excise.secrets import masked
 from smart_fork.excise.soundness import gone_of, remaining
 from smart_fork.excise.traces import related, words_in
 from smart_fork.excise.transcript import chosen, load_for_cut, meant
-from smart_fork.families.descent import Descendant, Descent
-from smart_fork.registry.workers import known_workers
+from smart_fork.forking.descent import Descendant, Descent
 from smart_fork.system import permission
 from smart_fork.system.cancellation import refuse_cancelled
+from smart_fork.workers.registry import known_workers
 
 #: Asked between what would be done and doing it; whoever answers no has nothing written.
 Agree = Callable[[Plan], bool]

@@ -23,7 +23,7 @@ from smart_fork.agents.learned import learned
 from smart_fork.cuts.model import Transcript
 from smart_fork.cuts.ties import DEPTH, is_tie
 from smart_fork.excise.plan import Plan, plan, same_records
-from smart_fork.text.json_edits import respelled
+from smart_fork.json_edits import respelled
 
 _MASK = re.compile(r"\[REDACTED:([a-z0-9-]{1,40})\]")
 _THINKING = ("thinking", "redacted_thinking")

@@ -24,8 +24,8 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents.readers import READERS
 from smart_fork.cuts.answer import Remnant
 from smart_fork.cuts.lines import overlapping, pieces
-from smart_fork.registry.file import registry_file
-from smart_fork.registry.workers import WorkerRecord, known_workers
+from smart_fork.workers.registry import WorkerRecord, known_workers
+from smart_fork.workers.registry_file import registry_file
 
 #: Shorter words are in anything that is packed, by chance.
 _WORD = re.compile(r"[^\W_]{5,64}")

@@ -17,7 +17,7 @@ from smart_fork.cuts.lines import feeding, only_prompts_previewed
 from smart_fork.cuts.model import Tool, Transcript, TranscriptTurn, told_again
 from smart_fork.cuts.snapshots import cuts
 from smart_fork.errors import ForkRefused, NotFound, Usage, advice
-from smart_fork.text.snippets import quoted
+from smart_fork.snippets import quoted
 
 
 def auto(path: Path) -> Tool:

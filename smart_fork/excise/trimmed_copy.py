@@ -33,8 +33,8 @@ from smart_fork.excise.plan import Plan, plan, refuse
 from smart_fork.excise.request import report
 from smart_fork.excise.secrets import masked
 from smart_fork.excise.transcript import chosen, meant
-from smart_fork.families.branch import command_to_resume, new_title, refuse_while_tasks_run, refuse_while_working
 from smart_fork.finding.results import title as shown_title
+from smart_fork.forking.branch import command_to_resume, new_title, refuse_while_tasks_run, refuse_while_working
 from smart_fork.system.processes import Machine
 
 

@@ -21,7 +21,7 @@ from indexer.shapes import dataclass
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, Usage
 from smart_fork.finding.query import Code
 from smart_fork.repository.git import GIT_SECONDS, Repository
-from smart_fork.text.snippets import printable, shown
+from smart_fork.snippets import printable, shown
 
 #: Lines above and below the asked ones that are looked at: a bracket is whose the lines around it are.
 AROUND = 5

@@ -39,8 +39,8 @@ from smart_fork.finding.results import UNTRUSTED
 from smart_fork.finding.upkeep import unread_notice
 from smart_fork.repository.drift import tops
 from smart_fork.repository.git import FOLDER, Repository, opened
+from smart_fork.snippets import quoted
 from smart_fork.system.processes import Processes
-from smart_fork.text.snippets import quoted
 
 log = logging.getLogger(__name__)
 

@@ -33,8 +33,8 @@ from smart_fork.repository.drift import tops
 from smart_fork.repository.git import Repository
 from smart_fork.repository.git import opened as repository_at
 from smart_fork.repository.identity import recognized
+from smart_fork.snippets import quoted
 from smart_fork.system.processes import Processes
-from smart_fork.text.snippets import quoted
 from smart_fork.whereabouts import where_now
 
 #: Of later commits that change the same files the first are looked at; of the files of the commits that are found, too.

@@ -21,7 +21,7 @@ from smart_fork.finding.quotations import matched_words, snippet
 from smart_fork.finding.ranking import Parts, Weighed, share, shared_anew, shares_of_phrasings, strongest, weigh_one
 from smart_fork.finding.results import UNTRUSTED, match_of, title
 from smart_fork.finding.search import Meaning
-from smart_fork.text.snippets import printable
+from smart_fork.snippets import printable
 
 if TYPE_CHECKING:
     from smart_fork.sharing.wire import Passage

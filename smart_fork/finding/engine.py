@@ -14,7 +14,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork import config
 from smart_fork.agents.selection import readable
 from smart_fork.errors import SmartForkError, Usage
-from smart_fork.text.snippets import shown
+from smart_fork.snippets import shown
 
 
 def collection_of(agent: AgentName) -> str:

@@ -31,13 +31,13 @@ from smart_fork.finding.ranking import lost
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.worth import obstacles
 from smart_fork.notes import noted_of
-from smart_fork.registry.file import has_registry
-from smart_fork.registry.workers import Registry
 from smart_fork.repository.git import Repository
 from smart_fork.repository.git import opened as repository_at
+from smart_fork.snippets import minute, quotation
 from smart_fork.system.processes import Processes
-from smart_fork.text.snippets import minute, quotation
 from smart_fork.whereabouts import where_now
+from smart_fork.workers.registry import Registry
+from smart_fork.workers.registry_file import has_registry
 
 #: The least chance with which anything is said.
 LEAST = 0.8

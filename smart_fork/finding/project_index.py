@@ -30,13 +30,13 @@ from smart_fork.finding.request import FindRequest, current_project
 from smart_fork.finding.search import Meaning, check_comparable
 from smart_fork.finding.upkeep import SOON_SECONDS, Engine, Upkeep, embed_some, refresh
 from smart_fork.notes import marked, tag
-from smart_fork.registry.file import has_registry
 from smart_fork.repository.git import opened as repository_at
 from smart_fork.repository.git import paths
 from smart_fork.repository.identity import AboutProject, described
 from smart_fork.repository.past import branch_at
+from smart_fork.snippets import shown
 from smart_fork.system.processes import Processes
-from smart_fork.text.snippets import shown
+from smart_fork.workers.registry_file import has_registry
 
 log = logging.getLogger(__name__)
 
@@ -195,7 +195,7 @@ class ProjectIndex:
 def _workers_of(session_id: str) -> list[str]:
     if not has_registry():
         return []
-    from smart_fork.registry.workers import Registry
+    from smart_fork.workers.registry import Registry
 
     try:
         with Registry() as registry:

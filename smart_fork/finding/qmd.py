@@ -33,8 +33,8 @@ from smart_fork.finding.engine import (
     collection_of,
     collections,
 )
+from smart_fork.snippets import printable
 from smart_fork.system.processes import Completed, Processes
-from smart_fork.text.snippets import printable
 
 #: Colours, cursors and progress.
 _STEERING = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")

@@ -19,7 +19,7 @@ from indexer.shapes import dataclass
 from indexer.store.base import HavingTable, Placement, Scope, Scored, Searchable, SessionRow, WordTable
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import Usage, is_empty
-from smart_fork.text.snippets import shown
+from smart_fork.snippets import shown
 
 if TYPE_CHECKING:
     from smart_fork.finding.answer import Mode

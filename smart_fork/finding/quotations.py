@@ -14,7 +14,7 @@ from indexer.embedder import Embedder
 from indexer.masking import NOTHING, Masked, between, mask, shorten
 from indexer.patterns import late
 from smart_fork.finding.query import Candidate
-from smart_fork.text.snippets import printable
+from smart_fork.snippets import printable
 
 SNIPPET_CHARACTERS = 500
 _WORD = late(r"\w+", re.UNICODE)

@@ -34,10 +34,10 @@ from smart_fork.finding.request import current_project, project_notice
 from smart_fork.finding.results import recent_ones
 from smart_fork.notes import ARCHIVED, PINNED, marked
 from smart_fork.notes import tag as checked
-from smart_fork.registry.workers import OVER, WorkerRecord, known_workers
+from smart_fork.snippets import printable, quoted
 from smart_fork.system import permission
-from smart_fork.text.snippets import printable, quoted
 from smart_fork.whereabouts import as_guest, belongs, in_project, placed, where_now
+from smart_fork.workers.registry import OVER, WorkerRecord, known_workers
 
 log = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from smart_fork.errors import Usage, advice, is_empty
 from smart_fork.finding.engine import collection_of, collections
 from smart_fork.finding.query import Code, Query, check_also, further, plain
 from smart_fork.notes import tag
+from smart_fork.snippets import printable, quoted, shown
 from smart_fork.system import permission
-from smart_fork.text.snippets import printable, quoted, shown
 
 #: Of a path that is no project's, how much is repeated.
 MAX_SHOWN = 500

@@ -26,7 +26,7 @@ from smart_fork.finding.ranking import Parts, Score, lost
 from smart_fork.finding.worth import Worth, is_cached, obstacles, own_cached_until
 from smart_fork.notes import noted_if_known
 from smart_fork.repository.drift import Drift
-from smart_fork.text.snippets import printable
+from smart_fork.snippets import printable
 from smart_fork.whereabouts import permits, unplaced, where_now
 
 #: Said once in every answer that quotes sessions: a model reads it.

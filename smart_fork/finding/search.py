@@ -29,7 +29,7 @@ from smart_fork.finding.ranking import WORTH, ExchangeEvidence, PointParts, Scor
 from smart_fork.finding.request import DEFAULT_LIMIT, FindRequest
 from smart_fork.finding.results import UNTRUSTED, title
 from smart_fork.finding.upkeep import Rerank
-from smart_fork.text.snippets import shown
+from smart_fork.snippets import shown
 from smart_fork.whereabouts import is_there
 
 if TYPE_CHECKING:

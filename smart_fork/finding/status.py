@@ -19,7 +19,7 @@ from smart_fork.finding.answer import BrokenLog, Held, Indexed, IndexStatus
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.recent import passed_over
 from smart_fork.finding.upkeep import covered
-from smart_fork.text.snippets import printable
+from smart_fork.snippets import printable
 
 
 def index_status() -> IndexStatus:

@@ -23,9 +23,9 @@ from smart_fork.copies.session_copy import write_branch
 from smart_fork.cuts.cutter import Files
 from smart_fork.errors import ForkRefused, SmartForkError
 from smart_fork.forking.spec import Content, WorkerSpec
-from smart_fork.registry.workers import Registry
 from smart_fork.repository.worktree import Worktree, create_worktree, remove_if_saved, remove_worktree
 from smart_fork.system.processes import Machine
+from smart_fork.workers.registry import Registry
 
 log = logging.getLogger(__name__)
 

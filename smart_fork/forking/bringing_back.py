@@ -25,8 +25,8 @@ from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.agents.facets import forms_of, heads_of, storage_of, title_of
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Ambiguous, ForkRefused, NotFound, Usage, advice
-from smart_fork.registry.workers import ASKED, known_worker
 from smart_fork.sessions import Located
+from smart_fork.workers.registry import ASKED, known_worker
 
 #: So many sessions above one are looked at; records that name each other in a circle end there as well.
 _DEPTH = 100

@@ -12,16 +12,16 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
 from smart_fork.agents.copier import Excerpt
 from smart_fork.agents.facets import teller_of
-from smart_fork.budget.costs import costs
-from smart_fork.budget.wanted import MATCH, Wanted
-from smart_fork.budget.within import Selected, selected
 from smart_fork.conversation import resumed_part
 from smart_fork.copies.session_copy import Point, last_branch_point, last_point, point_at
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage, advice
 from smart_fork.finding.ranking import ExchangeEvidence
+from smart_fork.forking.costs import costs
 from smart_fork.forking.recommendation import NAMED_FLOOR, fits, in_words, none_answers
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spec import Content
+from smart_fork.forking.wanted import MATCH, Wanted
+from smart_fork.forking.within import Selected, selected
 
 if TYPE_CHECKING:
     from smart_fork.finding.library import Library, Opening

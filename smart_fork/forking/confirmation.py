@@ -21,8 +21,8 @@ from smart_fork.agents.facets import screen_of, tail_of
 from smart_fork.agents.plan import ForkPlan, plain_prompt
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError
-from smart_fork.places.base import Started, WorkerPlace
 from smart_fork.system.processes import Machine
+from smart_fork.workers.place import Started, WorkerPlace
 
 if TYPE_CHECKING:
     from smart_fork.agents.questions import Screen

@@ -26,17 +26,17 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession
 from smart_fork.agents.facets import teller_of, title_of
 from smart_fork.agents.forms import HomePlace, Utterance
-from smart_fork.budget.units import marker, plain
-from smart_fork.budget.wanted import MATCH, Wanted
 from smart_fork.copies.session_copy import Branch, write_branch
 from smart_fork.copies.told import DATA, SAID_CHARACTERS, as_session, lost_of, utterances, whence
 from smart_fork.errors import advice
 from smart_fork.forking.bringing_back import is_others
 from smart_fork.forking.started import Handed
+from smart_fork.forking.units import marker, plain
+from smart_fork.forking.wanted import MATCH, Wanted
 from smart_fork.repository.past import CheckedOut, branch_of, checked_out, moves
 from smart_fork.sharing.neutral import SECRETS, Message, read
+from smart_fork.snippets import quotation
 from smart_fork.system.processes import Machine
-from smart_fork.text.snippets import quotation
 
 #: Of what a model takes, the share that may be told: its agent's own instructions, tools and work need the rest.
 SHARE = 0.6

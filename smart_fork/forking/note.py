@@ -22,8 +22,8 @@ from smart_fork.agents.plan import MAX_PROMPT_BYTES, passable
 from smart_fork.foreign_sessions import is_taken
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.repository.news import MOST_COMMITS, FileNews, News, Then, news
+from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes
-from smart_fork.text.snippets import printable
 
 #: How long a note is at most.
 MOST_CHARACTERS = 1500

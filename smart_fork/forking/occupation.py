@@ -20,9 +20,9 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import find_cutter, title_of
 from smart_fork.agents.starter import Launch
 from smart_fork.errors import ForkRefused, Usage, advice
-from smart_fork.places.liveness import lives
-from smart_fork.registry.workers import WorkerRecord, known_workers
 from smart_fork.system.processes import Machine, Running
+from smart_fork.workers.liveness import lives
+from smart_fork.workers.registry import WorkerRecord, known_workers
 
 
 class WorkerLimit(ForkRefused):

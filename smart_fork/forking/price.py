@@ -11,17 +11,17 @@ from itertools import accumulate
 
 from indexer.transcripts.model import Session
 from smart_fork.agents.facets import tail_of
-from smart_fork.budget.costs import Costs, costs
-from smart_fork.budget.selection import Selection
-from smart_fork.budget.wanted import MATCH, Amount, Wanted
-from smart_fork.budget.within import Selected, chooser_of, within
 from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.errors import SmartForkError
 from smart_fork.finding.hit import BUDGET_TOKENS
 from smart_fork.finding.ranking import ExchangeEvidence
 from smart_fork.finding.worth import age_of, ago, cache_in_words, is_cached, own_cached_until
+from smart_fork.forking.costs import Costs, costs
 from smart_fork.forking.recommendation import fits
+from smart_fork.forking.selection import Selection
 from smart_fork.forking.started import ForkPrice, Way
+from smart_fork.forking.wanted import MATCH, Amount, Wanted
+from smart_fork.forking.within import Selected, chooser_of, within
 
 log = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ from smart_fork.agents.known_variables import known_variables
 from smart_fork.agents.login import Login
 from smart_fork.agents.programs import standing
 from smart_fork.errors import ForkRefused, SmartForkError, advice
-from smart_fork.places.base import WorkerPlace
 from smart_fork.system.processes import Processes
+from smart_fork.workers.place import WorkerPlace
 
 
 class NotLoggedIn(ForkRefused):

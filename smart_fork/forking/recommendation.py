@@ -10,12 +10,12 @@ from operator import attrgetter
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.programs import find_program
-from smart_fork.budget.wanted import Wanted, amount
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, advice, joined
 from smart_fork.finding.answer import Answer, Unsearched
 from smart_fork.finding.hit import Hit
 from smart_fork.finding.ranking import FITS, ExchangeEvidence
 from smart_fork.forking.request import ForkRequest
+from smart_fork.forking.wanted import Wanted, amount
 
 #: Below this chance nothing is forked, unless `min_score` says otherwise.
 FLOOR = FITS

@@ -14,15 +14,15 @@ from smart_fork.agents.references import names_session
 from smart_fork.errors import ProgramFailed, SmartForkError, advice
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation
 from smart_fork.forking.started import Forked, StartedWorker
-from smart_fork.places.base import Started
-from smart_fork.registry.workers import WorkerRecord
+from smart_fork.snippets import printable
 from smart_fork.system.processes import how_it_ended
-from smart_fork.text.snippets import printable
+from smart_fork.workers.place import Started
+from smart_fork.workers.registry import WorkerRecord
 
 if TYPE_CHECKING:
-    from smart_fork.budget.wanted import Wanted
     from smart_fork.copies.session_copy import Point
     from smart_fork.forking.request import ForkRequest
+    from smart_fork.forking.wanted import Wanted
 
 #: How the note begins of what a command needs that a real run makes first.
 NEEDS = "The command needs"

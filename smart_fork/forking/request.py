@@ -16,14 +16,14 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.options import PLACES, AnyPlace, Options, said
 from smart_fork.agents.selection import named
-from smart_fork.budget.wanted import MATCH
 from smart_fork.errors import NotFound, Usage, advice
 from smart_fork.finding.hit import Hit
 from smart_fork.finding.worth import least_close  # a server that is started need not import the search
-from smart_fork.text.snippets import minute, printable, shown
+from smart_fork.forking.wanted import MATCH
+from smart_fork.snippets import minute, printable, shown
 
 if TYPE_CHECKING:
-    from smart_fork.budget.wanted import Wanted
+    from smart_fork.forking.wanted import Wanted
 
 
 #: Gives the id of the one among these results that somebody has chosen. It may raise `NotFound`, and `Later`.

@@ -18,10 +18,10 @@ from smart_fork.forking.bringing_back import refuse_borrowed
 from smart_fork.forking.occupation import AlreadyRuns, Occupation
 from smart_fork.forking.spec import unread
 from smart_fork.forking.start import directory
-from smart_fork.places.liveness import lives
-from smart_fork.registry.file import has_registry
-from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.system.processes import Machine
+from smart_fork.workers.liveness import lives
+from smart_fork.workers.registry import Registry, WorkerRecord
+from smart_fork.workers.registry_file import has_registry
 
 #: Sessions of the project among which the directory's newest is looked for.
 LOOKED_AT = 100

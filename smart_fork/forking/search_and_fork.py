@@ -28,7 +28,7 @@ from smart_fork.forking.recommendation import FLOOR, fitting, none_can_be_forked
 from smart_fork.forking.report import unexpected
 from smart_fork.forking.request import NO_CHOICE, NO_FORK, Choice, ForkRequest, Later, about_as_likely
 from smart_fork.forking.request import check as check_fork
-from smart_fork.text.snippets import shown
+from smart_fork.snippets import shown
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,6 @@ from smart_fork.agents.facets import starter_of
 from smart_fork.agents.options import KEYS, Options, options_from
 from smart_fork.agents.references import reference
 from smart_fork.agents.selection import first, named
-from smart_fork.budget.wanted import wanted_of
 from smart_fork.errors import ForkRefused, SmartForkError, Usage, advice, refuse_both, refuse_empty
 from smart_fork.forking.bringing_back import refuse_borrowed
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
@@ -32,11 +31,12 @@ from smart_fork.forking.resume import check_free, newest_session
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.start import Prepared, directory, prepare
 from smart_fork.forking.started import NotSpawned, Spawned, SpawnedWorker
-from smart_fork.places import choose_place
-from smart_fork.registry.workers import Kind
+from smart_fork.forking.wanted import wanted_of
+from smart_fork.snippets import quoted, shown
 from smart_fork.system.processes import Machine
-from smart_fork.text.snippets import quoted, shown
 from smart_fork.whereabouts import directory_of, is_there, where_now
+from smart_fork.workers.places import choose_place
+from smart_fork.workers.registry import Kind
 
 if TYPE_CHECKING:
     from smart_fork.finding.library import Opening

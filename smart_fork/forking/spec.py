@@ -12,12 +12,12 @@ from smart_fork.agents.copier import Excerpt
 from smart_fork.agents.options import Options
 from smart_fork.agents.starter import Form
 from smart_fork.copies.session_copy import Branch, Point
-from smart_fork.registry.workers import Kind
+from smart_fork.workers.registry import Kind
 
 if TYPE_CHECKING:
-    from smart_fork.budget.within import Selected
     from smart_fork.copies.told import Part
     from smart_fork.forking.handover import Handover
+    from smart_fork.forking.within import Selected
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,14 +36,14 @@ from smart_fork.forking.provisions import Provisions, provisions
 from smart_fork.forking.report import NEEDS, Launched, as_fork, as_worker, ended_at_once, remark
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.started import Forked, StartedWorker
-from smart_fork.places import choose_place
-from smart_fork.places.base import Started, WorkerPlace, note_started
-from smart_fork.registry.workers import ASKED, UNASKED, Registry, WorkerRecord
 from smart_fork.repository.worktree import Worktree, left_unfiltered, plan_worktree
 from smart_fork.system import permission
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Machine, own_pid
 from smart_fork.whereabouts import as_guest, directory_of, in_project, unplaced, where_now
+from smart_fork.workers.place import Started, WorkerPlace, note_started
+from smart_fork.workers.places import choose_place
+from smart_fork.workers.registry import ASKED, UNASKED, Registry, WorkerRecord
 
 log = logging.getLogger(__name__)
 

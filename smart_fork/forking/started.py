@@ -8,7 +8,7 @@ from typing import Self
 
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, spread, value
-from smart_fork.budget.selection import Selection
+from smart_fork.forking.selection import Selection
 
 
 @value

@@ -9,8 +9,8 @@ from indexer.masking import mask_screen
 from indexer.shapes import dataclass
 from smart_fork.agents.questions import Question, Screen
 from smart_fork.errors import ProgramFailed
-from smart_fork.places.base import Started, WorkerPlace
 from smart_fork.system.processes import Machine
+from smart_fork.workers.place import Started, WorkerPlace
 
 #: How long a screen may take to show what was typed.
 SCREEN_SECONDS = 5.0

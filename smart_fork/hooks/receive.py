@@ -27,8 +27,8 @@ from smart_fork.agents.facets import hooks_of
 from smart_fork.agents.hooks import Hooks
 from smart_fork.agents.plan import check_id, plain_name
 from smart_fork.errors import Usage
-from smart_fork.registry.file import registry_file
-from smart_fork.registry.workers import OVER, Registry, Status, WorkerRecord
+from smart_fork.workers.registry import OVER, Registry, Status, WorkerRecord
+from smart_fork.workers.registry_file import registry_file
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "ash", "busybox"})
 #: A hook, a shell, the agent, and what started the agent.

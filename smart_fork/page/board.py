@@ -16,15 +16,15 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import Turn
 from smart_fork.agents.births import own_part
 from smart_fork.errors import RegistryUnavailable, SmartForkError
-from smart_fork.places import place_of
-from smart_fork.registry.file import has_registry
-from smart_fork.registry.workers import OVER, Registry, WorkerRecord
 from smart_fork.repository.changes import difference
+from smart_fork.snippets import time_of
 from smart_fork.system import permission
 from smart_fork.system.processes import Machine
-from smart_fork.text.snippets import time_of
 from smart_fork.workers.comparison import TOGETHER_SECONDS, moment
 from smart_fork.workers.observation import Seen, WorkerWatch
+from smart_fork.workers.places import place_of
+from smart_fork.workers.registry import OVER, Registry, WorkerRecord
+from smart_fork.workers.registry_file import has_registry
 from smart_fork.workers.roster import described, last_words, own_session
 from smart_fork.workers.state import WorkerState
 

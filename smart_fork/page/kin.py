@@ -20,17 +20,17 @@ from smart_fork.agents.codec import Codec
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import reference
 from smart_fork.errors import IndexUnavailable, SmartForkError
-from smart_fork.families.lineage import lineage
-from smart_fork.families.told import Family, Relative
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.worth import worth_of
+from smart_fork.forking.lineage import lineage
+from smart_fork.forking.relatives import Family, Relative
 from smart_fork.page.phrases import inside
 from smart_fork.page.reading import SPEAK, asked_in_short
 from smart_fork.page.renderer import Shown
 from smart_fork.page.session import located
 from smart_fork.page.steps import FileDiff, Steps, compared
+from smart_fork.snippets import printable, time_of
 from smart_fork.system.processes import Processes
-from smart_fork.text.snippets import printable, time_of
 
 #: How many questions tell what a session is about; and how many files are compared.
 MOST_QUESTIONS, MOST_PARTED_FILES = 20, 30

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
 from indexer.masking import mask, shorten
-from smart_fork.text.snippets import printable, time_of
+from smart_fork.snippets import printable, time_of
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 #: From how many seconds on it is said in which unit, and how long that is.

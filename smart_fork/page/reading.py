@@ -14,9 +14,9 @@ from smart_fork import sessions
 from smart_fork.agents.codec import Codec
 from smart_fork.agents.learned import learned
 from smart_fork.errors import NotFound, SmartForkError
-from smart_fork.families.told import Relative
 from smart_fork.finding.quotations import matched_words
 from smart_fork.finding.results import title
+from smart_fork.forking.relatives import Relative
 from smart_fork.page.steps import PageStep, Steps
 
 #: A page has so many exchanges, and so much text, unless one exchange alone is longer; of a message so much is shown.
@@ -249,7 +249,7 @@ class LeftForks:
 
     @cached_property
     def _known(self) -> dict[int, list[Relative]]:
-        from smart_fork.families.lineage import forks_of
+        from smart_fork.forking.lineage import forks_of
 
         try:
             forks = forks_of(self._session)

@@ -26,7 +26,7 @@ from smart_fork.finding.ranking import chance, percent
 from smart_fork.finding.results import place_mark, title
 from smart_fork.finding.worth import cache_in_words
 from smart_fork.page import phrases, prose, statics, steps
-from smart_fork.text.snippets import printable, tokens_about
+from smart_fork.snippets import printable, tokens_about
 from smart_fork.workers.comparison import counted, facts
 
 if TYPE_CHECKING:

@@ -38,8 +38,8 @@ from smart_fork.page.desk import Desk, Scope, Scopes, in_thread
 from smart_fork.page.phrases import weekday
 from smart_fork.page.renderer import HEADERS, PageValues, Shown, SpokenPart, rendered, spoken
 from smart_fork.page.session import conversation
+from smart_fork.snippets import time_of
 from smart_fork.team.conversation import listed as listed_there
-from smart_fork.text.snippets import time_of
 from smart_fork.whereabouts import permits, where_now
 
 #: Ages in days; what is older than the last has no upper bound.

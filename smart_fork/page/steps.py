@@ -21,7 +21,7 @@ from indexer.transcripts.model import Session, ToolCall
 from indexer.unchecked import json_in, list_in
 from smart_fork.agents.codec import Codec, in_paragraphs
 from smart_fork.page.phrases import inside
-from smart_fork.text.snippets import printable
+from smart_fork.snippets import printable
 
 LineKind = Literal["same", "added", "removed", "gap"]
 #: So many lines of an edit are shown, each so long; of more characters only the number of lines is told.

@@ -22,7 +22,6 @@ from indexer.masking import Masked, beginning, mask
 from indexer.shapes import dataclass
 from smart_fork import sessions
 from smart_fork.agents.options import Options
-from smart_fork.budget.wanted import MATCH, Wanted, amount
 from smart_fork.errors import Usage, is_empty
 from smart_fork.finding.library import Opening
 from smart_fork.finding.team_search import sessions_here
@@ -30,6 +29,7 @@ from smart_fork.forking.plan import fork_session
 from smart_fork.forking.price import parts_in_words, way_in_words
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import Forked
+from smart_fork.forking.wanted import MATCH, Wanted, amount
 from smart_fork.page import statics
 from smart_fork.page.board import BoardView, WorkerBoard, asked, inherited
 from smart_fork.page.desk import Asked, Desk, Scopes, ServiceState, folder, given, in_thread, project_in
@@ -42,12 +42,12 @@ from smart_fork.page.search_views import SearchViews
 from smart_fork.page.sent_forms import PageForms, SentForm
 from smart_fork.page.session import number, session_routes
 from smart_fork.page.since import check_still
-from smart_fork.registry.workers import Registry
+from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes
-from smart_fork.text.snippets import printable
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.messages import message_worker
 from smart_fork.workers.observation import WorkerWatch
+from smart_fork.workers.registry import Registry
 from smart_fork.workers.termination import close_workers
 
 #: What a form asks of a fork.

@@ -17,8 +17,8 @@ from indexer.patterns import late
 from indexer.project import resolve
 from indexer.shapes import dataclass
 from smart_fork.errors import ProgramFailed
+from smart_fork.snippets import printable
 from smart_fork.system.processes import Completed, Processes
-from smart_fork.text.snippets import printable
 
 GIT_SECONDS = 120.0
 #: The directory, in a repository, of the worktrees that were made for workers: beside the files of the main working

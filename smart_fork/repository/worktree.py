@@ -17,8 +17,8 @@ from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError, advice
 from smart_fork.repository import changes
 from smart_fork.repository.changes import difference, submodules
 from smart_fork.repository.git import FOLDER, Repository, opened, opened_worktree
+from smart_fork.snippets import printable
 from smart_fork.system.processes import Completed, Processes, every_process
-from smart_fork.text.snippets import printable
 
 BRANCHES = "smart-fork/"
 MAX_NAME_CHARACTERS = 30

@@ -16,14 +16,14 @@ from pydantic import Field
 
 from indexer.settings import TOOLS
 from smart_fork.agents.selection import readable, titles
-from smart_fork.registry.file import has_registry
 from smart_fork.server import find_tools, sessions, workers
 from smart_fork.server.arguments import in_own_words, only_what_there_is
 from smart_fork.server.stdio import Begun, Stdio
+from smart_fork.snippets import shown
 from smart_fork.system.processes import end
 from smart_fork.system.release import own_version
 from smart_fork.system.standard_error import never_waiting
-from smart_fork.text.snippets import shown
+from smart_fork.workers.registry_file import has_registry
 
 Task = Annotated[str, Field(description="The task.")]
 Question = Annotated[str, Field(description="The question.")]

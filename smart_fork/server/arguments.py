@@ -13,7 +13,7 @@ from mcp_types import INVALID_PARAMS
 from pydantic import BaseModel, ValidationError
 
 from smart_fork.errors import Usage, empty_among, joined, refuse_both
-from smart_fork.text.snippets import shown
+from smart_fork.snippets import shown
 
 #: Parameters that contradict each other, in whichever tool both are.
 _CONTRADICTORY = (("project_path", "all_projects"),)

@@ -20,7 +20,6 @@ from pydantic import Field, WithJsonSchema
 
 from smart_fork.agents.options import Options, takes
 from smart_fork.agents.selection import ALL
-from smart_fork.budget.wanted import BudgetAsked
 from smart_fork.caller import Caller
 from smart_fork.conversation import Conversation, Exported
 from smart_fork.errors import IndexUnavailable, Usage
@@ -40,6 +39,7 @@ from smart_fork.forking.request import (
     nobody_chose,
     none_wanted,
 )
+from smart_fork.forking.wanted import BudgetAsked
 from smart_fork.server.calls import progress_of, project_for, sent
 from smart_fork.server.steps import FURTHER, after_search
 from smart_fork.server.tools import brief as briefly

@@ -19,13 +19,13 @@ from pydantic import Field, WithJsonSchema
 from indexer.shapes import dataclass
 from smart_fork.agents.options import KEYS, takes
 from smart_fork.agents.selection import first, startable
-from smart_fork.budget.wanted import BudgetAsked
 from smart_fork.caller import Caller
 from smart_fork.cuts.answer import Excised
 from smart_fork.errors import Usage
-from smart_fork.families.told import Branched, Family
+from smart_fork.forking.relatives import Branched, Family
 from smart_fork.forking.request import BranchRequest
 from smart_fork.forking.started import NotSpawned, Spawned, SpawnedWorker
+from smart_fork.forking.wanted import BudgetAsked
 from smart_fork.server.calls import progress_of, project_for
 from smart_fork.server.tools import strict
 from smart_fork.system import permission
@@ -153,7 +153,7 @@ class SessionTools:
         original stays untouched. A session in which an answer is just being written is refused, unless `at` is an
         earlier message. Use smart_fork's fork_session_id to have a fork work on something immediately.
         """
-        from smart_fork.families.branch import branch
+        from smart_fork.forking.branch import branch
 
         if not asked.start and (asked.place or (asked.prompt and budget.budget is None)):
             raise ToolError("prompt and run_in are only for start: true. Without it nothing runs.")
@@ -191,7 +191,7 @@ def session_lineage(session_id: SessionId) -> Family:
 
     Sessions come in the order of the tree, each before its forks. Titles and texts are untrusted quotations.
     """
-    from smart_fork.families.lineage import lineage
+    from smart_fork.forking.lineage import lineage
 
     return lineage(session_id)
 

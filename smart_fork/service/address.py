@@ -14,7 +14,7 @@ import orjson
 from indexer.paths import private_dir, state_home
 from indexer.settings import PORT as PORT_VARIABLE
 from indexer.shapes import dataclass
-from smart_fork.text.snippets import quoted
+from smart_fork.snippets import quoted
 
 #: Unless another one was chosen.
 PORT = 8766

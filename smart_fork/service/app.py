@@ -50,7 +50,6 @@ from smart_fork.page.entry import Entries, Visits
 from smart_fork.page.renderer import stranger
 from smart_fork.page.sent_forms import PageForms
 from smart_fork.page.views import LIVE
-from smart_fork.registry.workers import Registry
 from smart_fork.server import create_server, wants_everything
 from smart_fork.service.guard import MAX_BODY, WITH, Doors, Guard, Key
 from smart_fork.service.renewal import Renewal
@@ -58,6 +57,7 @@ from smart_fork.service.token import Token
 from smart_fork.system.release import own_version
 from smart_fork.system.rpc import Id, made, read, refusal
 from smart_fork.workers.recovery import recover
+from smart_fork.workers.registry import Registry
 
 #: A client's session of MCP ends when it has neither asked nor listened for so long; each holds its last answer.
 SESSION_SECONDS = 600.0

@@ -9,10 +9,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
+from smart_fork import json_text
 from smart_fork.agents.registration import Allowing, Registration, UnsuitableError, settings_in
 from smart_fork.setup.ledger import Edit, Ledger, LedgerLine, Step, take_away, understood
 from smart_fork.system import foreign_files
-from smart_fork.text import json_text
 
 _WAY = ("permissions", "allow")
 

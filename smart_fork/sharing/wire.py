@@ -26,7 +26,7 @@ from smart_fork.errors import Usage
 from smart_fork.sharing.limits import SUMMARY, TAGS, TEXT
 from smart_fork.sharing.remote import check_key
 from smart_fork.sharing.segments import Place
-from smart_fork.text.snippets import printable
+from smart_fork.snippets import printable
 
 PROTOCOL = 1
 #: The header in which both sides name their version.

@@ -14,9 +14,9 @@ from pathlib import Path
 from indexer.paths import private_dir
 from smart_fork.errors import ProgramFailed, Unshareable, Usage
 from smart_fork.repository.git import bare_environment, configured
+from smart_fork.snippets import quoted
 from smart_fork.sync import key
 from smart_fork.system.processes import Completed, Processes
-from smart_fork.text.snippets import quoted
 
 REF = "refs/smart-fork/sync"
 #: Where the ref is kept here, as it was fetched last.

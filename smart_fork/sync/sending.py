@@ -25,13 +25,13 @@ from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.repository.identity import look
 from smart_fork.sharing.canonical import digest_of
 from smart_fork.sharing.limits import TEXT
+from smart_fork.snippets import printable
 from smart_fork.sync.key import Key
 from smart_fork.sync.manifest import Entry
 from smart_fork.team import replay
 from smart_fork.team.ignored import NAME as IGNORED
 from smart_fork.team.materialise import local, read_log
 from smart_fork.team.outgoing import NothingToPush, NotSent, Outgoing, prepare, settings
-from smart_fork.text.snippets import printable
 
 _NAME, _COPY = "sync", "sync copy "
 

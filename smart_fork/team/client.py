@@ -21,8 +21,8 @@ from smart_fork import errors
 from smart_fork.errors import ServerUnavailable, SmartForkError
 from smart_fork.sharing import wire
 from smart_fork.sharing.limits import LIMITS
+from smart_fork.snippets import quoted
 from smart_fork.team.login import Account, is_loopback, remember, renewal_after, unknown_token
-from smart_fork.text.snippets import quoted
 
 
 class Deadline:

@@ -21,13 +21,13 @@ from smart_fork.finding.results import UNTRUSTED, title
 from smart_fork.sessions import Reading
 from smart_fork.sharing import wire
 from smart_fork.sharing.wire import SessionInfo
+from smart_fork.snippets import printable
 from smart_fork.team import client
 from smart_fork.team.client import Client
 from smart_fork.team.login import is_known
 from smart_fork.team.materialise import Download, arrived, download
 from smart_fork.team.project import Project, opened
 from smart_fork.team.tracking import Alias
-from smart_fork.text.snippets import printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from smart_fork.finding.search import Meaning
 from smart_fork.foreign_sessions import looked_at, refuse_owing
 from smart_fork.sharing import wire
 from smart_fork.sharing.passages import halves, space_of
+from smart_fork.snippets import printable
 from smart_fork.team import changes, client, login
 from smart_fork.team.branch import BranchAsked, BranchVerb, branch
 from smart_fork.team.changes import take_over, take_over_of
@@ -41,7 +42,6 @@ from smart_fork.team.project import Project, opened
 from smart_fork.team.pull import TakenAs, free_alias
 from smart_fork.team.pulled import find
 from smart_fork.team.tracking import Alias
-from smart_fork.text.snippets import printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from indexer.transcripts.items import UsedTool
 from smart_fork.agents.forms import HomePlace
 from smart_fork.errors import Usage
-from smart_fork.text.snippets import quoted
+from smart_fork.snippets import quoted
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

@@ -23,7 +23,7 @@ from indexer.paths import private_dir, state_home
 from indexer.settings import TEAM_TOKEN as TOKEN
 from indexer.settings import TEAM_URL as URL
 from smart_fork.errors import NotAuthenticated, SmartForkError, Usage
-from smart_fork.text.snippets import quoted
+from smart_fork.snippets import quoted
 
 WHO = "Not authenticated. Please run smart-fork team login first."
 TOKENS_BEGIN, TOKEN_BYTES = "sft_", 32

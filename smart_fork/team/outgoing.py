@@ -36,8 +36,8 @@ from smart_fork.config import TeamSection
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable, Usage
 from smart_fork.sharing.canonical import NOTHING, START, encode, state_after, written
 from smart_fork.sharing.secrets import MaskedSecrets, Secrets
+from smart_fork.snippets import printable, quoted
 from smart_fork.team.ignored import WITHHELD, Ignored, ignored
-from smart_fork.text.snippets import printable, quoted
 
 #: What is left out, as a person is told of it.
 OTHER, FILES, IMAGES, THOUGHTS, OPEN, LONG = (

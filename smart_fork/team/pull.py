@@ -19,7 +19,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork import foreign_sessions
 from smart_fork.agents.facets import files_of, forms_of, starter_of
 from smart_fork.errors import Conflict, NotFound, Usage
-from smart_fork.families.branch import command_to_resume
+from smart_fork.forking.branch import command_to_resume
 from smart_fork.sharing.canonical import decode
 from smart_fork.sharing.wire import SessionInfo
 from smart_fork.team import login, pulled, unfinished

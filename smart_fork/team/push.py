@@ -25,6 +25,7 @@ from smart_fork.sharing.canonical import NOTHING, state_after, state_of, written
 from smart_fork.sharing.limits import MIB, TEXT
 from smart_fork.sharing.passages import halves, hash_of, searched, space_of
 from smart_fork.sharing.segments import Segment, pack
+from smart_fork.snippets import printable
 from smart_fork.team.branch import BranchAsked, alone, begun_as, described
 from smart_fork.team.materialise import tail
 from smart_fork.team.outgoing import NothingToPush, NotSent, Since
@@ -34,7 +35,6 @@ from smart_fork.team.pulled import Written, tracked_in
 from smart_fork.team.pulled import pushed as pushed_here
 from smart_fork.team.push_plan import Plan, Preview, PushAsked, is_another, plan, reached, visible_of, way_out
 from smart_fork.team.tracking import Alias
-from smart_fork.text.snippets import printable
 
 #: New segments of so many bytes ride in the commit; more are sent one by one before.
 RIDES = MIB

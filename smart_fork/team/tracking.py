@@ -30,9 +30,9 @@ from smart_fork.errors import Conflict, NotFound, ProgramFailed, SmartForkError,
 from smart_fork.repository import git
 from smart_fork.sharing.remote import check_key, project_key
 from smart_fork.sharing.wire import Count, SessionId, refused
+from smart_fork.snippets import quoted
 from smart_fork.system.processes import Processes
 from smart_fork.team import login
-from smart_fork.text.snippets import quoted
 
 FOLDER, FILE = ".smart-fork", "tracking.json"
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")

@@ -37,6 +37,7 @@ from smart_fork.excise.soundness import cut_lines
 from smart_fork.excise.transcript import chosen, load_for_cut, load_numbered, pieces
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode, digest_of, encode
+from smart_fork.snippets import quoted
 from smart_fork.system import permission
 from smart_fork.team import pulled, withdrawn
 from smart_fork.team.changes import Taken, take_over
@@ -44,7 +45,6 @@ from smart_fork.team.materialise import Arrived, Download, arrived, download, pl
 from smart_fork.team.outgoing import digests_of
 from smart_fork.team.project import Project, url_of
 from smart_fork.team.pulled import key_of
-from smart_fork.text.snippets import quoted
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from smart_fork.errors import NotFound
 from smart_fork.sharing import passages, wire
 from smart_fork.sharing.limits import LIMITS
 from smart_fork.sharing.segments import unpack
+from smart_fork.snippets import printable
 from smart_fork.system.release import own_version
 from smart_fork.teamserver import (
     admin,
@@ -34,7 +35,6 @@ from smart_fork.teamserver import (
 from smart_fork.teamserver.database import FORM, Connection
 from smart_fork.teamserver.endpoints import Address, Server, asked, asked_project, project_key, session_id
 from smart_fork.teamserver.sessions import COMMIT_BYTES, Query
-from smart_fork.text.snippets import printable
 
 #: A monitor is told that the database is away before it stops waiting itself.
 HEALTH_SECONDS = 2.0

@@ -34,11 +34,11 @@ from smart_fork.sharing import wire
 from smart_fork.sharing.limits import LIMITS
 from smart_fork.sharing.remote import check_key
 from smart_fork.sharing.wire import PROTOCOL, PROTOCOL_HEADER, Failure
+from smart_fork.snippets import printable
 from smart_fork.system.http_limits import Bucket
 from smart_fork.teamserver import auth, sessions
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.sessions import QUESTION_BYTES, OverQuota
-from smart_fork.text.snippets import printable
 
 #: Where in the scope of a request it says who asks, and what is counted for the token.
 PERSON, COUNTED = "smart_fork.person", "smart_fork.counted"

@@ -21,10 +21,10 @@ from psycopg import sql
 from psycopg_pool import PoolTimeout
 
 from indexer.masking import mask
+from smart_fork.snippets import printable
 from smart_fork.teamserver import segments
 from smart_fork.teamserver.database import Connection, Database
 from smart_fork.teamserver.index import index
-from smart_fork.text.snippets import printable
 
 #: From so many vectors on a project has one; it keeps it until they are half as many.
 LARGE = 50_000

@@ -6,7 +6,7 @@ import os
 from typing import NamedTuple
 
 from indexer.store import glimpse
-from smart_fork.registry.file import registry_file
+from smart_fork.workers.registry_file import registry_file
 
 
 class KnownWorker(NamedTuple):

@@ -20,15 +20,15 @@ from smart_fork.agents.logs import original_of
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotFound, SmartForkError, advice
 from smart_fork.notes import noted_if_known
-from smart_fork.places.liveness import lives
-from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.repository.changes import difference
 from smart_fork.repository.file_change import FileChange
+from smart_fork.snippets import printable
 from smart_fork.system import permission
 from smart_fork.system.processes import Processes
 from smart_fork.system.stages import duration
-from smart_fork.text.snippets import printable
+from smart_fork.workers.liveness import lives
 from smart_fork.workers.outcomes import note_outcomes
+from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.state import Compared
 
 #: Starts that are no further apart than this belong together: each waits for its agent's first words.

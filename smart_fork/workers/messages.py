@@ -28,12 +28,12 @@ from smart_fork.forking.provisions import provisions
 from smart_fork.forking.resume import check_free
 from smart_fork.forking.spec import unread
 from smart_fork.forking.typist import SCREEN_SECONDS, Typist
-from smart_fork.places import place_of
-from smart_fork.places.base import WorkerPlace, note_started, runs, whereabouts
-from smart_fork.registry.workers import ASKED, UNASKED, Registry, WorkerRecord
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Machine
 from smart_fork.workers.observation import Seen, WorkerWatch
+from smart_fork.workers.place import WorkerPlace, note_started, runs, whereabouts
+from smart_fork.workers.places import place_of
+from smart_fork.workers.registry import ASKED, UNASKED, Registry, WorkerRecord
 from smart_fork.workers.roster import described
 from smart_fork.workers.state import WorkerMessaged
 

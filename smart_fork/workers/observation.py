@@ -22,12 +22,12 @@ from smart_fork.agents.readers import READERS
 from smart_fork.agents.tail import SETTLED_SECONDS, Activity
 from smart_fork.conversation import TokenUse
 from smart_fork.errors import SmartForkError
-from smart_fork.places import place_of
-from smart_fork.places.base import whereabouts
-from smart_fork.places.liveness import lives
-from smart_fork.registry.workers import OVER, Registry, State, Status, WorkerRecord
+from smart_fork.snippets import printable
 from smart_fork.system.processes import Machine
-from smart_fork.text.snippets import printable
+from smart_fork.workers.liveness import lives
+from smart_fork.workers.place import whereabouts
+from smart_fork.workers.places import place_of
+from smart_fork.workers.registry import OVER, Registry, State, Status, WorkerRecord
 
 #: Between two looks for a session that is not known.
 SEARCH_SECONDS = 2.0

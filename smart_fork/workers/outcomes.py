@@ -13,12 +13,12 @@ from indexer.values import Value, rare, value
 from smart_fork import notes, sessions
 from smart_fork.conversation import Noted
 from smart_fork.errors import NotFound, ProgramFailed, SmartForkError
-from smart_fork.families.lineage import lineage
 from smart_fork.finding.commits import works_of
 from smart_fork.finding.index_access import opened as index
-from smart_fork.registry.workers import WorkerRecord, known_worker
+from smart_fork.forking.lineage import lineage
 from smart_fork.repository.git import Repository, opened
 from smart_fork.system.processes import Processes
+from smart_fork.workers.registry import WorkerRecord, known_worker
 
 log = logging.getLogger(__name__)
 

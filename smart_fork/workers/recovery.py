@@ -19,11 +19,11 @@ from indexer.settings import WORKER_ID
 from indexer.shapes import dataclass
 from smart_fork.agents.births import find_sessions
 from smart_fork.errors import SmartForkError
-from smart_fork.places.liveness import note_ends
-from smart_fork.places.tmux import Panes
-from smart_fork.registry.file import has_registry
-from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.system.processes import Processes, every_process
+from smart_fork.workers.liveness import note_ends
+from smart_fork.workers.registry import Registry, WorkerRecord
+from smart_fork.workers.registry_file import has_registry
+from smart_fork.workers.tmux import Panes
 
 log = logging.getLogger(__name__)
 

@@ -15,14 +15,14 @@ from smart_fork.agents.selection import ALL, selected
 from smart_fork.conversation import Message
 from smart_fork.errors import SmartForkError, Usage, advice
 from smart_fork.finding.results import title
-from smart_fork.places.tmux import TmuxPlace
-from smart_fork.registry.workers import OVER, Registry, State, WorkerRecord
+from smart_fork.snippets import printable
 from smart_fork.system import permission
 from smart_fork.system.processes import Machine
-from smart_fork.text.snippets import printable
 from smart_fork.whereabouts import in_project
 from smart_fork.workers.observation import Seen, WorkerWatch
+from smart_fork.workers.registry import OVER, Registry, State, WorkerRecord
 from smart_fork.workers.state import WorkerRead, WorkerState, WorkersWaited, WorkerWaited
+from smart_fork.workers.tmux import TmuxPlace
 
 LIVING: tuple[State, ...] = ("starting", "running")
 PROMPT_CHARACTERS = 200

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from indexer.project import Project
 from smart_fork.errors import ForkRefused, SmartForkError, joined
-from smart_fork.places import place_of
-from smart_fork.places.base import runs, whereabouts
-from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.repository import worktree
+from smart_fork.snippets import printable
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Machine
-from smart_fork.text.snippets import printable
 from smart_fork.whereabouts import in_project
 from smart_fork.workers.outcomes import note_outcomes
+from smart_fork.workers.place import runs, whereabouts
+from smart_fork.workers.places import place_of
+from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.roster import LIVING, require
 from smart_fork.workers.state import WorkerClosed
 from smart_fork.workers.worktrees import remove_copies

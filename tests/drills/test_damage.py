@@ -21,7 +21,7 @@ from smart_fork.cli.overview import overview
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
-from smart_fork.registry.workers import Registry
+from smart_fork.workers.registry import Registry
 from tests.drilled import drilled
 from tests.drills.drill import (
     Quick,

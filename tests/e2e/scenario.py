@@ -11,7 +11,7 @@ import pytest
 
 from smart_fork.agents.facets import title_of
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
-from smart_fork.registry.workers import Registry
+from smart_fork.workers.registry import Registry
 from tests.e2e.agents import SERVER, Machine
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Call, Message, Protocol, Request, Say

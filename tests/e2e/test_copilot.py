@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.registry.workers import Registry
+from smart_fork.workers.registry import Registry
 from tests.e2e.agents import SERVER, Machine, machine_in
 from tests.e2e.cutting import a_cut_session_goes_on
 from tests.e2e.logs import Json

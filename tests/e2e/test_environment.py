@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.registry.workers import Registry
+from smart_fork.workers.registry import Registry
 from tests.e2e.agents import SMART_FORK, Machine
 from tests.e2e.logs import Json, Log
 from tests.e2e.scenario import EXCHANGES, INTENT, ask, assert_forked, heard, unlike_any_other

@@ -16,8 +16,8 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, home_variables, title_of
 from smart_fork.agents.readers import READERS
-from smart_fork.families.lineage import lineage
 from smart_fork.forking.handover import handover
+from smart_fork.forking.lineage import lineage
 from tests.drilled import drilled
 from tests.e2e import test_copilot, test_gemini, test_opencode, test_qwen
 from tests.e2e.agents import Machine, machine_in

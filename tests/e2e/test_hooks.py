@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from indexer.settings import WORKER_ID
-from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.system.processes import Processes
 from smart_fork.workers.recovery import Recovered, reconcile
+from smart_fork.workers.registry import Registry, WorkerRecord
 from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Call, Message, Protocol, Say

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from smart_fork.agents.opencode.database import opened
-from smart_fork.registry.workers import Registry
+from smart_fork.workers.registry import Registry
 from tests.e2e.agents import SERVER, Machine, machine_in
 from tests.e2e.logs import Json
 from tests.e2e.model_server import Call, Message, Say

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from smart_fork.registry.workers import Registry
+from smart_fork.workers.registry import Registry
 from tests.e2e.agents import SERVER, Machine, machine_in
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Call, Hold, Message, Request, Say

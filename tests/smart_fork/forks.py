@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from smart_fork.agents.plan import ForkPlan
-from smart_fork.families.branch import branch
-from smart_fork.families.told import Branched
+from smart_fork.forking.branch import branch
+from smart_fork.forking.relatives import Branched
 from smart_fork.forking.request import BranchRequest, Choice, ForkRequest
 from smart_fork.system.processes import Completed, Processes
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from smart_fork.agents.claude.log import folder_of
-from smart_fork.families import lineage as families
-from smart_fork.families.told import Relative
-from smart_fork.registry.workers import Registry
+from smart_fork.forking import lineage as families
+from smart_fork.forking.relatives import Relative
+from smart_fork.workers.registry import Registry
 from tests.smart_fork.forks import branched
 from tests.smart_fork.world import World
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.registry.workers import Registry
 from smart_fork.system.processes import Processes
+from smart_fork.workers.registry import Registry
 from tests.smart_fork.forks import HELP, eventually
 from tests.written_programs import first_lines
 

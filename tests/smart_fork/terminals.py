@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from indexer.settings import WORKER_ID
-from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.system.processes import Completed, Machine
+from smart_fork.workers.registry import Registry, WorkerRecord
 from tests.smart_fork.forks import FakeClock, FakeProcesses
 from tests.smart_fork.world import World
 

@@ -10,10 +10,10 @@ import anyio
 import pytest
 from mcp import Client
 
-from smart_fork.registry.workers import Registry
 from smart_fork.server.sessions import SingleFlight
 from smart_fork.system import cancellation
 from smart_fork.system.cancellation import Cancelled, cancellable, refuse_cancelled
+from smart_fork.workers.registry import Registry
 from tests.smart_fork.client import answer
 from tests.smart_fork.forks import eventually
 from tests.smart_fork.tool_server import create_server
@@ -72,7 +72,7 @@ def digest(world) -> dict[str, str]:
         (START, "smart_fork", {"intent": "retry", "auto_fork": True, "min_score": 0, "run_in": "process"}),
         (START, "spawn_workers", {"workers": [{"prompt": "retry", "project_path": ".", "run_in": "process"}]}),
         (START, "branch_session", {"session_id": "", "start": True, "prompt": "retry", "run_in": "process"}),
-        ("smart_fork.families.branch", "branch_session", {"session_id": ""}),
+        ("smart_fork.forking.branch", "branch_session", {"session_id": ""}),
         (
             "smart_fork.excise.request",
             "excise_session",

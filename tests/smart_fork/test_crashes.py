@@ -10,9 +10,9 @@ import pytest
 
 from smart_fork import sessions
 from smart_fork.agents.births import own_part
-from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.system.processes import Processes
 from smart_fork.workers.recovery import Recovered, reconcile
+from smart_fork.workers.registry import Registry, WorkerRecord
 from tests.drilled import drilled
 from tests.mcp_process import McpProcess
 from tests.smart_fork.forks import eventually

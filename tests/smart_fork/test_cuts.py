@@ -21,13 +21,13 @@ from smart_fork.errors import Usage
 from smart_fork.finding.quotations import snippet
 from smart_fork.forking.many import name_of
 from smart_fork.page.reading import QUESTION_CHARACTERS, reading
-from smart_fork.places.base import Started
-from smart_fork.places.process import ProcessPlace
-from smart_fork.registry.workers import Registry
 from smart_fork.service.records import JsonLines
+from smart_fork.snippets import quoted
 from smart_fork.system.processes import Completed
-from smart_fork.text.snippets import quoted
 from smart_fork.workers.observation import Seen
+from smart_fork.workers.place import Started
+from smart_fork.workers.process import ProcessPlace
+from smart_fork.workers.registry import Registry
 from smart_fork.workers.roster import described
 from tests.cases import first
 from tests.drilled import drilled

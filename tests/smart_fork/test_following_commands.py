@@ -9,10 +9,10 @@ from functools import partial
 
 import pytest
 
-from smart_fork.registry.workers import Registry
 from smart_fork.server import workers
 from smart_fork.system.cancellation import Cancelled, cancellable
 from smart_fork.system.processes import Processes
+from smart_fork.workers.registry import Registry
 from tests.smart_fork import screens
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

@@ -17,12 +17,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from smart_fork import agents as agents_folder
+from smart_fork import json_text
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent, Known
 from smart_fork.agents.hooks import Hooks
 from smart_fork.errors import SmartForkError
 from smart_fork.hooks import agent_settings
-from smart_fork.text import json_text
 from tests.cases import first
 from tests.drilled import drilled
 

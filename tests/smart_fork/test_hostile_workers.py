@@ -11,7 +11,7 @@ import pytest
 
 from smart_fork.errors import SmartForkError
 from smart_fork.forking.spawn import spawn
-from smart_fork.registry.workers import Registry
+from smart_fork.workers.registry import Registry
 from tests.cases import first
 from tests.smart_fork.forks import SESSION, snapshot
 

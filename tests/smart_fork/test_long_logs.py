@@ -11,7 +11,7 @@ from indexer.transcripts.base import UNREAD
 from smart_fork import public, sessions
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound
-from smart_fork.families.lineage import lineage
+from smart_fork.forking.lineage import lineage
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.page.export import exported

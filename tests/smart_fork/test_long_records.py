@@ -19,10 +19,10 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, find_cutter, starter_of, teller_of
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
 from smart_fork.agents.readers import READERS
-from smart_fork.budget.wanted import Wanted
-from smart_fork.budget.within import selected
 from smart_fork.copies.session_copy import write_branch
 from smart_fork.excise import Request, cut, rollback
+from smart_fork.forking.wanted import Wanted
+from smart_fork.forking.within import selected
 from smart_fork.team.outgoing import prepare
 from tests.cases import mostly_first
 

@@ -19,9 +19,9 @@ from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut, rollback
 from smart_fork.finding.recent import list_recent
-from smart_fork.registry.workers import Registry
 from smart_fork.repository.worktree import create_worktree
 from smart_fork.system.processes import Processes
+from smart_fork.workers.registry import Registry
 from smart_fork.workers.termination import close_workers
 from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

@@ -16,9 +16,9 @@ from indexer.project import project_of, recorded
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound
-from smart_fork.families.branch import command_to_resume
 from smart_fork.finding.recent import recent_sessions
 from smart_fork.finding.results import fork_command
+from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.resume import newest_session

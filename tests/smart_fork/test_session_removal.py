@@ -21,8 +21,8 @@ from indexer.writer import only_writer
 from smart_fork.cuts import snapshots
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.finding.recent import list_recent
-from smart_fork.registry.workers import Registry
 from smart_fork.removal import sessions as session_removal
+from smart_fork.workers.registry import Registry
 from tests import warm
 from tests.drilled import drilled
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

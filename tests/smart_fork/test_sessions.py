@@ -11,7 +11,7 @@ from indexer.paths import state_home
 from smart_fork import sessions
 from smart_fork.errors import NotFound, Usage
 from smart_fork.public import conversation
-from smart_fork.registry.workers import Registry
+from smart_fork.workers.registry import Registry
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
 FIRST = "11111111-aaaa-4000-8000-000000000001"

@@ -8,8 +8,8 @@ from smart_fork import public, sessions
 from smart_fork.errors import Ambiguous, NotFound
 from smart_fork.forking import resume
 from smart_fork.page import session
-from smart_fork.registry.workers import Registry
 from smart_fork.removal import sessions as session_removal
+from smart_fork.workers.registry import Registry
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
 SHARED = "11111111-aaaa-4000-8000-000000000001"

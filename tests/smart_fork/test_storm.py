@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.forking.spawn import spawn
-from smart_fork.registry.workers import Registry
+from smart_fork.workers.registry import Registry
 from tests import warm
 from tests.drilled import drilled
 from tests.smart_fork.forks import eventually

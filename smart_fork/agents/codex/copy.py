@@ -20,7 +20,7 @@ from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.copied_texts import aside, characters, shortened
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession
 from smart_fork.cuts.model import TranscriptTurn
-from smart_fork.text.json_edits import respelled
+from smart_fork.json_edits import respelled
 
 #: What begins with a turn of the agent's; it goes with what follows.
 _BEGINS = ("task_started", "turn_context", "world_state")

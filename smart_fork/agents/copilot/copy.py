@@ -30,7 +30,7 @@ from smart_fork.agents.copilot.fold import ANSWERED, THOUGHTS, CopilotCodec, ask
 from smart_fork.agents.copilot.home import EVENTS, WORKSPACE, sessions
 from smart_fork.agents.forms import Becomes, Forms, Identity, Image, Utterance, all_texts
 from smart_fork.errors import ForkRefused
-from smart_fork.text.json_edits import respelled
+from smart_fork.json_edits import respelled
 
 #: The folders beside a log with what its model was told that it may read again: files, and summaries of compactions.
 _BESIDE = ("files", "checkpoints")

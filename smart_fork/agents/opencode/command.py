@@ -24,8 +24,8 @@ from smart_fork.agents.opencode.database import opened
 from smart_fork.agents.presence import Note, Presence
 from smart_fork.agents.questions import MAX_CHARACTERS, Question, Screen, words
 from smart_fork.agents.starter import CommandLine, Delivery, Launch, Staging, Starter
+from smart_fork.snippets import printable
 from smart_fork.system.processes import Running
-from smart_fork.text.snippets import printable
 
 #: The border of a box at the left, and the lower end of the one to type in.
 _BORDER, _END = "┃", re.compile(r"^\s*╹▀{10,}")

@@ -14,7 +14,7 @@ from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.errors import Usage
 from smart_fork.sharing.limits import SUMMARY, TAGS, TEXT
-from smart_fork.text.snippets import printable
+from smart_fork.snippets import printable
 
 if TYPE_CHECKING:
     from smart_fork.sharing.wire import Visibility

@@ -9,7 +9,7 @@ import pytest
 from indexer.masking import mask
 from indexer.masking.invisible import INVISIBLE
 from indexer.masking.view import View
-from smart_fork.text.snippets import printable
+from smart_fork.snippets import printable
 from tests.cases import each
 from tests.indexer.masking.invented import TOKENS, made_up
 

@@ -8,7 +8,7 @@ import pytest
 
 from indexer.transcripts.model import Session, Turn
 from smart_fork.agents.births import own_part
-from smart_fork.registry.workers import Registry
+from smart_fork.workers.registry import Registry
 
 COPIED, STARTED, OWN = (f"2026-01-01T00:00:0{second}.000Z" for second in (1, 2, 3))
 

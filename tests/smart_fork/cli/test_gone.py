@@ -9,8 +9,8 @@ import pytest
 
 from smart_fork.agents.claude import prompts
 from smart_fork.errors import NotFound
-from smart_fork.registry.workers import Registry
 from smart_fork.sessions import locate
+from smart_fork.workers.registry import Registry
 
 RETRY, DONE = "add retry with backoff to the uploader", "The uploader retries five times"
 GONE = "5f0c8b1e-0000-4000-8000-000000000001"

@@ -9,7 +9,7 @@ import os
 import pytest
 
 from smart_fork.errors import ForkRefused
-from smart_fork.registry.workers import Registry
+from smart_fork.workers.registry import Registry
 from tests.cases import first
 from tests.smart_fork.forking.test_lost_matches import worked
 from tests.smart_fork.forks import NEW

@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from smart_fork.cli.output import out
-from smart_fork.registry.workers import Registry
+from smart_fork.workers.registry import Registry
 from tests.smart_fork.world import Did, World
 
 TITLES = ["漢字" * 60, "🧵 unravel " * 20, "retry " * 60, "x" * 300]

@@ -14,7 +14,7 @@ from smart_fork import sessions
 from smart_fork.agents.claude.copy import file_history
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import branch, check
-from smart_fork.registry.workers import Registry
+from smart_fork.workers.registry import Registry
 from tests.cases import mostly_first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import codex_path, codex_records, said, text, write_log

@@ -32,7 +32,6 @@ from smart_fork.agents.facets import files_of
 from smart_fork.agents.opencode.home import database as opencode_database
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
-from smart_fork.budget.wanted import Wanted
 from smart_fork.cuts.model import Transcript
 from smart_fork.errors import SmartForkError
 from smart_fork.excise import Request, check, cut, erasure
@@ -40,8 +39,9 @@ from smart_fork.excise.transcript import load_numbered
 from smart_fork.finding.index_access import opened
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.registry.workers import Registry
+from smart_fork.forking.wanted import Wanted
 from smart_fork.removal.sessions import forget
+from smart_fork.workers.registry import Registry
 from tests.cases import mostly_first
 from tests.drilled import drilled
 from tests.smart_fork.agents.opencode import database as opencode

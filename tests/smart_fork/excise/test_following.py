@@ -21,7 +21,7 @@ from smart_fork.agents.readers import READERS
 from smart_fork.cuts import snapshots
 from smart_fork.excise import Request, check, cut, erasure, following, rollback
 from smart_fork.finding.index_access import opened
-from smart_fork.registry.workers import Registry
+from smart_fork.workers.registry import Registry
 from tests import warm
 from tests.cases import first, mostly_first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

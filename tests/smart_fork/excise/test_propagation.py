@@ -18,7 +18,7 @@ from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.readers import READERS
 from smart_fork.excise import Request, check, cut, erasure, propagation, rollback
 from smart_fork.finding.index_access import opened
-from smart_fork.registry.workers import Registry
+from smart_fork.workers.registry import Registry
 from tests.cases import first
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.forks import codex_path, codex_records, write_log

@@ -18,7 +18,7 @@ from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.excise import Refused, Request, check, cut, load_auto, rollback
 from smart_fork.excise.following import change_of, write
 from smart_fork.excise.plan import plan
-from smart_fork.registry.workers import Registry
+from smart_fork.workers.registry import Registry
 from tests.smart_fork.forks import SESSION, codex_path, codex_records, said, text, write_log
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from indexer.paths import state_home
 from smart_fork import sessions
-from smart_fork.budget.wanted import Wanted
 from smart_fork.excise import Request, branch, cut
-from smart_fork.families.told import Branched
-from smart_fork.registry.workers import Registry
+from smart_fork.forking.relatives import Branched
+from smart_fork.forking.wanted import Wanted
+from smart_fork.workers.registry import Registry
 from tests.cases import first, mostly_first
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.forks import branched

@@ -24,7 +24,7 @@ from smart_fork.errors import NotFound, Usage
 from smart_fork.excise import Request, check, cut, propagation
 from smart_fork.excise import erasure as erasing
 from smart_fork.finding.index_access import opened
-from smart_fork.registry.workers import Registry
+from smart_fork.workers.registry import Registry
 from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.relatives import branch

@@ -8,8 +8,8 @@ import re
 import pytest
 
 from smart_fork import read
-from smart_fork.families.lineage import lineage
 from smart_fork.finding import commits
+from smart_fork.forking.lineage import lineage
 from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.finding.test_authorship import BODY, FIRST, LATER, SLOWLY, ask, commit, git, wrote

@@ -11,10 +11,10 @@ import pytest
 
 from indexer.models import configured_embedder
 from smart_fork import sessions
-from smart_fork.budget.wanted import wanted_of
 from smart_fork.copies.session_copy import last_branch_point
 from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.budget import Answers, chosen
+from smart_fork.forking.wanted import wanted_of
 from tests import warm
 from tests.cases import mostly_first
 from tests.smart_fork.asking import opened

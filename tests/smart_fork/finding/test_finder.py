@@ -18,8 +18,8 @@ from smart_fork.errors import Usage
 from smart_fork.finding.query import MAX_CHARACTERS
 from smart_fork.finding.request import FindRequest, check
 from smart_fork.finding.upkeep import Engine
-from smart_fork.registry.workers import Registry
 from smart_fork.system import permission
+from smart_fork.workers.registry import Registry
 from tests.smart_fork.asking import find
 from tests.smart_fork.finding.test_query import HOSTILE
 from tests.smart_fork.world import World, add_program, git

@@ -13,8 +13,8 @@ from smart_fork.agents.claude.log import folder_of
 from smart_fork.errors import ProgramFailed
 from smart_fork.forking.confirmation import Confirmation
 from smart_fork.forking.report import ended_at_once
-from smart_fork.registry.workers import Registry
 from smart_fork.system.processes import Clock, Processes
+from smart_fork.workers.registry import Registry
 from tests.cases import first
 from tests.smart_fork.forking.conftest import SystemThatHelps, playing, source_of
 from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, codex_path, codex_records, said, snapshot, write_log

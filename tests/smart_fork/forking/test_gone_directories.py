@@ -13,8 +13,8 @@ from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound
-from smart_fork.families.branch import command_to_resume
 from smart_fork.finding.results import fork_command
+from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.resume import session_to_resume
@@ -22,8 +22,8 @@ from smart_fork.forking.spawn import spawn
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.start import place_of_work, prepare, start
 from smart_fork.repository import identity
+from smart_fork.snippets import quoted
 from smart_fork.system.processes import Machine
-from smart_fork.text.snippets import quoted
 from smart_fork.whereabouts import where_now
 from tests.smart_fork.forks import FakeProcesses
 from tests.smart_fork.test_recorded_directories import WRITTEN

@@ -15,7 +15,6 @@ from smart_fork import foreign_sessions, handovers, sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
-from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.excise.transcript import located
 from smart_fork.forking.bringing_back import is_others
@@ -26,9 +25,10 @@ from smart_fork.forking.spawn import spawn
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.start import prepare
 from smart_fork.forking.started import Handed, NotSpawned
-from smart_fork.registry.workers import Registry
+from smart_fork.forking.wanted import Wanted
 from smart_fork.sharing.neutral import Message
 from smart_fork.system.processes import Machine
+from smart_fork.workers.registry import Registry
 from tests.cases import first
 from tests.indexer.transcripts.records import READ_LOGS, below_home, lay_out, prompts
 from tests.smart_fork.client import answer, refusal

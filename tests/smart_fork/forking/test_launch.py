@@ -20,8 +20,8 @@ from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissi
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.registry.workers import Registry
 from smart_fork.system.processes import Clock, Processes
+from smart_fork.workers.registry import Registry
 from tests.cases import first
 from tests.smart_fork.forking.conftest import SystemThatHelps, playing, source_of
 from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, codex_path, codex_records, snapshot, write_log

@@ -14,8 +14,6 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import reference
-from smart_fork.budget.selection import SelectedExchange, Selection
-from smart_fork.budget.wanted import Wanted
 from smart_fork.cli.forked import ways_in_words
 from smart_fork.copies.session_copy import Point, branch_point, point_at, write_branch
 from smart_fork.finding.hit import Match, Price
@@ -28,7 +26,9 @@ from smart_fork.forking.plan import fork_session
 from smart_fork.forking.price import ways
 from smart_fork.forking.recommendation import recommended
 from smart_fork.forking.request import Best, ForkRequest
+from smart_fork.forking.selection import SelectedExchange, Selection
 from smart_fork.forking.spawn import Asked
+from smart_fork.forking.wanted import Wanted
 from smart_fork.system.processes import Machine
 from tests.cases import each
 from tests.smart_fork.agents.qwen.test_log import fixture as qwen_fixture

@@ -9,13 +9,13 @@ import pytest
 from smart_fork import sessions
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
-from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
+from smart_fork.forking.wanted import Wanted
 from tests.cases import first
 from tests.smart_fork.asking import find_and_fork, message_for
 from tests.smart_fork.asking import opened as library_of

@@ -19,10 +19,10 @@ from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spec import Content, WorkerSpec
 from smart_fork.forking.start import start
 from smart_fork.forking.started import SpawnedWorker
-from smart_fork.registry.workers import Registry
 from smart_fork.repository.news import FileNews, News
+from smart_fork.snippets import printable
 from smart_fork.system.processes import Machine
-from smart_fork.text.snippets import printable
+from smart_fork.workers.registry import Registry
 from tests.cases import first
 from tests.smart_fork.forks import FakeProcesses
 from tests.smart_fork.repository.test_news import BEGUN, LATER, START, UNTIL, sh

@@ -13,12 +13,12 @@ from indexer.settings import CHECK_LOGIN as CHECK
 from smart_fork.agents.known_variables import note
 from smart_fork.errors import ProgramFailed
 from smart_fork.forking.provisions import NotLoggedIn, provisions
-from smart_fork.places.base import hand_over
-from smart_fork.places.here import HerePlace
-from smart_fork.places.process import ProcessPlace
-from smart_fork.places.tmux import TmuxPlace
-from smart_fork.registry.workers import Registry
 from smart_fork.system.processes import Processes
+from smart_fork.workers.here import HerePlace
+from smart_fork.workers.place import hand_over
+from smart_fork.workers.process import ProcessPlace
+from smart_fork.workers.registry import Registry
+from smart_fork.workers.tmux import TmuxPlace
 from tests.smart_fork.forks import SESSION, FakeProcesses, eventually, plan_of, python
 
 LISTED = "  --fork-session  Fork\n  auth  Manage authentication"

@@ -16,8 +16,8 @@ from smart_fork.forking.occupation import FRESH_SECONDS, AlreadyRuns
 from smart_fork.forking.resume import check_free, newest_session, session_to_resume
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.start import start
-from smart_fork.registry.workers import Registry
 from smart_fork.system.processes import Machine
+from smart_fork.workers.registry import Registry
 from tests.cases import first
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses, said, write_log
 

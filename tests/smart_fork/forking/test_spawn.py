@@ -12,8 +12,8 @@ from smart_fork.agents.claude.log import folder_of
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError, Usage
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.spawn import LEAST_SECONDS, spawn, summary
-from smart_fork.registry.workers import Registry
 from smart_fork.system.processes import Machine
+from smart_fork.workers.registry import Registry
 from tests.cases import first
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses, snapshot, write_log
 

@@ -14,7 +14,6 @@ import pytest
 
 from indexer.outcome import Edits
 from smart_fork.errors import SmartForkError
-from smart_fork.registry.workers import Registry
 from smart_fork.repository.changes import difference
 from smart_fork.repository.drift import drifts
 from smart_fork.repository.git import opened_to_look_back
@@ -27,6 +26,7 @@ from smart_fork.repository.worktree import (
 )
 from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare
+from smart_fork.workers.registry import Registry
 from smart_fork.workers.worktrees import prune, worktrees
 from tests.cases import first, mostly
 from tests.drilled import drilled

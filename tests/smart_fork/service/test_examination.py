@@ -21,8 +21,8 @@ from smart_fork.examination import examine
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import Candidates
 from smart_fork.finding.search import search
-from smart_fork.registry.workers import Registry
 from smart_fork.service.address import Address, publish
+from smart_fork.workers.registry import Registry
 from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.test_docs import assert_documented

@@ -15,7 +15,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from smart_fork.registry.workers import Registry
+from smart_fork.workers.registry import Registry
 from tests.cases import mostly
 
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."

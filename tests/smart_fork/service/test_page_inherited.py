@@ -9,8 +9,8 @@ import pytest
 
 from smart_fork.page.board import Inherited, inherited
 from smart_fork.page.phrases import lasted
-from smart_fork.registry.workers import Registry
 from smart_fork.workers.observation import WorkerWatch
+from smart_fork.workers.registry import Registry
 from tests.smart_fork.service.test_page import DONE, RETRY
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)

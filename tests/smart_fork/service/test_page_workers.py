@@ -15,8 +15,8 @@ from smart_fork.page import views
 from smart_fork.page.board import WorkerBoard, _together, asked
 from smart_fork.page.phrases import NAME_CHARACTERS, called
 from smart_fork.page.views import LIVE, MOST_LISTENERS
-from smart_fork.registry.workers import Registry
 from smart_fork.workers.observation import Seen
+from smart_fork.workers.registry import Registry
 from smart_fork.workers.roster import described
 from tests.cases import first
 from tests.smart_fork import screens

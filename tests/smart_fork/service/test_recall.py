@@ -22,9 +22,9 @@ from indexer.settings import WORKER_ID
 from smart_fork import notes
 from smart_fork.agents import AGENTS
 from smart_fork.hooks import recall, switch
-from smart_fork.registry.workers import Registry
 from smart_fork.service.address import Address, publish
 from smart_fork.system import peers
+from smart_fork.workers.registry import Registry
 from tests import warm
 from tests.cases import first
 

@@ -14,9 +14,9 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, forms_of
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
 from smart_fork.agents.readers import READERS
-from smart_fork.registry.workers import Registry
 from smart_fork.team import changes, pulled
 from smart_fork.team.materialise import local
+from smart_fork.workers.registry import Registry
 from tests.smart_fork.relatives import branch
 
 SESSION = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from smart_fork import notes
-from smart_fork.registry.workers import Registry
 from smart_fork.terminal.completion import answer
+from smart_fork.workers.registry import Registry
 from tests import warm
 from tests.cases import first
 from tests.smart_fork.world import World
@@ -201,8 +201,8 @@ def test_the_answer_imports_little(indexed, shop, how):
         "smart_fork",
         "smart_fork.__main__",
         "smart_fork.errors",
-        "smart_fork.registry",
-        "smart_fork.registry.file",
+        "smart_fork.workers",
+        "smart_fork.workers.registry_file",
     }
     ours = {one for one in imported if one.startswith("smart_fork")}
     assert small >= {one for one in ours if not one.startswith("smart_fork.terminal")}

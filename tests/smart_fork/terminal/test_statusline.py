@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from smart_fork.registry.workers import Registry
 from smart_fork.terminal.statusline import segment
+from smart_fork.workers.registry import Registry
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import World
 

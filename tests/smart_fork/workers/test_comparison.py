@@ -15,11 +15,11 @@ import pytest
 from indexer.masking import Masked
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.page.export import comparison, write_comparison
-from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.repository.file_change import FileChange
 from smart_fork.repository.worktree import create_worktree
 from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare, facts, last_fan_out
+from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.state import Compared
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, Usage
-from smart_fork.registry.workers import ASKED, Registry
 from smart_fork.system.processes import Running
 from smart_fork.workers import messages
 from smart_fork.workers.messages import going_on, message_worker, typed_text
+from smart_fork.workers.registry import ASKED, Registry
 from tests.smart_fork import screens
 from tests.smart_fork.forks import NEW
 from tests.smart_fork.terminals import LATEST, PID, Script, Stage

@@ -9,9 +9,9 @@ import pytest
 from indexer.project import project_of
 from indexer.values import json_of
 from smart_fork.errors import NotFound, Usage
-from smart_fork.registry.workers import Registry
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.observation import WorkerWatch
+from smart_fork.workers.registry import Registry
 from smart_fork.workers.roster import MESSAGE_CHARACTERS, READ_CHARACTERS, list_workers, read_worker, wait_workers
 from tests.smart_fork.terminals import LATER, LATEST, PANE, PID, STARTED, USAGE, Stage
 

@@ -13,12 +13,12 @@ from indexer.project import project_of
 from indexer.values import json_of
 from smart_fork.agents.plan import environment
 from smart_fork.errors import NotFound, Usage
-from smart_fork.places.base import runs, whereabouts
-from smart_fork.places.process import ProcessPlace
-from smart_fork.registry.workers import Registry, WorkerRecord
 from smart_fork.repository import worktree
 from smart_fork.system.processes import Processes
 from smart_fork.workers import termination
+from smart_fork.workers.place import runs, whereabouts
+from smart_fork.workers.process import ProcessPlace
+from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.termination import close_workers, stop_workers
 from tests.smart_fork.forks import SESSION, eventually, plan_of
 from tests.smart_fork.terminals import PID, Stage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from smart_fork.errors import NotFound, Usage
-from smart_fork.registry.workers import Registry
+from smart_fork.workers.registry import Registry
 from smart_fork.workers.roster import LATEST_SECONDS, SOON_SECONDS, wait_workers
 from tests.smart_fork import screens
 from tests.smart_fork.terminals import LATER, LATEST, Script, Stage

@@ -23,9 +23,9 @@ from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut
 from smart_fork.excise.transcript import listed, load_numbered, located
-from smart_fork.families.lineage import lineage
 from smart_fork.finding.index_access import opened
 from smart_fork.forking.bringing_back import brought_back
+from smart_fork.forking.lineage import lineage
 from smart_fork.removal.sessions import forget
 from smart_fork.team.tracking import Alias, Tracked
 from tests.indexer.transcripts.records import message, meta

@@ -1,1 +1,0 @@
-"""Branches of sessions, and who descends from whom."""

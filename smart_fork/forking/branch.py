@@ -1,0 +1,384 @@
+"""A branch of a session: a copy under a title of its own, which an agent can go on with while the original stays.
+
+Whether an agent is at work in the session is told by what is known of our workers, and by the tasks in its log.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Container, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import datetime
+from itertools import chain, count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from indexer.failures import next_step, what_failed
+from indexer.locks import held_file
+from indexer.paths import private_dir, state_home
+from indexer.project import Project, project_of
+from indexer.transcripts.base import AgentAdapter, Agents, LogFile
+from indexer.transcripts.lines import bounded, decode_line, open_regular
+from indexer.transcripts.model import AgentName, Session
+from smart_fork import handovers, sessions
+from smart_fork.agents import AGENTS
+from smart_fork.agents.copier import NewSession
+from smart_fork.agents.facets import starter_of, tail_of
+from smart_fork.agents.logs import changed_at
+from smart_fork.agents.options import Options
+from smart_fork.agents.plan import MAX_NAME_CHARACTERS, check_id, plain_name
+from smart_fork.agents.readers import READERS
+from smart_fork.agents.references import names_session
+from smart_fork.agents.selection import named
+from smart_fork.copies.session_copy import Branch, branch_point, last_branch_point, message_at, write_copy
+from smart_fork.cuts.titles import key, without_suffix
+from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice, joined
+from smart_fork.finding.results import title as shown_title
+from smart_fork.finding.team_search import sessions_here
+from smart_fork.forking.bringing_back import forkable, is_others, refuse_without_log
+from smart_fork.forking.budget import answering, chosen, gathered
+from smart_fork.forking.occupation import Occupation
+from smart_fork.forking.relatives import Branched, Named
+from smart_fork.forking.request import BranchRequest
+from smart_fork.forking.started import Forked, Handed
+from smart_fork.forking.wanted import Wanted
+from smart_fork.snippets import quoted
+from smart_fork.system.cancellation import refuse_cancelled
+from smart_fork.system.processes import Clock, Machine
+from smart_fork.whereabouts import belongs, unplaced, where_now
+
+if TYPE_CHECKING:
+    from smart_fork.finding.library import Opening
+
+#: An unfinished answer to which nothing was added for so long has been given up, or waits for a person.
+QUIET_SECONDS = 60.0
+IN_PROGRESS = (
+    "Cannot branch while a response or tool call is in progress. "
+    "Wait for it to finish or resolve the pending tool call."
+)
+TASKS_RUN = "Stop the current session's running background tasks before branching the conversation."
+#: Of the tasks that run, how many are named.
+NAMED = 3
+
+
+def is_unfinished(session: Session) -> bool:
+    """Whether a call or a prompt at its end has no answer."""
+    points = session.branch_points()
+    done = [i for i, turn in enumerate(session.turns) if turn.prompt or turn.tool_calls or turn.tool_results]
+    return not points or (bool(done) and done[-1] > points[-1])
+
+
+def earlier_message() -> str:
+    """What can be done meanwhile."""
+    return advice(
+        "Or branch at an earlier message: --at N, numbered as in `smart-fork show`.",
+        tool="Or branch at an earlier message: at, numbered as in read_session.",
+    )
+
+
+def refuse_while_working(session: Session, now: float, hint: str) -> None:
+    """Nothing is copied of what is just being written.
+
+    Raises:
+        ForkRefused: the agent is answering, or one of its tools runs.
+    """
+    quiet = now - changed_at(READERS[session.agent], session.source_path) >= QUIET_SECONDS
+    worker = Occupation(session.agent, session.session_id, session.source_path).worker
+    if (is_unfinished(session) and not quiet) or (worker and worker.status == "working"):
+        raise ForkRefused(IN_PROGRESS, hint)
+
+
+def refuse_while_tasks_run(session: Session, hint: str, *, caller: str | None = None) -> None:
+    """What the agent has in the background would go on in the original alone.
+
+    `caller` is the session that asks, whose agent is there. What an agent has left undone ended with it.
+
+    Raises:
+        ForkRefused: shells, monitors or sub-agents of the session still run.
+    """
+    since = Occupation(session.agent, session.session_id, session.source_path).since
+    if since is None and session.session_id != caller:
+        return
+    tail = tail_of(session.agent)
+    tasks = tail.running_tasks(tail.records(session.source_path), since or "")
+    if tasks:
+        named = "; ".join(f"{task.what} ({task.id})" if task.what != task.id else task.id for task in tasks[:NAMED])
+        more = f" and {len(tasks) - NAMED} more" if len(tasks) > NAMED else ""
+        raise ForkRefused(TASKS_RUN, joined(f"In the background: {named}{more}", hint))
+
+
+#: How long a caller's own session is waited for that is not there yet.
+WRITTEN_SECONDS, LOOK_SECONDS = 3.0, 0.2
+
+
+@bounded()
+def branch(
+    request: BranchRequest, library: Opening | None = None, *, now: float | None = None, clock: Clock | None = None
+) -> Branched:
+    """Copy a session, up to the end of what its message is part of, or up to its last finished turn.
+
+    What answers is asked of the `library`, by default the commands' own. The caller's own session is waited for where
+    it is so new that its agent has not written it down yet.
+
+    Raises:
+        SmartForkError: nothing was made.
+    """
+    clock = clock or Clock()
+    at, budget, caller = request.message, request.budget, request.caller_session_id
+    chooses = request.at_match or budget is not None
+    with ExitStack() as held:
+        (here,) = held.enter_context(sessions_here([request.session.strip()], request.cwd or request.project))
+        answers = held.enter_context(gathered(request.looked_for, request.also, library, chooses=chooses))
+        session = _source(here.session_id, caller or "", clock, held, request.as_agent)
+        if session.unread and request.at is None:
+            raise ForkRefused(
+                f"{session.session_id} is too long to be copied whole. {sessions.left_out(session)}",
+                advice(
+                    "Give a message, --at N. Or fork all of it: smart-fork fork, its agent reads it itself.",
+                    tool="Give a message (at), or fork all of it: its agent reads it itself.",
+                ),
+            )
+        agent = session.agent if request.as_agent is None else named(request.as_agent)
+        moment = clock.now() if now is None else now
+        from smart_fork.forking.start import place_of_work
+
+        target = place_of_work(session.cwd, request.cwd)
+        if request.project is not None and not _belongs(session, request.project):
+            raise ForkRefused(
+                f"Source session does not belong to current project: {session.session_id}",
+                f"It worked in {session.cwd}.",
+            )
+        through = answering(session, answers) if request.at_match else None
+        end, warnings = _end(session, at, through, moment, caller)
+        within = chosen(session, end, budget, answers) if budget is not None else None
+        excerpt = within.excerpt if within else None
+        told = None
+        if agent != session.agent:
+            from smart_fork.forking.handover import handover, write_told
+
+            told = handover(session, end, agent, excerpt, unmasked=request.unmasked)
+        with new_title(told.title if told else session.title, target, moment, name=request.title) as final:
+            local = datetime.fromtimestamp(moment)  # noqa: DTZ006 - files may be named by local time
+            refuse_cancelled()
+            becomes = NewSession(starter_of(agent).new_id(), target, local, final)
+            if told is None:
+                written = write_copy(session, end, becomes, excerpt=excerpt)
+            else:
+                written = write_told(READERS[agent], told, session, becomes, Machine())
+                written = replace(written, source_session_id=session.session_id)
+                warnings += _notes(told.handed, agent, budget)
+            _remember(written, session, end)
+        warnings += [*filter(None, [sessions.left_out(session)]), *written.warnings]
+        report = _report(session, written, end=end, title=final, target=target, warnings=warnings)
+        if within is not None:
+            kept = within.selection
+            report = replace(report, warnings=(*kept.notes, *report.warnings), selection=kept)
+        if not request.start:
+            return report
+        start = Options(prompt=request.prompt or None, place=request.place, name=final)
+        return replace(report, started=_start(session, written, target, start, caller))
+
+
+def _source(reference: str, own: str, clock: Clock, held: ExitStack, as_agent: AgentName | None) -> Session:
+    """The session that is meant. What its agent is asked first it writes down a moment later: `own` is waited for.
+
+    A log that is made for it is there as long as it is `held`.
+    """
+    if not names_session(reference):
+        raise Usage(
+            f"Invalid source sessionId: {quoted(reference)}",
+            advice("`smart-fork list` shows ids.", tool="list_sessions shows ids."),
+        )
+    deadline = clock.now() + WRITTEN_SECONDS
+    while True:
+        try:
+            located = sessions.locate(reference)
+            check_id(located.agent, located.session_id)
+            refuse_without_log(located, as_agent)
+            return sessions.read(held.enter_context(forkable(located)))
+        except NotFound:
+            if not own.lower().startswith(reference.lower()):
+                raise
+            if clock.now() >= deadline:
+                hint = "This session has no log yet. Try again after its first answer."
+                raise ForkRefused(IN_PROGRESS, hint) from None
+        clock.sleep(LOOK_SECONDS)
+
+
+def _belongs(session: Session, project: str) -> bool:
+    try:
+        return belongs(session, project_of(project))
+    except ValueError:  # a NUL
+        return False
+
+
+@contextmanager
+def new_title(parent_title: str, target: Path, moment: float, *, name: str | None = None) -> Iterator[str]:
+    """What a branch is called that is written meanwhile: no other that is made at once gets the same title.
+
+    Raises:
+        SmartForkError: in place of an `OSError`, also one that is met meanwhile.
+    """
+    try:
+        with held_file(private_dir(state_home()) / "branch.lock"):
+            taken = titles_like_ours(READERS, project_of(target))
+            yield branch_title(name, parent_title, taken, int(moment * 1000))
+    except OSError as error:
+        hint = f"Nothing was written. {next_step(error) or 'Try again.'}"
+        raise SmartForkError(f"Failed to branch conversation: {what_failed(error)}", hint) from error
+
+
+def _remember(written: Branch, session: Session, end: int) -> None:
+    """Keep from where it is: its own log says so no longer when that is gone."""
+    through = session.turns[end].id
+    one = handovers.HandedOver(written.session_id, written.agent, session.agent, session.session_id, through)
+    try:
+        handovers.remember(one)
+    except BaseException:
+        written.undo()
+        raise
+
+
+def _notes(handed: Handed, agent: AgentName, budget: Wanted | None) -> list[str]:
+    """What a person should know of what was told."""
+    from smart_fork.forking.handover import beyond, notes
+
+    return [*notes(handed, agent), *(beyond(handed, budget) if budget else ())]
+
+
+def _end(
+    session: Session, at: int | None, through: str | None, now: float, caller: str | None
+) -> tuple[int, list[str]]:
+    """The last turn of the copy, and what is to be said about it."""
+    if through is not None:
+        end = branch_point(session, through)
+        return end, [f"Branched after message {end}, where the exchange that answers best ends"]
+    if at is not None:
+        end = branch_point(session, message_at(session, at))
+        moved = f"Branched after message {end}, where the agent had finished what message {at} is part of"
+        return end, [moved] if end != at else []
+    refuse_while_working(session, now, earlier_message())
+    refuse_while_tasks_run(session, earlier_message(), caller=caller)
+    left_out = ["The unfinished answer is not in the branch"] if is_unfinished(session) else []
+    return last_branch_point(session), left_out
+
+
+def _start(session: Session, written: Branch, target: Path, options: Options, caller: str | None) -> Forked:
+    from smart_fork.forking.spec import WorkerSpec
+    from smart_fork.forking.start import resume_written
+
+    return resume_written(
+        WorkerSpec(
+            "branch",
+            written.agent,
+            session,
+            options,
+            cwd=None if str(target) == session.cwd else target,
+            caller_session_id=caller,
+            written=written,
+        )
+    )
+
+
+def _report(session: Session, written: Branch, *, end: int, title: str, target: Path, warnings: list[str]) -> Branched:
+    return Branched(
+        session_id=written.session_id,
+        agent_type=written.agent,
+        title=shown_title(title),
+        path=str(written.path),
+        copied=written.copied,
+        parent=Named(session.session_id, shown_title(session.title)),
+        at=end,
+        working_directory=str(target),
+        warnings=tuple(warnings),
+        resume_command=command_to_resume(written.agent, written.session_id, str(target)),
+        resume_original=command_to_resume(session.agent, session.session_id, session.cwd, session=session),
+    )
+
+
+def command_to_resume(agent: AgentName, session_id: str, cwd: str, *, session: Session | None = None) -> str:
+    """What a person types to go on in a session, from anywhere; `session` is what was read of it."""
+    asking = starter_of(agent).asking if is_others(session_id, session) else ()
+    words = shlex.join((*READERS[agent].resume_command(session_id), *asking))
+    home = AGENTS[agent].home
+    further = len(home.folders()) > 1 and home.is_further(*READERS[agent].locate(session_id)[:1])
+    if further or where_now(cwd) != cwd:  # from there its agent does not find it
+        return shlex.join(("smart-fork", "resume", session_id))
+    return words if unplaced(cwd) else f"cd {shlex.quote(cwd)} && {words}"
+
+
+# What a branch is called: its base's name with ``(Branch)``, unlike any other in the project.
+
+
+FALLBACK = "Branched conversation"
+#: Further ones have the time in their name.
+MAX_NUMBER = 99
+#: How much of a log's beginning and end is looked at: titles are at either, and agents write theirs again at the end.
+_ENDS = 64 << 10
+_BRANCHED = re.compile(rb"\(branch", re.IGNORECASE)
+
+
+def branch_title(name: str | None, parent_title: str, taken: Container[str], milliseconds: int) -> str:
+    """The title of a branch that is called `name`, or like its parent. Pure.
+
+    `taken` holds the titles of the project as `key` gives them, `milliseconds` is the time.
+    """
+    base = without_suffix(plain_name(name)) or without_suffix(plain_name(parent_title)) or FALLBACK
+    numbers = chain(("",), (f" {number}" for number in range(2, MAX_NUMBER + 1)))
+    later = (f" {milliseconds + more}" for more in count())
+    titles = (_titled(base, number) for number in chain(numbers, later))
+    return next(title for title in titles if key(title) not in taken)
+
+
+def titles_like_ours(agents: Agents, project: Project) -> set[str]:
+    """The `key` of each title in `project` that says "(Branch": no other can be in the way. One scan.
+
+    Logs that cannot be read have no title.
+    """
+    found: set[str] = set()
+    for adapter in agents:
+        here = adapter.place_of(project.root)
+        for file in adapter.discover():
+            if here and not file.location.startswith(here):  # another project's
+                continue
+            found.update(key(title) for title in _titles(adapter, file, project))
+    return found
+
+
+def _titles(adapter: AgentAdapter, file: LogFile, project: Project) -> Iterator[str]:
+    try:
+        ends = _both_ends(file)
+        if not _BRANCHED.search(ends):
+            return
+        session = adapter.glance(file.path)
+    except OSError:
+        return
+    if session is not None and belongs(session, project):
+        yield session.title
+        yield from _given(ends)
+
+
+def _both_ends(log: LogFile) -> bytes:
+    with open_regular(log.location) as file:
+        head = file.read(_ENDS)
+        if log.size <= _ENDS:
+            return head
+        file.seek(max(len(head), log.size - _ENDS))
+        return head + b"\n" + file.read(_ENDS)
+
+
+def _given(ends: bytes) -> Iterator[str]:
+    """The names that it was given: those that it had once are as good as taken."""
+    for line in filter(_BRANCHED.search, ends.splitlines()):
+        for _, record in decode_line(line)[0]:
+            payload = record.get("payload")
+            title = record.get("customTitle", payload.get("thread_name") if isinstance(payload, dict) else None)
+            if isinstance(title, str):
+                yield title
+
+
+def _titled(base: str, number: str) -> str:
+    suffix = f" (Branch{number})"
+    return base[: MAX_NAME_CHARACTERS - len(suffix)].rstrip() + suffix

@@ -1,0 +1,264 @@
+"""Finds every log that was made of a session: copies, branches, forks, forks of these, and sessions told of it.
+
+The logs themselves say it, and beside them the register of workers and the notes on hand-overs and on cuts. No index is
+needed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from functools import lru_cache
+from pathlib import Path
+
+from indexer.shapes import dataclass
+from indexer.transcripts.base import LogFile
+from indexer.transcripts.model import AgentName, Session
+from smart_fork.agents import AGENTS
+from smart_fork.agents.ancestry import Kin
+from smart_fork.agents.facets import find_cutter
+from smart_fork.agents.readers import OWN, READERS
+from smart_fork.cuts import snapshots
+from smart_fork.cuts.cutter import Cutter
+from smart_fork.forking.crossing import Crossings, crossings, parents, reached, relatives
+from smart_fork.workers.registry import known_workers
+
+#: Each session with those that it was made of.
+Links = Mapping[str, set[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Descendant:
+    """A log with something of a session. `told` says that it has its words, in records of its own."""
+
+    agent: AgentName
+    session_id: str
+    path: Path
+    told: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Descent:
+    """The logs that have something of a session.
+
+    `below` were made of it. `unclear` have records of it, and nothing says which of them was first. `beside` have the
+    same records from a session before: those that it was made of, and what else was made of these; of other agents that
+    is not certain. `above` are the ids of those that it was made of, `lost` the agents and ids of all relatives that
+    have no log any more.
+    """
+
+    below: tuple[Descendant, ...] = ()
+    unclear: tuple[Descendant, ...] = ()
+    beside: tuple[Descendant, ...] = ()
+    above: frozenset[str] = frozenset()
+    lost: tuple[tuple[AgentName, str], ...] = ()
+
+    @property
+    def logs(self) -> tuple[Descendant, ...]:
+        """All that have something of it which was, or may have been, made of it."""
+        return (*self.below, *self.unclear)
+
+    @property
+    def copies(self) -> list[Path]:
+        """The logs with its records that were made of it, to any depth: what is cut out of it is cut there."""
+        return [one.path for one in self.below if not one.told]
+
+
+@dataclass(slots=True)
+class _Noted:
+    """What was known of a session before cuts: these take the records by which sessions are known to be of a family."""
+
+    agent: AgentName
+    below: set[str] = field(default_factory=set)
+    above: set[str] = field(default_factory=set)
+    unclear: set[str] = field(default_factory=set)
+
+
+def _notes() -> dict[str, _Noted]:
+    """What was noted with the cuts of each session."""
+    found: dict[str, _Noted] = {}
+    for one in snapshots.logged():
+        if one.tool in AGENTS:
+            noted = found.setdefault(one.session_id, _Noted(one.tool))
+            noted.below |= {*one.below}
+            noted.above |= {*one.above}
+            noted.unclear |= {*one.unclear}
+    return found
+
+
+def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str] = ()) -> Descent:
+    """Everything that was made of a session, to any depth. `keys` are those of records that are looked for."""
+    if not AGENTS[agent].heads:
+        return Descent()
+    asked, notes = Session(agent, session_id, path, ()), _notes()
+    found, known = crossings(asked, known_workers()), notes.get(session_id)
+    for child in known.below if known else ():
+        found.forks.setdefault(child, session_id)
+    family = relatives(asked, "", found)
+    related = {str(kin.path) for kin in family}
+    apart = (file for file in OWN[agent].discover() if file.location not in related)
+    holders = [*_holders(agent, keys, path, apart, is_kin=False)]
+    for one in holders:
+        if one.session_id not in {kin.session_id for kin in family}:
+            family += relatives(Session(agent, one.session_id, one.path, ()), "", found)
+    family += _noted_kin({session_id, *(kin.session_id for kin in family)}, notes, found)
+    guessed = parents(family, found.forks)
+    links = _links(family, guessed, found, session_id if known else "")
+    for parent, noted in notes.items():
+        links[parent] |= noted.above
+        for child in noted.below:
+            links[child].add(parent)
+    made = _inverted(links)
+    agents = {**found.agents, **{kin.session_id: kin.agent for kin in family}}
+    _add_copies_of_told(session_id, family, links, made, _same_agent(made, agents, agent))
+    below, above = reached({session_id}, made), reached({session_id}, links) - {session_id}
+    uncertain = _uncertain(guessed, links, notes)
+    tied = (reached({session_id}, uncertain) - below - above) | (below & above)
+    below -= tied
+    beside = reached({session_id, *above}, made) - below - reached(tied, made)
+    placed = {str(kin.path) for kin in family if kin.session_id in {*below, *tied}}
+    near = map(OWN[agent].log_at, sorted(related - placed))
+    holders += _holders(agent, keys, path, filter(None, near), is_kin=True)
+    holders = [one for one in holders if str(one.path) not in placed]
+    strangers = {one.session_id for one in holders} - below - beside - tied
+    # Whose parent is gone has records of this one, where this one has them of nobody. After a cut that is not known.
+    orphans = {kin.session_id for kin in family if kin.recorded and not (above or tied or known)} & strangers
+    others = sorted((kin for kin in family if kin.path.resolve() != path.resolve()), key=lambda kin: str(kin.path))
+    logs = _Logs(others, made, agent, agents)
+    certain = [one for one in logs.of({session_id, *orphans}) if one.session_id not in tied]
+    unclear = [one for one in logs.of({*tied, *strangers} - orphans) if one not in certain]
+    return Descent(
+        tuple(certain),
+        tuple(unclear),
+        (*(one for one in holders if one.session_id in beside), *logs.told_of(beside)),
+        frozenset(above),
+        tuple(logs.lost({session_id, *orphans}, links)),
+    )
+
+
+class _Logs:
+    """The logs of a family: those that were made of some of its sessions."""
+
+    def __init__(self, family: Sequence[Kin], made: Links, agent: AgentName, agents: Mapping[str, AgentName]) -> None:
+        self._family, self._made, self._agent = family, made, agent
+        self._agents = agents
+        #: Those of the same agent have records, the others are told.
+        self._direct = _same_agent(made, agents, agent)
+
+    def of(self, sessions: set[str]) -> list[Descendant]:
+        """Those logs, of these sessions as well."""
+        below, direct = reached(sessions, self._made), reached(sessions, self._direct)
+        return [
+            Descendant(kin.agent, kin.session_id, kin.path, told=kin.session_id not in direct)
+            for kin in self._family
+            if kin.session_id in below
+        ]
+
+    def told_of(self, sessions: set[str]) -> Iterator[Descendant]:
+        """The logs of these sessions that are other agents'."""
+        for kin in self._family:
+            if kin.session_id in sessions and kin.agent != self._agent:
+                yield Descendant(kin.agent, kin.session_id, kin.path, told=True)
+
+    def lost(self, sessions: set[str], links: Links) -> Iterator[tuple[AgentName, str]]:
+        """The relatives of these sessions that have no log."""
+        there = {kin.session_id for kin in self._family}
+        ties = {one: {*links.get(one, ()), *self._made.get(one, ())} for one in {*links, *self._made}}
+        for one in sorted(reached(sessions, ties) - sessions - there):
+            agent = self._agents.get(one, self._agent)
+            if not READERS[agent].locate(one):
+                yield agent, one
+
+
+def _links(family: Sequence[Kin], guessed: Mapping[str, str], found: Crossings, cut: str) -> defaultdict[str, set[str]]:
+    """All that is certain. Of two logs that share records and began at the same time, either may be the other's, and
+    of one that was `cut` nobody knows when it began.
+    """
+    known = {kin.session_id: kin for kin in family}
+    links: defaultdict[str, set[str]] = defaultdict(set)
+    for child, parent in guessed.items():
+        if parent not in known or (cut not in (child, parent) and known[child].begun > known[parent].begun):
+            links[child].add(parent)
+    for child, parent in (*((kin.session_id, kin.recorded) for kin in family), *found.forks.items()):
+        if parent:
+            links[child].add(parent)
+    for child, more in found.others.items():
+        links[child].update(more)
+    return links
+
+
+def _noted_kin(there: set[str], notes: Mapping[str, _Noted], found: Crossings) -> Iterator[Kin]:
+    """The logs of the sessions that were of the family of these before cuts."""
+    ties: dict[str, set[str]] = defaultdict(set)
+    agents: dict[str, AgentName] = {}
+    for one, noted in notes.items():
+        for other in (*noted.below, *noted.above, *noted.unclear):
+            ties[one].add(other)
+            ties[other].add(one)
+            agents |= {other: noted.agent, one: noted.agent}
+    for other in sorted(reached(there, ties) - there):
+        for path in READERS[agents[other]].locate(other)[:1] if other not in there else ():
+            more = relatives(Session(agents[other], other, path, ()), "", found)
+            yield from (kin for kin in more if kin.session_id not in there)
+            there |= {kin.session_id for kin in more}
+
+
+def _uncertain(guessed: Mapping[str, str], links: Links, notes: Mapping[str, _Noted]) -> Links:
+    """Sessions one of which was made of the other, where nothing says which: in both directions."""
+    tied: dict[str, set[str]] = defaultdict(set)
+    noted = ((one, other) for one, known in notes.items() for other in known.unclear)
+    for child, parent in (*guessed.items(), *noted):
+        if parent not in links.get(child, ()) and child not in links.get(parent, ()):
+            tied[child].add(parent)
+            tied[parent].add(child)
+    return tied
+
+
+def _same_agent(made: Links, agents: Mapping[str, AgentName], agent: AgentName) -> Links:
+    """The links to sessions of this agent."""
+    return {one: {child for child in more if agents.get(child, agent) == agent} for one, more in made.items()}
+
+
+def _add_copies_of_told(
+    session_id: str, family: Sequence[Kin], links: Links, made: defaultdict[str, set[str]], direct: Links
+) -> None:
+    """Count each session that shares records with a told one, and names no parent, as made of that one.
+
+    Which of the two was first does not matter: nothing is cut there, it is searched.
+    """
+    told = reached({session_id}, made) - reached({session_id}, direct)
+    holders = {message.id: kin.session_id for kin in family if kin.session_id in told for message in kin.messages}
+    for kin in family:
+        if kin.session_id not in told and not links.get(kin.session_id):
+            for one in {holders[message.id] for message in kin.messages if message.id in holders}:
+                made[one].add(kin.session_id)
+
+
+def _inverted(links: Links) -> defaultdict[str, set[str]]:
+    made: defaultdict[str, set[str]] = defaultdict(set)
+    for child, above in links.items():
+        for parent in above:
+            made[parent].add(child)
+    return made
+
+
+def _holders(
+    agent: AgentName, keys: Collection[str], own: Path, files: Iterable[LogFile], *, is_kin: bool
+) -> Iterator[Descendant]:
+    """The other ones of these logs with one of these records: what stands between may be gone, or nothing may say whose
+    a log is.
+    """
+    cutter, wanted = find_cutter(agent), frozenset(keys)
+    for file in files if cutter and keys else ():
+        if file.location == str(own) or not _holds(cutter, file, wanted, is_kin=is_kin):
+            continue
+        if file.path.resolve() != own.resolve():
+            yield Descendant(agent, READERS[agent].id_of(file.path), file.path)
+
+
+@lru_cache(maxsize=1 << 17)
+def _holds(cutter: Cutter, file: LogFile, keys: frozenset[str], *, is_kin: bool) -> bool:
+    """Tell if a log has one of these records. A command asks several times, of very many logs."""
+    path = file.path
+    return (is_kin or cutter.may_have_others(path)) and cutter.holds(path, keys)

@@ -1,0 +1,285 @@
+"""A session's family: who was forked from whom and where, what runs, and how to get back."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from indexer.masking import shorten
+from indexer.project import Project, project_of, recorded
+from indexer.shapes import dataclass
+from indexer.store.base import SeenFile, SessionRow
+from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.lines import bounded
+from indexer.transcripts.model import AgentName, Session
+from smart_fork import sessions
+from smart_fork.agents.ancestry import Kin
+from smart_fork.agents.facets import heads_of
+from smart_fork.agents.logs import longest_first
+from smart_fork.agents.readers import READERS
+from smart_fork.finding.commits import commits_made
+from smart_fork.finding.index_access import known_index
+from smart_fork.finding.results import UNTRUSTED
+from smart_fork.finding.results import title as shown_title
+from smart_fork.forking.branch import command_to_resume
+from smart_fork.forking.crossing import Crossings, crossings, parents, relatives
+from smart_fork.forking.relatives import Family, LeftAt, Relative, Running
+from smart_fork.system import permission
+from smart_fork.system.processes import Processes
+from smart_fork.whereabouts import permits, placed_here
+from smart_fork.workers.liveness import note_ends
+from smart_fork.workers.registry import Registry, WorkerRecord
+from smart_fork.workers.registry_file import has_registry
+
+#: How much of the message is quoted after which a fork left its parent.
+WORDS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is told of a session."""
+
+    title: str = ""
+    cwd: str = ""
+    started: str = ""
+    last_activity: str = ""
+    turns: int = 0
+    tokens: int = 0
+    may_be_told: bool = False
+    inferred_from: str = ""
+
+
+@bounded(0.5)  # it is read for its turns and for its messages
+def lineage(reference: str) -> Family:
+    """The family of a session, from its first member down: each before its forks, forks in the order they were made.
+
+    Raises:
+        Usage, NotFound: see `sessions.locate` and `sessions.read`.
+    """
+    asked = sessions.read(sessions.locate(reference))
+    family = replace(_lineage(asked), left_out=sessions.left_out(asked))
+    made = commits_made([(one.agent_type, one.session_id) for one in family.sessions], asked.cwd)
+    return replace(family, sessions=tuple(replace(one, commits=made.get(one.session_id)) for one in family.sessions))
+
+
+def forks_of(session: Session) -> tuple[Relative, ...]:
+    """The forks of a session that is being read, in the order in which they were made."""
+    workers = _workers()
+    found = crossings(session, workers)
+    family = relatives(session, _project(session).root, found)
+    if {kin.session_id for kin in family} <= {session.session_id} and session.session_id not in found.forks.values():
+        return ()
+    return tuple(one for one in _lineage(session).sessions if one.parent == session.session_id)
+
+
+def _project(session: Session) -> Project:
+    return project_of(recorded(session.cwd) or session.source_path.parent)
+
+
+def _lineage(asked: Session) -> Family:
+    workers = _workers()
+    found = crossings(asked, workers)
+    family = relatives(asked, _project(asked).root, found)
+
+    def told(store: SqliteStore | None) -> Family:
+        telling, known = _Telling(store, found, asked), family
+        if permission.limited():  # a fork may work elsewhere; there it is as if its log were gone
+            known = [kin for kin in family if telling.facts(kin).may_be_told]
+        return _told(asked, known, found, workers, telling)
+
+    with known_index() as store:
+        return told(store)
+    return told(None)
+
+
+def _told(
+    asked: Session, family: Sequence[Kin], found: Crossings, workers: Sequence[WorkerRecord], telling: _Telling
+) -> Family:
+    forks = found.forks
+    above = parents(family, forks)
+    logs = _logs(family)
+    running = {w.session_id: w for w in reversed(workers) if w.session_id and w.state in ("starting", "running")}
+    for session_id in running:  # an agent without a prompt has written nothing yet
+        if session_id not in logs and forks.get(session_id) in logs:
+            above[session_id] = forks[session_id]
+    told = tuple(
+        _member(
+            found.agents.get(session_id, asked.agent),
+            session_id,
+            above.get(session_id),
+            logs,
+            telling,
+            others=found.others.get(session_id, ()),
+            depth=depth,
+            workers=workers,
+            running=running.get(session_id),
+        )
+        for session_id, depth in _in_order(above, logs, asked.session_id)
+    )
+    parent = next((one.parent for one in told if one.session_id == asked.session_id), None)
+    back = next((one.resume_command for one in told if one.session_id == parent), None)
+    return Family(
+        session_id=asked.session_id,
+        agent_type=asked.agent,
+        notice=UNTRUSTED,
+        count=len(told),
+        return_command=back,
+        sessions=told,
+    )
+
+
+def _workers() -> list[WorkerRecord]:
+    """All as they are now, newest first."""
+    if not has_registry():
+        return []
+    with Registry() as registry:
+        note_ends(registry, Processes(), os.environ, time.time())
+        known = registry.workers()
+    return [worker for worker in known if permission.permits(worker.cwd)]
+
+
+def _logs(family: Sequence[Kin]) -> dict[str, list[Kin]]:
+    """The logs of each session, the original first: others are copies that were staged or archived."""
+    logs: dict[str, dict[Path, Kin]] = defaultdict(dict)
+    for kin in sorted(family, key=lambda kin: (-kin.mtime_ns, str(kin.path))):
+        logs[kin.session_id][kin.path] = kin
+    return {
+        session_id: [own[path] for path in longest_first(READERS[agent], session_id, list(own))]
+        for session_id, own in logs.items()
+        for agent in {kin.agent for kin in own.values()}
+    }
+
+
+def _in_order(above: Mapping[str, str], logs: Mapping[str, Sequence[Kin]], asked: str) -> Iterator[tuple[str, int]]:
+    """Each session with its depth in the tree, also parents that are gone."""
+    children: dict[str, list[str]] = defaultdict(list)
+    for session_id, parent in above.items():
+        children[parent].append(session_id)
+
+    def begun(session_id: str) -> tuple[str, str]:
+        return min((kin.begun for kin in logs.get(session_id, ())), default="~"), session_id
+
+    first = {session_id for session_id in (*logs, *children, asked) if session_id not in above}
+    waiting = [(session_id, 0) for session_id in sorted(first, key=begun, reverse=True)]
+    while waiting:
+        session_id, depth = waiting.pop()
+        yield session_id, depth
+        waiting += [(one, depth + 1) for one in sorted(children[session_id], key=begun, reverse=True)]
+
+
+def _member(
+    agent: AgentName,
+    session_id: str,
+    parent: str | None,
+    logs: Mapping[str, Sequence[Kin]],
+    telling: _Telling,
+    *,
+    others: tuple[str, ...],
+    depth: int,
+    workers: Sequence[WorkerRecord],
+    running: WorkerRecord | None,
+) -> Relative:
+    """What its log tells, nothing where that is gone; and what we know of it as a worker."""
+    own = logs.get(session_id, ())
+    agent = own[0].agent if own else agent
+    facts = telling.facts(own[0]) if own else Facts()
+    return Relative(
+        depth=depth,
+        session_id=session_id,
+        agent_type=agent,
+        parent=parent,
+        merged_from=others,
+        left_parent_at=telling.left(own[0], logs[parent][0]) if own and parent and parent in logs else None,
+        log_gone=not own,
+        title=shown_title(facts.title),
+        started=facts.started,
+        last_activity=facts.last_activity,
+        begun=own[0].begun or facts.started if own else "",
+        turns=facts.turns,
+        token_estimate=facts.tokens,
+        working_directory=facts.cwd,
+        project_inferred_from=facts.inferred_from,
+        jsonl_path=str(own[0].path) if own else None,
+        copies=tuple(str(kin.path) for kin in own[1:]),
+        resume_command=command_to_resume(agent, session_id, facts.cwd) if own else None,
+        started_by=_started_by(session_id, workers),
+        running=_running(running),
+    )
+
+
+def _facts(one: SessionRow | Session, may_be_told: bool, turns: int, tokens: int) -> Facts:  # noqa: FBT001 - as it is
+    return Facts(one.title, one.cwd, one.started, one.last_activity, turns, tokens, may_be_told, one.inferred_from)
+
+
+def _started_by(session_id: str, workers: Sequence[WorkerRecord]) -> str | None:
+    """Who had it started, where it is a worker's."""
+    worker = next((one for one in workers if one.session_id == session_id), None)
+    return worker.caller_session_id if worker else None
+
+
+def _running(worker: WorkerRecord | None) -> Running | None:
+    """The worker that it runs as."""
+    if worker is None:
+        return None
+    return Running(
+        worker_id=worker.id,
+        kind=worker.kind,
+        name=worker.name,
+        place=worker.place,
+        status=worker.status or worker.state,
+        attach=worker.attach,
+    )
+
+
+class _Telling:
+    """Titles, sizes and places: from the index where a log has not changed since it was indexed, else from the log."""
+
+    def __init__(self, store: SqliteStore | None, found: Crossings, asked: Session) -> None:
+        self._store, self._found = store, found
+        self._seen: Mapping[str, SeenFile] = store.seen() if store else {}
+        self._read: dict[Path, Session | None] = {asked.source_path: asked}
+
+    def facts(self, kin: Kin) -> Facts:
+        """What is told of the session in a log."""
+        row = self._store.session(kin.agent, kin.session_id) if self._store and self._unchanged(kin) else None
+        if row is not None and row.path == str(kin.path):
+            return _facts(placed_here(row), permits(row), row.turns, row.tokens)
+        session = self._session(kin)
+        if session is None:
+            return Facts()
+        return _facts(placed_here(session), permits(session), len(session.turns), session.token_estimate)
+
+    def left(self, kin: Kin, parent: Kin) -> LeftAt | None:
+        """The last message of `parent` that the fork knows, as ``show`` numbers them; `None` where it was rewound."""
+        above = self._session(parent)
+        if above is None:
+            return None
+        if kin.agent == parent.agent:
+            end = heads_of(kin.agent).shared(kin, parent, above, lambda: self._session(kin))
+        else:
+            through = self._found.through.get(kin.session_id)
+            end = next((i + 1 for i, turn in enumerate(above.turns) if turn.id == through), 0)
+        message = next(((i, turn) for i, turn in reversed(above.messages) if i < end), None)
+        if message is None:
+            return None
+        number, turn = message
+        return LeftAt(number, turn.role, shorten(shown_title(turn.text), WORDS))
+
+    def _unchanged(self, kin: Kin) -> bool:
+        seen = self._seen.get(str(kin.path))
+        now = READERS[kin.agent].log_at(str(kin.path))
+        if seen is None or now is None:
+            return False
+        return (seen.mtime_ns, seen.size) == (kin.mtime_ns, now.size)
+
+    def _session(self, kin: Kin) -> Session | None:
+        if kin.path not in self._read:
+            try:
+                self._read[kin.path] = READERS[kin.agent].read(kin.path).session
+            except OSError:
+                self._read[kin.path] = None
+        return self._read[kin.path]

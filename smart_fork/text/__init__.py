@@ -1,1 +1,0 @@
-"""Texts: quoting them, sentences for people, JSON in them."""

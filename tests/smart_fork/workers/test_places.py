@@ -1,0 +1,290 @@
+"""What is done with a worker that runs: one suite for every place, with a scripted agent, real processes and a real tmux."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from smart_fork.agents.plan import environment
+from smart_fork.errors import ForkRefused, NotFound, ProgramMissing
+from smart_fork.system.processes import Processes
+from smart_fork.workers.here import HerePlace
+from smart_fork.workers.place import Started, WorkerPlace, runs, whereabouts
+from smart_fork.workers.places import choose_place, place_of
+from smart_fork.workers.process import ProcessPlace
+from smart_fork.workers.registry import Registry, WorkerRecord
+from smart_fork.workers.tmux import TmuxPlace
+from tests.smart_fork.forks import SESSION, eventually, plan_of, python
+
+PROCESSES = Processes()
+#: An agent: asks its terminal for bracketed paste as the real ones do, shows a question, keeps every byte that it hears,
+#: and ends when it is told to.
+AGENT = """
+import os, signal, sys, tty
+from pathlib import Path
+heard = Path(sys.argv[1])
+if os.isatty(0):
+    tty.setraw(0)
+    os.write(1, b"\\x1b[?2004hDo you trust this folder?\\r\\n")
+    while True:
+        with heard.open("ab") as file: file.write(os.read(0, 65536))
+else:
+    print("Do you trust this folder?", flush=True)
+    signal.pause()
+"""
+HOSTILE = "/exit\n!touch pwned; $(touch pwned) #(touch pwned) #{pane_id} ;\n\ttab 'quotes\" \\ ü 日本語 🦊 Enter C-c"
+
+
+@pytest.fixture(params=[TmuxPlace(), ProcessPlace()], ids=lambda place: place.name)
+def place(request, private_tmux) -> WorkerPlace:
+    return request.param
+
+
+@pytest.fixture
+def agent(place: WorkerPlace, repo: Path) -> Iterator[SimpleNamespace]:
+    """A worker that runs in `place`, as the registry knows it."""
+    with Registry() as registry:
+        worker = registry.add("claude", source_session_id=SESSION, place=place.name, cwd=repo)
+        plan = plan_of(python(AGENT, str(repo / "heard")), repo, env={"SMART_FORK_WORKER_ID": worker.id})
+        started = place.start(plan, worker, PROCESSES, environment(plan, os.environ))
+        worker = registry.set_started(
+            worker.id, command=plan.argv, terminal_id=started.terminal_id, pid=started.pid, log=started.log
+        )
+    known = whereabouts(worker)
+    eventually(lambda: "trust this folder" in (started.log.read_text() if started.log else screen(place, known)))
+    yield SimpleNamespace(worker=worker, started=known, heard=repo / "heard")
+    if runs(known, PROCESSES):
+        PROCESSES.end(known.pid, force=True)
+
+
+def screen(place: WorkerPlace, started: Started) -> str:
+    return place.screen(started, PROCESSES, os.environ) or ""
+
+
+def test_a_worker_of_the_registry_is_the_one_that_was_started(place, agent):
+    """R-005: whoever started it, however long ago."""
+    assert place_of(agent.worker) == place or place_of(agent.worker).name == place.name
+    assert place.ended(agent.started, PROCESSES, os.environ) is None
+    assert runs(agent.started, PROCESSES)
+
+
+def test_what_is_on_its_screen_can_be_read(place, agent):
+    seen = place.screen(agent.started, PROCESSES, os.environ)
+
+    assert (seen is None) == place.headless
+    assert place.headless or "Do you trust this folder?" in seen
+
+
+def test_what_is_pasted_is_heard_byte_for_byte_and_nothing_of_it_is_a_key(place, agent, repo):
+    if place.headless:
+        with pytest.raises(ForkRefused, match="has no terminal"):
+            place.paste(agent.started, HOSTILE, PROCESSES, os.environ)
+        with pytest.raises(ForkRefused, match="no terminal"):
+            place.press(agent.started, "Enter", PROCESSES, os.environ)
+        return
+    place.paste(agent.started, HOSTILE, PROCESSES, os.environ)
+    wanted = b"\x1b[200~" + HOSTILE.encode() + b"\x1b[201~"
+    eventually(lambda: agent.heard.exists() and len(agent.heard.read_bytes()) >= len(wanted))
+    place.press(agent.started, "2", PROCESSES, os.environ)
+    place.press(agent.started, "Enter", PROCESSES, os.environ)
+
+    eventually(lambda: agent.heard.read_bytes().endswith(b"\r"))
+    assert wanted + b"2\r" == agent.heard.read_bytes()
+    assert not list(repo.rglob("pwned"))
+    with pytest.raises(ForkRefused, match="Unknown key"):
+        place.press(agent.started, "C-c", PROCESSES, os.environ)
+
+
+def test_closing_ends_it_and_nothing_else(place, agent, private_tmux, repo):
+    """R-014, X-003."""
+    other = place.start(plan_of(python(AGENT, "x"), repo), agent.worker, PROCESSES, os.environ)
+    before = private_tmux("list-panes", "-a", "-F", "#{pane_id} #{pane_pid}").splitlines()
+
+    place.close(agent.started, PROCESSES, os.environ)
+
+    eventually(lambda: not runs(agent.started, PROCESSES))
+    assert place.ended(agent.started, PROCESSES, os.environ) is not None
+    mine = f"{agent.started.terminal_id} {agent.started.pid}"
+    after = private_tmux("list-panes", "-a", "-F", "#{pane_id} #{pane_pid}").splitlines()
+    assert [pane for pane in before if pane != mine] == after
+    assert PROCESSES.alive(other.pid)
+    os.killpg(other.pid, signal.SIGKILL)
+
+
+def test_what_is_not_ours_is_neither_typed_into_nor_ended(place, agent, repo):
+    """X-003: the numbers of processes and windows are given again; the process has to be the worker's own."""
+    impostor = replace(agent.started, worker_id="claude-1")
+
+    for act in (
+        lambda: place.close(impostor, PROCESSES, os.environ),
+        lambda: place.paste(impostor, "x", PROCESSES, os.environ),
+        lambda: place.press(impostor, "Enter", PROCESSES, os.environ),
+    ):
+        with pytest.raises(ForkRefused):
+            act()
+
+    assert runs(agent.started, PROCESSES)
+    assert not agent.heard.exists() or agent.heard.read_bytes() == b""
+
+
+def test_one_that_has_ended_hears_nothing(place, agent):
+    PROCESSES.end(agent.started.pid, force=True)
+    eventually(lambda: place.ended(agent.started, PROCESSES, os.environ) is not None)
+
+    with pytest.raises(ForkRefused):
+        place.paste(agent.started, "x", PROCESSES, os.environ)
+    with pytest.raises(ForkRefused):
+        place.press(agent.started, "Enter", PROCESSES, os.environ)
+
+
+def test_the_window_of_one_that_has_ended_is_closed_too(agent, place, private_tmux):
+    if place.headless:
+        pytest.skip("it has none")
+    PROCESSES.end(agent.started.pid, force=True)
+    eventually(lambda: place.ended(agent.started, PROCESSES, os.environ) is not None)
+
+    place.close(agent.started, PROCESSES, os.environ)
+
+    assert agent.started.terminal_id not in private_tmux("list-panes", "-a", "-F", "#{pane_id}").split()
+    place.close(agent.started, PROCESSES, os.environ)  # there is nothing left to do
+
+
+def tmux_agent(repo: Path) -> tuple[TmuxPlace, WorkerRecord, Started]:
+    with Registry() as registry:
+        worker = registry.add("codex", source_session_id=SESSION, place="tmux", cwd=repo)
+    plan = plan_of(python(AGENT, str(repo / "heard")), repo, env={"SMART_FORK_WORKER_ID": worker.id})
+    started = TmuxPlace().start(plan, worker, PROCESSES, environment(plan, os.environ))
+    eventually(lambda: "trust" in screen(TmuxPlace(), started))
+    return TmuxPlace(), worker, started
+
+
+def test_somebody_scrolling_in_its_window_does_not_swallow_what_is_typed(private_tmux, repo):
+    place, _, started = tmux_agent(repo)
+    private_tmux("copy-mode", "-t", started.terminal_id)
+
+    place.paste(started, "hello", PROCESSES, os.environ)
+    place.press(started, "Enter", PROCESSES, os.environ)
+
+    assert eventually(lambda: (repo / "heard").read_bytes().endswith(b"hello\x1b[201~\r"))
+
+
+def test_detaching_a_client_ends_no_worker(private_tmux, repo):
+    """R-047."""
+    place, _, started = tmux_agent(repo)
+    attach = f"TMUX= tmux -L {os.environ['SMART_FORK_TMUX_SOCKET']} attach -t =smart-fork-shop"
+    private_tmux("new-window", "-d", "-t", "=first:", attach)
+    eventually(lambda: private_tmux("list-clients", "-F", "#{client_session}").strip() == "smart-fork-shop")
+
+    private_tmux("detach-client", "-s", "=smart-fork-shop")
+
+    eventually(lambda: not private_tmux("list-clients").strip())
+    assert place.ended(started, PROCESSES, os.environ) is None
+
+
+def test_a_window_that_another_tmux_gives_the_same_name_is_not_its_own(private_tmux, repo):
+    place, _, started = tmux_agent(repo)
+    somebody = private_tmux("display-message", "-p", "-t", "=first:", "#{pane_id}").strip()
+
+    elsewhere = replace(started, terminal_id=somebody)
+    assert place.ended(elsewhere, PROCESSES, os.environ) is None, "its process runs, wherever its window is"
+    PROCESSES.end(started.pid, force=True)
+    assert "Its window was closed." == eventually(lambda: place.ended(elsewhere, PROCESSES, os.environ))
+    assert place.ended(Started(somebody), PROCESSES, os.environ) is None, "which process it was is not known"
+    place.close(replace(started, terminal_id=somebody), PROCESSES, os.environ)
+    assert somebody in private_tmux("list-panes", "-a", "-F", "#{pane_id}").split()
+
+
+def test_windows_that_somebody_else_opened_in_our_sessions_are_known(private_tmux, repo):
+    """R-069."""
+    place, _, started = tmux_agent(repo)
+    opened = ("new-window", "-d", "-t", "=smart-fork-shop:", "-c", str(repo))
+    try:
+        private_tmux(*opened, "-n", "mine\t", "sleep", "600")
+    except subprocess.CalledProcessError:  # tmux 3.8 takes no such name
+        private_tmux(*opened, "-n", "mine", "sleep", "600")
+
+    found = place.windows(PROCESSES, os.environ)
+
+    assert {started.pid} < {window.pid for window in found}
+    assert {str(repo)} == {window.cwd for window in found}
+    assert {"smart-fork-shop"} == {window.session for window in found}
+
+
+def test_the_windows_of_another_home_that_shares_the_tmux_server_are_not_ours(private_tmux, repo, home, monkeypatch):
+    """Neither those of its workers, dead ones too, nor those that a person opened in its sessions."""
+    other, mine = home / "other", os.environ["SMART_FORK_HOME"]
+    monkeypatch.setenv("SMART_FORK_HOME", str(other))
+    place, _, theirs = tmux_agent(repo)
+    private_tmux("new-window", "-d", "-t", "=smart-fork-shop:", "sleep", "600")
+    PROCESSES.end(theirs.pid, force=True)
+    monkeypatch.setenv("SMART_FORK_HOME", mine)
+    assert [] == place.windows(PROCESSES, os.environ)
+
+    _, _, started = tmux_agent(repo)
+    assert [started.pid] == [window.pid for window in place.windows(PROCESSES, os.environ)]
+    monkeypatch.setenv("SMART_FORK_HOME", str(other))
+    assert {theirs.pid} < {window.pid for window in place.windows(PROCESSES, os.environ)}
+
+
+def test_a_worker_has_the_home_of_whoever_starts_it_and_not_that_of_the_tmux_server(
+    private_tmux, repo, home, monkeypatch
+):
+    private_tmux("kill-server")
+    for name in ("SMART_FORK_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "HOME"):
+        monkeypatch.setenv(name, str(home / "other"))
+    tmux_agent(repo)  # starts the server
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("CODEX_HOME", str(home / "mine"))
+    for name in ("SMART_FORK_HOME", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(name)
+    _, _, started = tmux_agent(repo)
+
+    given = PROCESSES.environment(started.pid)
+    assert (str(home), str(home / "mine")) == (given["HOME"], given["CODEX_HOME"])
+    assert not {"SMART_FORK_HOME", "CLAUDE_CONFIG_DIR"} & given.keys()
+
+
+def test_a_person_s_own_terminal_is_left_to_the_person(home, monkeypatch):
+    place, mine = HerePlace(), Started(pid=os.getpid(), worker_id="claude-1")
+
+    for act in (place.paste, place.press):
+        with pytest.raises(ForkRefused, match="person's own terminal"):
+            act(mine, "1", PROCESSES, os.environ)
+    with pytest.raises(ForkRefused, match="person's own terminal"):
+        place.close(mine, PROCESSES, os.environ)
+    assert place.screen(mine, PROCESSES, os.environ) is None
+    assert "It ended." == place.ended(mine, PROCESSES, os.environ), "this process is not that worker"
+    assert place.ended(replace(mine, worker_id=""), PROCESSES, os.environ) is None
+
+
+def test_a_place_that_this_version_does_not_know(home, repo):
+    """R-043, R-044."""
+    with Registry() as registry, pytest.raises(NotFound, match="unknown to this version: moon"):
+        place_of(registry.add("claude", source_session_id=SESSION, place="moon", cwd=repo))
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="it can be driven there")
+def test_iterm2_is_for_macos(home):
+    with pytest.raises(ProgramMissing, match="is not available") as caught:
+        choose_place("iterm2", PROCESSES, os.environ)
+    assert "smart-fork[iterm2]" in caught.value.hint
+
+
+def test_a_prompt_for_the_standard_input_of_a_process_comes_there_byte_by_byte(home, repo):
+    said = "add \"a\" retry\nwith 'quotes' \\ ünï"
+    with Registry() as registry:
+        worker = registry.add("claude", source_session_id=SESSION, place="process", cwd=repo)
+    program = python("import sys; sys.stdout.write(sys.stdin.read())")
+    plan = plan_of(program, repo, prompt=said, delivery="input", env={"SMART_FORK_WORKER_ID": worker.id})
+    started = ProcessPlace().start(plan, worker, PROCESSES, environment(plan, os.environ))
+
+    assert said == eventually(lambda: ProcessPlace().ended(started, PROCESSES, os.environ))
+    assert said == started.log.read_text()
