@@ -104,7 +104,7 @@ build/bench/corpus:
 bench-report: $(STAMP) ## the tables and plots of docs/explanation/benchmarks.md, from what `make bench` has measured
 	$(BIN)/python benchmarks/_report.py
 
-catalogue: $(STAMP) ## smart_fork/front/mcp.json, from which `smart-fork mcp` answers before it has imported its server
+catalogue: $(STAMP) ## smart_fork/cli/mcp.json, from which `smart-fork mcp` answers before it has imported its server
 	$(BIN)/python -m smart_fork.server.catalogue
 
 json-docs: $(STAMP) ## the tables of docs/reference/json.md, made of the values that are answered

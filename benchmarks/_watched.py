@@ -43,7 +43,7 @@ def _plain(value: object) -> object:
 
 
 if __name__ == "__main__":
-    from smart_fork.cli import main
+    from smart_fork.cli.main import main
 
     watch(sys.argv.pop(1))
     main()

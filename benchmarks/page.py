@@ -33,7 +33,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import smart_fork
-from smart_fork.demo import write_demo_home
+from smart_fork.cli.demo import write_demo_home
 from tests.demo_logs import session_id, write_more
 from tests.demo_logs.script import CommandRun, FileEdit, Read, Say, Scripted, asked
 from tests.e2e.browsing import browser, chromium, enter

@@ -107,7 +107,7 @@ def _machine(corpus: Path | None, state: Path | None, folder: Path) -> tuple[dic
         query = json.loads((laid_out / "queries.jsonl").read_text(encoding="utf-8").splitlines()[0])
         intent, project = query["query"], query["project"]
     else:
-        from smart_fork.demo import write_demo_home
+        from smart_fork.cli.demo import write_demo_home
 
         demo = write_demo_home(folder)
         home, intent, project = demo.home, demo.intent, str(demo.project)

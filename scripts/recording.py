@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from smart_fork.demo import DemoHome, write_demo_home
+from smart_fork.cli.demo import DemoHome, write_demo_home
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs/images"
 COLUMNS, CHARACTER, LINE, MARGIN = 108, 7.25, 17, 14

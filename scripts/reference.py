@@ -10,14 +10,14 @@ import orjson
 
 from indexer.settings import GIVEN, VARIABLES, Variable
 from smart_fork import config
-from smart_fork.cli import command_line
+from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.help_pages import EXAMPLES
-from smart_fork.settings import agent_variables
-from smart_fork.terminal.commands import COMMANDS
+from smart_fork.cli.main import command_line
+from smart_fork.cli.settings import agent_variables
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs/reference"
-CATALOGUE = ROOT / "smart_fork/front/mcp.json"
+CATALOGUE = ROOT / "smart_fork/cli/mcp.json"
 _MADE = "<!-- Written by `make reference`. Do not edit. -->\n\n"
 _COMMANDS_INTRO = """# Commands
 

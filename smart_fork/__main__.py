@@ -38,7 +38,7 @@ def main() -> None:
     _open_what_is_closed()
     command = sys.argv[1] if len(sys.argv) > 1 else ""
     if command == "mcp":
-        from smart_fork.front.first_answers import serve
+        from smart_fork.cli.first_answers import serve
 
         if (begun := serve(sys.argv[2:])) is not None:
             sys.argv[2:] = begun
@@ -64,7 +64,7 @@ def run(end: Callable[[int], NoReturn]) -> None:
     import gc
 
     gc.set_threshold(100_000, 20, 20)
-    from smart_fork.cli import main as command_line
+    from smart_fork.cli.main import main as command_line
 
     try:
         command_line()
@@ -120,14 +120,14 @@ def _leave(status: int, end: Callable[[int], NoReturn]) -> None:
 def _at_once(asked: list[str]) -> None:
     """Answer what is asked every few seconds, and end; come back where that needs the whole command line."""
     if asked == ["welcome"]:
-        from smart_fork.terminal.welcome import main as welcome
+        from smart_fork.cli.welcome import main as welcome
 
         welcome()
     if asked == ["statusline"]:
-        from smart_fork.terminal.statusline import main as statusline
+        from smart_fork.cli.statusline import main as statusline
 
         statusline()
-    from smart_fork.terminal.completion import answer
+    from smart_fork.cli.completion import answer
 
     if (found := answer(os.environ)) is not None:
         sys.stdout.buffer.write(found[0].encode())

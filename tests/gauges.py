@@ -195,7 +195,7 @@ class Home:
         }  # fmt: skip
         self._result = folder / "result.json"
         script = (
-            "import json, sys; from pathlib import Path; from smart_fork.demo import write_demo_home as write; "
+            "import json, sys; from pathlib import Path; from smart_fork.cli.demo import write_demo_home as write; "
             "made = write(Path(sys.argv[1])); print(json.dumps([str(made.project), made.intent, made.expected_session_id]))"
         )
         made = self._run("-P", "-c", script, str(home), path=os.environ["PATH"])

@@ -22,10 +22,10 @@ import psutil
 import pytest
 import yaml
 
-from smart_fork.cli import command_line
+from smart_fork.cli.command_table import COMMANDS
+from smart_fork.cli.demo import write_demo_home
 from smart_fork.cli.help_pages import EXAMPLES
-from smart_fork.demo import write_demo_home
-from smart_fork.terminal.commands import COMMANDS
+from smart_fork.cli.main import command_line
 from tests.cases import each
 from tests.smart_fork.forks import eventually
 from tests.smart_fork.scripted import AGENT

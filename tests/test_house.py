@@ -36,7 +36,7 @@ VAGUE = {"common", "helper", "helpers", "manager", "misc", "util", "utils"}
 HEAVY = {"apscheduler", "mcp", "sentence_transformers", "torch", "transformers"}
 
 #: Where agents are known: their own folders, and the conversations of the demo.
-ROOMS = ("smart_fork/agents/", "smart_fork/demo/")
+ROOMS = ("smart_fork/agents/", "smart_fork/cli/demo/")
 #: Names of agents, of their variables, and of what they call their folders and logs. Style sheets and pages have cursors, too.
 #: Short names are parts of many words, and one is an entity of HTML.
 _NAMES = (

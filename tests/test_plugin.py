@@ -15,7 +15,7 @@ from smart_fork.server import create_server
 ROOT = Path(__file__).resolve().parent.parent
 PLUGIN = ROOT / "plugin"
 #: The skill is written once; `smart-fork setup` installs it from the package.
-SKILL, PACKAGED = PLUGIN / "skills/past-sessions/SKILL.md", ROOT / "smart_fork/setup/skill/SKILL.md"
+SKILL, PACKAGED = PLUGIN / "skills/past-sessions/SKILL.md", ROOT / "smart_fork/cli/setup/skill/SKILL.md"
 
 
 def read(path: str) -> dict:
@@ -69,7 +69,7 @@ def test_the_plugin_s_skill_is_the_one_that_setup_installs():
 def test_the_command_and_the_skill_name_tools_and_commands_that_there_are():
     import asyncio
 
-    from smart_fork.terminal.commands import COMMANDS
+    from smart_fork.cli.command_table import COMMANDS
 
     offered = asyncio.run(create_server().list_tools())
     tools = {tool.name for tool in offered}

@@ -17,12 +17,12 @@ def demo(
 ) -> None:
     """Show the main job on a few made-up sessions in a temporary home."""
     from smart_fork.agents.facets import homes
+    from smart_fork.cli.demo import write_demo_home
     from smart_fork.cli.found import print_found
-    from smart_fork.demo import write_demo_home
+    from smart_fork.cli.short_ids import short
     from smart_fork.finding.answer import Found
     from smart_fork.finding.library import library
     from smart_fork.finding.request import FindRequest
-    from smart_fork.terminal.words import short
 
     before = dict(os.environ)
     folder = Path(tempfile.mkdtemp(prefix="smart-fork-demo-"))

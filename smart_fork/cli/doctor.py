@@ -11,9 +11,9 @@ from rich.text import Text
 
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar, working
+from smart_fork.cli.setup import plan
 from smart_fork.doctor import Check, Checked, healthy, run_checks, run_each
 from smart_fork.finding.team_search import is_known
-from smart_fork.setup import plan
 
 
 def doctor(
@@ -29,7 +29,7 @@ def doctor(
     with working("checking each part"):
         checks = run_checks() + run_each(more)
     if deep:
-        from smart_fork.examination import examine
+        from smart_fork.cli.examination import examine
 
         seed = secrets.randbelow(1_000_000) if seed is None else seed
         with progress_bar() as progress:

@@ -133,7 +133,7 @@ def _trees(members: Sequence[Relative], asked: str) -> list[Tree]:
 
 def _label(one: Relative, *, marked: bool, whose: str = "") -> Text:
     """Two lines: what it is, and where it is from; a third for what runs. `whose` is its agent, where that is said."""
-    from smart_fork.terminal.words import short
+    from smart_fork.cli.short_ids import short
 
     head = plain(short(one.session_id), "bold" if marked else "")
     if one.log_gone and not one.running:

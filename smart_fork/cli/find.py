@@ -15,10 +15,10 @@ from smart_fork.cli.found import INDENT, print_found, print_gone
 from smart_fork.cli.options import EverywhereOption, ProjectOption
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_passed_over
 from smart_fork.cli.progress import progress_bar
+from smart_fork.cli.short_ids import short
 from smart_fork.errors import Usage
 from smart_fork.finding.request import FindRequest, RecentRequest
 from smart_fork.snippets import minute
-from smart_fork.terminal.words import short
 
 if TYPE_CHECKING:
     from smart_fork.conversation import Conversation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smart_fork.cli.output import out, say, say_notes
-from smart_fork.terminal.words import short
+from smart_fork.cli.short_ids import short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

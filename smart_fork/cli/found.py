@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from smart_fork.agents import AGENTS
 from smart_fork.cli.output import out, plain, say, say_passed_over
+from smart_fork.cli.short_ids import short
 from smart_fork.snippets import minute, quoted
-from smart_fork.terminal.words import short
 
 if TYPE_CHECKING:
     from smart_fork.finding.answer import Answer, Found, GonePrompt, IndexState

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from smart_fork.cli.output import out, plain, say
-from smart_fork.terminal.words import is_id
+from smart_fork.cli.short_ids import is_id
 
 Action = Literal["fork", "open", "copy"]
 OFFERED = 100

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, wants_json
-from smart_fork.terminal.commands import COMMANDS
 
 
 def mcp(
@@ -37,7 +37,7 @@ def show_help(
     ] = None,
 ) -> None:
     """Print the help of a command."""
-    from smart_fork.cli import command_line
+    from smart_fork.cli.main import command_line
 
     words = topic or []
     names = [word for word in words[:1] if word in COMMANDS]
@@ -49,7 +49,7 @@ AllOption = Annotated[bool, typer.Option("--all", "-a", help="Also settings that
 
 def config(every: AllOption = False) -> None:
     """Show every setting, its value and where the value comes from."""
-    from smart_fork.settings import settings
+    from smart_fork.cli.settings import settings
 
     found = settings()
     if printed_as_json(found):
@@ -70,7 +70,7 @@ def config(every: AllOption = False) -> None:
 
 def statusline() -> None:
     """One segment of a status line, for the JSON that an agent gives on stdin: whose fork it is, what workers do."""
-    from smart_fork.terminal.statusline import MAX_BYTES, main, segment
+    from smart_fork.cli.statusline import MAX_BYTES, main, segment
 
     if not wants_json():
         main()
@@ -83,7 +83,7 @@ def statusline() -> None:
 
 def welcome() -> None:
     """For the plugin's hook: one line on how many sessions came before, or nothing."""
-    from smart_fork.terminal.welcome import line, main
+    from smart_fork.cli.welcome import line, main
 
     if not wants_json():
         main()

@@ -15,7 +15,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 
 from smart_fork.server import FEW, create_server
 
-FILE = Path(__file__).parents[1] / "front" / "mcp.json"
+FILE = Path(__file__).parents[1] / "cli" / "mcp.json"
 
 
 def catalogue() -> dict[str, Any]:

@@ -23,7 +23,7 @@ from smart_fork.system.release import Release, installed
 LOOK_SECONDS, SOON_SECONDS = 60.0, 5.0
 
 #: What runs in processes of its own.
-_OF_COMMANDS = ("smart_fork.cli", "smart_fork.demo")
+_OF_COMMANDS = ("smart_fork.cli",)
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from smart_fork.agents.claude.log import slug
-from smart_fork.demo import DemoHome
+from smart_fork.cli.demo import DemoHome
 from tests.demo_logs.claude_log import ClaudeLog
 from tests.demo_logs.clock import DemoClock, ordered_id, random_id
 from tests.demo_logs.codex_log import CodexLog

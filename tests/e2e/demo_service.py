@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from smart_fork.demo import DemoHome, write_demo_home
+from smart_fork.cli.demo import DemoHome, write_demo_home
 from tests import warm
 from tests.demo_logs import session_id, write_more
 from tests.demo_logs.script import Scripted

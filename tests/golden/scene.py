@@ -22,8 +22,8 @@ import pytest
 from mcp import Client
 
 from smart_fork.agents.claude.log import slug
-from smart_fork.cli import main
-from smart_fork.demo import DemoHome, write_demo_home
+from smart_fork.cli.demo import DemoHome, write_demo_home
+from smart_fork.cli.main import main
 from smart_fork.system.processes import Processes
 from tests.conftest import move_into
 from tests.golden.normal import NOW, Normal

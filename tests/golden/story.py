@@ -10,9 +10,9 @@ from typing import Any
 import anyio
 import typer
 
-from smart_fork.demo import INTENT
+from smart_fork.cli.command_table import COMMANDS
+from smart_fork.cli.demo import INTENT
 from smart_fork.server import create_server
-from smart_fork.terminal.commands import COMMANDS
 from tests.golden.scene import HEADLESS, Scene
 
 #: What a worker's agent answers, and a session that nobody has.

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from smart_fork.cli import main
+from smart_fork.cli.main import main
 from smart_fork.cli.output import answer_in_json
 from tests.smart_fork.world import WordsModel
 

@@ -55,7 +55,7 @@ def with_another(code: str, *words: str, **env: str) -> subprocess.CompletedProc
 #: `smart-fork`, called with each of these lists of words in a fork of one process.
 COMMANDS = """
 import json, os, sys, tempfile, traceback
-from smart_fork.cli import main
+from smart_fork.cli.main import main
 
 def called(words):
     status = 1
@@ -167,7 +167,7 @@ def test_whoever_names_none_is_told_of_it(answers, words, code, expected):
 
 def test_a_shell_completes_its_name():
     done = with_another(
-        "import sys; sys.argv[0] = 'smart-fork'; from smart_fork.cli import main; main()",
+        "import sys; sys.argv[0] = 'smart-fork'; from smart_fork.cli.main import main; main()",
         _SMART_FORK_COMPLETE="complete_zsh",
         _TYPER_COMPLETE_ARGS="smart-fork list --agent mad",
     )

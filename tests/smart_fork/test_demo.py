@@ -9,7 +9,7 @@ from indexer.masking import mask
 from indexer.project import project_of
 from smart_fork.agents.claude.log import ClaudeAdapter, slug
 from smart_fork.agents.codex.log import CodexAdapter
-from smart_fork.demo import run_git, write_demo_home
+from smart_fork.cli.demo import run_git, write_demo_home
 from smart_fork.errors import ProgramFailed, ProgramMissing
 from tests.demo_logs import session_id
 

@@ -18,7 +18,9 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import overrides
 from smart_fork.agents.options import KEYS
 from smart_fork.agents.verbs import ABILITIES, abilities_of
-from smart_fork.cli import application
+from smart_fork.cli.command_table import COMMANDS
+from smart_fork.cli.main import application
+from smart_fork.cli.settings import agent_variables
 from smart_fork.finding import answer, hit, ranking
 from smart_fork.finding.ranking import KNOWN, KNOWN_AGAIN
 from smart_fork.finding.request import FindRequest
@@ -26,8 +28,6 @@ from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.started import Forked, Spawned, StartedWorker
 from smart_fork.server.sessions import _worker_schema
 from smart_fork.server.tools import shape
-from smart_fork.settings import agent_variables
-from smart_fork.terminal.commands import COMMANDS
 from smart_fork.workers import state
 from smart_fork.workers.worktrees import WorkersTree
 from tests.cases import each

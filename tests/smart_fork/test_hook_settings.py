@@ -21,8 +21,8 @@ from smart_fork import json_text
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent, Known
 from smart_fork.agents.hooks import Hooks
+from smart_fork.cli.setup import agent_settings
 from smart_fork.errors import SmartForkError
-from smart_fork.hooks import agent_settings
 from tests.cases import first
 from tests.drilled import drilled
 

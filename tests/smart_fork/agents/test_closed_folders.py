@@ -17,7 +17,7 @@ from smart_fork.agents.readers import READERS
 for agent in READERS:
     print(agent.name, agent.unread())
 sys.argv[0] = "smart-fork"
-from smart_fork.cli import main
+from smart_fork.cli.main import main
 main()
 """
 

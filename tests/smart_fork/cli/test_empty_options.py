@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from smart_fork.cli import command_line
+from smart_fork.cli.command_table import COMMANDS
+from smart_fork.cli.main import command_line
 from smart_fork.errors import Usage
-from smart_fork.terminal.commands import COMMANDS
 from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 

@@ -28,7 +28,7 @@ def run(*words: str, **env: str) -> subprocess.CompletedProcess[bytes]:
 OF_ALL = (["--version"], ["--help"], [])
 HELP = """
 import contextlib, io, json, sys
-from smart_fork.cli import main
+from smart_fork.cli.main import main
 told = []
 for words in json.loads(sys.argv[1]):
     sys.argv = ["smart-fork", *words]
@@ -140,7 +140,7 @@ def test_the_real_model_finds_by_meaning(world, shop):
 
 def test_a_command_is_started_without_the_others():
     """All of them together take as long to define as a question takes to answer."""
-    code = "import sys; from smart_fork.cli import application; application('find'); print(*sys.modules)"
+    code = "import sys; from smart_fork.cli.main import application; application('find'); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert "smart_fork.cli.find" in done.stdout.split()
@@ -162,7 +162,7 @@ def test_a_fork_by_its_id_is_ready_without_what_only_other_forks_need(world, sho
     ours = world.claude(shop, "one", "1")
     code = (
         f"import sys; sys.argv = ['smart-fork', 'fork', {ours!r}, '--dry-run', '--in', 'process', '--', 'go on']\n"
-        "from smart_fork.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+        "from smart_fork.cli.main import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=shop, capture_output=True, text=True, check=True)
 

@@ -22,7 +22,7 @@ from tests.smart_fork.test_docs import assert_documented
 
 SCRIPT = """
 import sys, threading
-from smart_fork.cli import main
+from smart_fork.cli.main import main
 from smart_fork.service import lifetime
 lifetime.serve = lambda *_, **__: threading.Thread(target=threading.Event().wait).start()
 sys.argv = ["smart-fork", "serve"]

@@ -11,7 +11,8 @@ from indexer.paths import state_home
 from indexer.transcripts.model import estimate_tokens
 from smart_fork import notes
 from smart_fork.cli.overview import overview
-from smart_fork.hooks import ERRORS, RECALL, agent_settings, switch
+from smart_fork.cli.setup import agent_settings
+from smart_fork.hooks import ERRORS, RECALL, switch
 from tests.cases import first
 from tests.smart_fork.finding.test_errors import ERROR, bash, broke, edited
 from tests.smart_fork.service.test_recall import NEW, announced, asked, on, run

@@ -12,7 +12,8 @@ from indexer.paths import state_home
 from indexer.transcripts.model import estimate_tokens
 from smart_fork import notes
 from smart_fork.cli.overview import overview
-from smart_fork.hooks import EDITS, RECALL, agent_settings, switch
+from smart_fork.cli.setup import agent_settings
+from smart_fork.hooks import EDITS, RECALL, switch
 from tests.cases import mostly_first
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run

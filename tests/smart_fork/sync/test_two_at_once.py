@@ -35,7 +35,7 @@ def call(*given, **more):
         real(*given, **more)
     os.kill(os.getpid(), signal.SIGKILL)
 setattr(there, name, call)
-from smart_fork.cli import main
+from smart_fork.cli.main import main
 sys.argv[0] = "smart-fork"
 main()
 """

@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import pytest
 
-from smart_fork.cli import main
+from smart_fork.cli.main import main
 from smart_fork.sync.ref import REF
 from tests.smart_fork.world import World, add_program, git
 

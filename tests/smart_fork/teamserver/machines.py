@@ -15,7 +15,7 @@ from unittest.mock import patch
 import uvicorn
 
 from indexer import state
-from smart_fork.cli import main
+from smart_fork.cli.main import main
 from smart_fork.team import login
 from smart_fork.teamserver import auth
 from smart_fork.teamserver.app import Server, application

@@ -301,7 +301,7 @@ def test_nobody_elses_session_is_forked_unchosen_unless_that_is_settled(shared, 
 def test_where_no_server_is_known_nothing_of_the_team_is_imported(tmp_path):
     code = (
         "import sys; sys.argv = ['smart-fork', 'find', 'anything', '--json']\n"
-        "from smart_fork.cli import main\n"
+        "from smart_fork.cli.main import main\n"
         "try: main()\nexcept SystemExit: pass\n"
         "light = ()\n"
         "heavy = [one for one in sys.modules if one.startswith(('smart_fork.team', 'smart_fork.sharing', 'httpx'))]\n"

@@ -1,0 +1,199 @@
+"""The command line: thin over the library. Heavy modules are imported by the command that needs them."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from smart_fork.cli.command import Command, Commands
+from smart_fork.cli.command_table import COMMANDS, named
+from smart_fork.cli.help_pages import dress
+from smart_fork.cli.output import Unprinted, complain, log_to_stderr, print_json
+from smart_fork.errors import IndexerError, NotFound, SmartForkError
+
+log = logging.getLogger(__name__)
+
+#: What a wrong option or argument is raised as; newer versions of typer bring their own.
+_WrongUse: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+
+#: What there is always to do.
+_KNOWN = "`smart-fork doctor` checks every part; `smart-fork --verbose …` shows where it happened."
+#: Commands without an answer.
+_WITHOUT_JSON = frozenset({"help", "hook", "mcp", "serve"})
+_HELP = "Find the past session that knows how, and fork it."
+
+
+def application(*names: str) -> typer.Typer:
+    """The command line of these commands alone; without any, what there is to choose from: names and purposes."""
+    app = Commands(
+        name="smart-fork",
+        help=_HELP,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    for name in names:
+        place, _, what = COMMANDS[name].place.partition(".")
+        module = import_module(f"smart_fork.cli.{place}")
+        entry = COMMANDS[name]
+        if what == "app":
+            app.add_typer(module.app, name=name, help=entry.purpose, hidden=entry.hidden)
+        else:
+            kind = getattr(module, "COMMAND_CLASSES", {}).get(name, Command)
+            function = getattr(module, what)
+            how: dict[str, Any] = {"help": _help_of(entry.purpose, function), "hidden": entry.hidden}
+            app.command(name, cls=kind, json=name not in _WITHOUT_JSON, **how)(function)
+    for name, entry in () if names else COMMANDS.items():
+        how = {"help": entry.purpose, "hidden": entry.hidden}
+        app.command(name, json=False, rich_help_panel=entry.panel, **how)(_undefined)
+    return app
+
+
+def _help_of(purpose: str, command: Callable[..., Any]) -> str:
+    """Return a command's help: its purpose, and what its docstring says after the first paragraph."""
+    _, _, rest = inspect.cleandoc(command.__doc__ or "").partition("\n\n")
+    return f"{purpose}\n\n{rest}".strip()
+
+
+@cache
+def command_line(*names: str) -> Callable[..., Any]:
+    """The same, ready to be run; made once in a process, for of a command like `team` that takes a while."""
+    made: Callable[..., Any] = typer.main.get_command(application(*names))
+    dress(made)
+    return made
+
+
+def _undefined() -> None:
+    """What is listed is not run."""
+    raise NotImplementedError
+
+
+def _version(value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"smart-fork {version('smart-fork')}\n")
+        raise typer.Exit
+
+
+def _options(
+    verbose: bool = typer.Option(False, "--verbose", "-v", help="Log each step to stderr."),
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),  # noqa: ARG001
+) -> None:
+    log_to_stderr(verbose=verbose)
+    _look_around()
+
+
+def _look_around() -> None:
+    """Know whether an agent runs this; and what a person has set, who does."""
+    from smart_fork.agents.facets import agent_around
+    from smart_fork.caller import speak_for
+
+    speak_for(agent_around(os.environ))
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        from smart_fork.agents.known_variables import note_a_persons
+
+        note_a_persons(os.environ)
+
+
+def main() -> None:
+    """The program. Exit 0 done, 1 error, 2 usage, 3 not found."""
+    try:
+        try:
+            status = _run()
+        finally:
+            sys.stdout.flush()
+    except (BrokenPipeError, SystemExit) as error:
+        # The reader, such as `head`, has seen enough; typer and rich turn that into an exit of their own.
+        if not isinstance(error, BrokenPipeError) and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        _write_nowhere()
+        status = 0
+    except OSError as error:  # of the last that was to be written
+        status = _unwritten(Unprinted(error))
+    sys.exit(status)
+
+
+def _write_nowhere() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _unwritten(error: Unprinted) -> int:
+    """Say that stdout does not take what is printed. What was done is done."""
+    _write_nowhere()
+    complain(error)
+    return error.exit_code
+
+
+def _is_nowhere() -> bool:
+    """Whether the working directory was removed."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
+def _meant(arguments: list[str]) -> Iterable[str]:
+    """The command that is meant, none where they are listed, all where a shell asks what cannot be told beforehand."""
+    asks = next((one for name, one in os.environ.items() if name.startswith("_") and name.endswith("_COMPLETE")), None)
+    if asks is not None:
+        from smart_fork.cli.completion import words_before
+
+        asked = words_before(asks.partition("_")[2], os.environ)
+        if asked is None:
+            return COMMANDS
+        arguments, _ = asked
+    name = named(arguments)
+    return (name,) if name else ()
+
+
+def _run() -> int:
+    arguments = sys.argv[1:]
+    as_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
+    try:
+        if not arguments and sys.stdin.isatty() and sys.stdout.isatty():
+            from smart_fork.cli.picker import pick
+
+            chosen = pick()
+            if isinstance(chosen, int):
+                return chosen
+            arguments = chosen
+        return int(command_line(*_meant(arguments))(arguments, standalone_mode=False) or 0)
+    except Unprinted as error:
+        return _unwritten(error)
+    except SmartForkError as error:
+        unhinted = isinstance(error, IndexerError) and not error.hint
+        complain(SmartForkError(error.message, _KNOWN) if unhinted else error, as_json=as_json)
+        return error.exit_code
+    except _WrongUse as error:
+        if as_json:
+            print_json({"error": error.format_message()})
+        error.show()
+        return int(error.exit_code)
+    except (typer.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if isinstance(error, FileNotFoundError) and _is_nowhere():
+            gone = NotFound("The current directory was removed", "Change to an existing one: cd DIR.")
+            complain(gone, as_json=as_json)
+            return gone.exit_code
+        log.info("this is where it happened", exc_info=error)
+        from indexer.failures import next_step, what_failed
+
+        hint = next_step(error) or _KNOWN
+        said = what_failed(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+        complain(SmartForkError(said, hint), as_json=as_json)
+        return 1

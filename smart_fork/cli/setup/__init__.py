@@ -1,0 +1,384 @@
+"""``setup``: one plan, one question, everything done and tried; and ``setup --remove``.
+
+``setup hooks``, and ``hook``, which the agents run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from indexer.paths import index_db, private_dir, state_home
+from indexer.transcripts.model import AgentName
+from smart_fork.agents import AGENTS
+from smart_fork.agents.selection import ALL, BOTH, one_of, settable, titles, to_set_up
+from smart_fork.cli.command import Commands
+from smart_fork.cli.options import YesOption, with_options
+from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, say_notes, wants_json
+from smart_fork.cli.progress import progress_bar
+from smart_fork.cli.setup.setup_answer import SetupOptions
+from smart_fork.errors import SmartForkError, Usage
+
+if TYPE_CHECKING:
+    from smart_fork.cli.setup.ledger import Ledger, Step, What
+    from smart_fork.cli.setup.plan import SetupPlan
+    from smart_fork.cli.setup.setup_answer import HooksChanged, StepTold, StepUndone, Trial
+
+_NAMES = one_of((*settable(), BOTH, ALL), "")
+AgentOption = Annotated[list[str] | None, typer.Option("--agent", help=f"Agent: {_NAMES}. Repeatable. Default: all.")]
+
+
+def hooks(
+    agent: AgentOption = None,
+    remove: Annotated[bool, "Remove the hooks."] = False,
+    only_print: Annotated[bool, typer.Option("--print", help="Print the changes. Change nothing.")] = False,
+) -> None:
+    """Install hooks, so that agents report what their workers do."""
+    from smart_fork.cli.setup import agent_settings
+    from smart_fork.cli.setup.setup_answer import HooksSet
+
+    named = agent or []
+    agents = [one for one in to_set_up(named) if AGENTS[one].hooks or one in named]
+    if only_print:
+        print_json({one: agent_settings.wanted(one) for one in agents})
+        return
+    done = [_changed(one, remove=remove, wanted=one in named) for one in agents]
+    if not printed_as_json(HooksSet(not any(one.error for one in done), tuple(done))):
+        _print_changes(done)
+    if any(one.error for one in done):
+        raise typer.Exit(1)
+
+
+def _changed(agent: AgentName, *, remove: bool, wanted: bool) -> HooksChanged:
+    """What was done for one agent. One that is not there, or that failed, does not keep the other from it."""
+    from smart_fork.cli.setup import agent_settings
+    from smart_fork.cli.setup.setup_answer import HooksChanged
+
+    path = agent_settings.settings_file(agent)
+    told = HooksChanged(agent=agent, path=str(path))
+    registration = AGENTS[agent].registration
+    folder = registration.home() if registration else path.parent
+    if not wanted and not folder.is_dir():
+        return replace(told, notes=(f"{agent} has never run here: there is no {folder}",))
+    try:
+        change = agent_settings.remove(agent) if remove else agent_settings.install(agent)
+    except SmartForkError as error:
+        return replace(told, error=error.message, hint=error.hint)
+    return replace(told, changed=change.changed, installed=change.installed, notes=change.notes)
+
+
+def _print_changes(done: list[HooksChanged]) -> None:
+    for one in done:
+        if one.error:
+            say(f"error: {one.error}")
+            say(f"  {one.hint}")
+            continue
+        if one.notes and not (one.installed or one.changed):  # such as an agent that has never run here
+            out.print(*map(plain, one.notes), sep="\n")
+            continue
+        what = "hooks are installed in" if one.installed else "no smart-fork hooks in"
+        out.print(plain(f"{one.agent}: {what} {one.path}"))
+        say_notes(one.notes)
+    if not any(one.changed or one.error for one in done):
+        say("Nothing changed.")
+
+
+def hook(agent: Annotated[str, typer.Argument(help="Name of the agent that runs it.")] = "") -> None:
+    """For the agents: take one event from stdin, in silence. They run the module itself, which starts faster."""
+    from smart_fork.hooks.__main__ import main
+
+    main(agent)
+
+
+app = Commands(help="Connect smart-fork to your agents. --remove undoes it.", invoke_without_command=True)
+app.command("hooks")(hooks)
+
+_VERBS = {"new": "add", "changed": "update", "there": "ready", "left": "skip"}
+#: Where a person has to scroll, or lines are broken in words, a plan is not read.
+_WIDTH, _BELOW = 80, " " * 10
+_DONE = {"new": "added", "changed": "updated"}
+
+
+@app.callback()
+@with_options
+def setup(
+    *,
+    ctx: typer.Context,
+    agent: AgentOption = None,
+    yes: YesOption = False,
+    dry_run: Annotated[bool, "Show the plan. Change nothing."] = False,
+    remove: Annotated[bool, "Undo the setup."] = False,
+    options: SetupOptions,
+) -> None:
+    """Connect smart-fork to your agents: server, skill, hooks, first index, service."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from smart_fork.cli.setup.ledger import Ledger, alone
+
+    if options.recall and not options.hooks:
+        raise Usage("Recall needs the hooks", "Drop --no-hooks, or --recall.")
+    options = replace(options, agents=to_set_up(agent or ()))
+    parts: Mapping[What, bool | None] = {
+        "recall": options.recall, "reading": options.reading, "keep": options.keep,
+    }  # fmt: skip
+    off = tuple(what for what, said in parts.items() if said is False)
+    if off and any(parts.values()):
+        raise Usage("These options add and remove in one run", "Run one after the other.")
+    with nullcontext() if dry_run else alone():
+        if remove or off:
+            _undo(Ledger(), options, () if remove else off, dry_run=dry_run)
+        elif dry_run:
+            _show(Ledger(), options)
+        else:
+            asks = not (yes or wants_json()) and sys.stdin.isatty()
+            _set_up(Ledger(), _with_copies(options) if asks else options, yes=yes)
+
+
+def _show(ledger: Ledger, options: SetupOptions) -> None:
+    from smart_fork.cli.setup.plan import make_plan
+
+    plan = make_plan(options, ledger)
+    if not printed_as_json(plan.told()):
+        _print_plan(plan)
+
+
+def _with_copies(options: SetupOptions) -> SetupOptions:
+    """Ask whether to keep copies of logs that agents delete; return the options with the answer."""
+    from smart_fork.agents.deletions import in_words, room
+    from smart_fork.cli.setup.keeping import offered
+
+    lost = () if options.keep else offered(options.agents)
+    for one in lost:
+        _say_below(f"{in_words(one)}. Copies take {room(one)}; only you can read them.")
+    if not lost or not typer.confirm("Keep compressed copies?", default=True):
+        return options
+    return replace(options, keep=True)
+
+
+def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool) -> None:
+    from smart_fork.agents.known_variables import note_a_persons
+    from smart_fork.cli.setup.bytecode import compile_ahead
+    from smart_fork.cli.setup.plan import make_plan
+
+    plan = make_plan(options, ledger)
+    asks = not plan.is_done and not yes
+    if not wants_json():
+        _print_plan(plan)
+    if asks and (wants_json() or not sys.stdin.isatty()):
+        printed_as_json(plan.told())
+        raise Usage("Nothing was changed: no terminal to confirm in", "Do it with `smart-fork setup --yes`.")
+    if asks and not typer.confirm("\nGo ahead?", default=True):
+        say("Nothing was changed.")
+        raise typer.Exit(1)
+    compile_ahead()
+    note_a_persons(os.environ)
+    done = [_act(step, plan, ledger) for step in plan.steps if step.is_open]
+    failed = [one for one in done if one.error]
+    tried = list(_tried(plan, ask=options.index))
+    ok = not failed and all(trial.ok for trial in tried)
+    if wants_json():
+        told = replace(plan.told(), changed=bool(done), ok=ok, done=tuple(done), tried=tuple(tried))
+        print_json(told.as_json())
+    else:
+        _print_end(plan, ok=ok)
+    if not ok:
+        raise typer.Exit(1)
+
+
+def _act(step: Step, plan: SetupPlan, ledger: Ledger) -> StepTold:
+    """What was done of a step. One that fails does not keep the next from being done."""
+    told = step.told()
+    try:
+        verb, notes = _index(plan) if step.what == "index" else (_DONE[step.state], step.act(ledger))
+    except SmartForkError as error:
+        if not wants_json():
+            out.print(plain(_line("failed", step)))
+            _say_below(error.message)
+            _say_below(error.hint)
+        return replace(told, error=error.message, hint=error.hint)
+    if not wants_json():
+        out.print(plain(_line(verb, step)))
+        for note in notes:
+            _say_below(note)
+    return replace(told, notes=tuple(notes))
+
+
+def _index(plan: SetupPlan) -> tuple[str, list[str]]:
+    whole, note = first_index(plan)
+    return "added" if whole else "later", [note]
+
+
+def _tried(plan: SetupPlan, *, ask: bool) -> Iterator[Trial]:
+    from smart_fork.cli.setup.plan import try_server
+
+    if not wants_json():
+        say("\nTrying the connection of each agent …")
+    foreign = {step.agent for step in plan.steps if step.what == "server" and step.state == "left"}
+    for found in plan.found:
+        if found.way.agent in foreign:
+            continue
+        trial = try_server(found.way, ask=ask)
+        if not wants_json():
+            out.print(plain(f"  {found.way.title:<13}{_in_words(trial)}"))
+        yield trial
+
+
+def _in_words(trial: Trial) -> str:
+    if trial.error:
+        return f"failed: {trial.error}"
+    tools = f"{trial.tools} tools in {trial.tools_seconds} s"
+    if not trial.asked:
+        return tools
+    return f'{tools}; found "{_short(trial.found, 26)}" in {trial.answer_seconds} s'
+
+
+def _print_plan(plan: SetupPlan) -> None:
+    from smart_fork.cli.setup.plan import missing
+
+    out.print(plain(f"smart-fork  {_at_home(plan.program)}", "bold"))
+    for found in plan.found:
+        out.print(plain(f"{found.way.title}  {_at_home(found.program or str(found.way.home()))}", "bold"))
+        _print_steps([step for step in plan.steps if step.agent == found.way.agent])
+    if own := [step for step in plan.steps if not step.agent]:
+        out.print(plain("This machine", "bold"))
+        _print_steps(own)
+    if plan.absent:
+        say(f"{missing(plan.absent)}; run this again when you have {'them' if len(plan.absent) > 1 else 'it'}.")
+    if plan.is_done:
+        out.print(plain("\nEverything is set up already; nothing to change."))
+    else:
+        out.print(plain("\nNothing else in these files changes. `smart-fork setup --remove` undoes it all."))
+
+
+def _print_steps(steps: list[Step]) -> None:
+    for step in steps:
+        out.print(plain(_line(_VERBS[step.state], step)))
+        if step.why:
+            for line in textwrap.wrap(step.why, _WIDTH - len(_BELOW)):
+                out.print(plain(f"{_BELOW}{line}"))
+
+
+def _line(verb: str, step: Step) -> str:
+    return f"  {verb:<8}{step.name:<24}  {_at_home(step.where)}".rstrip()
+
+
+def _print_end(plan: SetupPlan, *, ok: bool) -> None:
+    if not ok:
+        say("\nNot everything works yet: `smart-fork doctor` says what to do. Then run this again.")
+        return
+    found = titles((found.way.agent for found in plan.found), "or")
+    ready = f"Ready. Start a new session of {found} in a repository, and ask:"
+    out.print(plain(f"\n{textwrap.fill(ready, _WIDTH)}"))
+    out.print(plain('  "Which past session knows how we did the upload retry?"'))
+    out.print(plain('Or here: smart-fork find "…"'))
+
+
+def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_run: bool) -> None:
+    from smart_fork.cli.setup.plan import lines_of, not_ours_to_undo, remove, undone
+    from smart_fork.cli.setup.setup_answer import TakenOut
+    from smart_fork.system.processes import Processes
+
+    lines = lines_of(ledger, options.agents, what)
+    steps = [undone(line) for line in lines] if dry_run else remove(ledger, lines, Processes())
+    left = list(not_ours_to_undo(options.agents)) if not (dry_run or what) else []
+    ok = not any(one.error for one in steps)
+    told = TakenOut(ok=ok, changed=bool(steps) and not dry_run, steps=tuple(steps), left=tuple(left))
+    if not printed_as_json(told):
+        _print_undone(steps, left, dry_run=dry_run, whole=not what)
+    if not ok:
+        raise typer.Exit(1)
+
+
+def _print_undone(undone: list[StepUndone], left: list[str], *, dry_run: bool, whole: bool) -> None:
+    from smart_fork.cli.setup.plan import PARTS
+
+    for one in undone:
+        verb = "failed" if one.error else "remove" if dry_run else "removed"
+        out.print(plain(f"  {verb:<8}{PARTS[one.step].NAME:<24}  {_at_home(one.where)}"))
+        for note in (one.error, one.hint, *one.notes):
+            if note:
+                _say_below(note)
+    for note in left:
+        say(note)
+    if not undone:
+        out.print(plain(f"Nothing {'' if whole else 'of it '}was set up here; nothing was changed."))
+    elif whole and not dry_run and index_db().exists():
+        out.print(plain(f"The index stays in {_at_home(str(state_home()))}: delete that folder to remove it."))
+
+
+def _say_below(message: str) -> None:
+    """Below the step that it is about; commands that stand on lines of their own stay there."""
+    for line in message.splitlines():
+        for part in textwrap.wrap(line, _WIDTH - len(_BELOW), break_long_words=False, break_on_hyphens=False):
+            say(f"{_BELOW}{part}")
+
+
+def _at_home(path: str) -> str:
+    """A path as people write it."""
+    home = str(Path.home())
+    return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
+
+
+def _short(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1].rstrip()}…"
+
+
+#: Another process that is indexing is not waited for: it does the same.
+_PATIENCE = 0.0
+
+
+def first_index(plan: SetupPlan) -> tuple[bool, str]:
+    """Index everything, the newest first: whether it is whole, and what a person should know.
+
+    Raises:
+        SmartForkError: the index or the model is not available.
+    """
+    from indexer.embedder import ModelUnavailableError
+    from indexer.store.schema import VectorsUnavailableError
+    from indexer.writer import IndexBusyError
+
+    if not wants_json():
+        say("Indexing. Ctrl-C continues in the background.")
+    try:
+        return True, _indexed()
+    except KeyboardInterrupt:
+        return False, _later(plan)
+    except IndexBusyError:
+        return False, "Another process is indexing in the background."
+    except (ModelUnavailableError, VectorsUnavailableError) as error:
+        step = "`smart-fork doctor` checks the model and the vector store."
+        raise SmartForkError(f"Words are indexed, embeddings are not: {error}", step) from error
+
+
+def _indexed() -> str:
+    from indexer.freshness import complete
+    from indexer.models import configured_embedder
+    from smart_fork.agents.readers import READERS
+    from smart_fork.finding.index_access import opened
+    from smart_fork.service.renewal import renewed
+
+    with opened() as store, progress_bar() as progress:
+        with renewed(store, _PATIENCE, progress, vectors=True):
+            complete(store, READERS, configured_embedder(), None, patience=_PATIENCE, progress=progress)
+        counts = store.counts()
+    return f"{counts.sessions:,} sessions, {counts.embedded:,} of {counts.chunks:,} passages with their meaning"
+
+
+def _later(plan: SetupPlan) -> str:
+    """Leave the rest to the service, where one is or is about to be; else to a process of its own."""
+    from smart_fork.system.processes import Processes
+
+    if any(step.what == "service" and step.state != "left" for step in plan.steps):
+        return "The service does the rest. `smart-fork index status` shows the progress."
+    log = private_dir(state_home() / "logs") / "first-index.log"
+    argv = [plan.program, "index", "run", "--if-idle"]
+    Processes().start(argv, cwd=state_home(), env=os.environ, log=log)
+    return "Indexing continues in the background. `smart-fork index status` shows the progress."

@@ -1,0 +1,58 @@
+"""The service that keeps the index fresh, as a step."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+from smart_fork.cli.setup.ledger import Ledger, LedgerLine, Step, take_away
+from smart_fork.errors import SmartForkError
+from smart_fork.service.units import installation
+from smart_fork.system.processes import Processes
+
+NAME = "service"
+#: Without a service a question brings the index up to date first.
+_OTHERWISE = "each search updates the index"
+
+
+def planned(program: str, processes: Processes) -> Step:
+    """The step that has the system run the service; left out where the system cannot."""
+    kind = installation.native_kind()
+    step = partial(Step, "service", NAME)
+    if kind is None:
+        return step("this system", "left", why=f"neither launchd nor systemd is here; {_OTHERWISE}")
+    keeper = installation.supervisor(kind, processes)
+    there = installation.installed(keeper)
+    if there is not None and there.program == program:
+        return step(str(keeper.path), "there")
+    try:
+        if os.geteuid() == 0 and os.environ.get("SUDO_USER"):
+            return step(kind, "left", why="it runs for a user, not for root")
+        keeper.reach()
+    except SmartForkError:
+        return step(kind, "left", why=f"{kind} does not answer here; {_OTHERWISE}")
+    return step(str(keeper.path), "changed" if keeper.path.exists() else "new", act=partial(_written, keeper))
+
+
+def _written(keeper: installation.Supervisor, ledger: Ledger) -> list[str]:
+    if not keeper.path.exists() and ledger.of("service", "", keeper.path) is None:
+        ledger.begin(LedgerLine(what="service", path=keeper.path))
+    return installation.install(keeper, installation.settings_for(keeper))
+
+
+def undo(line: LedgerLine, processes: Processes | None = None) -> list[str]:
+    """Stop and remove it.
+
+    Raises:
+        SmartForkError: the system does not let it be removed.
+    """
+    keeper = installation.supervisor(processes=processes)
+    if keeper.path == line.path:
+        keeper.uninstall()
+    take_away(line.path, line.folders)
+    return []
+
+
+def standing(line: LedgerLine) -> str:
+    """What is no longer as it was left; empty where all is."""
+    return "" if line.path.exists() else "the service was removed"

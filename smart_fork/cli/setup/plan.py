@@ -1,0 +1,453 @@
+"""What setting up would do here: nothing is changed by looking."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from subprocess import TimeoutExpired
+from typing import Any, Protocol
+
+from indexer.paths import index_db
+from indexer.shapes import dataclass
+from smart_fork.agents import AGENTS
+from smart_fork.agents.deletions import Deletion, deletions
+from smart_fork.agents.facets import registration_of, registrations, title_of
+from smart_fork.agents.programs import find_program
+from smart_fork.agents.readers import READERS
+from smart_fork.agents.registration import Registration, is_ours
+from smart_fork.agents.selection import titles
+from smart_fork.cli.setup import (
+    agent_settings,
+    background,
+    entry,
+    hook_entries,
+    keeping,
+    recall_step,
+    skill_file,
+    tool_permission,
+)
+from smart_fork.cli.setup.ledger import Ledger, LedgerLine, Step, What
+from smart_fork.cli.setup.setup_answer import AgentToSetUp, SetUp, SetupOptions, StepUndone, Trial
+from smart_fork.doctor import Check
+from smart_fork.errors import ProgramMissing, SmartForkError
+from smart_fork.finding.answer import RecentSession
+from smart_fork.finding.index_access import known_index
+from smart_fork.finding.recent import list_recent
+from smart_fork.service.units.unit_settings import own_program
+from smart_fork.system import foreign_files
+from smart_fork.system.processes import Processes
+from smart_fork.system.release import own_version
+
+_NAME = "smart-fork"
+
+
+def lasting_program(env: Mapping[str, str]) -> str:
+    """The absolute path of our command.
+
+    Raises:
+        SmartForkError: there is none, or it lies in a cache that is emptied, as after ``uvx``.
+    """
+    try:
+        return own_program(env)
+    except ProgramMissing as error:
+        raise ProgramMissing("No installed smart-fork command was found", _step()) from error
+    except SmartForkError as error:
+        raise SmartForkError("This smart-fork runs from a temporary folder (uvx)", _step()) from error
+
+
+def _step() -> str:
+    return f"Install it permanently, then set up again:\n  uv tool install {shlex.quote(_source())}\n  smart-fork setup"
+
+
+def _source() -> str:
+    """Where this smart-fork was installed from, as uv takes it: the index, a folder, or a repository."""
+    try:
+        origin = json.loads(distribution(_NAME).read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        return _NAME
+    url = str(origin.get("url", ""))
+    if "vcs_info" in origin:
+        return f"{origin['vcs_info'].get('vcs', 'git')}+{url}"
+    return url.removeprefix("file://") or _NAME
+
+
+@dataclass(frozen=True, slots=True)
+class AgentHere:
+    """An agent that is here. `program` is empty where only its folder is: an editor may have brought it."""
+
+    way: Registration
+    program: str
+
+    def told(self) -> AgentToSetUp:
+        """The agent as it is answered."""
+        return AgentToSetUp(self.way.agent, self.program or None, str(self.way.home()))
+
+
+@dataclass(frozen=True, slots=True)
+class SetupPlan:
+    """The agents that are here, those that are not, and the steps, in the order in which they are done."""
+
+    program: str
+    found: tuple[AgentHere, ...]
+    absent: tuple[str, ...]
+    steps: tuple[Step, ...]
+    deletes: tuple[Deletion, ...] = ()
+
+    def told(self) -> SetUp:
+        """The plan as it is answered: nothing is changed by it."""
+        agents, steps = tuple(one.told() for one in self.found), tuple(one.told() for one in self.steps)
+        return SetUp(program=self.program, agents=agents, steps=steps, deletes=self.deletes)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is nothing to do."""
+        return not any(step.is_open for step in self.steps)
+
+
+def make_plan(options: SetupOptions, ledger: Ledger) -> SetupPlan:
+    """Look at everything that is wanted.
+
+    Raises:
+        SmartForkError: the program would not stay where it is, no agent is here, or none can be set up safely.
+    """
+    program = lasting_program(os.environ)
+    looked = [(way, _found(way)) for way in registrations() if way.agent in options.agents]
+    found = tuple(one for _, one in looked if one is not None)
+    absent = tuple(way.agent for way, one in looked if one is None)
+    if not found:
+        step = "Install one and start it once, then run this again; `smart-fork demo` works without an agent."
+        raise ProgramMissing(missing(absent), step)
+    deletes = deletions(time.time(), [one.way.agent for one in found])
+    keeps = [keeping.planned(one, wanted=options.keep is True) for one in deletes]
+    steps = (
+        *_of_agents(options, [one.way for one in found], program, ledger),
+        *keeps,  # before what makes the copies
+        *_of_machine(options, program, copies=any(step.is_open for step in keeps)),
+    )
+    return SetupPlan(program, found, absent, steps, deletes)
+
+
+def missing(absent: Sequence[str]) -> str:
+    """That these agents are not here, for people."""
+    return f"{titles(absent)} {'were' if len(absent) > 1 else 'was'} not found"
+
+
+def _found(way: Registration) -> AgentHere | None:
+    try:
+        return AgentHere(way, find_program(way.agent))
+    except SmartForkError:  # it is not here, or nothing of ours starts it
+        return AgentHere(way, "") if way.home().is_dir() else None
+
+
+def _of_agents(options: SetupOptions, ways: Sequence[Registration], program: str, ledger: Ledger) -> Iterator[Step]:
+    of_agents = [_of_agent(options, way, program, ledger) for way in ways]
+    failures = [found for found in of_agents if isinstance(found, SmartForkError)]
+    if len(failures) == len(ways):
+        raise failures[0]
+    for way, found in zip(ways, of_agents, strict=True):
+        yield from [_failing(way, found)] if isinstance(found, SmartForkError) else found
+
+
+def _of_machine(options: SetupOptions, program: str, *, copies: bool) -> Iterator[Step]:
+    if options.index:
+        yield _index(copies=copies)
+    if options.service:
+        yield background.planned(program, Processes())
+
+
+def _of_agent(options: SetupOptions, way: Registration, program: str, ledger: Ledger) -> list[Step] | SmartForkError:
+    """The steps for one agent, or why it is left as it is."""
+    try:
+        steps = [entry.planned(way, program)]
+        if options.skill and (folder := way.skills()):
+            steps.append(skill_file.planned(way, folder, ledger))
+        if options.hooks and AGENTS[way.agent].hooks:
+            steps.append(hook_entries.planned(way.agent))
+        if options.recall:
+            steps.append(recall_step.planned(way))
+        if options.reading:
+            steps.append(tool_permission.planned(way))
+    except SmartForkError as error:
+        return error
+    return steps
+
+
+def _failing(way: Registration, error: SmartForkError) -> Step:
+    """The step of an agent that is left as it is: it fails when it is done, and the others are done."""
+
+    def fail(_: Ledger) -> list[str]:
+        raise error
+
+    return Step("server", entry.NAME, str(way.path()), "new", way.agent, f"cannot be done: {error.message}", fail)
+
+
+def _index(*, copies: bool) -> Step:
+    """The first index, or the first `copies`. What is new later is indexed by the service, or by who asks."""
+    logs = sum(1 for agent in READERS for _ in agent.discover())
+    where = str(index_db())
+    if not logs:
+        return Step("index", "first index", where, "left", why="there are no sessions yet")
+    if copies and _is_whole():
+        return Step("index", f"copies, {logs:,} logs", where, "changed")
+    return Step("index", f"first index, {logs:,} logs", where, "there" if _is_whole() else "new")
+
+
+def _is_whole() -> bool:
+    with known_index() as store:
+        counts = store.counts() if store else None
+        return counts is not None and counts.sessions > 0 and counts.embedded >= counts.chunks
+    return False
+
+
+#: How long a server may take for all of it. The agents wait for 30 s, and for an answer far longer.
+SECONDS = 120.0
+_END_SECONDS = 5.0
+_TOOL = "find_sessions"
+_RESULTS = 5
+
+
+class _BrokenError(Exception):
+    """The server did not answer, or not as one should."""
+
+
+def try_server(way: Registration, *, ask: bool = True) -> Trial:
+    """Start the server that is registered with an agent, and ask it for the newest session by its title."""
+    try:
+        entry = way.value(foreign_files.read(way.path(), "")) or {}
+    except (SmartForkError, ValueError) as error:
+        return Trial(way.agent, ok=False, error=str(error))
+    if not way.argv(entry):
+        return Trial(way.agent, ok=False, error="no smart-fork server is registered")
+    newest = _newest(way.agent) if ask else None
+    folder = Path(newest.project_path) if newest else Path.home()
+    try:
+        return _tried(way, entry, newest, folder if folder.is_dir() else Path.home())
+    except (SmartForkError, _BrokenError, OSError) as error:
+        return Trial(way.agent, ok=False, error=str(error))
+
+
+def _tried(way: Registration, entry: Mapping[str, Any], newest: RecentSession | None, folder: Path) -> Trial:
+    with _server(list(way.argv(entry)), folder, way.environment(os.environ, entry)) as server:
+        started = time.perf_counter()
+        name, protocol = way.client
+        server.ask(
+            "initialize",
+            {
+                "protocolVersion": protocol,
+                "capabilities": {},
+                "clientInfo": {"name": name, "version": own_version()},
+            },
+        )
+        server.say({"method": "notifications/initialized"})
+        tools = len(server.ask("tools/list", {})["tools"])
+        listed = time.perf_counter()
+        trial = Trial(way.agent, ok=tools > 0, tools=tools, tools_seconds=round(listed - started, 2))
+        if newest is None:
+            return trial
+        named = {"agent_type": newest.agent_type, "project_path": newest.project_path, "limit": _RESULTS}
+        question = {"intent": newest.title, **named}
+        answer = server.ask("tools/call", {"name": _TOOL, "arguments": question})
+        seconds = round(time.perf_counter() - listed, 2)
+    return _judged(trial, newest, answer, seconds)
+
+
+def _judged(trial: Trial, newest: RecentSession, answer: Mapping[str, Any], seconds: float) -> Trial:
+    results = (answer.get("structuredContent") or {}).get("results", [])
+    if answer.get("isError"):
+        said = " ".join(str(part.get("text", "")) for part in answer.get("content", []))
+        return Trial(trial.agent, ok=False, error=f"it answered: {said}")
+    best = next((one for one in results if one.get("session_id") == newest.session_id), results[0] if results else {})
+    return Trial(
+        trial.agent,
+        ok=trial.ok and bool(results),
+        tools=trial.tools,
+        tools_seconds=trial.tools_seconds,
+        asked=newest.title,
+        found=str(best.get("title", "")),
+        score=float(best.get("score", 0.0)),
+        answer_seconds=seconds,
+        error="" if results else "it found nothing for the newest session's own title",
+    )
+
+
+def _newest(agent: str) -> RecentSession | None:
+    """The newest session with a title, of this agent if it has one."""
+    for whose in (agent, "all") if agent in READERS.names else ("all",):
+        for one in list_recent(whose, None, _RESULTS, everywhere=True).sessions:
+            if one.title and one.project_path:
+                return one
+    return None
+
+
+class _Server:
+    """A server that is spoken with in lines of JSON."""
+
+    def __init__(self, process: Any) -> None:
+        self._process, self._number = process, 0
+
+    def say(self, message: Mapping[str, Any]) -> None:
+        """Send a message."""
+        try:
+            self._process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            raise _BrokenError("it ended at its start") from error
+
+    def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a request, and wait for its answer; whatever else it says meanwhile is passed over."""
+        self._number += 1
+        self.say({"id": self._number, "method": method, "params": params})
+        for line in self._process.stdout:
+            try:
+                said = json.loads(line)
+            except ValueError as error:
+                raise _BrokenError("its answer is not MCP") from error
+            if isinstance(said, dict) and said.get("id") == self._number and "method" not in said:
+                if "error" in said:
+                    raise _BrokenError(f"{method} failed: {said['error'].get('message', '')}")
+                result: dict[str, Any] = said.get("result", {})
+                return result
+        raise _BrokenError("it ended, or did not answer in time")
+
+
+@contextmanager
+def _server(argv: list[str], folder: Path, env: Mapping[str, str]) -> Iterator[_Server]:
+    process: Any = Processes().converse(argv, cwd=folder, env=env)
+    late = threading.Timer(SECONDS, process.kill)
+    late.start()
+    try:
+        yield _Server(process)
+    finally:
+        with suppress(OSError):
+            process.stdin.close()  # a server ends with its input, and takes what it has started with it
+        with suppress(TimeoutExpired):
+            process.wait(_END_SECONDS)
+        late.cancel()
+        process.kill()
+        process.stdout.close()
+        process.wait()
+
+
+class Part(Protocol):
+    """The module of a part. `NAME` is for people."""
+
+    NAME: str
+
+    def undo(self, line: LedgerLine) -> list[str]: ...
+    def standing(self, line: LedgerLine) -> str: ...
+
+
+PARTS: Mapping[str, Part] = {
+    "server": entry,
+    "skill": skill_file,
+    "hooks": hook_entries,
+    "recall": recall_step,
+    "reading": tool_permission,
+    "keep": keeping,
+    "service": background,
+}
+_AGAIN = "`smart-fork setup` sets it up again; `smart-fork setup --remove` undoes the rest."
+
+
+def undone(line: LedgerLine, notes: Collection[str] = (), error: str = "", hint: str | None = None) -> StepUndone:
+    """A line of the ledger that was undone; with an `error` it was not, and stays in the ledger."""
+    return StepUndone(
+        step=line.what, agent=line.agent, where=str(line.path), removed=not error, notes=tuple(notes), error=error,
+        hint=hint,
+    )  # fmt: skip
+
+
+def lines_of(ledger: Ledger, agents: tuple[str, ...], what: Collection[What] = ()) -> list[LedgerLine]:
+    """What there is to undo for these agents, the last first; for all of them, what is the machine's as well.
+
+    With `what` only that.
+    """
+    everything = len(agents) == len(registrations())
+    lines = [line for line in reversed(list(ledger)) if line.agent in agents or (everything and not line.agent)]
+    return [line for line in lines if not what or line.what in what]
+
+
+def remove(ledger: Ledger, lines: list[LedgerLine], processes: Processes) -> list[StepUndone]:
+    """Undo these lines, each on its own: one that fails does not stop the next."""
+    going = {line.about for line in lines}
+    return [_undone(ledger, line, processes, going) for line in lines]
+
+
+def _undone(ledger: Ledger, line: LedgerLine, processes: Processes, going: Collection[object]) -> StepUndone:
+    try:
+        if sharer := _sharer(ledger, line):
+            ledger.write(sharer.model_copy(update={"folders": [*line.folders, *sharer.folders]}))
+            stays = f"{line.path} stays: {title_of(sharer.agent)} reads it, too"
+            notes = [] if sharer.about in going else [stays]
+        else:
+            notes = background.undo(line, processes) if line.what == "service" else PARTS[line.what].undo(line)
+        ledger.strike(line)
+    except SmartForkError as error:
+        return undone(line, error=error.message, hint=error.hint)
+    return undone(line, notes)
+
+
+def _sharer(ledger: Ledger, line: LedgerLine) -> LedgerLine | None:
+    """What was set up for another agent in the same file, which is all ours: only skills are shared."""
+    same = (one for one in ledger if (one.what, one.path) == ("skill", line.path) and one.agent != line.agent)
+    return next(same, None) if line.what == "skill" else None
+
+
+def not_ours_to_undo(agents: tuple[str, ...]) -> Iterator[str]:
+    """What is here without having been set up: somebody has put it there by hand, and knows how to take it out."""
+    for way in registrations():
+        if way.agent not in agents:
+            continue
+        try:
+            value = way.value(way.path().read_text(encoding="utf-8"))
+            if value is not None and is_ours(way.argv(value)):
+                yield f"{way.title} still has a manually added server smart-fork: {way.path()}"
+            if agent_settings.is_installed(way.agent):
+                yield f"{way.title} still has hooks: `smart-fork setup hooks --remove` removes them"
+        except (OSError, UnicodeDecodeError, SmartForkError):
+            continue
+
+
+def checks() -> Iterator[Check]:
+    """One check of everything that the ledger lists; none where nothing was set up.
+
+    Raises:
+        SmartForkError: the ledger cannot be read.
+    """
+    ledger = Ledger()
+    lines = list(ledger)
+    if not lines:
+        step = "`smart-fork setup` connects your agents."
+        yield Check("set-up", ok=False, detail="nothing was set up here", next_step=step, optional=True)
+        return
+    wrong = [said for line in lines if (said := _standing(line))]
+    gone = [program for line in lines if (program := _missing_program(line))]
+    if gone:
+        detail = f"the agents start {gone[0]}, which no longer exists"
+        yield Check("set-up", ok=False, detail=detail, next_step="Run `smart-fork setup`: it writes the new path.")
+    elif wrong:
+        yield Check("set-up", ok=False, detail="; ".join(wrong), next_step=_AGAIN, optional=True)
+    else:
+        yield Check("set-up", ok=True, detail=f"{len(lines)} installed parts are unchanged")
+    yield from recall_step.checks(ledger)
+
+
+def _standing(line: LedgerLine) -> str:
+    """What is no longer as it was left; empty where all is."""
+    try:
+        return PARTS[line.what].standing(line)
+    except SmartForkError as error:
+        return error.message
+
+
+def _missing_program(line: LedgerLine) -> str:
+    starts = registration_of(line.agent).argv(line.value or {}) if line.what == "server" else ()
+    program = "".join(starts[:1])
+    return program if program and not Path(program).exists() else ""

@@ -1,0 +1,72 @@
+"""That a session is told what past ones know, at first prompts, edits and errors: a step, only if it is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from indexer.transcripts.model import AgentName
+from smart_fork.agents import AGENTS
+from smart_fork.agents.facets import registration_of
+from smart_fork.agents.registration import Registration
+from smart_fork.agents.selection import titles
+from smart_fork.cli.setup import agent_settings
+from smart_fork.cli.setup.ledger import Ledger, LedgerLine, Step, switching
+from smart_fork.doctor import Check
+from smart_fork.hooks import switch
+from smart_fork.service.client import find_service
+
+NAME = "recall at first prompts, edits, failed commands and compactions"
+_OFF = "`smart-fork setup --no-recall` switches it off."
+
+
+def planned(way: Registration) -> Step:
+    """The step that switches it on. What speaks is the hooks of the same agent."""
+    agent = way.agent
+    step = partial(Step, "recall", NAME, str(switch.file_of(agent)), agent=agent)
+    hooks = AGENTS[agent].hooks
+    if hooks is None or not (hooks.recalls or hooks.edits):
+        return step(state="left", why=f"{way.title} has no hook for prompts or edits")
+    return step(state="there") if switch.is_on(agent) else step(state="new", act=partial(_written, agent))
+
+
+def _written(agent: AgentName, ledger: Ledger) -> list[str]:
+    path = switch.file_of(agent)
+    ledger.write(LedgerLine(what="recall", agent=agent, path=path))
+    with switching(path, "written"):
+        switch.turn_on(agent)
+    return [*agent_settings.follow_recall(agent), f"It works while the service runs. {_OFF}"]
+
+
+def undo(line: LedgerLine) -> list[str]:
+    """Switch it off.
+
+    Raises:
+        SmartForkError: that cannot be written.
+    """
+    agent = registration_of(line.agent).agent
+    with switching(line.path, "removed"):
+        switch.turn_off(agent)
+    return list(agent_settings.follow_recall(agent))
+
+
+def standing(line: LedgerLine) -> str:
+    """What is no longer as it was left; empty where all is."""
+    return "" if line.path.is_file() else "recall is off"
+
+
+def checks(ledger: Ledger) -> Iterator[Check]:
+    """How it goes, where it is on."""
+    agents = [registration_of(line.agent) for line in ledger if line.what == "recall" and line.path.is_file()]
+    if not agents:
+        return
+    asked = switch.asked()
+    detail = (
+        f"on for {titles(way.agent for way in agents)}; suggested a session in {asked.told} of {asked.sessions} new "
+        "sessions"
+    )
+    if find_service() is None:
+        step = f"Start the service: `smart-fork service install`, or `smart-fork serve`. {_OFF}"
+        yield Check("recall", ok=False, detail=f"{detail}; no service runs", next_step=step, optional=True)
+    else:
+        yield Check("recall", ok=True, detail=detail)

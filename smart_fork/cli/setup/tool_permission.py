@@ -1,0 +1,167 @@
+"""That an agent runs our reading tools without asking each time: as a step. Only if it is wanted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
+
+from smart_fork import json_text
+from smart_fork.agents.registration import Allowing, Registration, UnsuitableError, settings_in
+from smart_fork.cli.setup.ledger import Edit, Ledger, LedgerLine, Step, take_away, understood
+from smart_fork.system import foreign_files
+
+_WAY = ("permissions", "allow")
+
+
+class Added(NamedTuple):
+    """The added rules, and the container that was empty before them, with its white space."""
+
+    rules: tuple[str, ...]
+    empty: tuple[tuple[tuple[str, ...], str], ...] = ()
+
+
+def missing(text: str | None, rules: Sequence[str]) -> tuple[str, ...]:
+    """Return the rules that the settings lack.
+
+    Raises:
+        UnsuitableError: The settings are not understood.
+    """
+    there = _list(text)
+    return tuple(rule for rule in rules if rule not in there)
+
+
+def put(text: str | None, rules: Sequence[str]) -> tuple[str, Added]:
+    """Return `text` with these rules after the existing ones.
+
+    Raises:
+        UnsuitableError: The settings are not understood.
+    """
+    new = missing(text, rules)
+    if text is None:
+        return json.dumps({_WAY[0]: {_WAY[1]: list(new)}}, indent=2) + "\n", Added(new)
+    added = Added(new, tuple(json_text.empty_on(text, _WAY).items()))
+    for rule in new:
+        text = json_text.insert(text, _WAY, rule)
+    return text, added
+
+
+def restore(text: str, added: Added) -> str:
+    """Return `text` without the added rules, and without containers that are empty because of that.
+
+    Raises:
+        UnsuitableError: The settings are not understood.
+    """
+    for rule in added.rules:
+        if rule in _list(text):
+            item = next(one for one in _items(text) if json.loads(text[one.value : one.end]) == rule)
+            text = json_text.withdraw(text, _WAY, item, dict(added.empty))
+    return text
+
+
+def _items(text: str) -> list[json_text.Item]:
+    outer = json_text.member(text, json_text.root(text), _WAY[0])
+    inner = json_text.member(text, outer.value, _WAY[1]) if outer else None
+    return json_text.items(text, inner.value) if inner else []
+
+
+def _list(text: str | None) -> list[object]:
+    if text is None:
+        return []
+    permissions = settings_in(text).get(_WAY[0], {})
+    found = permissions.get(_WAY[1], []) if isinstance(permissions, dict) else None
+    if not isinstance(found, list):
+        raise UnsuitableError(f'"{".".join(_WAY)}" in it is not a list')
+    return found
+
+
+NAME = "reading without asking"
+
+
+def tools() -> tuple[str, ...]:
+    """Those of the tools that an agent is given by default that say of themselves that they only read."""
+    catalogue = json.loads(files("smart_fork.cli").joinpath("mcp.json").read_text(encoding="utf-8"))
+    reading = {tool["name"] for tool in catalogue["tools"] if tool.get("annotations", {}).get("readOnlyHint") is True}
+    return tuple(name for name in catalogue["few"] if name in reading)
+
+
+def planned(way: Registration) -> Step:
+    """The step that allows them.
+
+    Raises:
+        SmartForkError: the agent's settings are not understood, or must not be written.
+    """
+    allowing = way.allowing(tools())
+    step = partial(Step, "reading", NAME, agent=way.agent)
+    if allowing is None:
+        return step(str(way.path()), "there", why=f"{way.title} does not ask before read-only tools")
+    with understood(allowing.path, _step(allowing.path)):
+        open_rules = missing(_read(allowing.path), allowing.rules)
+    if not open_rules:
+        return step(str(allowing.path), "there")
+    foreign_files.check_writable(allowing.path)
+    return step(str(allowing.path), "new", act=partial(_written, way, allowing))
+
+
+def _written(way: Registration, allowing: Allowing, ledger: Ledger) -> list[str]:
+    path = allowing.path
+    earlier = ledger.of("reading", way.agent, path)
+    text = _read(path)
+    with understood(path, _step(path)):
+        original = _undone(text, earlier) if earlier and text is not None else text
+        made, added = put(original, allowing.rules)
+    line = LedgerLine(what="reading", agent=way.agent, path=path, edit=Edit.of(original, made))
+    ledger.begin(line.model_copy(update={"value": added._asdict()}))
+    foreign_files.write(path, text, made)
+    return []
+
+
+def undo(line: LedgerLine) -> list[str]:
+    """Take the rules out that were put in.
+
+    Raises:
+        SmartForkError: the settings are not understood; they are as they were.
+    """
+    text, notes = _read(line.path), []
+    if text is not None and line.edit is not None and not line.edit.never_came(text):
+        with understood(line.path, _step(line.path)):
+            rest = _undone(text, line)
+        if not line.edit.is_in(text):
+            notes = [f"{line.path} has changed since: only smart-fork's rules were removed"]
+            if not line.edit.before and rest is not None and rest.strip() in ("", "{}"):
+                rest = None
+        foreign_files.write(line.path, text, rest)
+    take_away(line.path, line.folders)
+    return notes
+
+
+def standing(line: LedgerLine) -> str:
+    """What is no longer as it was left; empty where all is.
+
+    Raises:
+        SmartForkError: the settings are not understood.
+    """
+    with understood(line.path, _step(line.path)):
+        gone = missing(_read(line.path), _added(line).rules)
+    return f"rules for read-only tools are missing in {line.path}" if gone else ""
+
+
+def _undone(text: str, line: LedgerLine) -> str | None:
+    return line.undone(text, lambda changed: restore(changed, _added(line)))
+
+
+def _added(line: LedgerLine) -> Added:
+    value = line.value or {}
+    empty = tuple((tuple(map(str, way)), str(text)) for way, text in value.get("empty", ()))
+    return Added(tuple(value.get("rules", ())), empty)
+
+
+def _read(path: Path) -> str | None:
+    return foreign_files.read(path, _step(path))
+
+
+def _step(path: Path) -> str:
+    return f"Correct {path}, or drop --allow-reading."

@@ -1,0 +1,42 @@
+"""A machine with all agents, whose servers are not really started."""
+
+from __future__ import annotations
+
+import pytest
+from tests.smart_fork.cli.setup.homes import HOMES, full
+
+from smart_fork.agents import AGENTS
+from smart_fork.cli.setup import background, bytecode, plan
+from smart_fork.cli.setup.ledger import Step
+from smart_fork.cli.setup.plan import Trial
+from tests.cases import mostly_first
+from tests.smart_fork.commands import command_model, run
+from tests.smart_fork.world import add_program
+
+__all__ = ["command_model", "run"]  # fixtures, defined beside what they are made of
+
+
+@pytest.fixture
+def setup(run, world, monkeypatch):
+    """Run `smart-fork setup` with these words; the trial of a server is a made-up one, and nothing starts programs here."""
+    monkeypatch.setattr(plan, "try_server", lambda way, *, ask: Trial(way.agent, ok=True, tools=7, tools_seconds=0.1))
+    monkeypatch.setattr(
+        background, "planned", lambda *_: Step("service", "service", "systemd", "left", why="systemd does not answer")
+    )
+    monkeypatch.setattr(bytecode, "_PACKAGES", ())  # to look through all our modules takes longer than the rest
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def command(*words: str):
+        return run("setup", *words)
+
+    return command
+
+
+@pytest.fixture(params=mostly_first(sorted(HOMES, key=lambda one: one is not full)), ids=lambda one: one.__name__)
+def settled(request, world):
+    """A home of each kind, with the programs of all agents."""
+    for agent in AGENTS:
+        if agent.registration:
+            add_program(world.home / "bin", agent.command.name, "")
+    request.param(world.home)
+    return world.home

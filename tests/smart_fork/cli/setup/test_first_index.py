@@ -1,0 +1,59 @@
+"""The first index may be left: the rest is done in the background."""
+
+from __future__ import annotations
+
+import pytest
+
+from indexer import freshness
+from smart_fork.cli.setup import first_index
+from smart_fork.cli.setup.ledger import Step
+from smart_fork.cli.setup.plan import SetupPlan
+from smart_fork.system.processes import Processes
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """What was started in the background, instead of starting it."""
+    commands: list[list[str]] = []
+    monkeypatch.setattr(Processes, "start", lambda self, argv, **_: commands.append(list(argv)))
+    return commands
+
+
+def plan(*steps):
+    return SetupPlan("/opt/smart-fork", (), (), steps)
+
+
+@pytest.fixture
+def left(monkeypatch):
+    """Somebody presses Ctrl-C."""
+
+    def leave(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(freshness, "complete", leave)
+
+
+def test_it_is_whole_when_nobody_leaves_it(world, shop, command_model, started):
+    world.claude(shop, "add retry", "done")
+
+    whole, note = first_index(plan())
+
+    assert whole
+    assert note.startswith("1 sessions")
+    assert [] == started
+
+
+def test_one_that_is_left_goes_on_in_a_process_of_its_own(world, command_model, left, started):
+    whole, note = first_index(plan(Step("service", "service", "", "left")))
+
+    assert not whole
+    assert "in the background" in note
+    assert [["/opt/smart-fork", "index", "run", "--if-idle"]] == started
+
+
+def test_one_that_is_left_is_done_by_the_service_where_there_is_one(world, command_model, left, started):
+    whole, note = first_index(plan(Step("service", "service", "", "new")))
+
+    assert not whole
+    assert "The service does the rest" in note
+    assert [] == started
