@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.smart_fork.cli.setup.homes import HOMES, full
 
 from smart_fork.agents import AGENTS
 from smart_fork.cli.setup import background, bytecode, plan
 from smart_fork.cli.setup.ledger import Step
 from smart_fork.cli.setup.plan import Trial
 from tests.cases import mostly_first
+from tests.smart_fork.cli.setup.homes import HOMES, full
 from tests.smart_fork.commands import command_model, run
 from tests.smart_fork.world import add_program
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 
 import pytest
-from tests.smart_fork.cli.setup.homes import everything
 
 from smart_fork.cli.setup import background
 from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.cli.setup.plan import lasting_program, remove
 from smart_fork.service.units import installation
 from smart_fork.system.processes import Processes
+from tests.smart_fork.cli.setup.homes import everything
 from tests.smart_fork.service.units import FakeSystemd
 
 

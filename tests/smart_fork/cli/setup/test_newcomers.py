@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.smart_fork.cli.setup.homes import everything
-from tests.smart_fork.cli.setup.newcomers import NEWCOMERS, OneFile, Plugged
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import registration_of
@@ -16,6 +14,8 @@ from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.doctor import run_each
 from smart_fork.hooks import switch
 from tests.cases import mostly_first
+from tests.smart_fork.cli.setup.homes import everything
+from tests.smart_fork.cli.setup.newcomers import NEWCOMERS, OneFile, Plugged
 from tests.smart_fork.world import add_program
 
 SETTINGS = {

@@ -12,7 +12,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from tests.smart_fork.cli.setup.homes import HOMES, by_hand, empty, everything, full
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import registration_of, registrations
@@ -25,6 +24,7 @@ from smart_fork.doctor import run_each
 from tests import warm
 from tests.cases import first, mostly
 from tests.drilled import drilled
+from tests.smart_fork.cli.setup.homes import HOMES, by_hand, empty, everything, full
 from tests.smart_fork.test_docs import assert_documented
 
 CLAUDE, CODEX = registration_of("claude"), registration_of("codex")

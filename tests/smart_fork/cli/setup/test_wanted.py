@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from tests.smart_fork.cli.setup.homes import everything, full
 
 from smart_fork.agents.facets import registration_of
 from smart_fork.agents.registration import UnsuitableError
@@ -20,6 +19,7 @@ from smart_fork.doctor import run_each
 from smart_fork.hooks import switch
 from tests.cases import first
 from tests.drilled import drilled
+from tests.smart_fork.cli.setup.homes import everything, full
 from tests.smart_fork.test_docs import assert_documented
 
 WANTED = ("--recall", "--allow-reading")
