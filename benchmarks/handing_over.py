@@ -22,8 +22,8 @@ from rich.console import Console
 from rich.table import Table
 
 from indexer.transcripts.model import Session, estimate_tokens
-from smart_fork import sessions
 from smart_fork.agents.readers import READERS
+from smart_fork.finding import sessions
 from smart_fork.forking.handover import handover
 from smart_fork.sharing.neutral import OUTPUT_CHARACTERS, read
 

@@ -14,10 +14,11 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_ty
 
 from indexer.last_run import LastRun
 from indexer.values import RARE, SPREAD, Value
-from smart_fork import agent_roster, conversation, doctor
-from smart_fork.cli import overview
+from smart_fork import doctor
+from smart_fork.agents import tail
+from smart_fork.cli import agent_roster, overview
 from smart_fork.cli.setup import setup_answer as setting_up
-from smart_fork.finding import answer, hit
+from smart_fork.finding import answer, conversation, hit
 from smart_fork.forking import relatives, started
 from smart_fork.page import export
 from smart_fork.removal import sessions as session_removal
@@ -77,7 +78,7 @@ TABLES: Mapping[str, Table] = {
     "index_not_available": _of(answer.Unsearched, unsaid="hint forked_session resolved next"),
     "list and list_sessions": _of(answer.Recents, rare="notice"),
     "sessions": _of(answer.RecentSession),
-    "first_answer": _of(conversation.TokenUse),
+    "first_answer": _of(tail.TokenUse),
     "show and read_session": _of(conversation.Conversation, conversation.Exported),
     "messages": _of(conversation.Message),
     "made commits": _of(conversation.CommitsMade),

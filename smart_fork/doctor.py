@@ -22,20 +22,20 @@ from indexer.models import configured_embedder
 from indexer.paths import index_db, private_dir, state_home
 from indexer.project import project_of
 from indexer.settings import RERANKER, VARIABLES
-from indexer.store.base import Scope
+from indexer.store.base import Scope, Understood
 from indexer.store.schema import VectorsUnavailableError, load_vectors, loadable
 from indexer.transcripts.base import AgentAdapter
 from indexer.values import Value, rare, value
 from smart_fork import config
-from smart_fork.agent_roster import compared, understood, version_of
 from smart_fork.agents import AGENTS
+from smart_fork.agents.agent import Agent
 from smart_fork.agents.deletions import deletions, in_words, room
 from smart_fork.agents.facets import home_variables
 from smart_fork.agents.programs import is_found, look_at
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.finding.engine import EngineQuestion, EngineUnavailable, configured_engine
-from smart_fork.finding.index_access import opened, unavailable
+from smart_fork.finding.index_access import known_index, opened, unavailable
 from smart_fork.finding.query import Query
 from smart_fork.finding.recent import passed_over
 from smart_fork.finding.search import configured_reranker, embedded, search
@@ -238,10 +238,14 @@ def _odd_logs() -> Iterator[Check]:
 
 def _formats() -> Iterator[Check]:
     """Say which logs a newer version of an agent wrote, and how much of the logs was not understood."""
-    found = {AGENTS[name]: logs for name, logs in understood().items() if name in AGENTS}
+    found: dict[Agent, Understood] = {}
+    with known_index() as store:
+        found.update(
+            {AGENTS[name]: logs for name, logs in store.understood().items() if name in AGENTS} if store else {}
+        )
     step = "Update smart-fork. Until then, it skips the records that it does not know."
     for agent, logs in found.items():
-        newer = [version for version in logs.versions if compared(version, agent.seen) == "newer"]
+        newer = [version for version in logs.versions if agent.compared(version) == "newer"]
         wrote = f"version {', '.join(newer[:_NAMED])} is newer than {agent.seen}, which was tried" if newer else ""
         share = f"{logs.unknown:,} of {logs.records:,} records ({logs.unknown / max(1, logs.records):.1%}) are unknown"
         if detail := "; ".join(filter(None, (wrote, share if logs.unknown else ""))):
@@ -363,7 +367,7 @@ def _programs(processes: Processes) -> Iterator[Check]:
             continue
         program = look_at(agent.name, processes)
         able = "forks" + (", also without a terminal" if program.can_fork_headless else "")
-        said = version_of(program.path, processes) if program.path else ""
+        said = program.version(processes)
         version = f", version {said}" if said else ""
         detail = program.problem or f"{program.path} {able}{version}"
         yield Check(f"{agent.name} program", ok=program.can_fork, detail=detail, next_step=program.hint, optional=True)

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from indexer.embedder import Embedder
-    from smart_fork.conversation import Conversation, Exported
     from smart_fork.cuts.answer import Excised
+    from smart_fork.finding.conversation import Conversation, Exported
     from smart_fork.finding.elsewhere import Elsewhere
     from smart_fork.finding.library import Library
+    from smart_fork.finding.sessions import Reading
     from smart_fork.forking.relatives import Branched
     from smart_fork.forking.started import Forked
     from smart_fork.forking.wanted import Wanted
     from smart_fork.removal.sessions import Removal
-    from smart_fork.sessions import Reading
     from smart_fork.workers.state import WorkerClosed, WorkerMessaged, WorkerRead, WorkerWaited
 
 
@@ -175,7 +175,7 @@ def read(
     Raises:
         SmartForkError: there is no such session or message, or it cannot be read.
     """
-    from smart_fork.sessions import Reading
+    from smart_fork.finding.sessions import Reading
 
     return conversation(session_id, Reading(at, context or 0, context), Path(project or Path.cwd()))
 
@@ -188,8 +188,8 @@ def conversation(
     Raises:
         SmartForkError: there is no such session or message, or it cannot be read.
     """
-    from smart_fork import sessions
     from smart_fork.agents.references import here
+    from smart_fork.finding import sessions
     from smart_fork.finding.index_access import kept_open
 
     with kept_open():

@@ -158,6 +158,13 @@ class Agent(Description):
             self.__dict__[name] = found
             return found
 
+    def compared(self, version: str) -> str:
+        """Return "newer" or "older" than the version that was seen; empty if one minor version, or unknown."""
+        own, tried = _numbers(version), _numbers(self.seen)
+        if not own or not tried or own[:2] == tried[:2]:
+            return ""
+        return "newer" if own > tried else "older"
+
     @classmethod
     def has(cls, facet: str) -> bool:
         """Return whether it has that facet, without importing it."""
@@ -166,6 +173,11 @@ class Agent(Description):
     def model_window(self) -> int:
         """Return its model's context window in tokens, from its newest log, or the estimate."""
         return (self.tail.window() if self.tail else None) or self.window
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    plain = version.split("-", maxsplit=1)[0].split("+", maxsplit=1)[0]
+    return tuple(int(part) for part in plain.split(".")) if re.fullmatch(r"\d+(?:\.\d+)+", plain) else ()
 
 
 class ReadOnlyAgent(Agent):

@@ -22,9 +22,10 @@ Sign = tuple[str, int, int, int, tuple[str, ...], str]
 #: Searched after PATH: services are started with a bare PATH. A leading ``~`` is HOME.
 USUAL_FOLDERS = ("~/.local/bin", "~/.claude/local", "~/.npm-global/bin", "/opt/homebrew/bin", "/usr/local/bin")
 HELP_SECONDS = 60.0
-#: The longest time for an agent to report whether it is logged in.
+#: The longest time for an agent to report its version, or whether it is logged in.
 STATUS_SECONDS = 30.0
 
+_VERSION = re.compile(r"\d+(?:\.\d+)+(?:[-+][\w.+-]{1,40})?")
 #: The results by program version.
 _seen: dict[Sign, bool] = {}
 #: The file with positive results for later processes, and the most it keeps.
@@ -41,6 +42,17 @@ class Program:
     can_fork_headless: bool = False
     problem: str = ""
     hint: str = ""
+
+    def version(self, processes: Processes, env: Mapping[str, str] | None = None) -> str:
+        """What the program says that it is; empty where it is not found, or says nothing like that."""
+        try:
+            done = self.path and processes.run(
+                [self.path, "--version"], cwd=Path(os.sep), env=env, timeout=STATUS_SECONDS
+            )
+        except SmartForkError:
+            return ""
+        said = _VERSION.search((done.stdout or done.stderr).decode("utf-8", "replace")) if done else None
+        return said[0] if done and done.ok and said else ""
 
 
 def find_program(agent: AgentName, env: Mapping[str, str] | None = None) -> str:

@@ -16,8 +16,8 @@ from indexer.transcripts.lines import LineReader, decode_line, open_regular
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import count, utc
 from indexer.unchecked import dict_in, json_in
-from smart_fork.conversation import TokenUse
-from smart_fork.snippets import quoted
+from indexer.values import Value, rare, value
+from smart_fork.snippets import quoted, tokens_about
 from smart_fork.workers.registry import Status
 
 #: A record, such as a large file that was read, may be longer. Then there are fewer signs, but no wrong ones.
@@ -28,6 +28,31 @@ GOING_ON = ("running", "pending", "pending_init", "paused")
 _NOTIFICATION = re.compile(r"<task-notification>(.*?)</task-notification>", re.DOTALL)
 _TASK = re.compile(r"<task-id>([^<]+)</task-id>")
 _STATUS = re.compile(r"<status>(\w+)</status>")
+
+
+@value
+class TokenUse(Value):
+    """The tokens of one answer. `input` are those that the cache had no part in; of those that it had, `None` is not
+    known.
+    """
+
+    read_from_cache: int | None = rare()
+    written_to_cache: int | None = rare()
+    input: int = 0
+    output: int = 0
+
+    @property
+    def loaded(self) -> int:
+        """How many the model was sent, from its cache or not."""
+        return self.input + (self.read_from_cache or 0) + (self.written_to_cache or 0)
+
+    def __str__(self) -> str:
+        """Return it in words: "read 142k from the cache, wrote 1.1k"."""
+        if self.read_from_cache is None:
+            return f"{tokens_about(self.input)} input tokens"
+        wrote = self.written_to_cache
+        rest = f"wrote {tokens_about(wrote)}" if wrote else f"{tokens_about(self.input)} not cached"
+        return f"read {tokens_about(self.read_from_cache)} from the cache, {rest}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,7 +281,7 @@ def _hinted(words: Sequence[str]) -> tuple[str, ...]:
 
 def _means_turns(text: str) -> bool:
     """Whether a word that stands alone is a range of turns. Ids may begin with nothing but digits as well."""
-    from smart_fork.sessions import is_session
+    from smart_fork.finding.sessions import is_session
 
     digits = bool(text) and all(character.isdigit() or character in "-, " for character in text)
     return digits and not is_session(text)

@@ -21,8 +21,8 @@ from smart_fork.finding.request import FindRequest, RecentRequest
 from smart_fork.snippets import minute
 
 if TYPE_CHECKING:
-    from smart_fork.conversation import Conversation
     from smart_fork.finding.answer import Answer
+    from smart_fork.finding.conversation import Conversation
 
 #: The team's server lists so many at once.
 _MOST_SHARED = 100
@@ -234,7 +234,7 @@ def show(
     context: Annotated[int, typer.Option("--context", "-C", min=0, help="Messages before and after --at.")] = 3,
 ) -> None:
     """The conversation as Markdown, its messages numbered as `fork --at` takes them."""
-    from smart_fork.conversation import Exported
+    from smart_fork.finding.conversation import Exported
     from smart_fork.public import read
 
     one = read(session, at=at, context=context)
@@ -249,7 +249,7 @@ def show(
 def _print_conversation(conversation: Conversation) -> None:
     if printed_as_json(conversation):
         return
-    from smart_fork.sessions import as_markdown
+    from smart_fork.finding.sessions import as_markdown
 
     out.print(plain(as_markdown(conversation)), end="")
     for sentence in (conversation.notice if conversation.owner else "", conversation.left_out):

@@ -10,11 +10,11 @@ import typer
 
 from indexer import state
 from indexer.transcripts.lines import bounded
-from smart_fork import sessions
 from smart_fork.cli.options import YesOption
 from smart_fork.cli.output import NOT_ERASED, err, out, plain, printed_as_json, wants_json
 from smart_fork.cli.progress import working
 from smart_fork.errors import NotFound, SmartForkError, Usage
+from smart_fork.finding import sessions
 from smart_fork.finding.results import title
 from smart_fork.removal import sessions as session_removal
 

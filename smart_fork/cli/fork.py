@@ -131,7 +131,7 @@ def _is_session(word: str) -> bool:
 
     if not names_session(word):  # as nearly every prompt
         return False
-    from smart_fork.sessions import is_session
+    from smart_fork.finding.sessions import is_session
 
     return is_session(word) or is_shared(word)
 

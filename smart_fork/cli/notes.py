@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from indexer.values import json_of
-from smart_fork import notes
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.errors import Usage
+from smart_fork.finding import notes
 
 if TYPE_CHECKING:
     from smart_fork.workers.outcomes import NotedSession

@@ -116,8 +116,8 @@ def _do(action: Action, row: PickerRow) -> int | list[str]:
     if action == "open":
         import pydoc
 
-        from smart_fork import sessions
         from smart_fork.agents.references import reference
+        from smart_fork.finding import sessions
 
         located = sessions.locate(reference(row.agent, row.session_id))
         if located.readable:

@@ -28,7 +28,6 @@ from indexer.paths import index_db, state_home
 from indexer.project import is_within, resolve
 from indexer.transcripts.model import AgentName
 from indexer.writer import only_writer
-from smart_fork import notes
 from smart_fork.copies import leftovers
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import Transcript
@@ -39,6 +38,7 @@ from smart_fork.excise.replacement import written_path
 from smart_fork.excise.soundness import gone_of
 from smart_fork.excise.traces import agent_of, own_words, related, said_by, searched, words_in
 from smart_fork.excise.transcript import load_for_cut, meant
+from smart_fork.finding import notes
 from smart_fork.finding.engine import erased_by_engines
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry, WorkerRecord

@@ -37,9 +37,9 @@ from smart_fork.cuts.model import UNKNOWN, Tool, Transcript, TranscriptTurn
 from smart_fork.errors import IndexUnavailable, SmartForkError, advice
 from smart_fork.excise.transcript import load_for_cut
 from smart_fork.finding.index_access import opened
+from smart_fork.finding.session_place import permits
 from smart_fork.forking.descent import Descendant, Descent, descent
 from smart_fork.system import permission
-from smart_fork.whereabouts import permits
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from smart_fork import sessions
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.facets import AUTO, cuttable, cutter, cutters, first_cut, title_of, why_not
 from smart_fork.agents.logs import newest_log
@@ -17,6 +16,7 @@ from smart_fork.cuts.lines import feeding, only_prompts_previewed
 from smart_fork.cuts.model import Tool, Transcript, TranscriptTurn, told_again
 from smart_fork.cuts.snapshots import cuts
 from smart_fork.errors import ForkRefused, NotFound, Usage, advice
+from smart_fork.finding import sessions
 from smart_fork.snippets import quoted
 
 

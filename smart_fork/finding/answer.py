@@ -8,7 +8,7 @@ from typing import Any, Literal
 from indexer.last_run import FailedLog, LastRun
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, spread, value
-from smart_fork.conversation import Noted
+from smart_fork.finding.conversation import Noted
 from smart_fork.finding.hit import Hit
 
 Mode = Literal["hybrid", "vector", "lexical", "recent", "lines"]

@@ -24,18 +24,18 @@ from indexer.transcripts.lines import LOOK_SECONDS
 from indexer.transcripts.model import AgentName
 from indexer.writer import IndexBusyError
 from smart_fork.agents.readers import READERS
-from smart_fork.conversation import CommitsMade, MadeCommit
 from smart_fork.errors import IndexUnavailable, NotFound, ProgramFailed, SmartForkError
 from smart_fork.finding.authorship import Line, Range, blamed, committed
 from smart_fork.finding.by_code import SLACK, relative, seconds, sessions_named, writers_of
+from smart_fork.finding.conversation import CommitsMade, MadeCommit
 from smart_fork.finding.index_access import opened
+from smart_fork.finding.session_place import where_now
 from smart_fork.repository.drift import tops
 from smart_fork.repository.git import Repository
 from smart_fork.repository.git import opened as repository_at
 from smart_fork.repository.identity import recognized
 from smart_fork.snippets import quoted
 from smart_fork.system.processes import Processes
-from smart_fork.whereabouts import where_now
 
 #: Of later commits that change the same files the first are looked at; of the files of the commits that are found, too.
 MOST_COMMITS, MOST_FILES = 200, 30

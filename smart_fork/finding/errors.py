@@ -10,14 +10,14 @@ from indexer.masking import mask, shorten
 from indexer.outcome import Fate
 from indexer.store.base import SessionRow, Store
 from indexer.transcripts.error_lines import hashed, parted, telling
-from smart_fork.conversation import Noted
 from smart_fork.finding.answer import Fix, Fixes
+from smart_fork.finding.conversation import Noted
 from smart_fork.finding.evidence import admitted, beginning_of
 from smart_fork.finding.hints import Hint, is_plain_id, sentence
+from smart_fork.finding.notes import noted_if_known
 from smart_fork.finding.query import Query
 from smart_fork.finding.results import UNTRUSTED, title
 from smart_fork.finding.upkeep import unread_notice
-from smart_fork.notes import noted_if_known
 
 #: So many passages before the end of an error are looked at for what ended it.
 MOST_PASSAGES = 40

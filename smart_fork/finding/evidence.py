@@ -14,8 +14,8 @@ from indexer.store.base import Placement, Searchable, SessionRow, Similarities, 
 from smart_fork import handovers
 from smart_fork.finding.query import Matches, Query, QueryWords, is_long, is_of_this_branch
 from smart_fork.finding.ranking import Coverage, Evidence, Phrased, PointParts, edited, exchange_parts, fork_point
+from smart_fork.finding.session_place import belongs, is_in_doubt, placed, placed_here
 from smart_fork.snippets import quoted
-from smart_fork.whereabouts import belongs, is_in_doubt, placed, placed_here
 
 NEAREST_CHUNKS = 400
 WORD_CHUNKS = 400

@@ -22,20 +22,20 @@ from smart_fork.agents.births import worker_of
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.registration import NAME
 from smart_fork.agents.selection import ALL, readable
-from smart_fork.conversation import Noted
 from smart_fork.finding.authorship import Line, blamed, range_of
 from smart_fork.finding.by_code import sessions_of, writers_of
+from smart_fork.finding.conversation import Noted
 from smart_fork.finding.evidence import admitted, beginning_of
+from smart_fork.finding.notes import noted_of
 from smart_fork.finding.query import Candidate, Candidates, Query, plain
 from smart_fork.finding.ranking import lost
 from smart_fork.finding.request import FindRequest
+from smart_fork.finding.session_place import where_now
 from smart_fork.finding.worth import obstacles
-from smart_fork.notes import noted_of
 from smart_fork.repository.git import Repository
 from smart_fork.repository.git import opened as repository_at
 from smart_fork.snippets import minute, quotation
 from smart_fork.system.processes import Processes
-from smart_fork.whereabouts import where_now
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.registry_file import has_registry
 

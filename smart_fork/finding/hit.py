@@ -13,7 +13,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.checkpoints import is_history
 from smart_fork.agents.selection import first
 from smart_fork.agents.verbs import abilities_of
-from smart_fork.conversation import Noted, ResumedPart
+from smart_fork.finding.conversation import Noted, ResumedPart
 
 _OUTCOMES: Mapping[str, str] = {
     Outcome.COMMITTED: "committed",

@@ -41,6 +41,7 @@ from smart_fork.finding.answer import (
 from smart_fork.finding.elsewhere import Elsewhere, SaidElsewhere, alone, merge, notice_of, together
 from smart_fork.finding.engine import EngineUnavailable, collection_of
 from smart_fork.finding.hit import Hit
+from smart_fork.finding.notes import tag as checked_tag
 from smart_fork.finding.project_index import ProjectIndex, with_files
 from smart_fork.finding.query import Candidates, Query, language_notice
 from smart_fork.finding.quotations import nearness
@@ -57,6 +58,7 @@ from smart_fork.finding.search import (
     query_of,
     search,
 )
+from smart_fork.finding.session_place import permits
 from smart_fork.finding.upkeep import (
     Engine,
     Shared,
@@ -71,8 +73,6 @@ from smart_fork.finding.upkeep import (
     unread_notice,
 )
 from smart_fork.finding.worth import BETTER_FIRST, COMPARED, Worth, better_first, close, worth_of
-from smart_fork.notes import tag as checked_tag
-from smart_fork.whereabouts import permits
 
 if TYPE_CHECKING:
     from smart_fork.finding.hints import Hint, HookEvent

@@ -24,12 +24,12 @@ from smart_fork.finding.elsewhere import Elsewhere
 from smart_fork.finding.engine import SearchEngine, configured_engine
 from smart_fork.finding.evidence import relatives
 from smart_fork.finding.index_access import opened
+from smart_fork.finding.notes import marked, tag
 from smart_fork.finding.query import Code, Query, further, plain
 from smart_fork.finding.ranking import ExchangeEvidence
 from smart_fork.finding.request import FindRequest, current_project
 from smart_fork.finding.search import Meaning, check_comparable
 from smart_fork.finding.upkeep import SOON_SECONDS, Engine, Upkeep, embed_some, refresh
-from smart_fork.notes import marked, tag
 from smart_fork.repository.git import opened as repository_at
 from smart_fork.repository.git import paths
 from smart_fork.repository.identity import AboutProject, described

@@ -29,14 +29,14 @@ from smart_fork.agents.selection import selected
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable, Usage
 from smart_fork.finding.answer import GonePrompt, Recents
 from smart_fork.finding.index_access import known_index, opened
+from smart_fork.finding.notes import ARCHIVED, PINNED, marked
+from smart_fork.finding.notes import tag as checked
 from smart_fork.finding.query import words_of
 from smart_fork.finding.request import current_project, project_notice
 from smart_fork.finding.results import recent_ones
-from smart_fork.notes import ARCHIVED, PINNED, marked
-from smart_fork.notes import tag as checked
+from smart_fork.finding.session_place import as_guest, belongs, in_project, placed, where_now
 from smart_fork.snippets import printable, quoted
 from smart_fork.system import permission
-from smart_fork.whereabouts import as_guest, belongs, in_project, placed, where_now
 from smart_fork.workers.registry import OVER, WorkerRecord, known_workers
 
 log = logging.getLogger(__name__)

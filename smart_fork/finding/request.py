@@ -19,8 +19,8 @@ from smart_fork.agents.readers import READERS
 from smart_fork.agents.selection import ALL, choices, first, one_of, selected
 from smart_fork.errors import Usage, advice, is_empty
 from smart_fork.finding.engine import collection_of, collections
+from smart_fork.finding.notes import tag
 from smart_fork.finding.query import Code, Query, check_also, further, plain
-from smart_fork.notes import tag
 from smart_fork.snippets import printable, quoted, shown
 from smart_fork.system import permission
 

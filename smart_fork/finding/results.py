@@ -17,17 +17,17 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.checkpoints import author_of
 from smart_fork.agents.facets import starter_of
 from smart_fork.agents.selection import first
-from smart_fork.conversation import Noted, resumed_part
 from smart_fork.finding.answer import Covered, IndexState, RecentSession
+from smart_fork.finding.conversation import Noted, resumed_part
 from smart_fork.finding.hit import CacheUse, Changed, Explanation, Hit, Lineage, Match, Price, ToldBy
+from smart_fork.finding.notes import noted_if_known
 from smart_fork.finding.query import Candidate, Candidates, words_of
 from smart_fork.finding.quotations import SNIPPET_CHARACTERS, Nearness, Quotation, matched_words, quotations
 from smart_fork.finding.ranking import Parts, Score, lost
+from smart_fork.finding.session_place import permits, unplaced, where_now
 from smart_fork.finding.worth import Worth, is_cached, obstacles, own_cached_until
-from smart_fork.notes import noted_if_known
 from smart_fork.repository.drift import Drift
 from smart_fork.snippets import printable
-from smart_fork.whereabouts import permits, unplaced, where_now
 
 #: Said once in every answer that quotes sessions: a model reads it.
 UNTRUSTED = (

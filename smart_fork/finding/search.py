@@ -28,9 +28,9 @@ from smart_fork.finding.quotations import matched_words
 from smart_fork.finding.ranking import WORTH, ExchangeEvidence, PointParts, Score, rivals, scores, share, weigh
 from smart_fork.finding.request import DEFAULT_LIMIT, FindRequest
 from smart_fork.finding.results import UNTRUSTED, title
+from smart_fork.finding.session_place import is_there
 from smart_fork.finding.upkeep import Rerank
 from smart_fork.snippets import shown
-from smart_fork.whereabouts import is_there
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder

@@ -22,12 +22,12 @@ from indexer.unchecked import seconds_in
 from smart_fork.agents.checkpoints import author_of
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.finding.query import Candidate
+from smart_fork.finding.session_place import is_there, unplaced, where_now
 from smart_fork.repository.drift import SECONDS, Drift, drifts
 from smart_fork.repository.git import opened_to_look_back
 from smart_fork.snippets import shown
 from smart_fork.system import permission
 from smart_fork.system.processes import Processes
-from smart_fork.whereabouts import is_there, unplaced, where_now
 
 log = logging.getLogger(__name__)
 

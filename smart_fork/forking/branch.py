@@ -22,7 +22,7 @@ from indexer.project import Project, project_of
 from indexer.transcripts.base import AgentAdapter, Agents, LogFile
 from indexer.transcripts.lines import bounded, decode_line, open_regular
 from indexer.transcripts.model import AgentName, Session
-from smart_fork import handovers, sessions
+from smart_fork import handovers
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import starter_of, tail_of
@@ -35,7 +35,9 @@ from smart_fork.agents.selection import named
 from smart_fork.copies.session_copy import Branch, branch_point, last_branch_point, message_at, write_copy
 from smart_fork.cuts.titles import key, without_suffix
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice, joined
+from smart_fork.finding import sessions
 from smart_fork.finding.results import title as shown_title
+from smart_fork.finding.session_place import belongs, unplaced, where_now
 from smart_fork.finding.team_search import sessions_here
 from smart_fork.forking.bringing_back import forkable, is_others, refuse_without_log
 from smart_fork.forking.budget import answering, chosen, gathered
@@ -47,7 +49,6 @@ from smart_fork.forking.wanted import Wanted
 from smart_fork.snippets import quoted
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Clock, Machine
-from smart_fork.whereabouts import belongs, unplaced, where_now
 
 if TYPE_CHECKING:
     from smart_fork.finding.library import Opening

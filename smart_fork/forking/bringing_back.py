@@ -19,13 +19,14 @@ from indexer.files import remove, write_new
 from indexer.paths import private_dir
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
-from smart_fork import foreign_sessions, sessions
+from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.agents.facets import forms_of, heads_of, storage_of, title_of
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Ambiguous, ForkRefused, NotFound, Usage, advice
-from smart_fork.sessions import Located
+from smart_fork.finding import sessions
+from smart_fork.finding.sessions import Located
 from smart_fork.workers.registry import ASKED, known_worker
 
 #: So many sessions above one are looked at; records that name each other in a circle end there as well.

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from indexer.paths import index_db
 from indexer.transcripts.model import AgentName, Session
-from smart_fork import sessions
 from smart_fork.agents.copier import Excerpt
 from smart_fork.agents.facets import teller_of
-from smart_fork.conversation import resumed_part
 from smart_fork.copies.session_copy import Point, last_branch_point, last_point, point_at
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage, advice
+from smart_fork.finding import sessions
+from smart_fork.finding.conversation import resumed_part
 from smart_fork.finding.ranking import ExchangeEvidence
 from smart_fork.forking.costs import costs
 from smart_fork.forking.recommendation import NAMED_FLOOR, fits, in_words, none_answers

@@ -16,21 +16,21 @@ from indexer.store.base import SeenFile, SessionRow
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
-from smart_fork import sessions
 from smart_fork.agents.ancestry import Kin
 from smart_fork.agents.facets import heads_of
 from smart_fork.agents.logs import longest_first
 from smart_fork.agents.readers import READERS
+from smart_fork.finding import sessions
 from smart_fork.finding.commits import commits_made
 from smart_fork.finding.index_access import known_index
 from smart_fork.finding.results import UNTRUSTED
 from smart_fork.finding.results import title as shown_title
+from smart_fork.finding.session_place import permits, placed_here
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.crossing import Crossings, crossings, parents, relatives
 from smart_fork.forking.relatives import Family, LeftAt, Relative, Running
 from smart_fork.system import permission
 from smart_fork.system.processes import Processes
-from smart_fork.whereabouts import permits, placed_here
 from smart_fork.workers.liveness import note_ends
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_file import has_registry

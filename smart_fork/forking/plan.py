@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Self
 from indexer.shapes import dataclass
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
-from smart_fork import sessions
 from smart_fork.agents.checkpoints import in_clone
 from smart_fork.agents.references import Resolved
 from smart_fork.agents.selection import named
 from smart_fork.errors import ForkRefused
+from smart_fork.finding import sessions
+from smart_fork.finding.session_place import where_now
+from smart_fork.finding.sessions import Located
 from smart_fork.finding.team_search import sessions_here
 from smart_fork.finding.worth import obstacles
 from smart_fork.foreign_sessions import shared_as
@@ -28,9 +30,7 @@ from smart_fork.forking.request import ForkRequest, check
 from smart_fork.forking.spec import Content, WorkerSpec
 from smart_fork.forking.start import Prepared, dry_run, prepare
 from smart_fork.forking.started import Forked, ForkPrice, Way
-from smart_fork.sessions import Located
 from smart_fork.system.processes import Machine
-from smart_fork.whereabouts import where_now
 
 if TYPE_CHECKING:
     from smart_fork.finding.library import Opening

@@ -5,7 +5,7 @@ from __future__ import annotations
 from indexer.masking import Masked
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
-from smart_fork.conversation import CommitsMade
+from smart_fork.finding.conversation import CommitsMade
 from smart_fork.forking.selection import Selection
 from smart_fork.forking.started import Forked
 

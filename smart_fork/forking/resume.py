@@ -7,12 +7,12 @@ from pathlib import Path
 from indexer.project import project_of, recorded
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
-from smart_fork import sessions
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.plan import check_given
 from smart_fork.agents.readers import OWN, READERS
 from smart_fork.agents.references import parsed
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage, advice
+from smart_fork.finding import sessions
 from smart_fork.finding.recent import recent_sessions
 from smart_fork.forking.bringing_back import refuse_borrowed
 from smart_fork.forking.occupation import AlreadyRuns, Occupation

@@ -15,12 +15,13 @@ from indexer.project import project_of, recorded
 from indexer.shapes import dataclass
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
-from smart_fork import sessions
 from smart_fork.agents.facets import starter_of
 from smart_fork.agents.options import KEYS, Options, options_from
 from smart_fork.agents.references import reference
 from smart_fork.agents.selection import first, named
 from smart_fork.errors import ForkRefused, SmartForkError, Usage, advice, refuse_both, refuse_empty
+from smart_fork.finding import sessions
+from smart_fork.finding.session_place import directory_of, is_there, where_now
 from smart_fork.forking.bringing_back import refuse_borrowed
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.handover import notes as handed_notes
@@ -34,7 +35,6 @@ from smart_fork.forking.started import NotSpawned, Spawned, SpawnedWorker
 from smart_fork.forking.wanted import wanted_of
 from smart_fork.snippets import quoted, shown
 from smart_fork.system.processes import Machine
-from smart_fork.whereabouts import directory_of, is_there, where_now
 from smart_fork.workers.places import choose_place
 from smart_fork.workers.registry import Kind
 

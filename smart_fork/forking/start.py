@@ -24,8 +24,9 @@ from smart_fork.agents.programs import find_program, require_fork
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.starter import Launch
 from smart_fork.caller import calling_agent
-from smart_fork.conversation import resumed_part
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice, joined, refuse_empty
+from smart_fork.finding.conversation import resumed_part
+from smart_fork.finding.session_place import as_guest, directory_of, in_project, unplaced, where_now
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.forking.attempt import Attempt, undone
 from smart_fork.forking.bringing_back import is_others
@@ -40,7 +41,6 @@ from smart_fork.repository.worktree import Worktree, left_unfiltered, plan_workt
 from smart_fork.system import permission
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Machine, own_pid
-from smart_fork.whereabouts import as_guest, directory_of, in_project, unplaced, where_now
 from smart_fork.workers.place import Started, WorkerPlace, note_started
 from smart_fork.workers.places import choose_place
 from smart_fork.workers.registry import ASKED, UNASKED, Registry, WorkerRecord

@@ -18,10 +18,10 @@ from indexer.masking import NOTHING
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value, rare, record
-from smart_fork import sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import title_of
 from smart_fork.errors import SmartForkError, Usage
+from smart_fork.finding import sessions
 from smart_fork.finding.results import title
 from smart_fork.page.reading import ConversationPage, ShownMessage, reading
 from smart_fork.page.renderer import Shown, written

@@ -14,7 +14,6 @@ from indexer.masking import Masked
 from indexer.shapes import dataclass
 from indexer.store.base import Holding
 from indexer.transcripts.lines import bounded
-from smart_fork import sessions
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import reference
 from smart_fork.cuts import snapshots
@@ -24,6 +23,7 @@ from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartFork
 from smart_fork.excise.plan import Plan
 from smart_fork.excise.request import Request
 from smart_fork.excise.undo import Cut, last_cut, rollback
+from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.results import title
 from smart_fork.finding.status import index_status

@@ -14,12 +14,12 @@ from indexer.outcome import Outcome, outcome_of
 from indexer.project import project_of, recorded
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Exchange, Session
-from smart_fork import sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Codec
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import reference
 from smart_fork.errors import IndexUnavailable, SmartForkError
+from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.worth import worth_of
 from smart_fork.forking.lineage import lineage

@@ -10,10 +10,10 @@ from functools import cached_property
 from indexer.masking import Masked, knowing, shorten
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Exchange, Session
-from smart_fork import sessions
 from smart_fork.agents.codec import Codec
 from smart_fork.agents.learned import learned
 from smart_fork.errors import NotFound, SmartForkError
+from smart_fork.finding import sessions
 from smart_fork.finding.quotations import matched_words
 from smart_fork.finding.results import title
 from smart_fork.forking.relatives import Relative

@@ -20,10 +20,10 @@ from indexer.store.base import SessionRow
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.readers import READERS
-from smart_fork.conversation import Noted
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.finding.answer import Answer, Found, RecentSession
 from smart_fork.finding.authorship import names_lines
+from smart_fork.finding.conversation import Noted
 from smart_fork.finding.hit import Hit, outcome_in_words
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.library import Opening
@@ -31,6 +31,7 @@ from smart_fork.finding.query import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS
 from smart_fork.finding.recent import list_recent
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.results import title
+from smart_fork.finding.session_place import permits, where_now
 from smart_fork.finding.team_search import is_known, team_search
 from smart_fork.forking.search_and_fork import fits
 from smart_fork.page.board import BoardView
@@ -40,7 +41,6 @@ from smart_fork.page.renderer import HEADERS, PageValues, Shown, SpokenPart, ren
 from smart_fork.page.session import conversation
 from smart_fork.snippets import time_of
 from smart_fork.team.conversation import listed as listed_there
-from smart_fork.whereabouts import permits, where_now
 
 #: Ages in days; what is older than the last has no upper bound.
 _AGES = {"7": "last 7 days", "30": "last 30 days", "365": "last year", "older": "older"}

@@ -16,21 +16,23 @@ from indexer.masking import knowing
 from indexer.shapes import dataclass
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
-from smart_fork import notes, sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.learned import learned
 from smart_fork.agents.references import reference
-from smart_fork.conversation import Noted, ResumedPart, resumed_part
 from smart_fork.cuts.answer import RolledBack
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise.undo import Cut, last_cut
+from smart_fork.finding import notes, sessions
 from smart_fork.finding.commits import commits_made
+from smart_fork.finding.conversation import Noted, ResumedPart, resumed_part
+from smart_fork.finding.notes import noted_if_known
 from smart_fork.finding.query import plain, words_of
 from smart_fork.finding.results import fork_command, title
+from smart_fork.finding.session_place import where_now
+from smart_fork.finding.sessions import Located
 from smart_fork.finding.worth import cache_in_words
 from smart_fork.forking.bringing_back import is_others
 from smart_fork.forking.price import shared_until
-from smart_fork.notes import noted_if_known
 from smart_fork.page.desk import Asked, Desk, Scopes, folder, in_thread
 from smart_fork.page.index_views import undone
 from smart_fork.page.phrases import link, session_link, subagent_link
@@ -38,9 +40,7 @@ from smart_fork.page.reading import ConversationPage, LeftForks, reading
 from smart_fork.page.renderer import HEADERS, PageValues, Shown, problem, rendered, streamed
 from smart_fork.page.since import Since, check_still, looked_at, mark_in, mark_of, since
 from smart_fork.page.steps import Steps
-from smart_fork.sessions import Located
 from smart_fork.team.conversation import look_into
-from smart_fork.whereabouts import where_now
 from smart_fork.workers import outcomes
 from smart_fork.workers.outcomes import NotedSession
 

@@ -20,9 +20,9 @@ from starlette.routing import Route
 from indexer.failures import what_failed
 from indexer.masking import Masked, beginning, mask
 from indexer.shapes import dataclass
-from smart_fork import sessions
 from smart_fork.agents.options import Options
 from smart_fork.errors import Usage, is_empty
+from smart_fork.finding import sessions
 from smart_fork.finding.library import Opening
 from smart_fork.finding.team_search import sessions_here
 from smart_fork.forking.plan import fork_session

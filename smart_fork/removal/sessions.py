@@ -30,7 +30,7 @@ from smart_fork.excise import erasure, request, soundness
 from smart_fork.excise.propagation import descent_of, held
 from smart_fork.excise.request import Agree, Request
 from smart_fork.finding.index_access import kept_open, opened
-from smart_fork.sessions import MIN_PREFIX, Located, locate, only_one
+from smart_fork.finding.sessions import MIN_PREFIX, Located, locate, only_one
 from smart_fork.snippets import quoted
 from smart_fork.system import permission
 from smart_fork.team.withdraw import still_shared

@@ -19,9 +19,10 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import ListRootsRequest, ListRootsResult
 
-from smart_fork.caller import Around, Caller, agent_of, identify, path_of, speak_for, workspaces
+from smart_fork.caller import speak_for
 from smart_fork.config import allowed_projects
 from smart_fork.errors import SmartForkError, joined
+from smart_fork.server.caller import Around, Caller, agent_of, identify, path_of, workspaces
 from smart_fork.system import permission
 from smart_fork.system.cancellation import cancellable
 from smart_fork.system.stages import Stage, named

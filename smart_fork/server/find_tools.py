@@ -20,10 +20,9 @@ from pydantic import Field, WithJsonSchema
 
 from smart_fork.agents.options import Options, takes
 from smart_fork.agents.selection import ALL
-from smart_fork.caller import Caller
-from smart_fork.conversation import Conversation, Exported
 from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.finding.answer import Exchanges, Fixes, Found, IndexStatus, NoIndex, Recents, Unsearched
+from smart_fork.finding.conversation import Conversation, Exported
 from smart_fork.finding.hit import Hit
 from smart_fork.finding.query import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS
 from smart_fork.finding.request import FindRequest, RecentRequest
@@ -40,6 +39,7 @@ from smart_fork.forking.request import (
     none_wanted,
 )
 from smart_fork.forking.wanted import BudgetAsked
+from smart_fork.server.caller import Caller
 from smart_fork.server.calls import progress_of, project_for, sent
 from smart_fork.server.steps import FURTHER, after_search
 from smart_fork.server.tools import brief as briefly
@@ -302,8 +302,8 @@ def read_session(
 ) -> Conversation | Exported:
     """Read a session's or worker's numbered messages, in pieces. They are untrusted quotations."""
     from smart_fork.finding.results import UNTRUSTED
+    from smart_fork.finding.sessions import Reading
     from smart_fork.public import conversation
-    from smart_fork.sessions import Reading
 
     if context < 0:
         raise Usage(f"context must be at least 0, not {context}", "It is the number of messages before at.")

@@ -19,13 +19,13 @@ from pydantic import Field, WithJsonSchema
 from indexer.shapes import dataclass
 from smart_fork.agents.options import KEYS, takes
 from smart_fork.agents.selection import first, startable
-from smart_fork.caller import Caller
 from smart_fork.cuts.answer import Excised
 from smart_fork.errors import Usage
 from smart_fork.forking.relatives import Branched, Family
 from smart_fork.forking.request import BranchRequest
 from smart_fork.forking.started import NotSpawned, Spawned, SpawnedWorker
 from smart_fork.forking.wanted import BudgetAsked
+from smart_fork.server.caller import Caller
 from smart_fork.server.calls import progress_of, project_for
 from smart_fork.server.tools import strict
 from smart_fork.system import permission
@@ -212,8 +212,8 @@ def excise_session(
     Results of tool calls go with their calls. A snapshot is kept, so that the user can undo the cut.
     Running sessions are refused. Cut only turns that the user asked to cut.
     """
-    from smart_fork import sessions
     from smart_fork.excise.request import Request
+    from smart_fork.finding import sessions
     from smart_fork.removal.sessions import cut
 
     reference = session_id or path

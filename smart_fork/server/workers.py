@@ -13,8 +13,8 @@ from mcp.server.mcpserver.tools import Tool
 from pydantic import Field
 
 from smart_fork.agents.selection import ALL
-from smart_fork.caller import Caller
 from smart_fork.errors import Usage
+from smart_fork.server.caller import Caller
 from smart_fork.server.calls import BEAT_SECONDS, in_thread, project_for, reporter
 from smart_fork.server.steps import about_workers
 from smart_fork.server.tools import strict

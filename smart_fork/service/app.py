@@ -51,11 +51,11 @@ from smart_fork.page.renderer import stranger
 from smart_fork.page.sent_forms import PageForms
 from smart_fork.page.views import LIVE
 from smart_fork.server import create_server, wants_everything
+from smart_fork.server.rpc import Id, made, read, refusal
 from smart_fork.service.guard import MAX_BODY, WITH, Doors, Guard, Key
 from smart_fork.service.renewal import Renewal
 from smart_fork.service.token import Token
 from smart_fork.system.release import own_version
-from smart_fork.system.rpc import Id, made, read, refusal
 from smart_fork.workers.recovery import recover
 from smart_fork.workers.registry import Registry
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 
 from indexer.values import Value, value
-from smart_fork import sessions
 from smart_fork.errors import NotFound, SmartForkError, Usage
+from smart_fork.finding import sessions
 from smart_fork.finding.request import current_project
 from smart_fork.repository.identity import note
 from smart_fork.snippets import quoted

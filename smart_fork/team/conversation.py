@@ -11,14 +11,14 @@ from typing import Any
 from indexer.masking import mask
 from indexer.transcripts.model import AgentName, Role, Session, Turn
 from indexer.values import Value, value
-from smart_fork import sessions
 from smart_fork.agents.readers import READERS
-from smart_fork.conversation import Conversation
 from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
+from smart_fork.finding import sessions
 from smart_fork.finding.answer import SharedSession
+from smart_fork.finding.conversation import Conversation
 from smart_fork.finding.elsewhere import written_by
 from smart_fork.finding.results import UNTRUSTED, title
-from smart_fork.sessions import Reading
+from smart_fork.finding.sessions import Reading
 from smart_fork.sharing import wire
 from smart_fork.sharing.wire import SessionInfo
 from smart_fork.snippets import printable

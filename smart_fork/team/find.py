@@ -16,12 +16,13 @@ from indexer.models import configured_embedder
 from indexer.outcome import Outcome
 from indexer.store.base import Scope
 from indexer.transcripts.model import AgentName
-from smart_fork import config, foreign_sessions, sessions
+from smart_fork import config, foreign_sessions
 from smart_fork.agents.facets import files_of
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import Resolved
 from smart_fork.agents.references import here as of_this_machine
 from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
+from smart_fork.finding import sessions
 from smart_fork.finding.answer import TeamFound, TeamState
 from smart_fork.finding.elsewhere import Distant, SaidElsewhere, answer_alone, weighed_there
 from smart_fork.finding.hit import Origin

@@ -17,7 +17,7 @@ from pathlib import Path
 from indexer.failures import what_failed
 from indexer.project import project_of
 from indexer.transcripts.model import AgentName, Session, Turn
-from smart_fork import foreign_sessions, sessions
+from smart_fork import foreign_sessions
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import find_cutter, forms_of, starter_of, title_of
@@ -27,7 +27,9 @@ from smart_fork.copies.session_copy import Branch, branch_point, write_copy
 from smart_fork.copies.told import DATA, as_session, lost_of, utterances, written
 from smart_fork.cuts import titles
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, TooLarge, Unshareable, Usage
+from smart_fork.finding import sessions
 from smart_fork.finding.recent import recent_sessions
+from smart_fork.finding.session_place import belongs, directory_of, unplaced
 from smart_fork.forking.bringing_back import refuse_borrowed
 from smart_fork.sharing import canonical, neutral, wire
 from smart_fork.sharing.canonical import START, decode, digest_of, encode, state_after, states
@@ -37,7 +39,6 @@ from smart_fork.team import unfinished
 from smart_fork.team.client import Client
 from smart_fork.team.outgoing import Since, last_pair
 from smart_fork.team.tracking import Alias
-from smart_fork.whereabouts import belongs, directory_of, unplaced
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork import foreign_sessions
 from smart_fork.agents.facets import files_of, forms_of, starter_of
 from smart_fork.errors import Conflict, NotFound, Usage
+from smart_fork.finding.session_place import belongs, in_project
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.sharing.canonical import decode
 from smart_fork.sharing.wire import SessionInfo
@@ -27,7 +28,6 @@ from smart_fork.team.materialise import Download, Materialised, ahead, download,
 from smart_fork.team.outgoing import Since
 from smart_fork.team.project import Begun, Project, Shared, Verb, has_moved, shared
 from smart_fork.team.tracking import FOLDER, Alias, Tracked, check_alias, check_written, exclude
-from smart_fork.whereabouts import belongs, in_project
 
 #: In the place of an agent: the records as they are, in a file of the project.
 FILE = "file"

@@ -19,7 +19,6 @@ import orjson
 from indexer.files import replace_file
 from indexer.transcripts.model import AgentName, Session
 from indexer.transcripts.state import utc
-from smart_fork import notes
 from smart_fork.agents.codec import Record
 from smart_fork.agents.facets import cutter, files_of, find_cutter, forms_of, title_of
 from smart_fork.agents.forms import Becomes
@@ -37,6 +36,7 @@ from smart_fork.excise.replacement import write_lines
 from smart_fork.excise.secrets import mapped, masked
 from smart_fork.excise.traces import words_in
 from smart_fork.excise.transcript import load_with_tool
+from smart_fork.finding import notes
 from smart_fork.forking.occupation import Occupation
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.team.materialise import place_of

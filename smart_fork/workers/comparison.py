@@ -13,13 +13,13 @@ from pathlib import Path
 from indexer.failures import what_failed
 from indexer.masking import beginning, mask
 from indexer.transcripts.model import Session
-from smart_fork import sessions
 from smart_fork.agents.births import own_part
 from smart_fork.agents.facets import tail_of
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotFound, SmartForkError, advice
-from smart_fork.notes import noted_if_known
+from smart_fork.finding import sessions
+from smart_fork.finding.notes import noted_if_known
 from smart_fork.repository.changes import difference
 from smart_fork.repository.file_change import FileChange
 from smart_fork.snippets import printable

@@ -19,8 +19,7 @@ from smart_fork.agents.facets import screen_of, tail_of
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.questions import MAX_CHARACTERS, Question
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.tail import SETTLED_SECONDS, Activity
-from smart_fork.conversation import TokenUse
+from smart_fork.agents.tail import SETTLED_SECONDS, Activity, TokenUse
 from smart_fork.errors import SmartForkError
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Machine

@@ -10,10 +10,10 @@ from typing import Literal
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, value
-from smart_fork import notes, sessions
-from smart_fork.conversation import Noted
 from smart_fork.errors import NotFound, ProgramFailed, SmartForkError
+from smart_fork.finding import notes, sessions
 from smart_fork.finding.commits import works_of
+from smart_fork.finding.conversation import Noted
 from smart_fork.finding.index_access import opened as index
 from smart_fork.forking.lineage import lineage
 from smart_fork.repository.git import Repository, opened

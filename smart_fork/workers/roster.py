@@ -8,17 +8,17 @@ from dataclasses import replace
 from indexer.masking import NOTHING, Masked, beginning, shorten
 from indexer.project import Project
 from indexer.transcripts.model import Session
-from smart_fork import sessions
 from smart_fork.agents.births import own_part
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.selection import ALL, selected
-from smart_fork.conversation import Message
 from smart_fork.errors import SmartForkError, Usage, advice
+from smart_fork.finding import sessions
+from smart_fork.finding.conversation import Message
 from smart_fork.finding.results import title
+from smart_fork.finding.session_place import in_project
 from smart_fork.snippets import printable
 from smart_fork.system import permission
 from smart_fork.system.processes import Machine
-from smart_fork.whereabouts import in_project
 from smart_fork.workers.observation import Seen, WorkerWatch
 from smart_fork.workers.registry import OVER, Registry, State, WorkerRecord
 from smart_fork.workers.state import WorkerRead, WorkerState, WorkersWaited, WorkerWaited

@@ -8,7 +8,8 @@ from typing import Any, Self
 from indexer.masking import NOTHING, Masked
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
-from smart_fork.conversation import Message, Noted, TokenUse
+from smart_fork.agents.tail import TokenUse
+from smart_fork.finding.conversation import Message, Noted
 from smart_fork.repository.file_change import FileChange
 
 #: What is known of a window that is not ours.

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from indexer.project import Project
 from smart_fork.errors import ForkRefused, SmartForkError, joined
+from smart_fork.finding.session_place import in_project
 from smart_fork.repository import worktree
 from smart_fork.snippets import printable
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Machine
-from smart_fork.whereabouts import in_project
 from smart_fork.workers.outcomes import note_outcomes
 from smart_fork.workers.place import runs, whereabouts
 from smart_fork.workers.places import place_of

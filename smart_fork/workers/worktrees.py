@@ -18,11 +18,11 @@ from smart_fork.agents.copier import is_part_of
 from smart_fork.agents.logs import logs_of, staged_paths
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError
+from smart_fork.finding.session_place import in_project
 from smart_fork.repository.changes import difference
 from smart_fork.repository.git import opened, opened_worktree
 from smart_fork.repository.worktree import remove_if_saved, what_would_be_lost
 from smart_fork.system.processes import Processes
-from smart_fork.whereabouts import in_project
 from smart_fork.workers.liveness import lives
 from smart_fork.workers.outcomes import note_outcomes
 from smart_fork.workers.registry import Registry, WorkerRecord

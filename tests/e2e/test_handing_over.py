@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from smart_fork import sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, home_variables, title_of
 from smart_fork.agents.readers import READERS
+from smart_fork.finding import sessions
 from smart_fork.forking.handover import handover
 from smart_fork.forking.lineage import lineage
 from tests.drilled import drilled

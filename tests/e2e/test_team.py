@@ -13,8 +13,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from smart_fork import sessions
 from smart_fork.agents.facets import home_variables
+from smart_fork.finding import sessions
 from smart_fork.teamserver import auth
 from smart_fork.teamserver.cluster import OWNER
 from tests.e2e import test_opencode

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from smart_fork import notes
 from smart_fork.agents.selection import choices, one_of, readable, titles
+from smart_fork.finding import notes
 from tests.smart_fork import client
 from tests.smart_fork.finding.test_authorship import BODY, commit
 from tests.smart_fork.scripted import Scripted

@@ -180,7 +180,7 @@ def test_its_sessions_are_listed_found_and_read(world, shop, home):
     (home / ".claude").rename(home / ".madeup")
     code = f"""
 import json
-from smart_fork import sessions
+from smart_fork.finding import sessions
 from tests.smart_fork.asking import find
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 import smart_fork
-from smart_fork import notes
 from smart_fork.agents.options import Options
 from smart_fork.errors import Usage
+from smart_fork.finding import notes
 from smart_fork.finding.request import FindRequest, check
 from smart_fork.finding.upkeep import Engine
 from tests.smart_fork.asking import find

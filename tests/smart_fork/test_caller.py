@@ -9,7 +9,8 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent, ClientCall, Known
-from smart_fork.caller import Caller, agent_of, caller_session, identify
+from smart_fork.caller import caller_session
+from smart_fork.server.caller import Caller, agent_of, identify
 from tests.cases import each
 
 CALL = "toolu_01ABCDEFGHIJ"
@@ -118,7 +119,7 @@ class Newcomer(Agent):
 @pytest.fixture
 def newcomer(monkeypatch):
     agent = Newcomer()
-    monkeypatch.setattr("smart_fork.caller.AGENTS", Known(*AGENTS, agent))
+    monkeypatch.setattr("smart_fork.server.caller.AGENTS", Known(*AGENTS, agent))
     return agent
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork import sessions
 from smart_fork.agents import checkpoint_objects, checkpoints
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import OWN, READERS
 from smart_fork.errors import ForkRefused
+from smart_fork.finding import sessions
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.bringing_back import is_others

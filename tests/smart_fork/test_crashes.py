@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork import sessions
 from smart_fork.agents.births import own_part
+from smart_fork.finding import sessions
 from smart_fork.system.processes import Processes
 from smart_fork.workers.recovery import Recovered, reconcile
 from smart_fork.workers.registry import Registry, WorkerRecord

@@ -13,11 +13,11 @@ from indexer.masking import beginning, ending, mask, mask_cut, mask_screen, shor
 from indexer.transcripts.actions import describe, describe_raw, error_note, failure_of
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.titles import title_of
-from smart_fork import sessions
 from smart_fork.agents.plan import plain_name
 from smart_fork.agents.questions import Screen
 from smart_fork.cuts.lines import preview
 from smart_fork.errors import Usage
+from smart_fork.finding import sessions
 from smart_fork.finding.quotations import snippet
 from smart_fork.forking.many import name_of
 from smart_fork.page.reading import QUESTION_CHARACTERS, reading
@@ -184,6 +184,6 @@ def test_only_the_masking_functions_make_a_masked_text():
         "indexer/masking/masked.py",
         "indexer/pipeline.py",  # as its reader masked it
         "indexer/transcripts/state.py",
-        "smart_fork/notes.py",  # as it was stored
+        "smart_fork/finding/notes.py",  # as it was stored
         "smart_fork/finding/recent.py",
     } == makers

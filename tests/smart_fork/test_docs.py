@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from indexer.settings import GIVEN, VARIABLES
-from smart_fork import config, conversation
+from smart_fork import config
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import overrides
 from smart_fork.agents.options import KEYS
@@ -21,7 +21,7 @@ from smart_fork.agents.verbs import ABILITIES, abilities_of
 from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.main import application
 from smart_fork.cli.settings import agent_variables
-from smart_fork.finding import answer, hit, ranking
+from smart_fork.finding import answer, conversation, hit, ranking
 from smart_fork.finding.ranking import KNOWN, KNOWN_AGAIN
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine

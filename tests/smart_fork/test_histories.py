@@ -7,10 +7,10 @@ import os
 
 import pytest
 
-from smart_fork import sessions
 from smart_fork.agents import checkpoints
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound
+from smart_fork.finding import sessions
 from smart_fork.finding.recent import list_recent
 from smart_fork.forking.branch import branch
 from smart_fork.forking.bringing_back import is_others

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork import sessions
 from smart_fork.agents import checkpoint_objects
+from smart_fork.finding import sessions
 from tests.smart_fork.checkpointed import LINK, SUBMODULE, THERE, Entry, claude, commit, frozen, jsonl, session
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import World, git

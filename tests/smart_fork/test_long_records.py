@@ -13,7 +13,6 @@ import pytest
 
 from indexer.transcripts import lines
 from indexer.transcripts.base import Checkpoint
-from smart_fork import sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, find_cutter, starter_of, teller_of
@@ -21,6 +20,7 @@ from smart_fork.agents.forms import Becomes, HomePlace, Utterance
 from smart_fork.agents.readers import READERS
 from smart_fork.copies.session_copy import write_branch
 from smart_fork.excise import Request, cut, rollback
+from smart_fork.finding import sessions
 from smart_fork.forking.wanted import Wanted
 from smart_fork.forking.within import selected
 from smart_fork.team.outgoing import prepare

@@ -14,9 +14,9 @@ import smart_fork
 from indexer import state
 from indexer.forgotten import add
 from indexer.paths import index_db, state_home
-from smart_fork import notes
 from smart_fork.errors import NotFound, Usage
 from smart_fork.excise import erasure
+from smart_fork.finding import notes
 from smart_fork.repository.worktree import create_worktree
 from smart_fork.server.tools import brief
 from smart_fork.system.processes import Processes

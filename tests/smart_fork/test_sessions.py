@@ -8,8 +8,8 @@ import re
 import pytest
 
 from indexer.paths import state_home
-from smart_fork import sessions
 from smart_fork.errors import NotFound, Usage
+from smart_fork.finding import sessions
 from smart_fork.public import conversation
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

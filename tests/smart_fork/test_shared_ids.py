@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from smart_fork import public, sessions
+from smart_fork import public
 from smart_fork.errors import Ambiguous, NotFound
+from smart_fork.finding import sessions
 from smart_fork.forking import resume
 from smart_fork.page import session
 from smart_fork.removal import sessions as session_removal

@@ -14,10 +14,10 @@ import pytest
 
 from indexer.objects import known
 from indexer.project import project_of
-from smart_fork import sessions
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.cli.found import print_found
 from smart_fork.errors import NotFound
+from smart_fork.finding import sessions
 from smart_fork.finding.recent import list_recent
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine

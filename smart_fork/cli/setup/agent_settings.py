@@ -23,10 +23,10 @@ from indexer.transcripts.model import AgentName
 from smart_fork import json_text
 from smart_fork.agents.facets import hooks_of
 from smart_fork.agents.hooks import Hooks
+from smart_fork.cli.setup import foreign_files
 from smart_fork.errors import SmartForkError
 from smart_fork.hooks import MODULE, switch
 from smart_fork.hooks.recall import BEFORE_A_TOOL
-from smart_fork.system import foreign_files
 
 #: For each event the group that is to be there, with one handler.
 Groups = Mapping[str, Mapping[str, Any]]

@@ -8,8 +8,8 @@ from functools import partial
 from smart_fork.agents import registration
 from smart_fork.agents.facets import registration_of
 from smart_fork.agents.registration import Registration, is_ours
+from smart_fork.cli.setup import foreign_files
 from smart_fork.cli.setup.ledger import Edit, Ledger, LedgerLine, Step, take_away, understood
-from smart_fork.system import foreign_files
 
 NAME = "MCP server"
 

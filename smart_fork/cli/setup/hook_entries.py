@@ -6,9 +6,8 @@ from functools import partial
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.facets import registration_of
-from smart_fork.cli.setup import agent_settings
+from smart_fork.cli.setup import agent_settings, foreign_files
 from smart_fork.cli.setup.ledger import Ledger, LedgerLine, Step, take_away
-from smart_fork.system import foreign_files
 
 NAME = "hooks"
 

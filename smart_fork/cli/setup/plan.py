@@ -27,6 +27,7 @@ from smart_fork.cli.setup import (
     agent_settings,
     background,
     entry,
+    foreign_files,
     hook_entries,
     keeping,
     recall_step,
@@ -41,7 +42,6 @@ from smart_fork.finding.answer import RecentSession
 from smart_fork.finding.index_access import known_index
 from smart_fork.finding.recent import list_recent
 from smart_fork.service.units.unit_settings import own_program
-from smart_fork.system import foreign_files
 from smart_fork.system.processes import Processes
 from smart_fork.system.release import own_version
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.registration import Registration
+from smart_fork.cli.setup import foreign_files
 from smart_fork.cli.setup.ledger import Edit, Ledger, LedgerLine, Step, take_away
-from smart_fork.system import foreign_files
 
 SKILL = "past-sessions"
 NAME = f"skill {SKILL}"

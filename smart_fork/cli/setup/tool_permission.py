@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from smart_fork import json_text
 from smart_fork.agents.registration import Allowing, Registration, UnsuitableError, settings_in
+from smart_fork.cli.setup import foreign_files
 from smart_fork.cli.setup.ledger import Edit, Ledger, LedgerLine, Step, take_away, understood
-from smart_fork.system import foreign_files
 
 _WAY = ("permissions", "allow")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from smart_fork.agents.facets import tail_of
-from smart_fork.conversation import TokenUse
+from smart_fork.agents.tail import TokenUse
 from tests.cases import each
 from tests.smart_fork.forks import write_log
 

@@ -10,8 +10,9 @@ import re
 import pytest
 
 from indexer.markdown import export_path
-from smart_fork import doctor, sessions
+from smart_fork import doctor
 from smart_fork.errors import NotFound
+from smart_fork.finding import sessions
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.started import Forked
 from tests.cases import first
@@ -478,7 +479,7 @@ def test_a_file_that_cannot_be_read_is_named_without_the_name_of_an_error(run, m
     def refused(*_):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
-    monkeypatch.setattr("smart_fork.sessions.locate", refused)
+    monkeypatch.setattr("smart_fork.finding.sessions.locate", refused)
     said = run("show", "e3185b74")
 
     assert (1, f"error: {path}: Permission denied\n") == (

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from smart_fork import notes
 from smart_fork.cli.completion import answer
+from smart_fork.finding import notes
 from smart_fork.workers.registry import Registry
 from tests import warm
 from tests.cases import first

@@ -10,9 +10,9 @@ import pytest
 
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, Usage
+from smart_fork.finding.sessions import locate
 from smart_fork.forking.many import fan_out, name_of
 from smart_fork.forking.request import ForkRequest
-from smart_fork.sessions import locate
 from tests.cases import first
 from tests.smart_fork.forks import told
 from tests.smart_fork.found import a_fork

@@ -18,7 +18,7 @@ from smart_fork.cli.first_answers import ALL, CATALOGUE, FEW, greet, listed, wan
 from smart_fork.server import FEW as NAMES
 from smart_fork.server import create_server
 from smart_fork.server.catalogue import catalogue
-from smart_fork.system.rpc import refusal
+from smart_fork.server.rpc import refusal
 from tests.cases import first
 from tests.mcp_process import McpProcess
 from tests.smart_fork.cli.messages import INITIALIZE, call, request, told

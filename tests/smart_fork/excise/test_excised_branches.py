@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork import sessions
 from smart_fork.agents.claude.copy import file_history
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import branch, check
+from smart_fork.finding import sessions
 from smart_fork.workers.registry import Registry
 from tests.cases import mostly_first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork import sessions
 from smart_fork.excise import Request, check, cut, suggest
+from smart_fork.finding import sessions
 from smart_fork.page.reading import reading
 from tests.cases import mostly
 from tests.smart_fork.client import answer

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from indexer.paths import state_home
-from smart_fork import sessions
 from smart_fork.excise import Request, branch, cut
+from smart_fork.finding import sessions
 from smart_fork.forking.relatives import Branched
 from smart_fork.forking.wanted import Wanted
 from smart_fork.workers.registry import Registry

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from indexer.models import configured_embedder
-from smart_fork import sessions
 from smart_fork.copies.session_copy import last_branch_point
+from smart_fork.finding import sessions
 from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.budget import Answers, chosen
 from smart_fork.forking.wanted import wanted_of

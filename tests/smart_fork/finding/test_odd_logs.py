@@ -13,9 +13,10 @@ import pytest
 
 from indexer.transcripts import lines
 from indexer.transcripts.lines import GAP_BYTES, GLANCE_GAP_BYTES, LineReader, first_lines
-from smart_fork import doctor, sessions
+from smart_fork import doctor
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotFound
+from smart_fork.finding import sessions
 from smart_fork.finding.recent import list_recent
 from smart_fork.system import permission
 from tests.indexer.transcripts.records import codex_path, id_of, meta

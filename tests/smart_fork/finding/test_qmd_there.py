@@ -9,8 +9,8 @@ import pytest
 
 from indexer.markdown import export_path
 from indexer.writer import only_writer
-from smart_fork import sessions
 from smart_fork.errors import Usage
+from smart_fork.finding import sessions
 from smart_fork.finding.engine import collections
 from smart_fork.finding.upkeep import Engine
 from tests.cases import first

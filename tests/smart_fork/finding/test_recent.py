@@ -11,10 +11,9 @@ import orjson
 import pytest
 
 from indexer.transcripts.lines import GLANCE_BYTES
-from smart_fork import notes
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.errors import Usage
-from smart_fork.finding import recent
+from smart_fork.finding import notes, recent
 from smart_fork.finding.recent import list_recent
 from tests.smart_fork.world import git
 

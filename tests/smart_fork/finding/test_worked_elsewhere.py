@@ -17,10 +17,10 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotFound
 from smart_fork.finding.recent import list_recent, recent_sessions
+from smart_fork.finding.sessions import locate
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.repository import identity
-from smart_fork.sessions import locate
 from smart_fork.system import permission
 from tests.smart_fork.world import Did, git
 

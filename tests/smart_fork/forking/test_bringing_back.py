@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from indexer import kept_logs
-from smart_fork import sessions
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound
+from smart_fork.finding import sessions
 from smart_fork.forking.bringing_back import brought_back
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest

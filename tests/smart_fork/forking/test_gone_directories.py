@@ -14,6 +14,7 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.finding.results import fork_command
+from smart_fork.finding.session_place import where_now
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
@@ -24,7 +25,6 @@ from smart_fork.forking.start import place_of_work, prepare, start
 from smart_fork.repository import identity
 from smart_fork.snippets import quoted
 from smart_fork.system.processes import Machine
-from smart_fork.whereabouts import where_now
 from tests.smart_fork.forks import FakeProcesses
 from tests.smart_fork.test_recorded_directories import WRITTEN
 from tests.smart_fork.world import git

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 import smart_fork
-from smart_fork import sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.copies.told import as_session
+from smart_fork.finding import sessions
 from smart_fork.forking.handover import handover
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest

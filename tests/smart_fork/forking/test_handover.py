@@ -11,12 +11,13 @@ import pytest
 
 from indexer.transcripts.model import estimate_tokens
 from indexer.transcripts.retold import Action
-from smart_fork import foreign_sessions, handovers, sessions
+from smart_fork import foreign_sessions, handovers
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.excise.transcript import located
+from smart_fork.finding import sessions
 from smart_fork.forking.bringing_back import is_others
 from smart_fork.forking.handover import _shortened, handover, notes
 from smart_fork.forking.plan import fork_session

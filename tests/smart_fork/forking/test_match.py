@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from smart_fork import sessions
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage
+from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine

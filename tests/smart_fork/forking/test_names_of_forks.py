@@ -7,7 +7,7 @@ import json
 import pytest
 
 from indexer.outcome import Outcome, outcome_of
-from smart_fork import sessions
+from smart_fork.finding import sessions
 from smart_fork.finding.recent import list_recent
 from smart_fork.forking.branch import branch
 from smart_fork.forking.request import BranchRequest

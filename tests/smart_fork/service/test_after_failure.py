@@ -9,9 +9,9 @@ import pytest
 
 from indexer.paths import state_home
 from indexer.transcripts.model import estimate_tokens
-from smart_fork import notes
 from smart_fork.cli.overview import overview
 from smart_fork.cli.setup import agent_settings
+from smart_fork.finding import notes
 from smart_fork.hooks import ERRORS, RECALL, switch
 from tests.cases import first
 from tests.smart_fork.finding.test_errors import ERROR, bash, broke, edited

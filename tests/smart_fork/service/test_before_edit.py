@@ -10,9 +10,9 @@ import pytest
 
 from indexer.paths import state_home
 from indexer.transcripts.model import estimate_tokens
-from smart_fork import notes
 from smart_fork.cli.overview import overview
 from smart_fork.cli.setup import agent_settings
+from smart_fork.finding import notes
 from smart_fork.hooks import EDITS, RECALL, switch
 from tests.cases import mostly_first
 from tests.smart_fork.client import answer

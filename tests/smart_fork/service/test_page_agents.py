@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork import sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
+from smart_fork.finding import sessions
 from smart_fork.page.reading import reading
 from smart_fork.page.steps import Steps
 from tests.cases import first

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from smart_fork import notes
+from smart_fork.finding import notes
 from tests.cases import first
 
 ASKED = "add a retry with backoff to the uploader of parcels"

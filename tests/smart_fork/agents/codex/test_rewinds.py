@@ -14,7 +14,6 @@ import pytest
 from indexer import kept_logs
 from indexer.freshness import complete
 from indexer.markdown import export_path
-from smart_fork import sessions
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import forms_of
@@ -23,6 +22,7 @@ from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut
 from smart_fork.excise.transcript import listed, load_numbered, located
+from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened
 from smart_fork.forking.bringing_back import brought_back
 from smart_fork.forking.lineage import lineage

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from indexer.masking import NOTHING, Masked
 from indexer.transcripts.model import AgentName, Resumed
 from indexer.values import Value, rare, record, spread, value
-from smart_fork.snippets import tokens_about
 
 
 @value
@@ -84,31 +83,6 @@ class Noted(Value):
         """How it is marked, in words."""
         flags = [word for word, on in (("pinned", self.pinned), ("archived", self.archived)) if on]
         return [*flags, *(f"#{one}" for one in self.tags)]
-
-
-@value
-class TokenUse(Value):
-    """The tokens of one answer. `input` are those that the cache had no part in; of those that it had, `None` is not
-    known.
-    """
-
-    read_from_cache: int | None = rare()
-    written_to_cache: int | None = rare()
-    input: int = 0
-    output: int = 0
-
-    @property
-    def loaded(self) -> int:
-        """How many the model was sent, from its cache or not."""
-        return self.input + (self.read_from_cache or 0) + (self.written_to_cache or 0)
-
-    def __str__(self) -> str:
-        """Return it in words: "read 142k from the cache, wrote 1.1k"."""
-        if self.read_from_cache is None:
-            return f"{tokens_about(self.input)} input tokens"
-        wrote = self.written_to_cache
-        rest = f"wrote {tokens_about(wrote)}" if wrote else f"{tokens_about(self.input)} not cached"
-        return f"read {tokens_about(self.read_from_cache)} from the cache, {rest}"
 
 
 @value

@@ -23,12 +23,12 @@ from smart_fork.agents.logs import logs_of, longest_first, unread
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import names_session, names_worker, parsed
 from smart_fork.agents.references import reference as reference_to
-from smart_fork.conversation import CommitsMade, Conversation, Exported, Message, Noted, resumed_part
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage, advice, joined
-from smart_fork.notes import noted_if_known
+from smart_fork.finding.conversation import CommitsMade, Conversation, Exported, Message, Noted, resumed_part
+from smart_fork.finding.notes import noted_if_known
+from smart_fork.finding.session_place import permits, placed_here
 from smart_fork.snippets import minute, printable, quoted
 from smart_fork.system import permission
-from smart_fork.whereabouts import permits, placed_here
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_file import has_registry
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 from indexer import forgotten, state
 from indexer.masking import Masked, mask, shorten
 from indexer.transcripts.model import AgentName
-from smart_fork.conversation import Noted, Verdict
 from smart_fork.errors import NotFound, Usage, advice
+from smart_fork.finding.conversation import Noted, Verdict
 from smart_fork.snippets import printable, shown, storable, time_of
 
 if TYPE_CHECKING:
