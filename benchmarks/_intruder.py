@@ -23,8 +23,8 @@ from urllib.parse import urlencode
 
 from _attacked import Home
 
+from smart_fork.cli.service.app import PUBLIC
 from smart_fork.page.entry import CODE_SECONDS, IDLE_SECONDS, LONGEST_SECONDS
-from smart_fork.service.app import PUBLIC
 
 #: Of a flood: requests, and connections that are held open meanwhile.
 REQUESTS, HELD = 250, 150

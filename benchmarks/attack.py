@@ -238,9 +238,9 @@ def _doors() -> Doors:
     """All that the service's own application answers, each with a method that it takes."""
     from mcp.server.mcpserver import MCPServer
 
+    from smart_fork.cli.service import app
     from smart_fork.page.entry import Visits
     from smart_fork.page.views import LIVE, Page
-    from smart_fork.service import app
 
     nothing: Any = None
     page = Page(nothing, nothing, nothing, Visits("asked", Path("nowhere"), str))

@@ -355,7 +355,7 @@ def served(pid: int) -> float:
 @contextmanager
 def service() -> Iterator[int]:
     """The real one, which indexes nothing, from when it answers: its process."""
-    from smart_fork.service.client import find_service
+    from smart_fork.cli.service.client import find_service
 
     environment = dict(os.environ) | {"SMART_FORK_INDEXING": "false"}
     command = [sys.executable, "-m", "smart_fork", "serve", "--port", "18767"]

@@ -72,7 +72,7 @@ def preloader(machine: Machine, *, wanted: bool) -> Iterator[None]:
         yield
         return
     del machine.env["SMART_FORK_PRELOAD"]
-    command = [sys.executable, "-P", "-m", "smart_fork.preload.server"]
+    command = [sys.executable, "-P", "-m", "smart_fork.cli.preload.server"]
     with subprocess.Popen(command, cwd="/", env=machine.env) as server:
         wait_until(lambda: any((machine.home / ".smart-fork/preload").glob("????????")), "the preloader to listen", 30)
         try:

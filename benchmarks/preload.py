@@ -23,7 +23,7 @@ from pathlib import Path
 import psutil
 
 QUESTION = "lock files that show up as untracked"
-SERVER = (sys.executable, "-P", "-m", "smart_fork.preload.server")
+SERVER = (sys.executable, "-P", "-m", "smart_fork.cli.preload.server")
 STARTED_SECONDS = 120.0
 WAITING = 2
 

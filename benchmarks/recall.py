@@ -169,7 +169,7 @@ def _children() -> float:
 @contextmanager
 def _service() -> Iterator[None]:
     """The real one, which indexes nothing, from when its model is loaded."""
-    from smart_fork.service.client import find_service
+    from smart_fork.cli.service.client import find_service
 
     environment = dict(os.environ) | {"SMART_FORK_INDEXING": "false", "SMART_FORK_PORT": "0"}
     command = [sys.executable, "-m", "smart_fork", "serve", "--port", "18766"]

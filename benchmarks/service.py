@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 from serving import BARE, Client, _machine
 
-from smart_fork.preload.server import WAITING
+from smart_fork.cli.preload.server import WAITING
 
 SECONDS = 120.0
 #: What is imported and allocated when a process has just begun to answer settles.
@@ -97,7 +97,7 @@ def _all_of(clients: Sequence[Client], preloader: subprocess.Popen[bytes] | None
 @contextmanager
 def _preloading(environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """A preloader of that home, which has two processes waiting."""
-    command = [sys.executable, "-P", "-m", "smart_fork.preload.server"]
+    command = [sys.executable, "-P", "-m", "smart_fork.cli.preload.server"]
     with subprocess.Popen(command, env=environment) as process:
         while len(psutil.Process(process.pid).children()) < WAITING:
             time.sleep(0.05)

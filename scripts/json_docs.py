@@ -17,14 +17,14 @@ from indexer.values import RARE, SPREAD, Value
 from smart_fork import doctor
 from smart_fork.agents import tail
 from smart_fork.cli import agent_roster, overview
+from smart_fork.cli.service.token import Rotated
+from smart_fork.cli.service.units.installation import ServiceState
 from smart_fork.cli.setup import setup_answer as setting_up
 from smart_fork.finding import answer, conversation, hit
 from smart_fork.forking import relatives, started
 from smart_fork.page import export
 from smart_fork.removal import sessions as session_removal
 from smart_fork.repository import identity
-from smart_fork.service.token import Rotated
-from smart_fork.service.units.installation import ServiceState
 from smart_fork.sync import run as sync_run
 from smart_fork.sync import setup as sync_setup
 from smart_fork.workers import state, worktrees

@@ -214,7 +214,7 @@ class Shell:
         self.run("smart-fork index run")
         self._first, self._kept = self.folder, kept
         shutil.copytree(home, kept, symlinks=True)
-        preload = (sys.executable, "-P", "-m", "smart_fork.preload.server")
+        preload = (sys.executable, "-P", "-m", "smart_fork.cli.preload.server")
         self._preloader = subprocess.Popen(preload, cwd=ROOT, env=self.env, stdin=subprocess.DEVNULL)
         eventually(lambda: len(psutil.Process(self._preloader.pid).children()) == 2)
 

@@ -82,7 +82,7 @@ class _Parent:
 
     def begin(self, words: list[str], env: Mapping[str, str], descriptors: list[int]) -> int:
         """Return the number of a process that runs that program."""
-        from smart_fork.preload.client import _ignored, packed
+        from smart_fork.cli.preload.client import _ignored, packed
 
         os.umask(mask := os.umask(0o077))
         priority = os.getpriority(os.PRIO_PROCESS, 0)
@@ -256,7 +256,7 @@ class _Forking:
                 os.close(self._running.pop(pid))
 
     def _begin(self, line: socket.socket) -> bool:
-        from smart_fork.preload.client import exactly, unpacked
+        from smart_fork.cli.preload.client import exactly, unpacked
 
         try:
             head, descriptors, _, _ = socket.recv_fds(line, _SIZE, _DESCRIPTORS)
@@ -298,8 +298,8 @@ def _fork_processes() -> None:
 
 def _become(fields: list[str], descriptors: list[int]) -> NoReturn:
     """Run that program here, and end as an interpreter does."""
-    from smart_fork.__main__ import _leave
-    from smart_fork.preload import server
+    from smart_fork.cli.preload import server
+    from smart_fork.cli.program import _leave
 
     status = 0
     try:
@@ -329,9 +329,9 @@ def _become(fields: list[str], descriptors: list[int]) -> NoReturn:
 
 if __name__ == "__main__":
     from smart_fork import server as tools
-    from smart_fork.preload import server
+    from smart_fork.cli.preload import server
+    from smart_fork.cli.service.upgrade import load_all
     from smart_fork.server import workers
-    from smart_fork.service.upgrade import load_all
     from tests.smart_fork import tool_server
 
     server._load()

@@ -71,7 +71,7 @@ COMMANDS = {
     ),
     "open": CommandEntry("serve.open_page", "Open the page: search, read and fork in the browser.", _SERVICE),
     "index": CommandEntry("index.app", "Update the search index, or show its state.", _SERVICE),
-    "service": CommandEntry("service.app", "Keep the index fresh with launchd or systemd.", _SERVICE),
+    "service": CommandEntry("service_commands.app", "Keep the index fresh with launchd or systemd.", _SERVICE),
     "serve": CommandEntry("serve.serve", "Run the service in this terminal. Ctrl-C ends it.", _SERVICE),
     "logs": CommandEntry("serve.logs", "Print the service's log.", _SERVICE),
     "setup": CommandEntry("setup.app", "Connect smart-fork to your agents. --remove undoes it.", _SETUP),

@@ -26,12 +26,12 @@ from indexer.store.soundness import SHOWN, read_only
 from indexer.transcripts.base import LogFile
 from indexer.versions import VERSION
 from smart_fork.agents.readers import READERS
+from smart_fork.cli.service.address import announced
+from smart_fork.cli.service.client import ServiceGoneError, find_service
 from smart_fork.doctor import RUN_INDEX, Check, run_each
 from smart_fork.finding.index_access import unavailable
 from smart_fork.finding.query import Query, words_of
 from smart_fork.finding.search import embedded, search
-from smart_fork.service.address import announced
-from smart_fork.service.client import ServiceGoneError, find_service
 from smart_fork.workers.registry_file import registry_file
 
 #: Logs that are read again: the newest, and some by chance. Passages that are embedded again; questions that are asked.

@@ -46,10 +46,10 @@ def run(
     from indexer.models import configured_embedder
     from indexer.priority import step_back
     from indexer.store.schema import VectorsUnavailableError
+    from smart_fork.cli.service.renewal import renewed
     from smart_fork.finding.engine import OWN, configured_engine
     from smart_fork.finding.index_access import opened
     from smart_fork.finding.status import indexed
-    from smart_fork.service.renewal import renewed
 
     started = time.monotonic()
     engine = configured_engine()  # one that there is not is said before anything is read

@@ -12,13 +12,13 @@ from indexer.settings import SERVICE
 from indexer.values import Value, rare, record, value
 from smart_fork.agents.readers import READERS
 from smart_fork.cli.output import out, plain, printed_as_json
+from smart_fork.cli.service.client import ServiceStatus, find_service
+from smart_fork.cli.service.lock import holder
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable, joined
 from smart_fork.finding.answer import IndexStatus
 from smart_fork.finding.status import in_words, index_status, when_next
 from smart_fork.finding.upkeep import covered_in_words
 from smart_fork.hooks import ASKED, EDITS, ERRORS, switch
-from smart_fork.service.client import ServiceStatus, find_service
-from smart_fork.service.lock import holder
 from smart_fork.snippets import minute
 from smart_fork.workers.registry_file import has_registry
 from smart_fork.workers.roster import list_workers

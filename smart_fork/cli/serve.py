@@ -17,7 +17,7 @@ from smart_fork.cli.output import err, out, plain, printed_as_json, say
 from smart_fork.errors import NotFound, ProgramFailed
 
 if TYPE_CHECKING:
-    from smart_fork.service.address import Address
+    from smart_fork.cli.service.address import Address
 
 
 def serve(
@@ -30,8 +30,8 @@ def serve(
     ] = False,
 ) -> None:
     """Run the service: MCP over HTTP, a fresh index, and a page to look at. Ends with Ctrl-C."""
-    from smart_fork.service.client import find_service
-    from smart_fork.service.lifetime import serve as run
+    from smart_fork.cli.service.client import find_service
+    from smart_fork.cli.service.lifetime import serve as run
 
     if (there := find_service()) is not None:
         say(f"The service is already running: {there.address.url} (process {there.address.pid})")
@@ -60,8 +60,8 @@ def logs(
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, max=10_000, help="Number of records.")] = 50,
 ) -> None:
     """What the service has logged."""
-    from smart_fork.service.records import follow as following
-    from smart_fork.service.records import last_lines
+    from smart_fork.cli.service.records import follow as following
+    from smart_fork.cli.service.records import last_lines
 
     def show(record: dict[str, Any]) -> None:
         if not printed_as_json(record):
@@ -79,7 +79,7 @@ def open_page(
     """Open the service's page in the browser, about the current project: a private file lets it in, once."""
     import webbrowser
 
-    from smart_fork.service.client import ServiceGoneError, started_service
+    from smart_fork.cli.service.client import ServiceGoneError, started_service
 
     service = started_service()
     if service is None:

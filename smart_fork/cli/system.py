@@ -65,7 +65,7 @@ def config(every: AllOption = False) -> None:
     out.print(plain(f"Settings file: {found.file}"))
 
 
-# Without options `__main__` answers these two, in a tenth of the time.
+# Without options `program` answers these two, in a tenth of the time.
 
 
 def statusline() -> None:

@@ -1,8 +1,18 @@
-"""How often something may happen, for whatever serves others."""
+"""How often something may happen, and how many connections may be open, for whatever serves others."""
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import time
+from collections.abc import Callable
+from typing import Any
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from indexer.shapes import dataclass
+from smart_fork.system.peers import is_ours
 
 
 class Bucket:
@@ -23,3 +33,108 @@ class Bucket:
             return False
         self._left -= amount
         return True
+
+
+@dataclass(slots=True)
+class Peer:
+    """The other end. It is `known` once it has sent the token or the cookie of a browser that has signed in.
+
+    `local` is a process of the same user on our socket: it needs neither.
+    """
+
+    known: bool = False
+    local: bool = False
+    close: Callable[[], None] = lambda: None
+
+
+class Connection(H11Protocol):
+    """uvicorn's connection, closed if no request comes."""
+
+    #: A client has so long to begin its request and to send the head of it.
+    HEAD_SECONDS = 10.0
+    #: Beyond so many in all, and so many of strangers, one gives way: of strangers first, the oldest.
+    #: Each round of the loop looks at all that is open, so that few strangers may be, and fewer are let in at a time.
+    MOST, MOST_STRANGERS, ACCEPTED = 256, 64, 16
+    #: Where in the scope of a request its `Peer` is.
+    PEER = "smart_fork.peer"
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.peer = Peer(close=self._cut)
+        self.waits_since = 0.0
+        self._late: asyncio.TimerHandle | None = None
+        self.app = self._introduced(self.app)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is open and answers no request."""
+        request: RequestResponseCycle | None = self.cycle  # none before the first
+        return not self.transport.is_closing() and (request is None or request.response_complete)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """See `asyncio.Protocol`."""
+        super().connection_made(transport)
+        line: socket.socket = transport.get_extra_info("socket")
+        if line.family == socket.AF_UNIX:
+            self.peer.local = self.peer.known = is_ours(line)
+            if not self.peer.local:
+                self._cut()
+                return
+        self._wait()
+        others = [one for one in self.connections if isinstance(one, Connection) and one is not self]
+        if sum(not one.peer.known for one in others) >= self.MOST_STRANGERS or len(others) >= self.MOST:
+            # What is asked with the token is answered. If that is all there is, uvicorn says that it is too much.
+            able = [one for one in others if one.waits or not one.peer.known]
+            for one in sorted(able, key=lambda one: (one.peer.known, one.waits_since))[:1]:
+                one.give_up()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        self._answering()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
+        try:
+            super().data_received(data)
+        except ValueError:  # h11 reads a length of any number of digits, which Python does not
+            self.send_400_response("Invalid HTTP request received.")
+        if not self.waits:
+            self._answering()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, unless it has come already."""
+        super().on_response_complete()
+        if self.waits:
+            self._wait()
+
+    def give_up(self) -> None:
+        """Close it: a known one only while it waits."""
+        if not self.peer.known:
+            self._cut()
+        elif self.waits:
+            self.connections.discard(self)
+            self.transport.close()
+
+    def _cut(self) -> None:
+        self.connections.discard(self)
+        self.transport.abort()  # who takes no answer would else keep the connection with it
+
+    def _introduced(self, app: ASGIApp) -> ASGIApp:
+        """Return the application, with the peer in the scope of each request."""
+
+        async def told(scope: Scope, receive: Receive, send: Send) -> None:
+            scope[self.PEER] = self.peer
+            await app(scope, receive, send)
+
+        return told
+
+    def _wait(self) -> None:
+        self._answering()
+        self.waits_since = self.loop.time()
+        self._late = self.loop.call_later(self.HEAD_SECONDS, self.give_up)
+
+    def _answering(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None

@@ -29,7 +29,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from smart_fork.errors import ProgramFailed
-from smart_fork.service.guard import Connection
+from smart_fork.system.http_limits import Connection
 from smart_fork.teamserver.metrics import disk_warning
 
 if TYPE_CHECKING:

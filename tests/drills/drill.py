@@ -28,8 +28,8 @@ from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.readers import READERS
-from smart_fork.service.address import announced
-from smart_fork.service.token import token
+from smart_fork.cli.service.address import announced
+from smart_fork.cli.service.token import token
 from tests import warm
 from tests.indexer.written import (
     HashEmbedder,

@@ -15,8 +15,8 @@ from indexer.light import LightEmbedder
 from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.readers import READERS
+from smart_fork.cli.service.records import log_to_file
 from smart_fork.errors import RegistryUnavailable
-from smart_fork.service.records import log_to_file
 from smart_fork.workers.registry import Registry
 from tests.drills.drill import (
     Quick,

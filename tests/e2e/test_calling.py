@@ -35,7 +35,7 @@ pytestmark = pytest.mark.e2e
 
 def preloaded(machine: Machine) -> list[psutil.Process]:
     """The preloader of a machine, and its forks."""
-    return [one for one in machine.processes() if "smart_fork.preload.server" in arguments(one)]
+    return [one for one in machine.processes() if "smart_fork.cli.preload.server" in arguments(one)]
 
 
 @pytest.mark.thorough

@@ -15,13 +15,13 @@ from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.titles import title_of
 from smart_fork.agents.plan import plain_name
 from smart_fork.agents.questions import Screen
+from smart_fork.cli.service.records import JsonLines
 from smart_fork.cuts.lines import preview
 from smart_fork.errors import Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.quotations import snippet
 from smart_fork.forking.many import name_of
 from smart_fork.page.reading import QUESTION_CHARACTERS, reading
-from smart_fork.service.records import JsonLines
 from smart_fork.snippets import quoted
 from smart_fork.system.processes import Completed
 from smart_fork.workers.observation import Seen

@@ -362,8 +362,8 @@ def _indexed() -> str:
     from indexer.freshness import complete
     from indexer.models import configured_embedder
     from smart_fork.agents.readers import READERS
+    from smart_fork.cli.service.renewal import renewed
     from smart_fork.finding.index_access import opened
-    from smart_fork.service.renewal import renewed
 
     with opened() as store, progress_bar() as progress:
         with renewed(store, _PATIENCE, progress, vectors=True):

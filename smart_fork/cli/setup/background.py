@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from functools import partial
 
+from smart_fork.cli.service.units import installation
 from smart_fork.cli.setup.ledger import Ledger, LedgerLine, Step, take_away
 from smart_fork.errors import SmartForkError
-from smart_fork.service.units import installation
 from smart_fork.system.processes import Processes
 
 NAME = "service"

@@ -23,6 +23,7 @@ from smart_fork.agents.programs import find_program
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.registration import Registration, is_ours
 from smart_fork.agents.selection import titles
+from smart_fork.cli.service.units.unit_settings import own_program
 from smart_fork.cli.setup import (
     agent_settings,
     background,
@@ -41,7 +42,6 @@ from smart_fork.errors import ProgramMissing, SmartForkError
 from smart_fork.finding.answer import RecentSession
 from smart_fork.finding.index_access import known_index
 from smart_fork.finding.recent import list_recent
-from smart_fork.service.units.unit_settings import own_program
 from smart_fork.system.processes import Processes
 from smart_fork.system.release import own_version
 

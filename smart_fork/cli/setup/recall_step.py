@@ -10,11 +10,11 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import registration_of
 from smart_fork.agents.registration import Registration
 from smart_fork.agents.selection import titles
+from smart_fork.cli.service.client import find_service
 from smart_fork.cli.setup import agent_settings
 from smart_fork.cli.setup.ledger import Ledger, LedgerLine, Step, switching
 from smart_fork.doctor import Check
 from smart_fork.hooks import switch
-from smart_fork.service.client import find_service
 
 NAME = "recall at first prompts, edits, failed commands and compactions"
 _OFF = "`smart-fork setup --no-recall` switches it off."

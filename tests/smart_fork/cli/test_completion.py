@@ -205,7 +205,7 @@ def test_the_answer_imports_little(indexed, shop, how):
         "smart_fork.workers.registry_file",
         "smart_fork.cli",
         *(f"smart_fork.cli.{name}" for name in ("command_table", "completion", "known_workers", "short_ids")),
-        *(f"smart_fork.cli.{name}" for name in ("statusline", "welcome")),
+        *(f"smart_fork.cli.{name}" for name in ("program", "statusline", "welcome")),
     }
     assert small >= {one for one in imported if one.startswith("smart_fork")}
     assert ("60309e1e" in done.stdout) == (how == "complete")

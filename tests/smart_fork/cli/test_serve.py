@@ -13,9 +13,9 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from indexer.paths import state_home
-from smart_fork.service import client, token
-from smart_fork.service.address import Address
-from smart_fork.service.client import ServiceGoneError, find_service
+from smart_fork.cli.service import client, token
+from smart_fork.cli.service.address import Address
+from smart_fork.cli.service.client import ServiceGoneError, find_service
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.service.conftest import served  # noqa: F401 - a fixture
 from tests.smart_fork.test_docs import assert_documented
@@ -23,7 +23,7 @@ from tests.smart_fork.test_docs import assert_documented
 SCRIPT = """
 import sys, threading
 from smart_fork.cli.main import main
-from smart_fork.service import lifetime
+from smart_fork.cli.service import lifetime
 lifetime.serve = lambda *_, **__: threading.Thread(target=threading.Event().wait).start()
 sys.argv = ["smart-fork", "serve"]
 main()
@@ -44,7 +44,7 @@ def test_a_service_that_is_gone_before_it_has_let_the_browser_in_is_said(run, mo
         def way_in(self, _project):
             raise ServiceGoneError("connection refused")
 
-    monkeypatch.setattr("smart_fork.service.client.find_service", Gone)
+    monkeypatch.setattr("smart_fork.cli.service.client.find_service", Gone)
     answered = run("open", "--print")
 
     assert 1 == answered.code
@@ -61,9 +61,9 @@ def test_a_service_that_is_just_starting_is_waited_for(announced, monkeypatch, s
         looked.append(1)
         return find_service() if len(looked) > 2 else None
 
-    monkeypatch.setattr("smart_fork.service.client.find_service", find_later)
-    monkeypatch.setattr("smart_fork.service.client.holder", lambda: 1 if starting else None)
-    monkeypatch.setattr("smart_fork.service.client.LOOK_SECONDS", 0)
+    monkeypatch.setattr("smart_fork.cli.service.client.find_service", find_later)
+    monkeypatch.setattr("smart_fork.cli.service.client.holder", lambda: 1 if starting else None)
+    monkeypatch.setattr("smart_fork.cli.service.client.LOOK_SECONDS", 0)
 
     assert found == (client.started_service() is not None)
     assert len(looked) == (3 if starting else 1)
@@ -149,7 +149,7 @@ def test_rotating_without_a_service_changes_the_token_all_the_same(run, home):  
 def test_a_service_that_does_not_take_the_token_is_an_error(run, home):  # noqa: F811
     """It hangs, so that it has not looked."""
     state_home().mkdir()
-    code = "import signal; from smart_fork.service import lock; print(lock.hold(), flush=True); signal.pause()"
+    code = "import signal; from smart_fork.cli.service import lock; print(lock.hold(), flush=True); signal.pause()"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as hangs:
         assert b"True\n" == hangs.stdout.readline()
 

@@ -8,10 +8,10 @@ from unittest.mock import Mock
 import pytest
 
 from indexer.writer import IndexBusyError
+from smart_fork.cli.service import renewal
+from smart_fork.cli.service.renewal import Renewal, renew_quietly, renewed
 from smart_fork.errors import ProgramFailed
 from smart_fork.finding.index_access import opened
-from smart_fork.service import renewal
-from smart_fork.service.renewal import Renewal, renew_quietly, renewed
 
 
 class Program:

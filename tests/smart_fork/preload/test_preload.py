@@ -18,9 +18,9 @@ from typing import TypeVar
 import psutil
 import pytest
 
-from smart_fork.preload import place
-from smart_fork.preload.server import may_ask
-from smart_fork.preload.start import begin
+from smart_fork.cli.preload import place
+from smart_fork.cli.preload.server import may_ask
+from smart_fork.cli.preload.start import begin
 from tests.cases import first
 from tests.conftest import move_into
 from tests.drilled import drilled
@@ -29,7 +29,7 @@ from tests.mcp_process import McpProcess
 from tests.smart_fork.forks import eventually as until
 from tests.written_programs import first_lines
 
-SERVER = (sys.executable, "-P", "-m", "smart_fork.preload.server")
+SERVER = (sys.executable, "-P", "-m", "smart_fork.cli.preload.server")
 PROGRAM = (sys.executable, "-P", "-m", "smart_fork")
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a preloader")
@@ -56,7 +56,7 @@ class Preloader:
 
 def leave_a_killed_one() -> None:
     """Leave what a preloader leaves that is killed: its socket, where nobody listens. This one has loaded nothing."""
-    listens = "import smart_fork.preload.server as one; one._load = lambda: None; one.main()"
+    listens = "import smart_fork.cli.preload.server as one; one._load = lambda: None; one.main()"
     with subprocess.Popen((sys.executable, "-P", "-c", listens)) as killed:
         until(lambda: psutil.Process(killed.pid).children())
         killed.kill()
@@ -94,7 +94,7 @@ def test_a_waiting_process_has_compiled_what_the_first_command_uses():
     program = """
 import re
 from indexer import shapes
-from smart_fork.preload import server
+from smart_fork.cli.preload import server
 server._load()
 from indexer.masking import mask
 from smart_fork.system.processes import Completed
@@ -283,7 +283,7 @@ def test_commands_of_many_callers_are_all_answered_while_the_preloader_is_killed
     def kill() -> None:
         for process in psutil.process_iter(["cmdline", "environ"]):
             cmdline, environ = process.info["cmdline"] or [], process.info["environ"] or {}
-            if "smart_fork.preload.server" in cmdline and environ.get("HOME") == str(home):
+            if "smart_fork.cli.preload.server" in cmdline and environ.get("HOME") == str(home):
                 process.kill()
 
     def kill_again_and_again() -> None:
@@ -345,7 +345,7 @@ def test_each_home_and_each_change_of_the_code_has_a_preloader_of_its_own(monkey
 def test_it_ends_when_nobody_asks_and_leaves_nothing(home, monkeypatch):
     monkeypatch.delenv(place.VARIABLE)
     (home / ".smart-fork").mkdir(mode=0o700)
-    brief = "import smart_fork.preload.server as one; one.IDLE_SECONDS = one.LOOK_SECONDS = 0.1; one._load = lambda: None; one.main()"
+    brief = "import smart_fork.cli.preload.server as one; one.IDLE_SECONDS = one.LOOK_SECONDS = 0.1; one._load = lambda: None; one.main()"
     subprocess.run((sys.executable, "-P", "-c", brief), check=True, timeout=120)
     assert list(Path(place.folder()).iterdir()) == []
 
@@ -367,7 +367,7 @@ def test_the_next_command_begins_another_where_one_was_killed(home, monkeypatch)
     begin()
 
     (another,) = until(lambda: set(psutil.Process().children()) - others)
-    until(lambda: "smart_fork.preload.server" in arguments(another))
+    until(lambda: "smart_fork.cli.preload.server" in arguments(another))
     another.kill()
     another.wait()
 

@@ -18,15 +18,16 @@ import uvicorn
 from starlette.routing import Route
 
 from indexer.paths import private_dir, state_home
+from smart_fork.cli.service import client
+from smart_fork.cli.service.address import Address, publish, remove_socket
+from smart_fork.cli.service.app import Entrance, Work, application
+from smart_fork.cli.service.guard import Doors
+from smart_fork.cli.service.listener import listen_locally
 from smart_fork.finding.upkeep import Engine
 from smart_fork.page import views
 from smart_fork.page.desk import ServiceState
 from smart_fork.server import calls
-from smart_fork.service import client
-from smart_fork.service.address import Address, publish, remove_socket
-from smart_fork.service.app import Entrance, Work, application
-from smart_fork.service.guard import Connection, Doors
-from smart_fork.service.listener import listen_locally
+from smart_fork.system.http_limits import Connection
 from smart_fork.system.release import own_version
 from tests.smart_fork.asking import opened
 from tests.smart_fork.tool_server import create_server

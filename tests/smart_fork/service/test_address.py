@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from indexer.paths import state_home
-from smart_fork.service.address import Address, announced, keep_port, publish, wanted_port, withdraw
+from smart_fork.cli.service.address import Address, announced, keep_port, publish, wanted_port, withdraw
 
 HERE = Address("127.0.0.1", 8766, 1, "1.0", "2026-01-01T00:00:00+00:00")
 

@@ -7,12 +7,12 @@ import json
 import pytest
 from starlette.testclient import TestClient
 
+from smart_fork.cli.service import app
+from smart_fork.cli.service.address import Address, publish
+from smart_fork.cli.service.client import find_service
 from smart_fork.page import views
 from smart_fork.page.entry import Entries, Visits
 from smart_fork.page.sent_forms import PageForms
-from smart_fork.service import app
-from smart_fork.service.address import Address, publish
-from smart_fork.service.client import find_service
 from smart_fork.system.release import own_version
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.tool_server import create_server

@@ -13,6 +13,8 @@ import orjson
 import pytest
 
 from indexer.paths import state_home
+from smart_fork.cli.service import token
+from smart_fork.cli.service.app import PUBLIC, Entrance
 from smart_fork.page.entry import (
     CODE_SECONDS,
     IDLE_SECONDS,
@@ -24,8 +26,6 @@ from smart_fork.page.entry import (
     Visits,
 )
 from smart_fork.page.views import LIVE
-from smart_fork.service import token
-from smart_fork.service.app import PUBLIC, Entrance
 from tests.smart_fork.forks import eventually
 
 ADDRESS = "http://127.0.0.1:8766/"

@@ -17,11 +17,11 @@ from indexer.markdown import export_path
 from indexer.paths import index_db, state_home
 from smart_fork.agents.readers import READERS
 from smart_fork.cli.examination import examine
+from smart_fork.cli.service.address import Address, publish
 from smart_fork.doctor import Check, healthy
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import Candidates
 from smart_fork.finding.search import search
-from smart_fork.service.address import Address, publish
 from smart_fork.workers.registry import Registry
 from tests.cases import first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

@@ -15,10 +15,10 @@ from hypothesis import settings as tried
 from hypothesis import strategies as st
 
 from indexer.paths import state_home
+from smart_fork.cli.service.units.launchd import LABEL, launchd_plist, other_label
+from smart_fork.cli.service.units.systemd import systemd_unit
+from smart_fork.cli.service.units.unit_settings import Settings, keep, kept
 from smart_fork.errors import Usage
-from smart_fork.service.units.launchd import LABEL, launchd_plist, other_label
-from smart_fork.service.units.systemd import systemd_unit
-from smart_fork.service.units.unit_settings import Settings, keep, kept
 from tests.drilled import drilled
 from tests.smart_fork.service.units import HOSTILE, read_as_systemd, settings
 

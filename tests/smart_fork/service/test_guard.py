@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from smart_fork.service import guard, lifetime
-from smart_fork.service.guard import Connection, Doors, Guard
-from smart_fork.system.http_limits import Bucket
+from smart_fork.cli.service import guard, lifetime
+from smart_fork.cli.service.guard import Doors, Guard
+from smart_fork.system.http_limits import Bucket, Connection
 from tests.smart_fork.service.conftest import PromptServer
 
 SECRET = "s3cret"
@@ -312,7 +312,7 @@ def test_a_connection_does_not_become_another_protocol(port):
 
 def test_whoever_asks_nothing_is_sent_away(port, monkeypatch):
     """A slow head, or none, and one after an answer."""
-    monkeypatch.setattr(guard, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(Connection, "HEAD_SECONDS", 0.1)
 
     assert b"" == raw(port)
     assert b"" == raw(port, b"GET /private HT")
@@ -322,7 +322,7 @@ def test_whoever_asks_nothing_is_sent_away(port, monkeypatch):
 
 
 def test_connections_that_wait_give_way_to_those_that_ask(port, monkeypatch):
-    monkeypatch.setattr(guard, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(Connection, "MOST", 3)
     idle = [socket.create_connection(("127.0.0.1", port), timeout=120) for _ in range(8)]
 
     assert [200] * 3 == [ask(port)[0] for _ in range(3)]
@@ -333,7 +333,7 @@ def test_connections_that_wait_give_way_to_those_that_ask(port, monkeypatch):
 
 def test_connections_of_strangers_give_way_whatever_they_are_busy_with(port, monkeypatch):
     """Each has begun a request that never ends. Whoever has the token goes on with his, and others of his are let in."""
-    monkeypatch.setattr(guard, "MAX_STRANGERS", 3)
+    monkeypatch.setattr(Connection, "MOST_STRANGERS", 3)
     begun = head(port, "Content-Length: 10", line="POST /private HTTP/1.1").replace(b"Connection: close\r\n", b"")
     with socket.create_connection(("127.0.0.1", port), timeout=120) as known:
         known.sendall(begun + b"only")

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from indexer.paths import state_home
+from smart_fork.cli.service import crashes
+from smart_fork.cli.service.address import wanted_port
+from smart_fork.cli.service.units import installation
+from smart_fork.cli.service.units.installation import install, installed, look, settings_for, supervisor
+from smart_fork.cli.service.units.launchd import LABEL, Launchd
+from smart_fork.cli.service.units.systemd import UNIT, Systemd
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
-from smart_fork.service import crashes
-from smart_fork.service.address import wanted_port
-from smart_fork.service.units import installation
-from smart_fork.service.units.installation import install, installed, look, settings_for, supervisor
-from smart_fork.service.units.launchd import LABEL, Launchd
-from smart_fork.service.units.systemd import UNIT, Systemd
 from tests.smart_fork.service.units import HOSTILE, FakeLaunchd, FakeSystemd, settings
 
 ME = f"gui/{os.getuid()}"
@@ -340,7 +340,7 @@ class TestBoth:
         wanted = settings(home)
         monkeypatch.setenv("SMART_FORK_HOME", str(wanted.state))
         wanted.state.mkdir(parents=True)
-        code = "import signal; from smart_fork.service import lock; print(lock.hold(), flush=True); signal.pause()"
+        code = "import signal; from smart_fork.cli.service import lock; print(lock.hold(), flush=True); signal.pause()"
         with subprocess.Popen([sys.executable, "-c", code], stdout=-1) as by_hand:
             assert b"True\n" == by_hand.stdout.readline()
 
@@ -441,7 +441,7 @@ class TestTwoHomes:
         assert units[0] not in str(fakes[1].ran)
 
     def test_where_home_is_another_than_the_one_of_the_login_the_unit_says_so(self, home, linux, monkeypatch):
-        monkeypatch.setattr("smart_fork.service.units.unit_settings.login_home", lambda: home / "login")
+        monkeypatch.setattr("smart_fork.cli.service.units.unit_settings.login_home", lambda: home / "login")
         keeper = Systemd(FakeSystemd())
 
         assert UNIT != keeper.path.name

@@ -7,11 +7,11 @@ from contextlib import closing
 
 import pytest
 
+from smart_fork.cli.service import listener as listening
+from smart_fork.cli.service.client import find_service
+from smart_fork.cli.service.lifetime import serve
+from smart_fork.cli.service.listener import addresses, listen
 from smart_fork.errors import ProgramFailed, Usage
-from smart_fork.service import listener as listening
-from smart_fork.service.client import find_service
-from smart_fork.service.lifetime import serve
-from smart_fork.service.listener import addresses, listen
 
 NAMES = ("0.0.0.0", "::", "0", "", "::0", "0:0:0:0:0:0:0:0", "::ffff:0.0.0.0", "0x0", "000.0.0.0")  # noqa: S104
 
@@ -106,7 +106,7 @@ def test_a_machine_without_the_newer_internet_has_the_name_all_the_same(home, mo
 def test_a_flood_of_strangers_keeps_nobody_with_the_token_from_being_answered(monkeypatch, request):
     """They have used up all that they may ask."""
     for name in ("STRANGERS_BURST", "STRANGERS_RATE", "WRONG_BURST", "WRONG_RATE"):
-        monkeypatch.setattr(f"smart_fork.service.guard.{name}", 0.0)
+        monkeypatch.setattr(f"smart_fork.cli.service.guard.{name}", 0.0)
     served = request.getfixturevalue("served")
     assert 429 == served.answer("GET", "/static/page.js", Cookie="").status
     assert 429 == served.answer("GET", "/mcp", Cookie="").status

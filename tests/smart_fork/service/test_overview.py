@@ -50,7 +50,7 @@ def test_it_shows_the_service_and_the_workers(run, ours, world, shop):  # noqa: 
 
 def test_a_service_that_does_not_answer_is_said_to_run(run, home):  # noqa: F811
     state_home().mkdir()
-    code = "import signal; from smart_fork.service import lock; print(lock.hold(), flush=True); signal.pause()"
+    code = "import signal; from smart_fork.cli.service import lock; print(lock.hold(), flush=True); signal.pause()"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as hangs:
         hangs.stdout.readline()
 

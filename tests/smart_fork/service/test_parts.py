@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from indexer.paths import index_db
+from smart_fork.cli.service import app
 from smart_fork.cuts import snapshots
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.request import FindRequest
-from smart_fork.service import app
 from tests.smart_fork.forks import eventually
 
 

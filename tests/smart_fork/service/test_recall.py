@@ -20,9 +20,9 @@ import pytest
 from indexer.paths import state_home
 from indexer.settings import WORKER_ID
 from smart_fork.agents import AGENTS
+from smart_fork.cli.service.address import Address, publish
 from smart_fork.finding import notes
 from smart_fork.hooks import recall, switch
-from smart_fork.service.address import Address, publish
 from smart_fork.system import peers
 from smart_fork.workers.registry import Registry
 from tests import warm

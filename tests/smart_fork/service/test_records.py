@@ -8,8 +8,8 @@ import stat
 
 import pytest
 
-from smart_fork.service import records
-from smart_fork.service.records import JsonLines, follow, last_lines, log_file, log_to_file
+from smart_fork.cli.service import records
+from smart_fork.cli.service.records import JsonLines, follow, last_lines, log_file, log_to_file
 
 TOKEN = "ghp_" + "a1B2" * 9
 

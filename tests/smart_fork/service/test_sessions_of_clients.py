@@ -7,7 +7,7 @@ from http.client import HTTPResponse
 
 import pytest
 
-from smart_fork.service import app
+from smart_fork.cli.service import app
 from tests.smart_fork.forks import eventually
 
 BEGINNING = {

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.errors import ProgramMissing, SmartForkError, Usage
-from smart_fork.service.address import keep_port
-from smart_fork.service.units import unit_settings as places
-from smart_fork.service.units.unit_settings import (
+from smart_fork.cli.service.address import keep_port
+from smart_fork.cli.service.units import unit_settings as places
+from smart_fork.cli.service.units.unit_settings import (
     BASE,
     Settings,
     checked_interval,
@@ -19,6 +18,7 @@ from smart_fork.service.units.unit_settings import (
     own_program,
     search_path,
 )
+from smart_fork.errors import ProgramMissing, SmartForkError, Usage
 
 
 def program(folder: Path, name: str) -> Path:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from indexer.paths import state_home
+from smart_fork.cli.service import lock
+from smart_fork.cli.service.address import Address, announced, publish
 from smart_fork.errors import ProgramFailed
-from smart_fork.service import lock
-from smart_fork.service.address import Address, announced, publish
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
-HOLDS = "import signal; from smart_fork.service import lock; assert lock.hold()\nprint('ready', flush=True)\n"
+HOLDS = "import signal; from smart_fork.cli.service import lock; assert lock.hold()\nprint('ready', flush=True)\n"
 ENDS = f"{HOLDS}signal.pause()"
 STUBBORN = f"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n{HOLDS}while True: signal.pause()"
 
@@ -127,7 +127,7 @@ def test_one_that_is_told_to_end_before_it_is_up_ends_well(home):
     """With anything but 0, launchd would start it again."""
     code = """
 import signal
-from smart_fork.service import lifetime
+from smart_fork.cli.service import lifetime
 def listen(*_, **__):
     print("ready", flush=True)
     signal.pause()

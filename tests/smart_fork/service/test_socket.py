@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from indexer.paths import state_home
+from smart_fork.cli.service import client, guard, lifetime, listener, records
+from smart_fork.cli.service.address import Address, publish
+from smart_fork.cli.service.client import Service, ServiceGoneError, find_service
 from smart_fork.errors import ProgramFailed
-from smart_fork.service import client, guard, lifetime, listener, records
-from smart_fork.service.address import Address, publish
-from smart_fork.service.client import Service, ServiceGoneError, find_service
 from smart_fork.system import peers
 from tests import warm
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

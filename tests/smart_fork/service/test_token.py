@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from indexer.paths import state_home
-from smart_fork.service.token import Token, TokenUnsafe, change, token
+from smart_fork.cli.service.token import Token, TokenUnsafe, change, token
 
 
 def test_the_token_is_made_once_and_is_private(home):

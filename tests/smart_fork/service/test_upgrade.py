@@ -17,10 +17,10 @@ import psutil
 import pytest
 
 from indexer.paths import state_home
-from smart_fork.service.client import Service, find_service
-from smart_fork.service.lifetime import QUIET_SECONDS, REQUEST_SECONDS, STREAM_SECONDS, Traffic
-from smart_fork.service.token import token
-from smart_fork.service.upgrade import LOOK_SECONDS, SOON_SECONDS, Upgrade
+from smart_fork.cli.service.client import Service, find_service
+from smart_fork.cli.service.lifetime import QUIET_SECONDS, REQUEST_SECONDS, STREAM_SECONDS, Traffic
+from smart_fork.cli.service.token import token
+from smart_fork.cli.service.upgrade import LOOK_SECONDS, SOON_SECONDS, Upgrade
 from smart_fork.system import release
 from smart_fork.system.release import Release, installed
 from tests.living import kill
@@ -199,7 +199,7 @@ SERVE = """
 import os, subprocess, sys
 from pathlib import Path
 from smart_fork.system import release
-from smart_fork.service import guard, lifetime, upgrade
+from smart_fork.cli.service import guard, lifetime, upgrade
 if release.own_version() == "3":
     sys.exit(7)
 if release.own_version() == "1":
@@ -212,7 +212,7 @@ def counted():
 upgrade.Upgrade.__init__.__defaults__ = (counted, *upgrade.Upgrade.__init__.__defaults__[1:])
 guard.BODY_SECONDS = 100.0
 upgrade.LOOK_SECONDS = upgrade.SOON_SECONDS = lifetime.QUIET_SECONDS = 0.1
-from smart_fork.service.lifetime import serve
+from smart_fork.cli.service.lifetime import serve
 serve()
 os._exit(0)  # as the command does: a thread may still be in the model
 """
@@ -293,11 +293,11 @@ def test_what_a_process_runs_does_not_change_when_another_version_is_installed(p
 
 LOAD_ALL = """
 import sys
-from smart_fork.service import upgrade
-upgrade.load_all()
+from smart_fork.cli.service import upgrade
+upgrade.load_service()
 loaded = set(sys.modules)
 import smart_fork.forking.lineage, smart_fork.forking.plan, smart_fork.page.views, smart_fork.workers.messages
-print([name for name in sys.modules if name not in loaded], "smart_fork.cli" in sys.modules)
+print([name for name in sys.modules if name not in loaded], "smart_fork.cli.main" in sys.modules)
 """
 
 

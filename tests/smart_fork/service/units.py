@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from smart_fork.service.units.unit_settings import Settings
+from smart_fork.cli.service.units.unit_settings import Settings
 from smart_fork.system.processes import Completed
 
 HOSTILE = [

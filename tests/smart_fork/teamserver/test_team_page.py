@@ -17,10 +17,10 @@ from urllib.request import urlopen
 import pytest
 from starlette.applications import Starlette
 
+from smart_fork.cli.service.app import Entrance
 from smart_fork.errors import ForkRefused
 from smart_fork.finding.upkeep import Engine
 from smart_fork.page import views
-from smart_fork.service.app import Entrance
 from smart_fork.team import find as team_find
 from tests.e2e.browsing import Watch, browser, chromium, low_contrast, violations, window
 from tests.smart_fork.asking import opened

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
+from smart_fork.cli.service.units import installation
 from smart_fork.cli.setup import background
 from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.cli.setup.plan import lasting_program, remove
-from smart_fork.service.units import installation
 from smart_fork.system.processes import Processes
 from tests.smart_fork.cli.setup.homes import everything
 from tests.smart_fork.service.units import FakeSystemd

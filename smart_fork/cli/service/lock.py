@@ -10,9 +10,9 @@ from pathlib import Path
 
 from indexer.locks import locked_by
 from indexer.paths import state_home
+from smart_fork.cli.service import crashes
+from smart_fork.cli.service.address import withdraw
 from smart_fork.errors import ProgramFailed
-from smart_fork.service import crashes
-from smart_fork.service.address import withdraw
 
 _held: int | None = None
 

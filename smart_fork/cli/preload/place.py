@@ -13,7 +13,7 @@ _OFF = ("0", "false", "no", "off", "never")
 LONGEST = 100
 #: Read by the interpreter or the system's libraries when a process starts, and never again.
 READ_AT_START = ("PYTHON", "LD_", "DYLD_", "MALLOC_", "OMP_", "OPENBLAS_", "LC_", "LANG")
-_PACKAGES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
+_PACKAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))  # noqa: PTH100, PTH118, PTH120
 
 
 def is_wanted() -> bool:

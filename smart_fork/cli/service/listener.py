@@ -16,8 +16,8 @@ from tempfile import mkdtemp
 
 from indexer.paths import private_dir, state_home
 from indexer.shapes import dataclass
+from smart_fork.cli.service.address import remove_socket, wanted_port
 from smart_fork.errors import ProgramFailed, Usage
-from smart_fork.service.address import remove_socket, wanted_port
 
 #: What it stands for wherever it can be looked up, and where it cannot.
 LOCALHOST, LOOPBACKS = "localhost", ("127.0.0.1", "::1")

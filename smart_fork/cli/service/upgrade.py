@@ -14,16 +14,14 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import NoReturn
 
-import indexer
-import smart_fork
 from indexer.settings import PORT
 from smart_fork.system.release import Release, installed
 
 #: How often the installed version is looked at, and how soon again where something is about to happen.
 LOOK_SECONDS, SOON_SECONDS = 60.0, 5.0
 
-#: What runs in processes of its own.
-_OF_COMMANDS = ("smart_fork.cli",)
+#: Commands run in processes of their own.
+_COMMANDS, _SERVICE = "smart_fork.cli", "smart_fork.cli.service"
 
 log = logging.getLogger(__name__)
 
@@ -84,14 +82,20 @@ def adopt() -> None:
         threading.Thread(target=child.wait, name=f"wait-{child.pid}", daemon=True).start()
 
 
-def load_all(*, but: Collection[str] = _OF_COMMANDS) -> None:
+def load_service() -> None:
+    """Import all modules that the service may need."""
+    load_all(but=(_COMMANDS,))
+    _load(import_module(_SERVICE), ())
+
+
+def load_all(*, but: Collection[str]) -> None:
     """Import all modules `but` these, with all below them.
 
     What the service has not imported is soon that of another version. It takes a moment, and is done beside the first
     requests.
     """
-    for package in (indexer, smart_fork):
-        _load(package, but)
+    for package in ("indexer", "smart_fork"):
+        _load(import_module(package), but)
 
 
 def _load(package: ModuleType, but: Collection[str]) -> None:

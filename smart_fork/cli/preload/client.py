@@ -10,7 +10,7 @@ import sys
 from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET
 from _socket import socket as Socket  # noqa: N812 - the same without what `socket` imports for it
 
-from smart_fork.preload.place import is_wanted, socket_path
+from smart_fork.cli.preload.place import is_wanted, socket_path
 from smart_fork.system.peers import is_ours
 
 TYPE_CHECKING = False

@@ -23,8 +23,8 @@ from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import home_variables, overrides
 from smart_fork.agents.programs import USUAL_FOLDERS
+from smart_fork.cli.service.address import PORT, wanted_port
 from smart_fork.errors import ProgramMissing, SmartForkError, Usage
-from smart_fork.service.address import PORT, wanted_port
 
 
 def login_home() -> Path:

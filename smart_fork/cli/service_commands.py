@@ -9,11 +9,11 @@ import typer
 from indexer.failures import next_step, what_failed
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, printed_as_json, say, wants_json
+from smart_fork.cli.service.lock import stop as end
+from smart_fork.cli.service.token import rotate as change
+from smart_fork.cli.service.units import installation
+from smart_fork.cli.service.units.installation import ServiceState
 from smart_fork.errors import NotFound, ProgramFailed
-from smart_fork.service.lock import stop as end
-from smart_fork.service.token import rotate as change
-from smart_fork.service.units import installation
-from smart_fork.service.units.installation import ServiceState
 
 app = Commands(help="The service that keeps the index fresh: install it once and forget it.", no_args_is_help=True)
 

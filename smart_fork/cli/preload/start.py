@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from indexer.paths import private_dir, state_home
 from indexer.settings import BACKGROUND
+from smart_fork.cli.preload.place import is_wanted, socket_path
 from smart_fork.errors import SmartForkError
-from smart_fork.preload.place import is_wanted, socket_path
 from smart_fork.system.processes import Processes
 
 
@@ -24,7 +24,7 @@ def begin() -> None:
         return
     with suppress(SmartForkError, OSError):  # the command has done its work all the same
         output = private_dir(state_home() / "logs") / "preload.log"
-        command = [sys.executable, "-P", "-m", "smart_fork.preload.server"]
+        command = [sys.executable, "-P", "-m", "smart_fork.cli.preload.server"]
         Processes().start(command, cwd=state_home(), env=dict(os.environ), log=output)
 
 

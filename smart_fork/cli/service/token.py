@@ -12,9 +12,9 @@ from pathlib import Path
 from indexer.paths import private_dir, state_home
 from indexer.values import Value, record
 from smart_fork.agents.facets import registrations
+from smart_fork.cli.service.client import find_service
+from smart_fork.cli.service.lock import holder
 from smart_fork.errors import ProgramFailed, SmartForkError
-from smart_fork.service.client import find_service
-from smart_fork.service.lock import holder
 
 TOKEN_BYTES = 32
 

@@ -28,7 +28,7 @@ from indexer.embedder import ModelUnavailableError
 from indexer.light import LightEmbedder
 from indexer.masking import mask
 from indexer.paths import private_dir
-from smart_fork.preload.client import (
+from smart_fork.cli.preload.client import (
     BECOMES,
     ENDED,
     FAILED,
@@ -42,8 +42,8 @@ from smart_fork.preload.client import (
     packed,
     unpacked,
 )
-from smart_fork.preload.place import code, fixed_at_start, folder, socket_path
-from smart_fork.service.upgrade import load_all
+from smart_fork.cli.preload.place import code, fixed_at_start, folder, socket_path
+from smart_fork.cli.service.upgrade import load_all
 from smart_fork.system import processes
 from smart_fork.system.peers import credentials
 
@@ -100,7 +100,7 @@ _HANGUP_SECONDS = 5.0
 #: stdin, stdout, stderr and the directory.
 _DESCRIPTORS = 4
 #: Processes of their own, or parts that commands do not use.
-_NOT_LOADED = ("smart_fork.teamserver", "smart_fork.page", "smart_fork.service", "indexer.embedding_process")
+_NOT_LOADED = ("smart_fork.teamserver", "smart_fork.page", "smart_fork.cli.service", "indexer.embedding_process")
 
 
 def main() -> None:
@@ -142,7 +142,7 @@ def _listening(path: str) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen(128)
-    listener.setblocking(False)  # noqa: FBT003 - several wait for it
+    listener.setblocking(False)
     return listener
 
 
@@ -274,7 +274,7 @@ class _Command:
         _limit_as(self._pid)
         processes.stand_in(processes.Caller(self._pid, self._become, self._end))
         threading.Thread(target=self._listen, name="signals", daemon=True).start()
-        from smart_fork.__main__ import run
+        from smart_fork.cli.program import run
 
         try:
             run(self._end)

@@ -18,15 +18,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from indexer.failures import next_step
 from indexer.paths import private_dir, state_home
+from smart_fork.cli.service import crashes
+from smart_fork.cli.service.address import Address, keep_port, publish, withdraw
+from smart_fork.cli.service.listener import BACKLOG, LOCALHOST, Listening, addresses, listen
+from smart_fork.cli.service.lock import hold
+from smart_fork.cli.service.records import log_to_file
+from smart_fork.cli.service.token import token
+from smart_fork.cli.service.upgrade import Upgrade, adopt, become, load_service
 from smart_fork.errors import ProgramFailed
-from smart_fork.service import crashes
-from smart_fork.service.address import Address, keep_port, publish, withdraw
-from smart_fork.service.guard import ACCEPTED, MAX_CONNECTIONS, Connection
-from smart_fork.service.listener import BACKLOG, LOCALHOST, Listening, addresses, listen
-from smart_fork.service.lock import hold
-from smart_fork.service.records import log_to_file
-from smart_fork.service.token import token
-from smart_fork.service.upgrade import Upgrade, adopt, become, load_all
+from smart_fork.system.http_limits import Connection
 from smart_fork.system.release import own_version
 
 #: A client asks several things in a row; it is done when it has asked nothing for so long.
@@ -67,7 +67,7 @@ class Traffic:
             self._last = self._clock() if counts else self._last
 
 
-FILES = 4 * MAX_CONNECTIONS
+FILES = 4 * Connection.MOST
 #: So long the end waits for answers that are being given.
 GRACE_SECONDS = 1
 
@@ -125,8 +125,8 @@ def allow_files() -> None:
 
 def _serve(listening: Listening, told: Told | None) -> int | None:
     """Serve until the end. Return the port if the service is to restart."""
+    from smart_fork.cli.service.app import PUBLIC, Entrance, ServiceParts
     from smart_fork.page.views import LIVE
-    from smart_fork.service.app import PUBLIC, Entrance, ServiceParts
 
     keep_port(listening.port)
     restart = threading.Event()
@@ -151,7 +151,7 @@ def _serve(listening: Listening, told: Told | None) -> int | None:
     if told:
         told(address)
     threading.Thread(target=upgrade.run, args=(stop,), name="upgrade", daemon=True).start()
-    threading.Thread(target=load_all, name="load all", daemon=True).start()
+    threading.Thread(target=load_service, name="load all", daemon=True).start()
     log.info("serving at %s", address.url)
     try:
         server.run(sockets=list(listening.sockets))
@@ -204,8 +204,8 @@ def _config(app: ASGIApp) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         http=Connection,
-        limit_concurrency=2 * MAX_CONNECTIONS,  # by then none of them only waits, or is a stranger's
-        backlog=ACCEPTED,
+        limit_concurrency=2 * Connection.MOST,  # by then none of them only waits, or is a stranger's
+        backlog=Connection.ACCEPTED,
         proxy_headers=False,
         timeout_graceful_shutdown=GRACE_SECONDS,
         ws="none",

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from indexer.files import remove, replace_file
 from indexer.paths import config_home, private_dir
+from smart_fork.cli.service.units.unit_settings import Settings, State, mark
 from smart_fork.errors import ProgramFailed, SmartForkError
-from smart_fork.service.units.unit_settings import Settings, State, mark
 from smart_fork.system.processes import Completed, Processes
 
 UNIT = "smart-fork.service"

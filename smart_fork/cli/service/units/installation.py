@@ -16,15 +16,15 @@ from typing import Literal
 from indexer.paths import private_dir
 from indexer.settings import INDEX_CRON
 from indexer.values import Value, record
+from smart_fork.cli.service import crashes
+from smart_fork.cli.service.address import PORT, keep_port
+from smart_fork.cli.service.client import find_service
+from smart_fork.cli.service.listener import LOOPBACKS
+from smart_fork.cli.service.lock import stop
+from smart_fork.cli.service.units.launchd import Launchd
+from smart_fork.cli.service.units.systemd import Systemd
+from smart_fork.cli.service.units.unit_settings import Settings, State, keep, kept, new_settings
 from smart_fork.errors import SmartForkError, Usage
-from smart_fork.service import crashes
-from smart_fork.service.address import PORT, keep_port
-from smart_fork.service.client import find_service
-from smart_fork.service.listener import LOOPBACKS
-from smart_fork.service.lock import stop
-from smart_fork.service.units.launchd import Launchd
-from smart_fork.service.units.systemd import Systemd
-from smart_fork.service.units.unit_settings import Settings, State, keep, kept, new_settings
 from smart_fork.system.processes import Processes
 
 Kind = Literal["launchd", "systemd"]

@@ -14,9 +14,9 @@ import orjson
 
 from indexer.settings import SERVICE as SERVICE_VARIABLE
 from indexer.values import Value, value
+from smart_fork.cli.service.address import Address, announced
+from smart_fork.cli.service.lock import LOOK_SECONDS, holder
 from smart_fork.errors import SmartForkError
-from smart_fork.service.address import Address, announced
-from smart_fork.service.lock import LOOK_SECONDS, holder
 from smart_fork.system.peers import SERVICE, is_ours
 
 

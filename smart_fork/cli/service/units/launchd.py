@@ -13,12 +13,12 @@ from typing import Any
 from indexer.files import remove, replace_file
 from indexer.paths import private_dir, state_home
 from indexer.shapes import dataclass
+from smart_fork.cli.service.units.unit_settings import Settings, State, mark, state_of
 from smart_fork.errors import ProgramFailed
-from smart_fork.service.units.unit_settings import Settings, State, mark, state_of
 from smart_fork.system.processes import Completed, Processes
 
 LABEL = "org.smart-fork.serve"
-#: Seconds between two starts. launchd goes on for ever; `smart_fork.service.crashes` ends it.
+#: Seconds between two starts. launchd goes on for ever; `smart_fork.cli.service.crashes` ends it.
 THROTTLE = 60
 STOP_SECONDS = 20
 

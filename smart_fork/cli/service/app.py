@@ -33,6 +33,9 @@ from indexer.transcripts.model import AgentName
 from indexer.unchecked import json_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
+from smart_fork.cli.service.guard import MAX_BODY, WITH, Doors, Guard, Key
+from smart_fork.cli.service.renewal import Renewal
+from smart_fork.cli.service.token import Token
 from smart_fork.cuts import snapshots
 from smart_fork.errors import SmartForkError
 from smart_fork.excise import erasure
@@ -52,9 +55,6 @@ from smart_fork.page.sent_forms import PageForms
 from smart_fork.page.views import LIVE
 from smart_fork.server import create_server, wants_everything
 from smart_fork.server.rpc import Id, made, read, refusal
-from smart_fork.service.guard import MAX_BODY, WITH, Doors, Guard, Key
-from smart_fork.service.renewal import Renewal
-from smart_fork.service.token import Token
 from smart_fork.system.release import own_version
 from smart_fork.workers.recovery import recover
 from smart_fork.workers.registry import Registry

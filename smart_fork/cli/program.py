@@ -1,0 +1,135 @@
+"""The start of the program: a command is answered immediately, handed to a waiting process, or run here."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False  # `typing` takes longer to import than all else here
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+#: Commands that a waiting process can run: what people and agents wait for.
+_HANDED_OVER = frozenset(
+    {
+        *(
+            "find",
+            "recall",
+            "why",
+            "fork",
+            "list",
+            "show",
+            "resume",
+            "continue",
+            "branch",
+            "lineage",
+            "export",
+            "excise",
+        ),
+        *("new", "spawn", "active", "read", "message", "wait", "close", "stop", "compare", "worktrees", "project"),
+        *("status", "agents", "hook", "mcp", "forget", "recall"),
+    }
+)
+
+
+def main() -> None:
+    """Run the command. What agents and shells wait for is decided on before anything large is imported."""
+    _open_what_is_closed()
+    command = sys.argv[1] if len(sys.argv) > 1 else ""
+    if command == "mcp":
+        from smart_fork.cli.first_answers import serve
+
+        if (begun := serve(sys.argv[2:])) is not None:
+            sys.argv[2:] = begun
+    if "_SMART_FORK_COMPLETE" in os.environ or sys.argv[1:] in (["welcome"], ["statusline"]):
+        _at_once(sys.argv[1:])
+    if command not in _HANDED_OVER:
+        run(os._exit)
+    from smart_fork.cli.preload.client import run as hand_over
+
+    if (status := hand_over(sys.argv)) is not None:
+        os._exit(status)
+    if command == "mcp":
+        _preload_meanwhile()
+    run(_end_and_preload)
+
+
+def run(end: Callable[[int], NoReturn]) -> None:
+    """Run the command of `sys.argv` in this process, and `end` it with the command's exit status.
+
+    Nearly all that a command makes stays: modules, and records of logs. To look through them for garbage took a
+    twentieth of its time.
+    """
+    import gc
+
+    gc.set_threshold(100_000, 20, 20)
+    from smart_fork.cli.main import main as command_line
+
+    try:
+        command_line()
+    except SystemExit as ended:
+        if isinstance(ended.code, int):
+            _leave(ended.code, end)
+        raise
+
+
+def _end_and_preload(status: int) -> NoReturn:
+    from smart_fork.cli.preload.start import begin
+
+    begin()
+    os._exit(status)
+
+
+def _preload_meanwhile() -> None:
+    """A server stays, and the next one should find a preloader."""
+    import threading
+
+    from smart_fork.cli.preload.start import begin
+
+    threading.Thread(target=begin, name="preload", daemon=True).start()
+
+
+def _open_what_is_closed() -> None:
+    """Whoever closed stdin, stdout or stderr wants nothing of it: a file that we open must not take its place."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115 - it stays
+
+
+def _leave(status: int, end: Callable[[int], NoReturn]) -> None:
+    """End as Python does, but without taking down what was imported: that takes an eighth of the time of a question.
+
+    And a thread may still be in the model, whose libraries then abort the process.
+    """
+    import atexit
+    import contextlib
+    import threading
+
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - there is no other name for these two
+    atexit._run_exitfuncs()  # noqa: SLF001
+    sys.stdout.flush()
+    with contextlib.suppress(OSError):  # what stderr has not taken is lost, and says nothing of what was done
+        sys.stderr.flush()
+    end(status)
+
+
+def _at_once(asked: list[str]) -> None:
+    """Answer what is asked every few seconds, and end; come back where that needs the whole command line."""
+    if asked == ["welcome"]:
+        from smart_fork.cli.welcome import main as welcome
+
+        welcome()
+    if asked == ["statusline"]:
+        from smart_fork.cli.statusline import main as statusline
+
+        statusline()
+    from smart_fork.cli.completion import answer
+
+    if (found := answer(os.environ)) is not None:
+        sys.stdout.buffer.write(found[0].encode())
+        sys.stdout.buffer.flush()
+        os._exit(found[1])
