@@ -193,8 +193,8 @@ def outcomes(count: int, seed: int) -> Iterator[str]:
 
 
 def _tried(agent: str, path: Path, session: Any, chance: random.Random, folder: Path) -> str:
+    from smart_fork.agents import AGENTS
     from smart_fork.agents.copier import NewSession
-    from smart_fork.agents.facets import copier, starter_of
     from smart_fork.errors import SmartForkError
     from smart_fork.finding.ranking import ExchangeEvidence, PointParts
     from smart_fork.forking.wanted import Wanted
@@ -212,9 +212,11 @@ def _tried(agent: str, path: Path, session: Any, chance: random.Random, folder: 
         found = selected(session, end, Wanted(budget), evidence)
         if found.excerpt is None:
             return "whole"
-        new = NewSession(starter_of(agent).new_id(), folder, datetime.now())  # noqa: DTZ005 - as files are named
-        made = folder / copier(agent).place(path, new).name
-        made.write_bytes(b"".join(line + b"\n" for line in copier(agent).distilled(session, found.excerpt, new)))
+        new = NewSession(AGENTS.starter_of(agent).new_id(), folder, datetime.now())  # noqa: DTZ005 - as files are named
+        made = folder / AGENTS.copier_of(agent).place(path, new).name
+        made.write_bytes(
+            b"".join(line + b"\n" for line in AGENTS.copier_of(agent).distilled(session, found.excerpt, new))
+        )
     except SmartForkError as error:
         return f"refused: {error.message[:60]}"
     wrong = _wrong(agent, session, found, made, budget)
@@ -224,7 +226,7 @@ def _tried(agent: str, path: Path, session: Any, chance: random.Random, folder: 
 
 def _wrong(agent: str, session: Any, found: Any, made: Path, budget: int) -> str:
     """What is not as it should be; empty where all is."""
-    from smart_fork.agents.facets import copier
+    from smart_fork.agents import AGENTS
     from smart_fork.agents.readers import READERS
     from smart_fork.excise.plan import dangling, unanswered
     from smart_fork.excise.soundness import broken_links
@@ -234,7 +236,7 @@ def _wrong(agent: str, session: Any, found: Any, made: Path, budget: int) -> str
     back, cut = READERS[agent].read(made).session, load_with_tool(agent, made)
     turns = [turn for number, turn in enumerate(session.turns) if number in found.excerpt.kept]
     wanted, got = ([turn.text for turn in some if turn.text and turn.speaks] for some in (turns, back.turns))
-    counted = sum(one.characters for one in copier(agent).live(back)) / costs(session).rate
+    counted = sum(one.characters for one in AGENTS.copier_of(agent).live(back)) / costs(session).rate
     problems = {
         "not read": back is None,
         "calls without results": bool(unanswered(cut.turns)),

@@ -30,7 +30,7 @@ from retrieval import home_of
 from rich.console import Console
 from rich.table import Table
 
-from smart_fork.agents.facets import starter_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
 from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import SmartForkError
@@ -40,7 +40,7 @@ from smart_fork.forking.within import selected
 from tests.e2e.agents import Machine, machine_in
 from tests.e2e.programs import CLAUDE_AND_CODEX, cache_folder, install
 
-AGENTS = ("claude", "codex")
+NAMES = ("claude", "codex")
 WORDS = {"claude": ("-p", "--resume"), "codex": ("exec", "resume")}
 #: Of a text so much is compared: an agent may change what is around it.
 COMPARED = 120
@@ -58,10 +58,10 @@ def main() -> None:
         home_of(arguments.corpus, None),
         machine_in(cache_folder(), install(cache_folder(), CLAUDE_AND_CODEX)) as machine,
     ):
-        logs = {agent: [file.path for file in READERS[agent].discover()] for agent in AGENTS}
+        logs = {agent: [file.path for file in READERS[agent].discover()] for agent in NAMES}
         with _at_home(machine):
             for number in range(arguments.count):
-                agent = AGENTS[number % len(AGENTS)]
+                agent = NAMES[number % len(NAMES)]
                 outcome = next(
                     filter(None, (resumed(machine, agent, chance.choice(logs[agent]), chance) for _ in logs[agent]))
                 )
@@ -92,7 +92,7 @@ def resumed(machine: Machine, agent: str, log: Path, chance: random.Random) -> s
     parts = {one.index: PointParts(chance.random(), chance.random(), 0.0, 0.0, 0.0) for one in exchanges}
     evidence = ExchangeEvidence(parts, chance.randrange(len(exchanges)))
     budget = int(10 ** chance.uniform(3.3, 4.5))
-    new = starter_of(agent).new_id() or str(uuid4())
+    new = AGENTS.starter_of(agent).new_id() or str(uuid4())
     try:
         found = selected(session, session.branch_points()[-1], Wanted(budget), evidence)
         if found.excerpt is None:

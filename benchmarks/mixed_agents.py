@@ -121,8 +121,8 @@ class Remembered:
 def tell(store: Any, count: int, chance: random.Random) -> Iterator[Pair]:
     """Write sessions as ones of other agents."""
     from smart_fork import handovers
+    from smart_fork.agents import AGENTS
     from smart_fork.agents.copier import NewSession
-    from smart_fork.agents.facets import starter_of, teller_of
     from smart_fork.agents.readers import READERS
     from smart_fork.errors import SmartForkError
     from smart_fork.forking.handover import handover, write_told
@@ -140,11 +140,11 @@ def tell(store: Any, count: int, chance: random.Random) -> Iterator[Pair]:
         for other in (next(others) for _ in READERS.names):
             if other.name == reader.name:
                 continue
-            chosen, starter = str(uuid.UUID(int=chance.getrandbits(128), version=4)), starter_of(other.name)
+            chosen, starter = str(uuid.UUID(int=chance.getrandbits(128), version=4)), AGENTS.starter_of(other.name)
             told_id = chosen if starter.ids.fullmatch(chosen) else starter.new_id()
             becomes = NewSession(told_id, Path(session.cwd), _now())
             try:
-                teller_of(other.name)
+                AGENTS.teller_of(other.name)
                 write_told(other, handover(session, len(session.turns) - 1, other.name), session, becomes, machine)
             except SmartForkError as error:
                 print(f"not told to {other.name}: {error.message}"[:100], file=sys.stderr)

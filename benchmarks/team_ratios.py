@@ -29,8 +29,8 @@ import psycopg
 from _served import busy_machine
 from team import KEY, person, push_of
 
+from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log import slug
-from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.agents.readers import READERS
 from smart_fork.sharing.canonical import decode, encode, state_after, state_of, written
@@ -250,7 +250,7 @@ def made_up(number: int) -> list[list[bytes]]:
 
 def real(folder: Path, most: int) -> list[list[bytes]]:
     """The records of real logs, as they are shared."""
-    found, forms = [], forms_of(AGENT)
+    found, forms = [], AGENTS.forms_of(AGENT)
     for log in sorted(folder.rglob("*.jsonl"), key=lambda one: one.name):
         if not 200_000 < log.stat().st_size < 4_000_000:
             continue
@@ -292,7 +292,7 @@ def client(bench: Bench) -> dict[str, Any]:
 
 def write_log(log: Path, root: Path, records: list[bytes]) -> None:
     """Records that are shared, as their agent's own log."""
-    made = forms_of(AGENT).anew(map(decode, records), Becomes(log.stem, HomePlace(str(root), str(Path.home()))))
+    made = AGENTS.forms_of(AGENT).anew(map(decode, records), Becomes(log.stem, HomePlace(str(root), str(Path.home()))))
     log.write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in made))
 
 
@@ -303,7 +303,7 @@ def _cpu(act: Callable[[], object]) -> float:
 
 
 def _mask(records: list[bytes]) -> None:
-    secrets, found, forms = Secrets(), MaskedSecrets(), forms_of(AGENT)
+    secrets, found, forms = Secrets(), MaskedSecrets(), AGENTS.forms_of(AGENT)
     for record in map(orjson.loads, records):
         secrets.record(record, forms, found)
 

@@ -179,7 +179,7 @@ def push_all(labelled: Any, server: Served, most: int | None) -> dict[str, str]:
 
 
 def _push_of(store: Any, agent: str, path: Path) -> Any:
-    from smart_fork.agents.facets import forms_of
+    from smart_fork.agents import AGENTS
     from smart_fork.agents.forms import HomePlace
     from smart_fork.agents.readers import READERS
     from smart_fork.sharing.canonical import NOTHING, digest_of, encode
@@ -188,7 +188,7 @@ def _push_of(store: Any, agent: str, path: Path) -> Any:
     from smart_fork.team.push import vectors_known
 
     session = READERS[agent].read(path).session
-    forms, place = forms_of(agent), HomePlace(session.cwd.rstrip("/") or "/nowhere", "/home/nobody")
+    forms, place = AGENTS.forms_of(agent), HomePlace(session.cwd.rstrip("/") or "/nowhere", "/home/nobody")
     records = [encode(forms.outgoing(record, place)) for record in forms.records_of(session)]
     packed = list(pack(records))
     bodies = [{"digest": one.place.digest, "body": one.body} for one in packed]

@@ -8,7 +8,6 @@ from contextvars import ContextVar
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
-from smart_fork.agents.facets import agent_around
 
 _calling: ContextVar[AgentName | None] = ContextVar("calling", default=None)
 
@@ -28,7 +27,7 @@ def caller_session(environment: Mapping[str, str], agents: Sequence[Agent] = ())
 
     It is one of `agents`; without any, of any agent, and rather of the one around.
     """
-    around = None if agents else agent_around(environment)
+    around = None if agents else AGENTS.around(environment)
     asked = agents or [*([AGENTS[around]] if around else []), *AGENTS]
     names = (name for agent in asked for name in agent.session_variables)
     return next((environment[name] for name in names if environment.get(name)), None)

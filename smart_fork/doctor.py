@@ -30,7 +30,6 @@ from smart_fork import config
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
 from smart_fork.agents.deletions import deletions, in_words, room
-from smart_fork.agents.facets import home_variables
 from smart_fork.agents.programs import is_found, look_at
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, SmartForkError
@@ -158,8 +157,8 @@ def _settings() -> Iterator[Check]:
     for kind in config.SECTIONS.values():
         config.section(kind)
     for one in config.homes():
-        if one.partition("=")[0].strip() not in home_variables():
-            step = f"Write VARIABLE=FOLDER, with one of {', '.join(home_variables())}."
+        if one.partition("=")[0].strip() not in AGENTS.home_variables():
+            step = f"Write VARIABLE=FOLDER, with one of {', '.join(AGENTS.home_variables())}."
             yield Check("settings", ok=False, detail=printable(f"homes: unknown variable in {one!r}"), next_step=step)
 
 

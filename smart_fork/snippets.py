@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import overload
 
@@ -11,6 +13,9 @@ from indexer.masking.invisible import BRACKETS, INVISIBLE, QUOTES
 
 #: Of what somebody gave and was wrong, how much an error repeats.
 QUOTED_CHARACTERS = 80
+#: The longest name of a worker or a session.
+MAX_NAME_CHARACTERS = 200
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x1f\x7f-\x9f]+")
 #: Characters that no font has: private ones, halves of others, and those that are not assigned.
 _UNKNOWN = "\ufffd"
 #: Replaces characters that could end a quotation or its element.
@@ -73,3 +78,17 @@ def shown(value: object) -> Masked:
 def tokens_about(count: int) -> str:
     """A number of tokens, as exact as it is known: "850", "13.8k", "214k"."""
     return str(count) if count < 1000 else f"{count / 1000:.{int(count < 100_000)}f}k"
+
+
+def plain_name(name: str | None) -> Masked:
+    """Return `name` on one line of at most 200 characters, without secrets and terminal control characters."""
+    text = _CONTROL.sub(" ", (name or "").encode("utf-8", "replace").decode())
+    return shorten(mask(text), MAX_NAME_CHARACTERS)
+
+
+def one_of(names: Iterable[str], mark: str = "'") -> str:
+    """Return the names as a choice: ``'a', 'b', or 'c'``."""
+    *others, last = (f"{mark}{name}{mark}" for name in names)
+    if len(others) < 2:
+        return " or ".join((*others, last))
+    return f"{', '.join(others)}, or {last}"

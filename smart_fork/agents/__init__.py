@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from smart_fork.agents.agent import Known, ReadOnlyAgent
+from smart_fork.agents.agent import ReadOnlyAgent
 from smart_fork.agents.claude import Claude
 from smart_fork.agents.codex import Codex
 from smart_fork.agents.copilot import Copilot
 from smart_fork.agents.cursor import Cursor
 from smart_fork.agents.description import DATA, Home
 from smart_fork.agents.gemini import Gemini
+from smart_fork.agents.known import Known
 from smart_fork.agents.opencode import OpenCode
 from smart_fork.agents.qwen import Qwen
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
-from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.description import Description, Facet, Home
-from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
     from smart_fork.agents.ancestry import Births, Heads
@@ -198,36 +196,6 @@ class ReadOnlyAgent(Agent):
         self.name, self.title, self.home = name, title, home
         rows = {facet: f"smart_fork.agents.{name}:{name.capitalize()}{what}" for facet, what in self.facets.items()}
         self.facets = MappingProxyType(rows)
-
-
-class Known:
-    """All agents in their order, by name."""
-
-    def __init__(self, *agents: Agent) -> None:
-        self._by_name = {agent.name: agent for agent in agents}
-
-    def __iter__(self) -> Iterator[Agent]:
-        return iter(self._by_name.values())
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._by_name
-
-    def __getitem__(self, name: str) -> Agent:
-        """Return the agent of that name.
-
-        Raises:
-            Usage: There is no such agent.
-        """
-        if agent := self._by_name.get(name):
-            return agent
-        raise Usage(f"Unknown agent: {name}", f"Agents are: {', '.join(self._by_name)}.")
-
-    @cached_property
-    def session_logs(self) -> re.Pattern[str]:
-        """Finds in the line of an action a log of any agent, or our export of one."""
-        from indexer.transcripts.ours import naming_sessions
-
-        return naming_sessions(place for agent in self for place in agent.home.places)
 
 
 class Storage:

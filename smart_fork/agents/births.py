@@ -10,7 +10,6 @@ from indexer.masking import mask
 from indexer.transcripts.model import AgentName, Session, Turn
 from indexer.unchecked import seconds_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import storage_of
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.plan import plain_prompt
 from smart_fork.agents.readers import READERS
@@ -75,7 +74,7 @@ def _candidates(worker: WorkerRecord) -> Iterator[str]:
     if began is None or worker.agent not in READERS.names:  # another version may know agents that this one does not
         return
     reader = READERS[worker.agent]
-    folder = storage_of(worker.agent).folder(Path(worker.cwd))
+    folder = AGENTS.storage_of(worker.agent).folder(Path(worker.cwd))
     for file in reader.discover():
         recent = began - _FILE_SECONDS <= file.mtime_ns / 1e9
         if recent and folder in (None, file.path.parent) and _fits(file.path, worker, ""):

@@ -26,7 +26,6 @@ from smart_fork.agents.checkpoint_objects import Stored, transcript
 from smart_fork.agents.checkpoints import Listed
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.facets import copier, forms_of, starter_of
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.agents.histories import is_history, said_in
 from smart_fork.errors import SmartForkError
@@ -177,11 +176,11 @@ class WithCheckpoints(AgentAdapter):
             return path
         there, here = self._placed(folder / "there", one), self._placed(folder / "here", one)
         data, touched = transcript(known.common, one)
-        if forms_of(one.agent).names_another(data):
+        if AGENTS.forms_of(one.agent).names_another(data):
             raise ValueError("it continues another session")
         there.write_bytes(data)
         session = self.own.read(there, keep_raw=True).session
-        if session is None or not starter_of(one.agent).ids.fullmatch(one.session_id):
+        if session is None or not AGENTS.starter_of(one.agent).ids.fullmatch(one.session_id):
             raise ValueError("no conversation")
         with here.open("wb") as file:
             file.writelines(orjson.dumps(record) + b"\n" for record in _converted(session, known, one, touched))
@@ -192,7 +191,9 @@ class WithCheckpoints(AgentAdapter):
         folder.mkdir()
         if one.agent in _PLAIN:
             return folder / f"{one.session_id}.jsonl"
-        name = copier(one.agent).place(folder / "log", NewSession(one.session_id, None, datetime.now(UTC))).name
+        name = (
+            AGENTS.copier_of(one.agent).place(folder / "log", NewSession(one.session_id, None, datetime.now(UTC))).name
+        )
         return folder / name
 
 
@@ -201,7 +202,7 @@ def _records(known: Listed, one: Stored) -> Iterator[Record]:
     said = said_in(f"{known.top}/{checkpoints.HISTORIES}", one)
     if one.agent not in _PLAIN:
         place = HomePlace(known.top, str(Path.home()).rstrip("/"))
-        yield from forms_of(one.agent).log_of(said, Becomes(one.session_id, place))
+        yield from AGENTS.forms_of(one.agent).log_of(said, Becomes(one.session_id, place))
         return
     for number, each in enumerate(said):
         role = "user" if each.user else "assistant"
@@ -211,7 +212,7 @@ def _records(known: Listed, one: Stored) -> Iterator[Record]:
 
 def _converted(session: Session, known: Listed, one: Stored, touched: frozenset[str]) -> Iterator[Record]:
     """The records of somebody else's session as they are written here."""
-    forms = forms_of(one.agent)
+    forms = AGENTS.forms_of(one.agent)
     theirs, ours = _place_there(session, touched), HomePlace(known.top, str(Path.home()).rstrip("/"))
     sent = (forms.arrived(forms.outgoing(record, theirs), others=True) for record in forms.records_of(session))
     return forms.anew((record for record in sent if record is not None), Becomes(one.session_id, ours))

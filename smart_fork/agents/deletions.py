@@ -10,7 +10,7 @@ from indexer.compressed import sampled
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, value
-from smart_fork.agents.facets import title_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import OWN
 
 #: Logs that will be deleted within this many days count as `soon`.
@@ -53,7 +53,7 @@ def in_words(one: Deletion) -> str:
     goes = f"{one.due:,} of {one.logs:,} at its next start" if one.due else f"none of {one.logs:,} today"
     more = f", {one.soon:,} more within a week" if one.soon else ""
     first = f", the next by {one.next}" if one.next else ""
-    return f"{title_of(one.agent)} deletes logs after {one.days:g} days without a change: {goes}{more}{first}"
+    return f"{AGENTS.title_of(one.agent)} deletes logs after {one.days:g} days without a change: {goes}{more}{first}"
 
 
 def room(one: Deletion) -> str:

@@ -15,7 +15,7 @@ from indexer.paths import private_dir, state_home
 from indexer.settings import DEPTH, WORKER_ID
 from indexer.transcripts.model import AgentName
 from indexer.unchecked import dict_in, json_at
-from smart_fork.agents.facets import logins
+from smart_fork.agents import AGENTS
 from smart_fork.agents.login import is_variable
 from smart_fork.agents.plan import CALLERS_OWN
 
@@ -41,7 +41,7 @@ def note(env: Mapping[str, str], agents: Iterable[str] | None = None, *, also: b
     before = _read()
     wanted = None if agents is None else set(agents)
     now = dict[str, list[str]]()
-    for one in logins():
+    for one in AGENTS.logins():
         if wanted is None or one.agent in wanted:
             names = {name for name in (*one.variables(), one.folder) if env.get(name)}
             now[one.agent] = sorted(names.union(before.get(one.agent, ()) if also else ()))[:_MOST]

@@ -10,7 +10,7 @@ from indexer.last_run import FailedLog
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.files import odd_files
 from indexer.transcripts.state import utc
-from smart_fork.agents.facets import title_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.tail import backwards
 from smart_fork.snippets import printable
 from smart_fork.system import permission
@@ -91,7 +91,9 @@ def _is_copy(reader: AgentAdapter, path: Path) -> bool:
 def unread(adapters: Iterable[AgentAdapter]) -> tuple[str, ...]:
     """Return a sentence for each of these agents whose sessions cannot be read."""
     return tuple(
-        f"No session of {title_of(agent.name)} can be read: {why}" for agent in adapters if (why := agent.unread())
+        f"No session of {AGENTS.title_of(agent.name)} can be read: {why}"
+        for agent in adapters
+        if (why := agent.unread())
     )
 
 

@@ -11,27 +11,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from indexer.masking import Masked, mask, shorten
 from indexer.settings import DEPTH, WORKER_ID
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import starter_of
 from smart_fork.agents.starter import Delivery, Form, Launch, Staging
 from smart_fork.errors import ForkRefused, Usage
+from smart_fork.snippets import plain_name
 
 #: A fork may fork, and that fork once more.
 MAX_DEPTH = 3
 #: Linux accepts 128 KiB in one argument.
 MAX_PROMPT_BYTES = 100_000
-MAX_NAME_CHARACTERS = 200
 #: Variables that agents set for programs that they start. A fork does not run inside its caller, and some of these
 #: variables keep Claude Code from saving the session.
 CALLERS_OWN = tuple(name for agent in AGENTS for name in agent.tells)
 
 #: An id or a name that an agent gets unchanged: neither an option nor a path.
 _GIVEN = re.compile(r"\w[\w.:-]{0,199}")
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x1f\x7f-\x9f]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +69,7 @@ def plan_fork(request: Launch) -> ForkPlan:
         ForkRefused: The session belongs to another agent, or workers are nested too deeply.
     """
     agent = request.agent
-    starter = starter_of(agent)
+    starter = AGENTS.starter_of(agent)
     source = "" if request.form == "new" else _source_of(request)
     new = check_id(agent, request.new_session_id, "new") if request.new_session_id else None
     if request.depth >= MAX_DEPTH:
@@ -117,7 +114,7 @@ def check_id(agent: AgentName, session_id: str, which: str = "source") -> str:
     """
     if not AGENTS[agent].has("starter"):  # its sessions are only handed over
         return check_given(session_id)
-    if not starter_of(agent).ids.fullmatch(session_id):
+    if not AGENTS.starter_of(agent).ids.fullmatch(session_id):
         raise Usage(f"Invalid {which} sessionId: {plain_name(session_id)}")
     return session_id
 
@@ -160,12 +157,6 @@ def plain_prompt(prompt: str | None) -> str:
 def passable(text: str) -> str:
     """Return `text` without NUL and half characters, so that it can be an argument."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()
-
-
-def plain_name(name: str | None) -> Masked:
-    """Return `name` on one line of at most 200 characters, without secrets and terminal control characters."""
-    text = _CONTROL.sub(" ", (name or "").encode("utf-8", "replace").decode())
-    return shorten(mask(text), MAX_NAME_CHARACTERS)
 
 
 def environment(plan: ForkPlan, base: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from indexer import state
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.facets import command_of, title_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.login import Login, Standing
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.system.processes import Processes
@@ -62,7 +62,7 @@ def find_program(agent: AgentName, env: Mapping[str, str] | None = None) -> str:
         ProgramMissing: It was not found.
     """
     env = os.environ if env is None else env
-    command = command_of(agent)
+    command = AGENTS.command_of(agent)
     wanted = env.get(command.override) or command.name
     home = env.get("HOME") or str(Path.home())
     if wanted.startswith("~/"):
@@ -78,8 +78,8 @@ def find_program(agent: AgentName, env: Mapping[str, str] | None = None) -> str:
 
 
 def _install(agent: AgentName) -> str:
-    command = command_of(agent)
-    return f"Install {title_of(agent)} (npm install -g {command.package}), or set {command.override} to it."
+    command = AGENTS.command_of(agent)
+    return f"Install {AGENTS.title_of(agent)} (npm install -g {command.package}), or set {command.override} to it."
 
 
 def is_found(agent: AgentName, env: Mapping[str, str] | None = None) -> bool:
@@ -94,7 +94,7 @@ def is_found(agent: AgentName, env: Mapping[str, str] | None = None) -> bool:
 def look_at(agent: AgentName, processes: Processes, env: Mapping[str, str] | None = None) -> Program:
     """Return the facts about the agent's program. Never raises; runs the program once for each version."""
     try:
-        path, command = find_program(agent, env), command_of(agent)
+        path, command = find_program(agent, env), AGENTS.command_of(agent)
         abilities = [(lists(path, one.arguments, one.listed, processes, env), one.headless) for one in command.signs]
     except SmartForkError as error:
         return Program(agent, problem=error.message, hint=error.hint)

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from smart_fork.agents.selection import ALL, choices, first, handed_to, named, one_of, startable
+from smart_fork.agents import AGENTS
+from smart_fork.snippets import one_of
 
 Names = Callable[[], Sequence[str]]
 _NAMES = ("--agent", "--adapter")
@@ -39,14 +40,14 @@ def among(words: Names) -> Callable[[str], str]:
 
 
 #: Whose sessions, or workers; all agents' by default.
-WhoseOption = Annotated[str, option("Agent", choices, among(choices), "--agent")]
-WorkersOption = Annotated[str, option("Agent", choices, among(choices), *_NAMES)]
-EVERYBODY = ALL
+WhoseOption = Annotated[str, option("Agent", AGENTS.choices, among(AGENTS.choices), "--agent")]
+WorkersOption = Annotated[str, option("Agent", AGENTS.choices, among(AGENTS.choices), *_NAMES)]
+EVERYBODY = AGENTS.ALL
 #: The agent that is started; the first by default.
-StartedOption = Annotated[str, option("Agent", startable, named, *_NAMES)]
-FIRST = first()
+StartedOption = Annotated[str, option("Agent", AGENTS.startable, AGENTS.to_start, *_NAMES)]
+FIRST = AGENTS.first()
 #: The same, where it may go without saying.
-AnyStartedOption = Annotated[str | None, option("Agent", startable, named, *_NAMES)]
-HandedOption = Annotated[str | None, option("Hand over to another agent", handed_to, named, "--as")]
+AnyStartedOption = Annotated[str | None, option("Agent", AGENTS.startable, AGENTS.to_start, *_NAMES)]
+HandedOption = Annotated[str | None, option("Hand over to another agent", AGENTS.handed_to, AGENTS.to_start, "--as")]
 CwdOption = Annotated[Path | None, typer.Option("--cwd", help="Working directory. Default: the session's own.")]
-GivenOption = Annotated[str | None, option("Agent that knows this id", startable, named, *_NAMES)]
+GivenOption = Annotated[str | None, option("Agent that knows this id", AGENTS.startable, AGENTS.to_start, *_NAMES)]

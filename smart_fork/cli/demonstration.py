@@ -16,7 +16,7 @@ def demo(
     keep: Annotated[bool, "Keep the temporary home and print its path."] = False,
 ) -> None:
     """Show the main job on a few made-up sessions in a temporary home."""
-    from smart_fork.agents.facets import homes
+    from smart_fork.agents import AGENTS
     from smart_fork.cli.demo import write_demo_home
     from smart_fork.cli.found import print_found
     from smart_fork.cli.short_ids import short
@@ -33,7 +33,7 @@ def demo(
             SMART_FORK_HOME=str(made.home / ".smart-fork"),
             SMART_FORK_BACKGROUND="0",
             SMART_FORK_INDEXING="true",
-            **{home.variable: str(made.home / home.default) for home in homes()},
+            **{home.variable: str(made.home / home.default) for home in AGENTS.homes()},
         )
         say(f"These are {len(made.repositories)} made-up repositories with made-up sessions of coding agents.")
         say(f'Which of them already knows how to "{made.intent}"?')

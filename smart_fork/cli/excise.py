@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from indexer.transcripts.lines import bounded
-from smart_fork.agents.facets import AUTO, cuttable, cutter, first_cut, title_of
+from smart_fork.agents import AGENTS
 from smart_fork.cli.agents import among, option
 from smart_fork.cli.command import Commands
 from smart_fork.cli.options import YesOption
@@ -29,12 +29,12 @@ app = Commands(help="Cut turns out of a transcript that its agent can still resu
 
 SessionArgument = Annotated[
     str | None,
-    typer.Argument(help=f"Session id or log file. Default: {title_of(first_cut())}'s newest session."),
+    typer.Argument(help=f"Session id or log file. Default: {AGENTS.title_of(AGENTS.first_cut())}'s newest session."),
 ]
 
 
 def _tools() -> tuple[str, ...]:
-    return (AUTO, *cuttable())
+    return (AGENTS.AUTO, *AGENTS.cuttable())
 
 
 ToolOption = Annotated[str, option("Agent", _tools, among(_tools), "--tool")]
@@ -48,7 +48,7 @@ def list_turns(  # noqa: PLR0917 - typer's way
     reference: SessionOption = None,
     everything: Annotated[bool, typer.Option("--all", help="Include records without a number.")] = False,
     composers: Annotated[bool, "List the conversations of a database instead."] = False,
-    tool: ToolOption = AUTO,
+    tool: ToolOption = AGENTS.AUTO,
     composer: ComposerOption = "",
 ) -> None:
     """List the turns of a session with their numbers."""
@@ -56,7 +56,7 @@ def list_turns(  # noqa: PLR0917 - typer's way
 
     path = located(reference or session, tool)
     if composers:
-        found = cutter(auto(path) if tool == AUTO else tool).conversations(path)
+        found = AGENTS.cutter_of(auto(path) if tool == AGENTS.AUTO else tool).conversations(path)
         rows = [{"id": name, "bubbles": count} for name, count in found]
         if not printed_as_json({"path": str(path), "composers": rows}):
             for name, count in found:
@@ -90,7 +90,7 @@ def cut(  # noqa: PLR0917 - typer's way
     no_relink: Annotated[bool, "Do not reconnect the parents of later records."] = False,
     no_follow: Annotated[bool, "Do not cut copies, branches and the index."] = False,
     branch: Annotated[bool, "Write a copy without these turns. Keep the original."] = False,
-    tool: ToolOption = AUTO,
+    tool: ToolOption = AGENTS.AUTO,
     composer: ComposerOption = "",
 ) -> None:
     """Cut turns or secrets. A snapshot allows a rollback."""
@@ -123,7 +123,7 @@ def verify(
     session: SessionArgument = None,
     reference: SessionOption = None,
     erase: Annotated[bool, "First erase leftovers in smart-fork's files."] = False,
-    tool: ToolOption = AUTO,
+    tool: ToolOption = AGENTS.AUTO,
 ) -> None:
     """Check that nothing of a cut is left, else exit 1."""
     from smart_fork.excise.erasure import erase_again
@@ -236,7 +236,7 @@ def discard(
 def suggest(
     session: SessionArgument = None,
     reference: SessionOption = None,
-    tool: ToolOption = AUTO,
+    tool: ToolOption = AGENTS.AUTO,
 ) -> None:
     """Suggest what to cut, with reasons and savings."""
     from smart_fork.excise.suggestions import suggest as propose

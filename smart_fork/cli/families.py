@@ -115,14 +115,14 @@ def lineage(session: SessionArgument) -> None:
 def _trees(members: Sequence[Relative], asked: str) -> list[Tree]:
     from rich.tree import Tree
 
-    from smart_fork.agents.facets import title_of
+    from smart_fork.agents import AGENTS
 
     mixed = len({one.agent_type for one in members}) > 1
     roots: list[Tree] = []
     path: list[Tree] = []  # from the root down to the one before
     for one in members:
         del path[one.depth :]
-        label = _label(one, marked=one.session_id == asked, whose=title_of(one.agent_type) if mixed else "")
+        label = _label(one, marked=one.session_id == asked, whose=AGENTS.title_of(one.agent_type) if mixed else "")
         if path:
             path.append(path[-1].add(label))
         else:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def print_forked(forked: Forked, *, dry_run: bool) -> None:
     """One fork, for a person."""
-    from smart_fork.agents.facets import title_of
+    from smart_fork.agents import AGENTS
 
     say_notes(forked.warnings)
     if forked.selection is not None:
@@ -38,7 +38,7 @@ def print_forked(forked: Forked, *, dry_run: bool) -> None:
         return
     out.line(f"Forked {forked.resume_session_id} as {forked.new_session_id or '(id not known yet)'}")
     out.line(
-        f"  {title_of(forked.agent_type)}, worker {forked.worker_id} in "
+        f"  {AGENTS.title_of(forked.agent_type)}, worker {forked.worker_id} in "
         f"{forked.terminal_id or 'a process'}, directory {forked.cwd}"
     )
     if forked.attach:

@@ -96,10 +96,10 @@ def _options(
 
 def _look_around() -> None:
     """Know whether an agent runs this; and what a person has set, who does."""
-    from smart_fork.agents.facets import agent_around
+    from smart_fork.agents import AGENTS
     from smart_fork.caller import speak_for
 
-    speak_for(agent_around(os.environ))
+    speak_for(AGENTS.around(os.environ))
     if sys.stdin.isatty() and sys.stderr.isatty():
         from smart_fork.agents.known_variables import note_a_persons
 

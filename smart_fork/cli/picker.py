@@ -39,9 +39,9 @@ def pick() -> int | list[str]:
     """Let the person choose a session, and do what they want with it: return the exit code, or a command to run."""
     rows = _recent()
     if not rows:
-        from smart_fork.agents.selection import readable, titles
+        from smart_fork.agents import AGENTS
 
-        whose = titles(readable(), "or")
+        whose = AGENTS.titles(AGENTS.readable(), "or")
         say(f"No session of {whose} yet. `smart-fork demo` shows how it works; --help lists all commands.")
         return 3
     program = shutil.which("fzf")

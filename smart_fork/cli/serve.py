@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from indexer.paths import state_home
-from smart_fork.agents.facets import registrations
+from smart_fork.agents import AGENTS
 from smart_fork.cli.output import err, out, plain, printed_as_json, say
 from smart_fork.errors import NotFound, ProgramFailed
 
@@ -50,7 +50,7 @@ def _print_address(address: Address) -> None:
     if not address.socket:
         say("It has no socket: smart-fork's own commands do without it. `smart-fork logs` says why.")
     say("Its page: smart-fork open. Over HTTP:")
-    for way in registrations():
+    for way in AGENTS.registrations():
         if command := way.over_http(f"{address.url}/mcp", token):
             say(f"  {command}")
 

@@ -15,8 +15,8 @@ from indexer.files import remove
 from indexer.shapes import dataclass
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import AgentName, Session, Turn
+from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Copy, Excerpt, Merged, NewSession
-from smart_fork.agents.facets import copier
 from smart_fork.agents.plan import check_id
 from smart_fork.errors import ForkRefused, NotFound, advice
 from smart_fork.system.processes import Machine
@@ -209,7 +209,7 @@ def write_copy(
     check_id(session.agent, becomes.id, "new")
     if not any(turn.prompt for turn in session.turns[: end + 1]):
         raise ForkRefused("No conversation to branch.", "No prompt up to that message.")
-    agent = copier(session.agent)
+    agent = AGENTS.copier_of(session.agent)
     target = agent.place(session.source_path, becomes)
     circular = ("Parent ids form a cycle: records are in the order of the file",) if session.circular else ()
     machine = machine or Machine()

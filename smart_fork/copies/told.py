@@ -15,10 +15,10 @@ import orjson
 
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session
+from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copied_texts import aside
 from smart_fork.agents.copier import Copy, Excerpt, NewSession
-from smart_fork.agents.facets import copier, starter_of, teller_of, title_of
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
 from smart_fork.agents.readers import READERS
 from smart_fork.copies import leftovers
@@ -38,7 +38,7 @@ def whence(session: Session) -> str:
     """Return a line with the session's id, directory and time. Its title is left out, since it may quote a prompt."""
     when = (session.last_activity or session.started)[:16].replace("T", " ")
     facts = (
-        f"session {quotation(session.session_id, SAID_CHARACTERS)} of {title_of(session.agent)}",
+        f"session {quotation(session.session_id, SAID_CHARACTERS)} of {AGENTS.title_of(session.agent)}",
         when and f"last used {when} UTC",
         session.cwd and f"in {quotation(session.cwd, SAID_CHARACTERS)}",
         session.git_branch and f"on branch {quotation(session.git_branch, SAID_CHARACTERS)}",
@@ -90,13 +90,13 @@ def as_session(
         Usage: The agent cannot receive sessions of other agents.
         ForkRefused: The agent would not load the written session.
     """
-    starter = starter_of(agent)
+    starter = AGENTS.starter_of(agent)
     session_id = source_id if starter.ids.fullmatch(source_id) else starter.new_id()
-    records = teller_of(agent).log_of(said, Becomes(session_id, place))
+    records = AGENTS.teller_of(agent).log_of(said, Becomes(session_id, place))
     with written(agent, session_id, records, folder) as log:
         read = READERS[agent].read(log).session
         if read is None:
-            raise ForkRefused(f"Session {source_id} has nothing to hand over to {title_of(agent)}")
+            raise ForkRefused(f"Session {source_id} has nothing to hand over to {AGENTS.title_of(agent)}")
         yield read
 
 
@@ -107,7 +107,7 @@ def written(agent: AgentName, session_id: str, records: Iterable[Record], folder
         nullcontext(folder) if folder else leftovers.folder() as where,
         tempfile.TemporaryDirectory(prefix="told-", dir=where) as own,
     ):
-        name = copier(agent).place(Path(own) / "log", NewSession(session_id, None, datetime.now(UTC))).name
+        name = AGENTS.copier_of(agent).place(Path(own) / "log", NewSession(session_id, None, datetime.now(UTC))).name
         log = Path(own) / name
         with log.open("wb") as file:
             file.writelines(orjson.dumps(record) + b"\n" for record in records)
@@ -150,7 +150,7 @@ def distilled(parts: Sequence[Part], agent: AgentName, new: NewSession) -> Itera
     """
     with ExitStack() as stack:
         own = [part if part.session.agent == agent else stack.enter_context(_told(part, agent)) for part in parts]
-        yield [copier(agent).distilled(part.session, part.excerpt, new) for part in own]
+        yield [AGENTS.copier_of(agent).distilled(part.session, part.excerpt, new) for part in own]
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from functools import wraps
 from typing import Any, ParamSpec
 
 from indexer.values import Value
-from smart_fork.agents.facets import cutters
+from smart_fork.agents import AGENTS
 from smart_fork.cuts.model import Call, CutWarning, Place, Result, Tool
 from smart_fork.cuts.model import Transcript as Session
 from smart_fork.cuts.model import TranscriptTurn as Turn
@@ -35,7 +35,7 @@ rollback = _as_json(undo.rollback)
 
 #: What is named after an agent: how its transcripts are read and written, and where they are.
 _OF_AGENTS: dict[str, object] = {}
-for _cutter in cutters():
+for _cutter in AGENTS.cutters():
     _writer = writer_of(_cutter.tool)
     _OF_AGENTS |= {_writer.__name__: _writer, **_cutter.public()}
 globals().update(_OF_AGENTS)

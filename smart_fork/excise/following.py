@@ -13,7 +13,7 @@ from indexer.disk import DISK, Disk
 from indexer.failures import what_failed
 from indexer.files import replace_file
 from indexer.shapes import dataclass
-from smart_fork.agents.facets import cutter
+from smart_fork.agents import AGENTS
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import Followed, NotFollowed
 from smart_fork.cuts.model import Transcript
@@ -62,11 +62,13 @@ def write(
         ForkRefused: it is running, or has changed.
         OSError: nothing was written.
     """
-    session, disk, agent = planned.session, change.disk, cutter(planned.session.tool)
+    session, disk, agent = planned.session, change.disk, AGENTS.cutter_of(planned.session.tool)
     target = written_path(session)
     gone = {position for position, turn in enumerate(session.turns) if turn.id in planned.gone}
     with Occupation(session.tool, session.session_id, session.source_path).kept_out():
-        snapshot = snapshots.take(target, session.session_id, change.now, disk=disk, files=cutter(session.tool))
+        snapshot = snapshots.take(
+            target, session.session_id, change.now, disk=disk, files=AGENTS.cutter_of(session.tool)
+        )
         note = partial(snapshots.note, session, snapshot=snapshot, target=target, now=change.now, change=change.id)
         try:
             note(
@@ -84,7 +86,7 @@ def write(
             write_lines(session, gone, planned.edits, disk=disk)
         except BaseException:
             with suppress(OSError):
-                now = cutter(session.tool).stamp(target)
+                now = AGENTS.cutter_of(session.tool).stamp(target)
                 note(snapshots.FAILED, size_after=now.size if now else 0)
             raise
         for path, new in changed.items():
@@ -106,7 +108,7 @@ def resume(session: Transcript, change_id: str) -> tuple[list[Followed], list[No
     made = next((one for one in snapshots.cuts(written_path(session)) if one.change == change_id), None)
     if made is None or _is_as_before(session, made):
         return [], []
-    cutter(session.tool).finish(session.source_path)
+    AGENTS.cutter_of(session.tool).finish(session.source_path)
     keys, masks = frozenset(made.keys), frozenset(made.masked)
     change = Change(keys, masks, made.command, made.change, datetime.now(UTC))
     together = [one for one in snapshots.logged() if one.change == change_id]
@@ -114,14 +116,14 @@ def resume(session: Transcript, change_id: str) -> tuple[list[Followed], list[No
         if one.beside and not one.size_after:
             bring(Path(one.source_path), b"")
     for log in (Path(one.source_path) for one in together if not one.beside):
-        for path, new in cutter(session.tool).revised(log, keys | masks).items():
+        for path, new in AGENTS.cutter_of(session.tool).revised(log, keys | masks).items():
             bring(path, new)
     return follow(session, change, propagation.descent_of(session, keys | masks).copies)
 
 
 def beside_of(planned: Plan) -> list[Path]:
     """The files beside the transcript that hold what goes."""
-    return cutter(planned.session.tool).beside(planned.session.source_path, planned.removed)
+    return AGENTS.cutter_of(planned.session.tool).beside(planned.session.source_path, planned.removed)
 
 
 def _followed(session: Transcript, change: Change, copy: Path) -> Sequence[Followed | NotFollowed]:
@@ -145,7 +147,7 @@ def _followed(session: Transcript, change: Change, copy: Path) -> Sequence[Follo
 def changed_beside(planned: Plan, keys: Collection[str]) -> dict[Path, bytes]:
     """Return the new content of each file beside a transcript that changes; of a file that goes, nothing."""
     session = planned.session
-    revised = cutter(session.tool).revised(session.source_path, keys)
+    revised = AGENTS.cutter_of(session.tool).revised(session.source_path, keys)
     return {**dict.fromkeys(beside_of(planned), b""), **revised}
 
 
@@ -175,4 +177,4 @@ def _masked(planned: Plan) -> list[str]:
 def _is_as_before(session: Transcript, made: snapshots.Noted) -> bool:
     """Whether a file still begins with all that was there before a cut: it was only about to be made."""
     kept = next((one for one in snapshots.snapshots(made.session_id) if one.id == made.snapshot), None)
-    return kept is not None and cutter(session.tool).begins_with(session.source_path, snapshots.content(kept))
+    return kept is not None and AGENTS.cutter_of(session.tool).begins_with(session.source_path, snapshots.content(kept))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 
 from indexer.shapes import dataclass
-from smart_fork.agents.facets import cutter
+from smart_fork.agents import AGENTS
 from smart_fork.cuts.model import ANY_TURN, CutWarning, Transcript, TranscriptTurn
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.forking.crossing import reached
@@ -158,7 +158,7 @@ def plan(session: Transcript, to_cut: Collection[str], *, relink: bool = True) -
     paired = closure(turns, seeds)
     repeated = repeats(turns, paired)
     gone = frozenset(paired | repeated)
-    agent = cutter(session.tool)
+    agent = AGENTS.cutter_of(session.tool)
     linked = agent.relinked(turns, gone) if relink else {}
     return Plan(
         session,

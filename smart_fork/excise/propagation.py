@@ -28,7 +28,7 @@ from indexer.transcripts.model import AgentName
 from indexer.transcripts.model import Session as Conversation
 from indexer.versions import VERSION
 from indexer.writer import IndexBusyError, only_writer
-from smart_fork.agents.facets import find_cutter
+from smart_fork.agents import AGENTS
 from smart_fork.agents.logs import staged_paths
 from smart_fork.agents.readers import READERS
 from smart_fork.cuts import titles
@@ -68,7 +68,7 @@ def descent_of(session: Transcript, keys: Collection[str] = ()) -> Descent:
 
 def others(session: Transcript) -> list[Path]:
     """The session's other files, which hold what was taken back."""
-    own = find_cutter(session.tool)
+    own = AGENTS.find_cutter(session.tool)
     return own.others(session.source_path) if own else []
 
 
@@ -98,7 +98,7 @@ def matching(session: Transcript, keys: Collection[str]) -> set[str]:
 
 def heirs(tool: Tool, paths: Collection[Path], first: int = 0) -> list[Path]:
     """The logs that read from these files, record `first` or later ones, and theirs."""
-    return agent.heirs(paths, first) if (agent := find_cutter(tool)) else []
+    return agent.heirs(paths, first) if (agent := AGENTS.find_cutter(tool)) else []
 
 
 def load_copy(session: Transcript, path: Path) -> Transcript | None:

@@ -18,7 +18,7 @@ from indexer.store.base import SessionRow
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.lines import open_regular
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.facets import find_cutter, title_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import CopyBehind
@@ -55,7 +55,7 @@ def beside_logs(session: Transcript, gone: Collection[str], below: Iterable[Desc
     search = _Search(gone, {session_id for _, session_id in family})
     for agent in sorted({agent for agent, _ in family}) if search.wanted or search.solid else ():
         for path in _files_of(agent, search.session_ids):
-            yield from search.behind(path, title_of(agent))
+            yield from search.behind(path, AGENTS.title_of(agent))
 
 
 class _Search:
@@ -110,7 +110,7 @@ def _files_of(agent: str, session_ids: Collection[str]) -> Iterator[Path]:
     """The files of an agent, without logs, what is beside those of other sessions, and programs; of a git repository
     the store of its objects.
     """
-    reader, cutter = READERS[agent], find_cutter(agent)
+    reader, cutter = READERS[agent], AGENTS.find_cutter(agent)
     yield from filter(Path.is_file, cutter.apart() if cutter else ())
     logs = {file.location: reader.id_of(file.path) for file in reader.discover()}
     others = {*logs.values()} - set(session_ids)
@@ -268,7 +268,7 @@ class _Look:
 
     def beside(self, log: Path, agent: str = "") -> Iterator[CopyBehind]:
         """The files beside a log."""
-        cutter = find_cutter(agent or self.session.tool)
+        cutter = AGENTS.find_cutter(agent or self.session.tool)
         for path in cutter.files_of(log) if cutter else ():
             if said := telling(_read(path), self.gone):
                 what_to_do = _cut_it(str(path), "") if path.suffix == ".jsonl" else "Delete the file."
@@ -295,7 +295,7 @@ def telling(lines: Iterable[bytes], gone: Collection[str]) -> set[str]:
 def _archived(look: _Look, descent: Descent, keys: Collection[str]) -> Iterator[CopyBehind]:
     """Our own files of relatives whose logs are gone."""
     session = look.session
-    cutter, lost = find_cutter(session.tool), set(descent.lost)
+    cutter, lost = AGENTS.find_cutter(session.tool), set(descent.lost)
     if permission.limited() or cutter is None:
         return
     for kept in kept_logs.copies():
@@ -362,8 +362,8 @@ def _forget(session_id: str) -> str:
 
 
 def _told(one: Descendant) -> str:
-    owner = title_of(one.agent)
-    if find_cutter(one.agent) is None:
+    owner = AGENTS.title_of(one.agent)
+    if AGENTS.find_cutter(one.agent) is None:
         return f"{owner} received a hand-over of it. Its sessions cannot be cut: delete session {one.session_id} there."
     return f"{owner} received a hand-over of it. {_cut_it(one.session_id, one.session_id)}"
 

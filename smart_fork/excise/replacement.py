@@ -8,7 +8,6 @@ from pathlib import Path
 
 from indexer.disk import DISK, Disk
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import cuttable, cutter, title_of
 from smart_fork.cuts.model import UNKNOWN, Place, Tool, Transcript, TranscriptTurn, raws
 from smart_fork.errors import Usage
 
@@ -33,7 +32,7 @@ class Writer:
         ids = {turn.id for turn in turns}
         gone = {position for position, turn in enumerate(session.turns) if turn.id not in ids}
         cut = {session.turns[position].id for position in gone}
-        edits = cutter(self.tool).relinked(session.turns, cut) if relink else {}
+        edits = AGENTS.cutter_of(self.tool).relinked(session.turns, cut) if relink else {}
         return write_lines(session, gone, edits, disk=disk)
 
 
@@ -48,7 +47,7 @@ def write(session: Transcript, turns: Sequence[TranscriptTurn], *, relink: bool 
     Raises:
         As the writers.
     """
-    writer = writer_of(session.tool) if session.tool in cuttable() else Writer
+    writer = writer_of(session.tool) if session.tool in AGENTS.cuttable() else Writer
     return writer().write(session, turns, relink=relink)
 
 
@@ -64,8 +63,8 @@ def write_lines(session: Transcript, gone: Collection[int], edits: Mapping[int, 
         raise Usage("The agent of this transcript is not known")
     target = written_path(session)
     lines = _padded(session, gone, edits) if session.padded else _lines(session, gone, edits)
-    lines = chain(cutter(session.tool).of_others(session), lines)
-    cutter(session.tool).replace(target, lines, session.stamp, disk)
+    lines = chain(AGENTS.cutter_of(session.tool).of_others(session), lines)
+    AGENTS.cutter_of(session.tool).replace(target, lines, session.stamp, disk)
     return target
 
 
@@ -75,7 +74,7 @@ def written_size(session: Transcript, gone: Collection[int], edits: Mapping[int,
         return session.stamp.size
     own = (at for at, turn in enumerate(session.turns) if at not in gone and turn.is_line)
     size = sum(1 + (len(edits[at]) if at in edits else _length(session.turns[at])) for at in own)
-    return size + sum(map(len, cutter(session.tool).of_others(session)))
+    return size + sum(map(len, AGENTS.cutter_of(session.tool).of_others(session)))
 
 
 def _length(turn: TranscriptTurn) -> int:
@@ -84,7 +83,7 @@ def _length(turn: TranscriptTurn) -> int:
 
 def written_path(session: Transcript) -> Path:
     """The file that is really written: a link's target, a database's side-car."""
-    return cutter(session.tool).written(session.source_path.resolve())
+    return AGENTS.cutter_of(session.tool).written(session.source_path.resolve())
 
 
 def _lines(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes]) -> Iterator[bytes]:
@@ -104,7 +103,7 @@ def _padded(session: Transcript, gone: Collection[int], edits: Mapping[int, byte
         if position in gone:
             new = b""
         elif len(new) > len(raw):
-            owner = title_of(session.tool)
+            owner = AGENTS.title_of(session.tool)
             raise Usage(f"Turn {turn.id} would become longer than it is: {owner}'s own records do not allow that")
         yield _blank(start - end)
         yield new.ljust(len(raw))

@@ -13,7 +13,7 @@ from indexer.changes import Progress
 from indexer.disk import DISK, Disk
 from indexer.paths import index_db
 from indexer.shapes import dataclass
-from smart_fork.agents.facets import cutter, title_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
 from smart_fork.cuts import snapshots, titles
 from smart_fork.cuts.answer import Excised, NotFollowed
@@ -168,22 +168,23 @@ def _remains(planned: Plan, descent: Descent, others: Iterable[Descendant]) -> l
     if session.tool in READERS.names:
         home = READERS[session.tool].home()
         asked = any(turn.prompt for turn in planned.removed) or planned.masked
-        names = cutter(session.tool).histories if asked else ()
+        names = AGENTS.cutter_of(session.tool).histories if asked else ()
         found += [str(home / name) for name in names if (home / name).is_file()]
         found += sorted(map(str, home.glob("thread_history_*.sqlite")))
     if any(turn.tool_calls for turn in planned.removed) or planned.masked:
-        found += map(str, cutter(session.tool).stores(session.session_id))
+        found += map(str, AGENTS.cutter_of(session.tool).stores(session.session_id))
     changed = [*planned.edits, *(at for at, turn in enumerate(session.turns) if turn.id in planned.gone)]
     after = session.turns[min(changed, default=0) :]
     compacted = [turn.id for turn in after if turn.meta.get("compacts") and turn.id not in planned.gone]
     found += [f"turn {one}, a summary of the turns before it" for one in compacted]
     found += [
-        f"session {one.session_id} of {title_of(one.agent)}, a hand-over of this one"
+        f"session {one.session_id} of {AGENTS.title_of(one.agent)}, a hand-over of this one"
         for one in descent.below
         if one.told  # else it is followed
     ]
     found += [
-        f"session {one.session_id} of {title_of(one.agent)}, which has the same turns and was not made of this one"
+        f"session {one.session_id} of {AGENTS.title_of(one.agent)}, "
+        "which has the same turns and was not made of this one"
         for one in others
     ]
     found += _named_after(planned)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from smart_fork.agents.facets import cutter
+from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import CopyBehind, Soundness
@@ -31,7 +31,7 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
         NotFound, Usage: there is no such transcript.
     """
     session = meant(reference, tool)
-    loose = [*dangling(session.turns), *orphaned(session), *cutter(session.tool).without_header(session)]
+    loose = [*dangling(session.turns), *orphaned(session), *AGENTS.cutter_of(session.tool).without_header(session)]
     gaps = broken_links(session)
     gone = gone_of(session)
     words = words_found(session, gone.words)
@@ -145,7 +145,9 @@ def cut_lines(session: Transcript, path: Path | None = None) -> set[bytes]:
     made = {entry.snapshot for entry in snapshots.cuts(path or written_path(session))}
     kept = [one for one in snapshots.snapshots(session.session_id) if one.id in made]
     staying = set(map(hash, _staying(session, path))) if kept else set()  # all lines may exceed the memory
-    pieces = (piece for one in kept for line in snapshots.lines(one) for piece in cutter(session.tool).pieces(line))
+    pieces = (
+        piece for one in kept for line in snapshots.lines(one) for piece in AGENTS.cutter_of(session.tool).pieces(line)
+    )
     return {piece for piece in pieces if piece.strip() and hash(piece) not in staying}
 
 

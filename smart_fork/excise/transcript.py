@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from smart_fork.agents import AGENTS, checkpoints
-from smart_fork.agents.facets import AUTO, cuttable, cutter, cutters, first_cut, title_of, why_not
 from smart_fork.agents.logs import newest_log
 from smart_fork.agents.own_logs import LogAdapter
 from smart_fork.agents.readers import OWN, READERS
@@ -27,15 +26,15 @@ def auto(path: Path) -> Tool:
         Usage: nobody's.
         OSError: it cannot be read.
     """
-    for one in cutters():
+    for one in AGENTS.cutters():
         if one.detect(path):
             return one.tool
     path.open("rb").close()
     raise Usage(
         f"could not detect tool format for {path}",
         advice(
-            f"Name its agent: --tool {'|'.join(cuttable())}, or it is not a transcript.",
-            tool=f"It is not a transcript of {', '.join(cuttable())}.",
+            f"Name its agent: --tool {'|'.join(AGENTS.cuttable())}, or it is not a transcript.",
+            tool=f"It is not a transcript of {', '.join(AGENTS.cuttable())}.",
         ),
     )
 
@@ -46,7 +45,7 @@ def load_auto(path: Path) -> Transcript:
     Raises:
         NotFound, Usage: it is not there, or nobody's.
     """
-    return load_with_tool(AUTO, path)
+    return load_with_tool(AGENTS.AUTO, path)
 
 
 def load_with_tool(tool: str, path: Path, composer: str = "") -> Transcript:
@@ -55,7 +54,7 @@ def load_with_tool(tool: str, path: Path, composer: str = "") -> Transcript:
     Raises:
         NotFound, Usage: it is not there, or there is no such tool.
     """
-    return cutter(_tool_of(tool, path)).load(path, composer)
+    return AGENTS.cutter_of(_tool_of(tool, path)).load(path, composer)
 
 
 def load_for_cut(tool: str, path: Path, composer: str = "", *, numbered: bool = False) -> Transcript:
@@ -73,7 +72,7 @@ def load_numbered(tool: str, path: Path, composer: str = "") -> Transcript:
     own = OWN[tool] if tool in OWN.names and not checkpoints.is_within(str(path)) else None
     fold = own.begun(path) if isinstance(own, LogAdapter) else None
     with feeding(fold):
-        session = cutter(tool).load(path, composer)
+        session = AGENTS.cutter_of(tool).load(path, composer)
     if fold is not None:
         fold.finish(turns=True)
         read, _ = fold.session()
@@ -85,11 +84,11 @@ def load_numbered(tool: str, path: Path, composer: str = "") -> Transcript:
     found = [
         next((places[name] for name in (turn.id, *turn.aliases) if name in places), None) for turn in session.turns
     ]
-    numbers = tuple(cutter(tool).numbered(session.turns, found))
+    numbers = tuple(AGENTS.cutter_of(tool).numbered(session.turns, found))
     return replace(session, numbers=numbers, conversation=read)
 
 
-def meant(reference: str | None, tool: str = AUTO, composer: str = "", *, numbered: bool = False) -> Transcript:
+def meant(reference: str | None, tool: str = AGENTS.AUTO, composer: str = "", *, numbered: bool = False) -> Transcript:
     """The session that is meant (see `located`), loaded to be cut or looked through.
 
     Raises:
@@ -100,16 +99,16 @@ def meant(reference: str | None, tool: str = AUTO, composer: str = "", *, number
 
 
 def _tool_of(tool: str, path: Path) -> Tool:
-    if tool == AUTO and not _is_there(path):
+    if tool == AGENTS.AUTO and not _is_there(path):
         raise NotFound(f"No such transcript: {path}")
-    return auto(path) if tool == AUTO else tool
+    return auto(path) if tool == AGENTS.AUTO else tool
 
 
 def _is_there(path: Path) -> bool:
-    return path.exists() or any(one.has(path) for one in cutters())
+    return path.exists() or any(one.has(path) for one in AGENTS.cutters())
 
 
-def located(reference: str | None, tool: str = AUTO) -> Path:
+def located(reference: str | None, tool: str = AGENTS.AUTO) -> Path:
     """The transcript that is meant: a path, a session's id, or where nothing is said the newest of `tool`.
 
     Raises:
@@ -122,9 +121,9 @@ def located(reference: str | None, tool: str = AUTO) -> Path:
 def _found(reference: str | None, tool: str) -> tuple[Path, Tool]:
     """The transcript, and the agent that its log tells."""
     if not reference:
-        return newest(first_cut() if tool == AUTO else tool), tool
+        return newest(AGENTS.first_cut() if tool == AGENTS.AUTO else tool), tool
     path = Path(reference).expanduser()
-    if "/" in reference or path.suffix in {suffix for one in cutters() for suffix in one.suffixes}:
+    if "/" in reference or path.suffix in {suffix for one in AGENTS.cutters() for suffix in one.suffixes}:
         if path.is_dir() or not _is_there(path):
             raise NotFound(f"No such transcript: {path}")
         return path, tool
@@ -139,12 +138,12 @@ def _found(reference: str | None, tool: str) -> tuple[Path, Tool]:
         )
     own = AGENTS[found.agent].cutter
     if own is None or not own.detect(found.path):
-        why = why_not(found.agent, "cut") or "This log is not of a kind that can be cut."
+        why = AGENTS.why_not(found.agent, "cut") or "This log is not of a kind that can be cut."
         raise ForkRefused(
-            f"Cutting is not possible in sessions of {title_of(found.agent)}: {found.session_id}",
+            f"Cutting is not possible in sessions of {AGENTS.title_of(found.agent)}: {found.session_id}",
             f"{why} Fork it at an earlier message instead.",
         )
-    return _log_to_cut(found, found.path), found.agent if tool == AUTO else tool
+    return _log_to_cut(found, found.path), found.agent if tool == AGENTS.AUTO else tool
 
 
 def _log_to_cut(found: sessions.Located, longest: Path) -> Path:
@@ -171,11 +170,11 @@ def newest(tool: str) -> Path:
     Raises:
         NotFound: there is none.
     """
-    if found := cutter(tool).newest():
+    if found := AGENTS.cutter_of(tool).newest():
         return found
     if log := newest_log(OWN[tool]):
         return log
-    raise NotFound(f"No transcript of {title_of(tool)}", "Give a path or a session's id.")
+    raise NotFound(f"No transcript of {AGENTS.title_of(tool)}", "Give a path or a session's id.")
 
 
 def sort_by_timestamp(turns: tuple[TranscriptTurn, ...]) -> list[TranscriptTurn]:
@@ -275,7 +274,7 @@ def _positions(session: Transcript, low: int, high: int) -> Iterator[int]:
     named = [at for at, number in enumerate(session.numbers) if number is not None and low <= number <= high]
     yield from named
     if low < high and named:
-        is_said = cutter(session.tool).is_said
+        is_said = AGENTS.cutter_of(session.tool).is_said
         for at in range(named[0], named[-1]):
             if session.numbers[at] is None and is_said(session.turns[at]):
                 yield at

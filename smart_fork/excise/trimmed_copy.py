@@ -21,7 +21,6 @@ from indexer.transcripts.titles import title_of
 from smart_fork import handovers
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.facets import copier, files_of, starter_of
 from smart_fork.agents.plan import check_id
 from smart_fork.agents.readers import READERS
 from smart_fork.cuts import snapshots, titles
@@ -97,13 +96,13 @@ def branch(
     agent = session.tool
     moment = now or datetime.now()  # noqa: DTZ005 - Codex names its files by local time
     parent = _conversation(session, moment)
-    new = check_id(agent, new_session_id or starter_of(agent).new_id(), "new")
-    target = copier(agent).place(session.source_path, NewSession(new, target_cwd, moment))
+    new = check_id(agent, new_session_id or AGENTS.starter_of(agent).new_id(), "new")
+    target = AGENTS.copier_of(agent).place(session.source_path, NewSession(new, target_cwd, moment))
     cwd = str(target_cwd) if target_cwd else parent.cwd
     with new_title(_name(planned, parent), recorded(cwd) or target.parent, moment.timestamp()) as title:
         notes = _write(planned, parent, target, NewSession(new, target_cwd, moment, title))
     handovers.remember(handovers.HandedOver(new, agent, agent, session.session_id))
-    made, written = Transcript(session.tool, target, new, ()), files_of(agent).stamp(target)
+    made, written = Transcript(session.tool, target, new, ()), AGENTS.files_of(agent).stamp(target)
     snapshots.note(
         made, "branch", None, target, moment.astimezone(), size_after=written.size if written else 0,
         removed_ids=[turn.id for turn in planned.removed], seed_ids=sorted(planned.seeds),
@@ -147,7 +146,7 @@ def _write(planned: Plan, parent: Conversation, target: Path, new: NewSession) -
     """The file and what belongs beside it; what is missing there, in words. After an error nothing is left."""
     source = planned.session.source_path
     original = replace(parent, session_id=planned.session.session_id, source_path=source)
-    copy = copier(parent.agent).of_records(original, _records(planned), new)
+    copy = AGENTS.copier_of(parent.agent).of_records(original, _records(planned), new)
     if copy is None:
         what = f"Exchanges of a {AGENTS[parent.agent].title} session cannot be dropped"
         raise ForkRefused(what, "Fork it at a message instead.")
@@ -157,7 +156,7 @@ def _write(planned: Plan, parent: Conversation, target: Path, new: NewSession) -
             remove(target.with_suffix("") / path.relative_to(source.with_suffix("")))
 
     machine = Machine()
-    return list(copier(parent.agent).write(copy, target, new, machine, without_what_is_gone).warnings)
+    return list(AGENTS.copier_of(parent.agent).write(copy, target, new, machine, without_what_is_gone).warnings)
 
 
 def _records(planned: Plan) -> Iterator[tuple[bytes, dict[str, Any]]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from indexer.disk import DISK, Disk
 from indexer.failures import what_failed
 from indexer.shapes import dataclass
-from smart_fork.agents.facets import files_of
+from smart_fork.agents import AGENTS
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import NotFollowed, Restored, RolledBack
 from smart_fork.cuts.model import UNKNOWN, Transcript
@@ -121,7 +121,7 @@ def _taken_away(entry: Noted, undoing: _Undoing) -> Restored:
 
 def _put_back(snapshot: Snapshot, session: Transcript, entry: Noted, undoing: _Undoing) -> Restored:
     target, disk = session.source_path, undoing.disk
-    files = files_of(session.tool)
+    files = AGENTS.files_of(session.tool)
     done = Restored(session_id=session.session_id, restored=snapshot.id, path=str(target))
     if _is_as_before(snapshot, session):
         return done
@@ -142,7 +142,7 @@ def _is_as_before(snapshot: Snapshot, session: Transcript) -> bool:
     """Whether the file is what was kept: an undone cut, or one that could not be made."""
     if session.stamp is None:
         return False
-    files = files_of(session.tool)
+    files = AGENTS.files_of(session.tool)
     return session.stamp.size == sum(map(len, snapshots.content(snapshot))) and files.begins_with(
         session.source_path, snapshots.content(snapshot)
     )
@@ -154,7 +154,7 @@ def _destination(snapshot: Snapshot, entry: Noted, to: Path | None, disk: Disk) 
         raise Usage(f"The original path is unknown for snapshot {snapshot.id}", "Give a path: --to PATH.")
     target = (to or Path(known)).expanduser().resolve()
     tool, session_id = entry.tool or UNKNOWN, entry.session_id or snapshot.session_id
-    return Transcript(tool, target, session_id, (), stamp=files_of(tool).stamp(target, disk))
+    return Transcript(tool, target, session_id, (), stamp=AGENTS.files_of(tool).stamp(target, disk))
 
 
 def _refuse_later(session: Transcript, entry: Noted) -> None:

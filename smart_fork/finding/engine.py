@@ -12,7 +12,7 @@ from indexer.settings import ENGINE
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork import config
-from smart_fork.agents.selection import readable
+from smart_fork.agents import AGENTS
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.snippets import shown
 
@@ -24,7 +24,7 @@ def collection_of(agent: AgentName) -> str:
 
 def collections() -> dict[AgentName, str]:
     """Those of all agents whose sessions are exported."""
-    return {agent: collection_of(agent) for agent in readable()}
+    return {agent: collection_of(agent) for agent in AGENTS.readable()}
 
 
 Way = Literal["hybrid", "vector", "lexical"]

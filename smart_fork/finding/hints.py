@@ -18,10 +18,9 @@ from indexer.transcripts.authored import PAIRS
 from indexer.transcripts.boilerplate import RECALL_TAG, strip_boilerplate
 from indexer.transcripts.model import AgentName
 from indexer.unchecked import list_in
+from smart_fork.agents import AGENTS
 from smart_fork.agents.births import worker_of
-from smart_fork.agents.facets import title_of
 from smart_fork.agents.registration import NAME
-from smart_fork.agents.selection import ALL, readable
 from smart_fork.finding.authorship import Line, blamed, range_of
 from smart_fork.finding.by_code import sessions_of, writers_of
 from smart_fork.finding.conversation import Noted
@@ -58,7 +57,7 @@ class HookEvent:
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> HookEvent | None:
         """The event; `None` if nobody could say whose it is."""
-        agent = next((name for name in readable() if name == told.get("agent")), None)
+        agent = next((name for name in AGENTS.readable() if name == told.get("agent")), None)
         said = (told.get(name) for name in ("session_id", "directory", "prompt", "tool"))
         session_id, directory, prompt, tool = (value if isinstance(value, str) else "" for value in said)
         given = told.get("given")
@@ -80,7 +79,7 @@ def asked_by(first: HookEvent) -> FindRequest | None:
     intent = plain(strip_boilerplate(first.prompt))
     if not intent or _is_a_workers(first):
         return None
-    return FindRequest(intent, agent_type=ALL, limit=1, min_score=LEAST)
+    return FindRequest(intent, agent_type=AGENTS.ALL, limit=1, min_score=LEAST)
 
 
 def recalled(found: Candidates) -> Hint | None:
@@ -100,7 +99,7 @@ def line_of(hit: Candidate, noted: Noted | None = None) -> str:
     Nobody knows what the reader has: so both the tool and the command are named.
     """
     row, place = hit.session, hit.place
-    agent = title_of(row.agent)
+    agent = AGENTS.title_of(row.agent)
     some = place.tokens if place else 0
     at = place.ends if place and lost(place.turn, place.ends, row.forgotten, row.gap) else None
     command = " ".join((NAME, "fork", row.session_id, *(() if at is None else ("--at", str(at)))))

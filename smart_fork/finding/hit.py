@@ -11,7 +11,6 @@ from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.checkpoints import is_history
-from smart_fork.agents.selection import first
 from smart_fork.agents.verbs import abilities_of
 from smart_fork.finding.conversation import Noted, ResumedPart
 
@@ -222,7 +221,7 @@ class Hit(Value):
 
     def suggested_fork(self, name: str = "") -> str:
         """The command of ours for the fork that is suggested; `name` stands for the session's id."""
-        other = None if AGENTS[self.agent_type].has("starter") else first()
+        other = None if AGENTS[self.agent_type].has("starter") else AGENTS.first()
         if is_history(self.jsonl_path or ""):
             other = other or self.agent_type
         said = (("--at", self.suggested_at), ("--budget", self.suggested_budget), ("--as", other))

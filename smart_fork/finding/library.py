@@ -19,10 +19,10 @@ from indexer.settings import INDEXING
 from indexer.store.base import Counts, Scope, SessionRow
 from indexer.transcripts.error_lines import commands_of
 from indexer.transcripts.model import Session
+from smart_fork.agents import AGENTS
 from smart_fork.agents.logs import unread
 from smart_fork.agents.programs import problems_of
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.selection import ALL, word_for
 from smart_fork.caller import caller_session
 from smart_fork.errors import IndexUnavailable, Usage, advice
 from smart_fork.finding import results
@@ -85,7 +85,7 @@ Opening = Callable[..., AbstractContextManager["Library"]]
 CHANGES = 20
 #: How the session that asks names itself.
 SELF = "self"
-_EVERYTHING = FindRequest("", agent_type=ALL, include_automated=True)
+_EVERYTHING = FindRequest("", agent_type=AGENTS.ALL, include_automated=True)
 
 
 class Library(ProjectIndex):
@@ -247,7 +247,7 @@ class Library(ProjectIndex):
         """
         from smart_fork.finding.by_code import causes_of, changed
 
-        asked = check(FindRequest("", agent_type=ALL, files=(where,)))
+        asked = check(FindRequest("", agent_type=AGENTS.ALL, files=(where,)))
         _ = self.project  # who may not ask here gets no further
         changes = changed(where, self.directory, limit, self.engine.processes)
         with self.index() as store:
@@ -367,7 +367,7 @@ class Library(ProjectIndex):
         return Found(
             query=results.title(asked.intent),
             also=tuple(map(results.title, asked.also or ())) if self.search_program is None else (),
-            agent_type=word_for(asked.agents),
+            agent_type=AGENTS.word_for(asked.agents),
             collections=tuple(map(collection_of, asked.agents)),
             project_path=str(self.directory) if self.project else None,
             notice=notice_of(shown, results.UNTRUSTED),

@@ -25,7 +25,6 @@ from smart_fork.agents.agent import KeptPrompt
 from smart_fork.agents.checkpoints import is_within
 from smart_fork.agents.logs import longest_first, odd, unread, worked_at
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.selection import selected
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable, Usage
 from smart_fork.finding.answer import GonePrompt, Recents
 from smart_fork.finding.index_access import known_index, opened
@@ -243,7 +242,7 @@ def list_recent(
     Raises:
         Usage: an unknown agent or directory, or a limit below 1.
     """
-    agents = selected(agent)
+    agents = AGENTS.selected(agent)
     if limit < 1:
         raise Usage(f"limit must be at least 1, not {limit}", "Drop it for the default.")
     within = None if everywhere else current_project(project)

@@ -13,15 +13,14 @@ from indexer.project import Project, project_of
 from indexer.shapes import dataclass
 from indexer.store.base import Scope
 from indexer.transcripts.model import AgentName
-from smart_fork.agents import checkpoints
+from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.options import said
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.selection import ALL, choices, first, one_of, selected
 from smart_fork.errors import Usage, advice, is_empty
 from smart_fork.finding.engine import collection_of, collections
 from smart_fork.finding.notes import tag
 from smart_fork.finding.query import Code, Query, check_also, further, plain
-from smart_fork.snippets import printable, quoted, shown
+from smart_fork.snippets import one_of, printable, quoted, shown
 from smart_fork.system import permission
 
 #: Of a path that is no project's, how much is repeated.
@@ -45,7 +44,9 @@ class FindRequest:
         help="What you want to do next, in a sentence. Optional beside --line and the like.",
         argument=True,
     )
-    agent_type: str | None = said(default=first(), described=f"{one_of(choices())}. Default: yours, else all.")
+    agent_type: str | None = said(
+        default=AGENTS.first(), described=f"{one_of(AGENTS.choices())}. Default: yours, else all."
+    )
     limit: int | None = said(
         int,
         default=DEFAULT_LIMIT,
@@ -53,7 +54,7 @@ class FindRequest:
         help="Number of results, at most 50.",
         flags=("--limit", "-n"),
     )
-    collection: str | None = said(described=f"Such as '{collection_of(first())}'.")
+    collection: str | None = said(described=f"Such as '{collection_of(AGENTS.first())}'.")
     min_score: float | None = said(
         float, described="Lowest score, 0 to 1.", help="Lowest score of a result, from 0 to 1."
     )
@@ -110,7 +111,7 @@ class FindRequest:
             Usage: there is no such agent.
         """
         if self.collection is None:
-            return selected(self.agent_type or first())
+            return AGENTS.selected(self.agent_type or AGENTS.first())
         return tuple(agent for agent, name in collections().items() if name == self.collection)
 
     @property
@@ -131,7 +132,7 @@ class FindRequest:
 class RecentRequest:
     """Which of the recent sessions are listed."""
 
-    agent_type: str = said(default=ALL, described="As for find_sessions.")
+    agent_type: str = said(default=AGENTS.ALL, described="As for find_sessions.")
     limit: int = said(
         int,
         default=20,
@@ -163,7 +164,7 @@ def check(request: FindRequest) -> FindRequest:
     if not _is_text(request.intent) and not (otherwise and is_empty(request.intent)):
         raise Usage("intent is required", "Write what you want to do next, in a sentence.")
     check_also(request.also)
-    selected(request.agent_type or first())
+    AGENTS.selected(request.agent_type or AGENTS.first())
     limit = request.limit
     if limit is not None and not (_is_number(limit) and 1 <= limit == int(limit)):
         raise Usage(

@@ -15,8 +15,6 @@ from indexer.transcripts.model import AgentName, Cache, Resumed, Session
 from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.checkpoints import author_of
-from smart_fork.agents.facets import starter_of
-from smart_fork.agents.selection import first
 from smart_fork.finding.answer import Covered, IndexState, RecentSession
 from smart_fork.finding.conversation import Noted, resumed_part
 from smart_fork.finding.hit import CacheUse, Changed, Explanation, Hit, Lineage, Match, Price, ToldBy
@@ -116,10 +114,10 @@ def place_mark(inferred_from: str, began_in: str = "") -> str:
 def fork_command(agent: AgentName, session_id: str, cwd: str, *, of_others: bool = False) -> str:
     """What a person would type by hand to get the same fork, for display."""
     if not AGENTS[agent].has("starter"):
-        return shlex.join(("smart-fork", "fork", session_id, "--as", first()))
+        return shlex.join(("smart-fork", "fork", session_id, "--as", AGENTS.first()))
     if where_now(cwd) != cwd:  # from there its agent does not find it
         return shlex.join(("smart-fork", "fork", session_id))
-    starter = starter_of(agent)
+    starter = AGENTS.starter_of(agent)
     words = shlex.join((*starter.fork_words(session_id), *(starter.asking if of_others else ())))
     return words if unplaced(cwd) else f"cd {shlex.quote(cwd)} && {words}"
 

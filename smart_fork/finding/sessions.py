@@ -17,8 +17,8 @@ from indexer.masking import Masked, beginning, mask
 from indexer.shapes import dataclass
 from indexer.transcripts.lines import bounded, is_over
 from indexer.transcripts.model import AgentName, Session, Turn
+from smart_fork.agents import AGENTS
 from smart_fork.agents.checkpoints import author_of
-from smart_fork.agents.facets import title_of
 from smart_fork.agents.logs import logs_of, longest_first, unread
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import names_session, names_worker, parsed
@@ -131,7 +131,7 @@ def only_one(found: Sequence[Located], name: str, *, shown: str) -> Located:
     if len(ids) > 1:
         listed = ", ".join(ids[:MAX_LISTED]) + ("" if len(ids) <= MAX_LISTED else ", …")
         raise Ambiguous(f"{shown} is ambiguous", f"It means: {listed}")
-    whose = " and ".join(f"one of {title_of(one.agent)}" for one in found)
+    whose = " and ".join(f"one of {AGENTS.title_of(one.agent)}" for one in found)
     either = " or ".join(one.reference for one in found)
     raise Ambiguous(f"{shown} is the id of several sessions: {whose}", f"Say which: {either}")
 

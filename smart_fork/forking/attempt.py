@@ -13,8 +13,8 @@ import apsw
 from indexer.paths import private_dir
 from indexer.transcripts.model import Session
 from smart_fork import handovers
+from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession, copy_folder, second_name, stage_transcript
-from smart_fork.agents.facets import storage_of
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.readers import READERS
@@ -94,7 +94,7 @@ class Attempt:
         return []
 
     def _transcript(self, plan: ForkPlan, log: Path) -> None:
-        folder = storage_of(plan.agent).folder(plan.cwd) or log.parent
+        folder = AGENTS.storage_of(plan.agent).folder(plan.cwd) or log.parent
         session_id, now = plan.source_session_id, self.machine.clock.now()
         staged = stage_transcript(log, session_id, folder)
         self.otherwise(staged.undo)
@@ -107,7 +107,7 @@ class Attempt:
         said from now on is in both. It is never undone: an agent that began at all may delete the log later.
         """
         log = log or original_of(READERS[plan.agent], plan.source_session_id)
-        target = storage_of(plan.agent).resumed(log, plan.source_session_id, plan.cwd) if log else None
+        target = AGENTS.storage_of(plan.agent).resumed(log, plan.source_session_id, plan.cwd) if log else None
         if not log or not target:
             return []
         if target.parent != log.parent:

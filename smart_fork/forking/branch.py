@@ -25,13 +25,11 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork import handovers
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.facets import starter_of, tail_of
 from smart_fork.agents.logs import changed_at
 from smart_fork.agents.options import Options
-from smart_fork.agents.plan import MAX_NAME_CHARACTERS, check_id, plain_name
+from smart_fork.agents.plan import check_id
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import names_session
-from smart_fork.agents.selection import named
 from smart_fork.copies.session_copy import Branch, branch_point, last_branch_point, message_at, write_copy
 from smart_fork.cuts.titles import key, without_suffix
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice, joined
@@ -46,7 +44,7 @@ from smart_fork.forking.relatives import Branched, Named
 from smart_fork.forking.request import BranchRequest
 from smart_fork.forking.started import Forked, Handed
 from smart_fork.forking.wanted import Wanted
-from smart_fork.snippets import quoted
+from smart_fork.snippets import MAX_NAME_CHARACTERS, plain_name, quoted
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Clock, Machine
 
@@ -102,7 +100,7 @@ def refuse_while_tasks_run(session: Session, hint: str, *, caller: str | None = 
     since = Occupation(session.agent, session.session_id, session.source_path).since
     if since is None and session.session_id != caller:
         return
-    tail = tail_of(session.agent)
+    tail = AGENTS.tail_of(session.agent)
     tasks = tail.running_tasks(tail.records(session.source_path), since or "")
     if tasks:
         named = "; ".join(f"{task.what} ({task.id})" if task.what != task.id else task.id for task in tasks[:NAMED])
@@ -141,7 +139,7 @@ def branch(
                     tool="Give a message (at), or fork all of it: its agent reads it itself.",
                 ),
             )
-        agent = session.agent if request.as_agent is None else named(request.as_agent)
+        agent = session.agent if request.as_agent is None else AGENTS.to_start(request.as_agent)
         moment = clock.now() if now is None else now
         from smart_fork.forking.start import place_of_work
 
@@ -163,7 +161,7 @@ def branch(
         with new_title(told.title if told else session.title, target, moment, name=request.title) as final:
             local = datetime.fromtimestamp(moment)  # noqa: DTZ006 - files may be named by local time
             refuse_cancelled()
-            becomes = NewSession(starter_of(agent).new_id(), target, local, final)
+            becomes = NewSession(AGENTS.starter_of(agent).new_id(), target, local, final)
             if told is None:
                 written = write_copy(session, end, becomes, excerpt=excerpt)
             else:
@@ -301,7 +299,7 @@ def _report(session: Session, written: Branch, *, end: int, title: str, target: 
 
 def command_to_resume(agent: AgentName, session_id: str, cwd: str, *, session: Session | None = None) -> str:
     """What a person types to go on in a session, from anywhere; `session` is what was read of it."""
-    asking = starter_of(agent).asking if is_others(session_id, session) else ()
+    asking = AGENTS.starter_of(agent).asking if is_others(session_id, session) else ()
     words = shlex.join((*READERS[agent].resume_command(session_id), *asking))
     home = AGENTS[agent].home
     further = len(home.folders()) > 1 and home.is_further(*READERS[agent].locate(session_id)[:1])

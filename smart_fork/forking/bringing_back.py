@@ -22,7 +22,6 @@ from indexer.transcripts.model import Session
 from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.depth import MAX_FORK_DEPTH
-from smart_fork.agents.facets import forms_of, heads_of, storage_of, title_of
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Ambiguous, ForkRefused, NotFound, Usage, advice
 from smart_fork.finding import sessions
@@ -155,7 +154,10 @@ def _borrowed(located: Located) -> Iterator[Located]:
         raise NotFound(f"{located.session_id} cannot be read: {what_failed(error)}") from error
     with stack:
         if AGENTS[located.agent].has("forms"):  # a session of any other is only told, which masks it
-            forms, records = forms_of(located.agent), [orjson.loads(line) for line in path.read_bytes().splitlines()]
+            forms, records = (
+                AGENTS.forms_of(located.agent),
+                [orjson.loads(line) for line in path.read_bytes().splitlines()],
+            )
             secrets.learn(records)
             masked = (secrets.record(record, forms, MaskedSecrets()) for record in records)
             path.write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in masked if record))
@@ -166,10 +168,10 @@ def _borrowed(located: Located) -> Iterator[Located]:
 
 def _put_back(copy: kept_logs.KeptLog, created: list[Path]) -> Path:
     """The log and what lay beside it, where the agent looks for them; the log last, so that it is never alone."""
-    target = READERS[copy.agent].home() / storage_of(copy.agent).restored(copy.place, copy.session_id)
+    target = READERS[copy.agent].home() / AGENTS.storage_of(copy.agent).restored(copy.place, copy.session_id)
     if target.parent.is_file():
         raise ForkRefused(
-            f"{title_of(copy.agent)} keeps all sessions in one file, which smart-fork does not write",
+            f"{AGENTS.title_of(copy.agent)} keeps all sessions in one file, which smart-fork does not write",
             advice("`smart-fork show` reads the copy.", tool="read_session reads the copy."),
         )
     with _reading(copy):
@@ -210,7 +212,7 @@ def _with_parents(copy: kept_logs.KeptLog) -> list[kept_logs.KeptLog]:
 
 def _base(copy: kept_logs.KeptLog) -> str:
     """The id of the session whose records a fork goes on from; empty where it holds them itself."""
-    heads = heads_of(copy.agent)
+    heads = AGENTS.heads_of(copy.agent)
     if not heads.goes_on:
         return ""
     with _reading(copy), kept_logs.opened(copy) as path:

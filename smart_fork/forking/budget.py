@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from indexer.paths import index_db
 from indexer.transcripts.model import AgentName, Session
+from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt
-from smart_fork.agents.facets import teller_of
 from smart_fork.copies.session_copy import Point, last_branch_point, last_point, point_at
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage, advice
 from smart_fork.finding import sessions
@@ -77,7 +77,7 @@ def _check(read: Sequence[Session], agent: AgentName) -> None:
     if len(set(ids)) < len(ids):
         raise Usage("A session cannot be merged with itself", "Name each session once.")
     if any(session.agent != agent for session in read):
-        teller_of(agent)
+        AGENTS.teller_of(agent)
 
 
 def _selected(read: Sequence[Session], all_: Wanted, answers: Answers | None) -> list[Selected]:

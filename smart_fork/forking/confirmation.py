@@ -17,7 +17,6 @@ from indexer.shapes import dataclass
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import screen_of, tail_of
 from smart_fork.agents.plan import ForkPlan, plain_prompt
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError
@@ -77,7 +76,7 @@ def confirm(
     patience: float = CONFIRM_SECONDS,
 ) -> Confirmation:
     """Wait until the worker has taken its prompt, has ended, or asks something, or for `patience` seconds."""
-    screens, now = screen_of(plan.agent), machine.clock.now()
+    screens, now = AGENTS.screen_of(plan.agent), machine.clock.now()
     unsaid = plan.said if plan.delivery == "typed" else ""
     deadline = now + (patience if _writes_at_once(plan) else min(patience, READY_SECONDS))
     look_again, before = now, ""
@@ -127,7 +126,7 @@ def _took(plan: ForkPlan, session_id: str, adapter: AgentAdapter, began: float) 
         return True
     for path in adapter.locate(session_id):
         with contextlib.suppress(OSError):
-            wrote = tail_of(plan.agent).activity(path, utc(began - _RECORD_SECONDS))
+            wrote = AGENTS.tail_of(plan.agent).activity(path, utc(began - _RECORD_SECONDS))
             if wrote.status and not wrote.problem:
                 return True
     return False

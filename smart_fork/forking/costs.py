@@ -7,7 +7,7 @@ from math import ceil
 
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Session
-from smart_fork.agents.facets import copier
+from smart_fork.agents import AGENTS
 
 #: Characters a token where the agent has counted nothing, and what no model's count is beyond.
 USUAL, LEAST, MOST = 4.0, 1.5, 5.0
@@ -50,7 +50,7 @@ def costs(session: Session) -> Costs:
         NotFound: a session that this one was forked from is gone.
     """
     sizes, short, sums = [0] * len(session.turns), [0] * len(session.turns), list[tuple[int, int]]()
-    for number, size in enumerate(session.sizes) if session.sizes else copier(session.agent).sizes(session):
+    for number, size in enumerate(session.sizes) if session.sizes else AGENTS.copier_of(session.agent).sizes(session):
         if size.sums_up:
             sums.append((number, size.characters))
             continue

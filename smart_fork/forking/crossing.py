@@ -13,7 +13,6 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork import handovers
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import Kin
-from smart_fork.agents.facets import heads_of
 from smart_fork.agents.readers import READERS
 from smart_fork.workers.registry import WorkerRecord
 
@@ -104,7 +103,11 @@ def relatives(asked: Session, root: str, found: Crossings) -> list[Kin]:
         agent, session_id = waiting.pop()
         if session_id in known:
             continue
-        own = heads_of(agent).family(session_id, root, found.forks) if AGENTS[agent].heads else _logs(agent, session_id)
+        own = (
+            AGENTS.heads_of(agent).family(session_id, root, found.forks)
+            if AGENTS[agent].heads
+            else _logs(agent, session_id)
+        )
         family += own
         known |= {kin.session_id: agent for kin in own} | {session_id: agent}
         known |= found.same_agent(known)
@@ -141,7 +144,7 @@ def parents(family: Sequence[Kin], forks: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for kin in family if len(family) > 1 else ():
         if not kin.messages and AGENTS[kin.agent].heads:  # it was alone in its family
-            heads_of(kin.agent).read(kin)
+            AGENTS.heads_of(kin.agent).read(kin)
     guess = _Shared(family)
     children: dict[str, list[str]] = defaultdict(list)
     for child, parent in forks.items():

@@ -17,7 +17,6 @@ from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import Kin
-from smart_fork.agents.facets import find_cutter
 from smart_fork.agents.readers import OWN, READERS
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.cutter import Cutter
@@ -249,7 +248,7 @@ def _holders(
     """The other ones of these logs with one of these records: what stands between may be gone, or nothing may say whose
     a log is.
     """
-    cutter, wanted = find_cutter(agent), frozenset(keys)
+    cutter, wanted = AGENTS.find_cutter(agent), frozenset(keys)
     for file in files if cutter and keys else ():
         if file.location == str(own) or not _holds(cutter, file, wanted, is_kin=is_kin):
             continue

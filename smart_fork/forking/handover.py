@@ -24,7 +24,6 @@ from indexer.unchecked import seconds_in
 from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession
-from smart_fork.agents.facets import teller_of, title_of
 from smart_fork.agents.forms import HomePlace, Utterance
 from smart_fork.copies.session_copy import Branch, write_branch
 from smart_fork.copies.told import DATA, SAID_CHARACTERS, as_session, lost_of, utterances, whence
@@ -70,7 +69,7 @@ def handover(
         NotFound: a session that this one was forked from is gone.
         ForkRefused: the log was rewritten meanwhile.
     """
-    teller_of(agent)
+    AGENTS.teller_of(agent)
     told = read(session, end, excerpt.kept if excerpt else None, unmasked=unmasked)
     room = int(AGENTS[agent].model_window() * SHARE)
     messages, begun = _fitting(session, told.messages, room)
@@ -119,7 +118,7 @@ def joined(parts: Sequence[Handover]) -> Handover:
 
 def notes(handed: Handed, agent: AgentName) -> list[str]:
     """What a person should know of it."""
-    own, theirs = title_of(agent), title_of(handed.from_agent)
+    own, theirs = AGENTS.title_of(agent), AGENTS.title_of(handed.from_agent)
     many = f"{handed.exchanges} exchange{'s' * (handed.exchanges != 1)}"
     said = [f"{own} receives {many} of this {theirs} session, about {handed.tokens:,} tokens"]
     if handed.earlier:

@@ -16,8 +16,8 @@ from indexer.store.base import SeenFile, SessionRow
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
+from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import Kin
-from smart_fork.agents.facets import heads_of
 from smart_fork.agents.logs import longest_first
 from smart_fork.agents.readers import READERS
 from smart_fork.finding import sessions
@@ -259,7 +259,7 @@ class _Telling:
         if above is None:
             return None
         if kin.agent == parent.agent:
-            end = heads_of(kin.agent).shared(kin, parent, above, lambda: self._session(kin))
+            end = AGENTS.heads_of(kin.agent).shared(kin, parent, above, lambda: self._session(kin))
         else:
             through = self._found.through.get(kin.session_id)
             end = next((i + 1 for i, turn in enumerate(above.turns) if turn.id == through), 0)

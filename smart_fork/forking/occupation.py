@@ -17,7 +17,6 @@ from indexer.settings import MAX_WORKERS
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import find_cutter, title_of
 from smart_fork.agents.starter import Launch
 from smart_fork.errors import ForkRefused, Usage, advice
 from smart_fork.system.processes import Machine, Running
@@ -174,7 +173,7 @@ class Occupation:
     @property
     def writer(self) -> str:
         """Who may write to its log, which is more than who is in it; empty if nobody is seen."""
-        cutter = find_cutter(self.agent)
+        cutter = AGENTS.find_cutter(self.agent)
         if cutter and not cutter.writes_on:
             return ""
         if self.worker:
@@ -185,7 +184,7 @@ class Occupation:
         except ForkRefused as error:
             return str(error.message)
         if self.processes:
-            return f"{title_of(self.agent)}, process {self.processes[0]}"
+            return f"{AGENTS.title_of(self.agent)}, process {self.processes[0]}"
         near = self._presence.near(self.log, self._running) if self._presence and self.log else ""
         return near or (_holder_of_file(self.log) if self.log else "")
 

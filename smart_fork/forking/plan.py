@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Self
 from indexer.shapes import dataclass
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
+from smart_fork.agents import AGENTS
 from smart_fork.agents.checkpoints import in_clone
 from smart_fork.agents.references import Resolved
-from smart_fork.agents.selection import named
 from smart_fork.errors import ForkRefused
 from smart_fork.finding import sessions
 from smart_fork.finding.session_place import where_now
@@ -168,7 +168,7 @@ def agent_of(request: ForkRequest, session: Session) -> AgentName:
     Raises:
         Usage: there is none of that name.
     """
-    return session.agent if request.as_agent is None else named(request.as_agent)
+    return session.agent if request.as_agent is None else AGENTS.to_start(request.as_agent)
 
 
 def check_forkable(session: Session, cwd: str | None) -> None:

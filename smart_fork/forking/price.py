@@ -10,7 +10,7 @@ from functools import partial
 from itertools import accumulate
 
 from indexer.transcripts.model import Session
-from smart_fork.agents.facets import tail_of
+from smart_fork.agents import AGENTS
 from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.errors import SmartForkError
 from smart_fork.finding.hit import BUDGET_TOKENS
@@ -176,7 +176,9 @@ def shared_until(session: Session, end: int | None = None, *, elsewhere: bool = 
     """
     until = own_cached_until(str(session.source_path), session.cache(end))
     return (
-        "" if elsewhere and is_cached(until) and not tail_of(session.agent).keeps_prompt(session.source_path) else until
+        ""
+        if elsewhere and is_cached(until) and not AGENTS.tail_of(session.agent).keeps_prompt(session.source_path)
+        else until
     )
 
 

@@ -20,8 +20,7 @@ from indexer.settings import ASKS_SHELL, CHECK_LOGIN
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from indexer.unchecked import dict_in, json_in
-from smart_fork.agents import shell_answer
-from smart_fork.agents.facets import login_of, title_of
+from smart_fork.agents import AGENTS, shell_answer
 from smart_fork.agents.known_variables import known_variables
 from smart_fork.agents.login import Login
 from smart_fork.agents.programs import standing
@@ -54,7 +53,7 @@ def provisions(
     """
     if place.replaces:  # a person sits there, whom the agent asks itself
         return Provisions()
-    login = login_of(agent)
+    login = AGENTS.login_of(agent)
     wanted = dict.fromkeys((*known_variables(agent), *login.required()))
     missing = [name for name in wanted if not env.get(name)]
     if not missing and login.is_plain(env):
@@ -69,10 +68,12 @@ def provisions(
     whence = "its settings name" if found.lacks else "your environment had"
     lacks = _lacks(found.lacks or missing, whence, login_shell(env))
     if found.logged_in is not False or CHECK_LOGIN.is_off(env):
-        return Provisions(given, (f"{title_of(agent)} starts with the login that it finds{lacks}",) if missing else ())
+        return Provisions(
+            given, (f"{AGENTS.title_of(agent)} starts with the login that it finds{lacks}",) if missing else ()
+        )
     if sys.platform == "darwin" and not found.lacks:  # its keychain may be open where the worker runs
-        return Provisions(given, (f"{title_of(agent)} says that it is not logged in here{lacks}",))
-    raise NotLoggedIn(f"Nothing was started: {title_of(agent)} is not logged in here{lacks}", _step(login))
+        return Provisions(given, (f"{AGENTS.title_of(agent)} says that it is not logged in here{lacks}",))
+    raise NotLoggedIn(f"Nothing was started: {AGENTS.title_of(agent)} is not logged in here{lacks}", _step(login))
 
 
 def _lacks(names: Sequence[str], whence: str, shell: str) -> str:

@@ -14,8 +14,8 @@ from indexer.masking.invisible import BRACKETS
 from indexer.patterns import late
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
+from smart_fork.agents import AGENTS
 from smart_fork.agents.options import PLACES, AnyPlace, Options, said
-from smart_fork.agents.selection import named
 from smart_fork.errors import NotFound, Usage, advice
 from smart_fork.finding.hit import Hit
 from smart_fork.finding.worth import least_close  # a server that is started need not import the search
@@ -212,7 +212,7 @@ def check(request: ForkRequest) -> None:
     if request.merge is not None:
         _check_merge(request, 1 + len(request.merge))
     if request.as_agent is not None:
-        named(request.as_agent)
+        AGENTS.to_start(request.as_agent)
 
 
 def _check_merge(request: ForkRequest, number: int) -> None:

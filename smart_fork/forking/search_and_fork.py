@@ -11,9 +11,8 @@ from operator import attrgetter
 
 from indexer.changes import Progress
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.facets import title_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.options import PLACES
-from smart_fork.agents.selection import ALL, BOTH, first, handed_to, titles
 from smart_fork.caller import calling_agent
 from smart_fork.errors import ForkRefused, SmartForkError, Usage, is_empty, refuse_both, refuse_empty
 from smart_fork.finding.answer import Answer, Found, RecentSession
@@ -154,7 +153,7 @@ def _unasked(hit: Hit, request: FindRequest, fork: ForkRequest, library: Library
     if _is_barred(hit, library):
         return "it is a teammate's"
     if or_all and fork.as_agent is None and hit.agent_type != request.agent_type:
-        return f"a fork of it starts {title_of(hit.agent_type)}, not {title_of(str(request.agent_type))}"
+        return f"a fork of it starts {AGENTS.title_of(hit.agent_type)}, not {AGENTS.title_of(str(request.agent_type))}"
     return ""
 
 
@@ -197,11 +196,14 @@ def _calls(results: Sequence[Hit], request: FindRequest, choice: Choice, fork: F
     if (hit := _passed_over(results, request, choice, fork)) is None:
         return ()
     asks = calling_agent()
-    asks = asks if asks in handed_to() else first()
+    asks = asks if asks in AGENTS.handed_to() else AGENTS.first()
     given = {name: value for name, value in choice.call.items() if value is not None and name not in _CHOICES}
     given = {"intent": request.intent} | given | {"fork_session_id": hit.session_id}
     calls = []
-    for what, agent in ((f"Hand it over to {title_of(asks)}", asks), (f"Start {title_of(hit.agent_type)}", None)):
+    for what, agent in (
+        (f"Hand it over to {AGENTS.title_of(asks)}", asks),
+        (f"Start {AGENTS.title_of(hit.agent_type)}", None),
+    ):
         if agent == hit.agent_type:
             continue
         with suppress(SmartForkError):
@@ -235,18 +237,18 @@ def find_in_all(request: FindRequest, find: Callable[[FindRequest], Answer]) -> 
         Usage: see `find`.
     """
     if request.code:  # whoever wrote it is meant
-        return find(replace(request, agent_type=ALL))
+        return find(replace(request, agent_type=AGENTS.ALL))
     own = find(request)
-    if not isinstance(own, Found) or own.agent_type in (BOTH, ALL) or fits(own):
+    if not isinstance(own, Found) or own.agent_type in (AGENTS.BOTH, AGENTS.ALL) or fits(own):
         return own
-    widened = find(replace(request, agent_type=ALL))
+    widened = find(replace(request, agent_type=AGENTS.ALL))
     asked = own.agent_type
     others = {one.agent_type for one in _sessions(widened)} - {asked}
-    none = f"No session of {title_of(asked)} fits"
+    none = f"No session of {AGENTS.title_of(asked)} fits"
     if not others or not isinstance(widened, Found):
         return replace(own, agents_notice=f"{none}; other agents' sessions were searched too")
-    found = titles(sorted(others))
-    starts = f"a fork of one of these starts {found}, not {title_of(asked)}"
+    found = AGENTS.titles(sorted(others))
+    starts = f"a fork of one of these starts {found}, not {AGENTS.title_of(asked)}"
     return replace(widened, agents_notice=f"{none}, so sessions of {found} were searched too: {starts}")
 
 

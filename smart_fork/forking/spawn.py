@@ -15,10 +15,9 @@ from indexer.project import project_of, recorded
 from indexer.shapes import dataclass
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
-from smart_fork.agents.facets import starter_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.options import KEYS, Options, options_from
 from smart_fork.agents.references import reference
-from smart_fork.agents.selection import first, named
 from smart_fork.errors import ForkRefused, SmartForkError, Usage, advice, refuse_both, refuse_empty
 from smart_fork.finding import sessions
 from smart_fork.finding.session_place import directory_of, is_there, where_now
@@ -80,7 +79,7 @@ def spawn(
     with ExitStack() as undoing:
         for index, one in enumerate(workers):
             try:
-                asked = Asked(checked(one), default_agent or first(), caller_session_id, machine)
+                asked = Asked(checked(one), default_agent or AGENTS.first(), caller_session_id, machine)
                 ready.append(asked.ready(library))
                 undoing.callback(ready[-1].worker.drop)
             except SmartForkError as error:
@@ -152,7 +151,7 @@ class Asked:
     @property
     def named(self) -> AgentName | None:
         """The agent that was given."""
-        return named(self.said["agent_type"]) if "agent_type" in self.said else None
+        return AGENTS.to_start(self.said["agent_type"]) if "agent_type" in self.said else None
 
     @property
     def target(self) -> Path:
@@ -194,7 +193,7 @@ class Asked:
             return "fork" if fork else "resume"
         if self.said.get("continue_session"):
             return "fork" if fork else "continue"
-        if fork and not starter_of(agent).forks_nothing:
+        if fork and not AGENTS.starter_of(agent).forks_nothing:
             raise Usage(
                 "fork_session needs fork_from, resume_session_id or continue_session", "Name the session to fork."
             )

@@ -17,9 +17,8 @@ from indexer.shapes import dataclass
 from indexer.transcripts.files import is_there
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS, programs
-from smart_fork.agents.facets import starter_of, storage_of, title_of
 from smart_fork.agents.logs import original_of
-from smart_fork.agents.plan import ForkPlan, environment, passable, plain_name, plan_fork
+from smart_fork.agents.plan import ForkPlan, environment, passable, plan_fork
 from smart_fork.agents.programs import find_program, require_fork
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.starter import Launch
@@ -38,6 +37,7 @@ from smart_fork.forking.report import NEEDS, Launched, as_fork, as_worker, ended
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.started import Forked, StartedWorker
 from smart_fork.repository.worktree import Worktree, left_unfiltered, plan_worktree
+from smart_fork.snippets import plain_name
 from smart_fork.system import permission
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Machine, own_pid
@@ -158,7 +158,7 @@ def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> Prepared:
         session_id=source.session_id if source else "",
         target_cwd=target,
         program=_program(spec, place, machine),
-        new_session_id=written.session_id if written else starter_of(spec.agent).new_id(),
+        new_session_id=written.session_id if written else AGENTS.starter_of(spec.agent).new_id(),
         prompt=preceded(spec.options.prompt, note),
         headless=place.headless,
         name=plain_name(spec.options.name) or None,
@@ -200,7 +200,7 @@ def another_agent(spec: WorkerSpec) -> list[str]:
     asks = calling_agent()
     if asks in (None, spec.agent) or spec.source is None or spec.content.handover:
         return []
-    theirs, own = title_of(spec.agent), title_of(str(asks))
+    theirs, own = AGENTS.title_of(spec.agent), AGENTS.title_of(str(asks))
     return [f"This starts {theirs}, not {own}: the session is one of {theirs}"]
 
 
@@ -343,7 +343,7 @@ def _check_told(spec: WorkerSpec) -> None:
     source = spec.source
     if source is not None and source.agent != spec.agent and not (spec.content.handover or spec.written):
         raise ForkRefused(
-            f"A session of {title_of(source.agent)} cannot be forked with {title_of(spec.agent)}",
+            f"A session of {AGENTS.title_of(source.agent)} cannot be forked with {AGENTS.title_of(spec.agent)}",
             advice(
                 f"Hand it over: smart-fork fork {source.session_id} --as {spec.agent}",
                 tool=f"Hand it over: as_agent '{spec.agent}', or agent_type beside fork_from.",
@@ -368,9 +368,13 @@ def _check_resumable(spec: WorkerSpec, request: Launch) -> None:
     if spec.options.in_worktree or spec.content.point:
         raise Usage("Only a fork can have a worktree or begin at an earlier message", "Fork the session instead.")
     source = spec.source
-    if source and source.turns and not storage_of(spec.agent).finds(source.source_path, source.cwd, request.target_cwd):
+    if (
+        source
+        and source.turns
+        and not AGENTS.storage_of(spec.agent).finds(source.source_path, source.cwd, request.target_cwd)
+    ):
         raise ForkRefused(
-            f"{title_of(spec.agent)} cannot find this session in {request.target_cwd}",
+            f"{AGENTS.title_of(spec.agent)} cannot find this session in {request.target_cwd}",
             advice(
                 f"Fork it instead: smart-fork fork {request.session_id}",
                 tool="Fork it instead: fork_from.",
@@ -387,7 +391,7 @@ def _check_delivery(plan: ForkPlan, place: WorkerPlace) -> None:
         )
         how = {"typed": "typed", "input": "on its standard input", "argument": "as an argument"}[plan.delivery]
         raise ForkRefused(
-            f"{title_of(plan.agent)} takes this prompt only {how}, and that cannot be done in {place.name}", hint
+            f"{AGENTS.title_of(plan.agent)} takes this prompt only {how}, and that cannot be done in {place.name}", hint
         )
 
 

@@ -23,10 +23,10 @@ from indexer.settings import WORKER_ID
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import hooks_of
 from smart_fork.agents.hooks import Hooks
-from smart_fork.agents.plan import check_id, plain_name
+from smart_fork.agents.plan import check_id
 from smart_fork.errors import Usage
+from smart_fork.snippets import plain_name
 from smart_fork.workers.registry import OVER, Registry, Status, WorkerRecord
 from smart_fork.workers.registry_file import registry_file
 
@@ -117,7 +117,7 @@ def receive(
 
     `environment` and `ancestry` are those of the process that the agent has run, as far as they are known.
     """
-    hooks = hooks_of(agent)
+    hooks = AGENTS.hooks_of(agent)
     event = HookEvent.of(hooks.event(body))
     session_id, name = event.session_id, event.hook_event_name
     try:

@@ -12,7 +12,6 @@ from indexer.files import remove, replace_file
 from indexer.paths import private_dir, state_home
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import hooks_of
 from smart_fork.hooks import ASKED, EDITS, ERRORS, LATE, NO_PROMPTS, RECALL
 
 #: The folders with a note for each session, one a point of action; and how a line begins of what was followed.
@@ -57,7 +56,7 @@ def turn_on(agent: AgentName) -> None:
     """
     for folder in NOTED:
         private_dir(state_home() / RECALL / folder)
-    hooks = hooks_of(agent)
+    hooks = AGENTS.hooks_of(agent)
     replace_file(file_of(agent), ["\n".join(hooks.begun).encode() if hooks.recalls else NO_PROMPTS])
 
 

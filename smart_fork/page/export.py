@@ -19,7 +19,6 @@ from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value, rare, record
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import title_of
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.results import title
@@ -179,13 +178,13 @@ def write_private(file: Path, text: str, *, force: bool) -> None:
 def _markdown(name: str, session: Session, read: ConversationPage) -> Iterator[str]:
     yield f"# {in_line(name)}"
     yield ""
-    yield f"{title_of(session.agent)} · {session.session_id} · {session.last_activity}"
+    yield f"{AGENTS.title_of(session.agent)} · {session.session_id} · {session.last_activity}"
     for exchange in read.exchanges:
         entry = exchange.entry
         yield ""
         yield f"## {entry.place}. {in_line(entry.question) or 'Before the first question'}"
         for message in exchange.messages:
-            yield from _message(message, "You" if message.role == "user" else title_of(session.agent))
+            yield from _message(message, "You" if message.role == "user" else AGENTS.title_of(session.agent))
 
 
 def _message(message: ShownMessage, who: str) -> Iterator[str]:

@@ -19,7 +19,6 @@ from indexer.masking.invisible import INVISIBLE
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.selection import handed_to, readable, titles
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.finding.hit import outcome_in_words
 from smart_fork.finding.ranking import chance, percent
@@ -224,14 +223,14 @@ _environment = Environment(
 _environment.globals |= {
     "agents": {agent.name: agent.title for agent in AGENTS},
     "agent_marks": {agent.name: number % _MARKS for number, agent in enumerate(AGENTS)},
-    "readable": readable(),
-    "readable_titles": titles(readable()),
+    "readable": AGENTS.readable(),
+    "readable_titles": AGENTS.titles(AGENTS.readable()),
     "log_folders": [f"~/{place}" for agent in READERS for place in agent.places],
     "link": phrases.link,
     "send_now": Markup(_NOW),  # noqa: S704 - ours
     "session_link": phrases.session_link,
     "static": statics.address,
-    "told_agents": handed_to(),
+    "told_agents": AGENTS.handed_to(),
 }
 _environment.filters |= {
     "ago": phrases.ago,

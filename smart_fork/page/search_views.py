@@ -18,7 +18,7 @@ from starlette.routing import Route
 from indexer.shapes import dataclass
 from indexer.store.base import SessionRow
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.facets import title_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.finding.answer import Answer, Found, RecentSession
@@ -296,7 +296,7 @@ def _rows(wanted: Iterable[tuple[AgentName, str]]) -> Mapping[str, SessionRow]:
 def _steps() -> Shown:
     """How far somebody is who has just begun: whose logs are here, how many, and how many of them were read."""
     logs = {agent.name: sum(1 for _ in agent.discover()) for agent in READERS}
-    present = tuple(title_of(agent.name) for agent in READERS if logs[agent.name] or agent.home().is_dir())
+    present = tuple(AGENTS.title_of(agent.name) for agent in READERS if logs[agent.name] or agent.home().is_dir())
     here = {"agents": present, "logs": sum(logs.values()), "sessions": 0, "read": 0}
     try:
         with opened() as store:

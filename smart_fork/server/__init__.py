@@ -15,7 +15,7 @@ from mcp_types import Tool
 from pydantic import Field
 
 from indexer.settings import TOOLS
-from smart_fork.agents.selection import readable, titles
+from smart_fork.agents import AGENTS
 from smart_fork.server import find_tools, sessions, workers
 from smart_fork.server.arguments import in_own_words, only_what_there_is
 from smart_fork.server.stdio import Begun, Stdio
@@ -62,10 +62,10 @@ if TYPE_CHECKING:
     from indexer.embedder import Embedder
 
 INSTRUCTIONS = (
-    f"Past {titles(readable())} sessions of this repository are expensive context that already exists. Before work "
-    "that resembles something done earlier, call smart_fork, or find_sessions, which only reads. Give the intent, "
-    "and four further phrasings in also. It finds the session that already knows how. With auto_fork it runs a "
-    "fork with its own prompt. The original never changes."
+    f"Past {AGENTS.titles(AGENTS.readable())} sessions of this repository are expensive context that already exists. "
+    "Before work that resembles something done earlier, call smart_fork, or find_sessions, which only reads. "
+    "Give the intent, and four further phrasings in also. It finds the session that already knows how. With auto_fork "
+    "it runs a fork with its own prompt. The original never changes."
 )
 
 

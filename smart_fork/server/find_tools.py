@@ -18,8 +18,8 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, Inpu
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import Field, WithJsonSchema
 
+from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options, takes
-from smart_fork.agents.selection import ALL
 from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.finding.answer import Exchanges, Fixes, Found, IndexStatus, NoIndex, Recents, Unsearched
 from smart_fork.finding.conversation import Conversation, Exported
@@ -244,9 +244,9 @@ class Searching:
         path = project_for(project_path, caller)
         with self.library(path, caller=caller.session_id, elsewhere=team_search(wanted=team)) as library:
             if asked.error is not None:
-                return library.fix(replace(asked, agent_type=ALL))
+                return library.fix(replace(asked, agent_type=AGENTS.ALL))
             if asked.session:
-                return library.within(replace(asked, agent_type=ALL))
+                return library.within(replace(asked, agent_type=AGENTS.ALL))
             answer = find_and_fork(asked, library, choice, fork)
         answer = replace(answer, next=after_search(answer))
         return answer if asked.explain else briefly(answer.as_json(), places=places)
@@ -284,11 +284,11 @@ def list_sessions(
     own = replace(recent, count=len(found), notice=UNTRUSTED, sessions=found, hidden_automated=hidden)
     if not team:
         return own
-    from smart_fork.agents.selection import selected
+    from smart_fork.agents import AGENTS
     from smart_fork.finding.elsewhere import written_by
     from smart_fork.team.conversation import listed
 
-    there = listed(Path(project), selected(asked.agent_type), limit)
+    there = listed(Path(project), AGENTS.selected(asked.agent_type), limit)
     owners = sorted({one.owner for one in there.sessions})
     notice = written_by(owners, UNTRUSTED, "The session was") if owners else UNTRUSTED
     return replace(own, notice=notice, shared=there.sessions, team_error=there.error)

@@ -17,8 +17,8 @@ from mcp.server.mcpserver.tools import Tool
 from pydantic import Field, WithJsonSchema
 
 from indexer.shapes import dataclass
+from smart_fork.agents import AGENTS
 from smart_fork.agents.options import KEYS, takes
-from smart_fork.agents.selection import first, startable
 from smart_fork.cuts.answer import Excised
 from smart_fork.errors import Usage
 from smart_fork.forking.relatives import Branched, Family
@@ -97,7 +97,7 @@ class SingleFlight(Generic[T]):
 
 def _worker_schema() -> dict[str, Any]:
     shown = {key: said.schema() for key, said in KEYS.items()}
-    shown["agent_type"] = {"enum": [*startable()], "description": shown["agent_type"]["description"]}
+    shown["agent_type"] = {"enum": [*AGENTS.startable()], "description": shown["agent_type"]["description"]}
     return {"type": "object", "additionalProperties": False, "required": ["project_path"], "properties": shown}
 
 
@@ -138,7 +138,7 @@ class SessionTools:
     def _spawn(self, orders: list[Any], caller: Caller) -> Spawned:
         from smart_fork.forking.spawn import spawn, summary
 
-        agent = caller.agent or first()
+        agent = caller.agent or AGENTS.first()
         started = spawn(orders, caller_session_id=caller.session_id, default_agent=agent, library=self._library)
         return summary([_shown(result) for result in started])
 

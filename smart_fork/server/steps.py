@@ -23,15 +23,15 @@ def after_search(answer: Answer) -> str:
         return answer.next_steps[0]
     if answer.forked_session is not None or answer.search_mode == "recent" or not answer.query:
         return ""
-    from smart_fork.agents.selection import ALL, readable, word_for
+    from smart_fork.agents import AGENTS
     from smart_fork.finding.engine import OWN
     from smart_fork.finding.ranking import FITS, LIKELY
     from smart_fork.forking.recommendation import in_words
 
     early = " ".join(filter(None, (answer.unread_notice, answer.early_notice, answer.background_notice)))
     again = f" {early} Ask again then." if early else ""
-    narrow = answer.agent_type not in (ALL, word_for(readable())) and not answer.agents_notice
-    other = f" Search all agents: agent_type '{ALL}'." if narrow else ""
+    narrow = answer.agent_type not in (AGENTS.ALL, AGENTS.word_for(AGENTS.readable())) and not answer.agents_notice
+    other = f" Search all agents: agent_type '{AGENTS.ALL}'." if narrow else ""
     best = max((hit.score for hit in answer.results), default=0.0)
     if not answer.index.sessions and not answer.results:
         return f"This project has no past session.{again or other or ' Work without one.'}"

@@ -12,7 +12,7 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.tools import Tool
 from pydantic import Field
 
-from smart_fork.agents.selection import ALL
+from smart_fork.agents import AGENTS
 from smart_fork.errors import Usage
 from smart_fork.server.caller import Caller
 from smart_fork.server.calls import BEAT_SECONDS, in_thread, project_for, reporter
@@ -44,7 +44,7 @@ def tools() -> list[Tool]:
 def list_workers(
     *,
     caller: Caller,
-    agent_type: Annotated[str, Field(description="As for find_sessions.")] = ALL,
+    agent_type: Annotated[str, Field(description="As for find_sessions.")] = AGENTS.ALL,
     project_path: Annotated[str | None, Field(description="Another project's.")] = None,
     all_projects: Annotated[bool, Field(description="Of every project.")] = False,
     include_closed: Annotated[bool, Field(description="Also ended ones.")] = False,

@@ -26,7 +26,6 @@ from indexer.store.base import Document, Words
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.facets import copier, forms_of
 from smart_fork.agents.forms import Becomes, Forms, HomePlace
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, Unshareable
@@ -49,7 +48,7 @@ def check(agent: str, records: Sequence[bytes]) -> Session:
 @contextmanager
 def replayed(agent: str, records: Sequence[bytes], decoded: Sequence[Record] | None = None) -> Iterator[Session]:
     """Yield the session of `check` while its temporary log exists. `decoded` are the same records, decoded."""
-    forms = forms_of(agent)
+    forms = AGENTS.forms_of(agent)
     decoded = [decode(record) for record in records] if decoded is None else decoded
     for number, record in enumerate(decoded, start=1):
         if forms.sent(record) != record:
@@ -66,9 +65,9 @@ def written(agent: str, records: Sequence[Record], place: HomePlace) -> Iterator
     """Yield a temporary log with these records."""
     new = NewSession(str(uuid.uuid4()), None, datetime.now(UTC))
     with tempfile.TemporaryDirectory(prefix="sf-replay-") as folder:
-        log = Path(folder) / copier(agent).place(Path(folder) / "log", new).name
+        log = Path(folder) / AGENTS.copier_of(agent).place(Path(folder) / "log", new).name
         with log.open("wb") as file:
-            for record in forms_of(agent).anew(records, Becomes(new.id, place)):
+            for record in AGENTS.forms_of(agent).anew(records, Becomes(new.id, place)):
                 file.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
         yield log
 

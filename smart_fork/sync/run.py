@@ -16,7 +16,6 @@ from indexer.project import project_of
 from indexer.values import Value, rare, record, value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.checkpoints import is_within
-from smart_fork.agents.facets import files_of, starter_of
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, SmartForkError
 from smart_fork.foreign_sessions import is_taken
@@ -134,8 +133,8 @@ def receive(source: str, entry: Entry, records: Sequence[bytes], root: Path) -> 
             return one.path
     before = next((one for one in there if one.id in untouched), None)
     if before is not None:
-        files_of(before.agent).remove(before.path)
-    return _written(source, entry, records, root, before.id if before else starter_of(entry.agent).new_id())
+        AGENTS.files_of(before.agent).remove(before.path)
+    return _written(source, entry, records, root, before.id if before else AGENTS.starter_of(entry.agent).new_id())
 
 
 def _copy(source: str, entry: Entry, now: Local) -> Copy:

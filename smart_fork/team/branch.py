@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.facets import starter_of
 from smart_fork.copies.session_copy import Branch, write_copy
 from smart_fork.errors import Conflict, NotFound, ServerUnavailable, Usage, WrongVerb
 from smart_fork.forking.branch import command_to_resume
@@ -337,7 +337,7 @@ def _written(project: Project, one: Alias, at: int | None, title: str, taken_as:
     """The copy, which is taken away again where what follows fails."""
     session = read_log(one.file or Path(), one.platform, project.place.root)
     end = last_pair(session) if at is None else ends_at(session, at)[0]
-    new, directory = starter_of(one.platform).new_id(), pull.directory_of(project, taken_as)
+    new, directory = AGENTS.starter_of(one.platform).new_id(), pull.directory_of(project, taken_as)
     with unfinished.copy(one.platform, new, project.place):
         moment = datetime.now()  # noqa: DTZ005 - files may be named by local time
         branch = write_copy(session, end, NewSession(new, directory, moment, title or str(session.title)))

@@ -20,7 +20,7 @@ import orjson
 from indexer import state
 from indexer.files import replace_file
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.facets import files_of, forms_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import Identity
 from smart_fork.agents.readers import READERS
 from smart_fork.cuts import snapshots
@@ -143,7 +143,7 @@ def _settled(one: Written, edits: Edits, changed: list[Path], put_off: dict[Path
         ForkRefused: an agent has it open, or something that came of it and is `put_off`.
     """
     keys = {key: edits[digest] for digest, key in one.records if key and digest in edits}
-    if not files_of(one.agent).has(one.path):
+    if not AGENTS.files_of(one.agent).has(one.path):
         if one.agent != pulled.AS_FILE:
             _follow(one, _way_of_lost_log(one, keys, edits), changed, put_off, edits)
             propagation.remove(one.agent, READERS[one.agent].id_of(one.path))
@@ -225,7 +225,7 @@ def _way_of_lost_log(one: Written, keys: Keys, edits: Edits) -> _Way:
 
 def _kept_lines(one: Written, keys: Keys) -> list[Line]:
     """These records as snapshots have them: they may have been cut out here."""
-    forms, place = forms_of(one.agent), place_of(one.root)
+    forms, place = AGENTS.forms_of(one.agent), place_of(one.root)
     kept = snapshots.snapshots(READERS[one.agent].id_of(one.path))
     lines = (line for snapshot in kept for line in snapshots.lines(snapshot))
     records = ((line, record) for line in lines if (record := record_in(line)) is not None)
@@ -236,7 +236,7 @@ def _lost(one: Written, edits: Edits, before: Sequence[Line], after: Sequence[Li
     """What a log loses, with what it has lost otherwise: somebody may have cut it here."""
     stays = {one.time(digest) for digest in one.digests if digest not in edits}
     gone = {one.time(old) for old, new in edits.items() if new is None}
-    forms, here = forms_of(one.agent), Identity(place_of(one.root), {})
+    forms, here = AGENTS.forms_of(one.agent), Identity(place_of(one.root), {})
     timed = [(time, new) for old, new in edits.items() if new is not None and (time := one.time(old))]
     anew = [(time, orjson.dumps(forms.incoming(decode(new), here))) for time, new in timed]
     return Lost.of(before, after, keys, gone - stays - {""}, anew=anew, known=one.times.values())
@@ -255,9 +255,9 @@ def _follow(one: Written, way: _Way, changed: list[Path], put_off: dict[Path, st
     for other in (*descent.below, *(other for other in others if not pulled.find(other.path, other.agent))):
         try:
             if other.told:
-                before = files_of(other.agent).stamp(other.path)
+                before = AGENTS.files_of(other.agent).stamp(other.path)
                 cut(other.agent, way.lost.planned, way.lost.words, other.path)
-                changed += [other.path] if files_of(other.agent).stamp(other.path) != before else []
+                changed += [other.path] if AGENTS.files_of(other.agent).stamp(other.path) != before else []
             elif is_uncut(one.agent) or propagation.load_copy(whole, other.path):
                 way.cut(other.path)
         except (SmartForkError, OSError) as error:
@@ -279,7 +279,7 @@ def _is_author(edits: Edits) -> bool:
 
 def _of_records(one: Written, keys: Keys) -> Planner:
     """The turns that go, and the lines that are rewritten, by the records that they are."""
-    forms, place = forms_of(one.agent), place_of(one.root)
+    forms, place = AGENTS.forms_of(one.agent), place_of(one.root)
 
     def planned(session: Transcript, more: Collection[str]) -> tuple[Plan, dict[int, bytes]]:
         found: dict[int, str] = {}

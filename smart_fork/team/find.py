@@ -17,7 +17,7 @@ from indexer.outcome import Outcome
 from indexer.store.base import Scope
 from indexer.transcripts.model import AgentName
 from smart_fork import config, foreign_sessions
-from smart_fork.agents.facets import files_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import Resolved
 from smart_fork.agents.references import here as of_this_machine
@@ -189,7 +189,7 @@ def _written(where: Project, source_id: str) -> Taken:
 
 def _take_away(where: Project, one: Taken) -> None:
     known = find(one.path, one.agent)
-    files_of(one.agent).remove(one.path)
+    AGENTS.files_of(one.agent).remove(one.path)
     if known is not None:
         known.forget()
     foreign_sessions.forget(one.session_id)

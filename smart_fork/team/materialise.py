@@ -18,9 +18,9 @@ from indexer.failures import what_failed
 from indexer.project import project_of
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork import foreign_sessions
+from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.facets import find_cutter, forms_of, starter_of, title_of
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.agents.readers import OWN, READERS
 from smart_fork.copies.session_copy import Branch, branch_point, write_copy
@@ -72,7 +72,7 @@ def local(session: Session, root: Path) -> Local:
         Unshareable: a record says what JSON cannot say.
         Usage: sessions of that agent are not shared.
     """
-    forms, place = forms_of(session.agent), place_of(root)
+    forms, place = AGENTS.forms_of(session.agent), place_of(root)
     records = forms.records_of(session, last_pair(session))
     return Local(session, tuple(encode(forms.outgoing(record, place)) for record in records))
 
@@ -100,7 +100,7 @@ def read_log(path: Path, agent: AgentName, root: Path) -> Session:
     """
     reader = READERS[agent]
     if reader.log_at(str(path)) is None:
-        raise NotFound(f"No session of {title_of(agent)} there: {path}")
+        raise NotFound(f"No session of {AGENTS.title_of(agent)} there: {path}")
     try:
         session = reader.read(path).session
     except OSError as error:
@@ -135,7 +135,7 @@ def newest(agent: AgentName, root: Path) -> Session:
     for one in there:
         return sessions.read(sessions.Located(one.agent, one.session_id, one.source_path))
     raise SmartForkError(
-        f"No {title_of(agent)} session found for current directory",
+        f"No {AGENTS.title_of(agent)} session found for current directory",
         "`smart-fork list --all-projects` lists all sessions.",
     )
 
@@ -191,7 +191,7 @@ class Arrived:
             Usage: there is no such message.
         """
         end, message = ends_at(self.session, number)
-        counted = forms_of(self.session.agent).records_of(self.session, end)
+        counted = AGENTS.forms_of(self.session.agent).records_of(self.session, end)
         return self._sources[sum(1 for _ in counted) - 1] + 1, self.session.turns[end].id != message.id
 
 
@@ -225,7 +225,7 @@ def arrived(
         Unshareable: they are no conversation.
         Usage: sessions of that agent are not shared.
     """
-    forms, lost = forms_of(agent), Counter[str]()
+    forms, lost = AGENTS.forms_of(agent), Counter[str]()
     sources: list[int] = []  # of each record that is written, which of those that came it is
 
     def kept() -> Iterator[Record]:
@@ -243,7 +243,7 @@ def arrived(
     with unfinished.folder() as folder, written(agent, source_id, forms.anew(kept(), becomes), folder) as log:
         session = READERS[agent].read(log, keep_raw=keep_raw).session
         if session is None or not session.messages:
-            raise Unshareable(f"These records are not a conversation of {title_of(agent)}.")
+            raise Unshareable(f"These records are not a conversation of {AGENTS.title_of(agent)}.")
         yield Arrived(session, {what: number for what, number in lost.items() if number}, sources)
 
 
@@ -277,7 +277,7 @@ def materialise(
         with crossing(platform or agent, one.session, source_id, directory) as (session, missing):
             end = last_pair(session)
             moment = datetime.now()  # noqa: DTZ005 - files may be named by local time
-            new = new_session_id or starter_of(session.agent).new_id()
+            new = new_session_id or AGENTS.starter_of(session.agent).new_id()
             branch = write_copy(session, end, NewSession(new, directory, moment, _name(title, session)))
             lost.update(missing)
             if session.compactions and (left := end + 1 - branch.copied) > 0:
@@ -293,7 +293,7 @@ def materialise(
 def _name(title: str, session: Session) -> str:
     """Return the title to write. If copies are not cut, none that quotes a prompt: the agent makes the same itself."""
     prompts = {mark for turn in session.turns if turn.prompt for mark in titles.made_of(turn.text)}
-    cutter = find_cutter(session.agent)
+    cutter = AGENTS.find_cutter(session.agent)
     return title if (cutter and cutter.withdraws) or prompts.isdisjoint(titles.quoting(title)) else ""
 
 
@@ -305,7 +305,7 @@ def crossing(
     if agent == session.agent:
         yield session, {}
         return
-    forms_of(agent)  # what is not shared does not arrive
+    AGENTS.forms_of(agent)  # what is not shared does not arrive
     told = neutral.read(session, last_pair(session))
     said = utterances(session, told.messages, {0: DATA})
     with (
@@ -318,7 +318,7 @@ def crossing(
 def _read(path: Path, agent: AgentName) -> Session:
     session = READERS[agent].read(path).session
     if session is None:
-        raise Unshareable(f"{title_of(agent)} cannot load the written session.")
+        raise Unshareable(f"{AGENTS.title_of(agent)} cannot load the written session.")
     return session
 
 

@@ -27,9 +27,9 @@ from indexer.transcripts.lines import decode_line
 from indexer.transcripts.long_lines import INSTEAD
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import config
+from smart_fork.agents import AGENTS
 from smart_fork.agents.checkpoints import is_within
 from smart_fork.agents.codec import Record
-from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import HOME, LITERAL, ROOT, Forms, HomePlace
 from smart_fork.agents.readers import READERS
 from smart_fork.config import TeamSection
@@ -125,7 +125,7 @@ class Outgoing:
 
     def plain(self, text: str) -> str:
         """A text about the session, as people read it: without paths of this machine and secrets."""
-        return plain(text, self.place, self.secrets, forms_of(self.session.agent))
+        return plain(text, self.place, self.secrets, AGENTS.forms_of(self.session.agent))
 
 
 def prepare(
@@ -147,7 +147,7 @@ def prepare(
         Unshareable: An id in it looks like a secret, or a record cannot be written.
         Usage: Sessions of that agent are not shared, or a setting is wrong.
     """
-    forms, known = forms_of(agent), settings()
+    forms, known = AGENTS.forms_of(agent), settings()
     place = HomePlace(str(root).rstrip("/"), str(Path.home()).rstrip("/"))
     session = read or _read(log, agent)
     _may_leave(session, place, known)
@@ -195,7 +195,7 @@ def last_pair(session: Session) -> int:
 
 def digests_of(lines: Iterable[bytes], agent: AgentName, root: Path) -> frozenset[str]:
     """Digests that lines of a log have as shared records, sent with their images or without."""
-    forms, known = forms_of(agent), settings()
+    forms, known = AGENTS.forms_of(agent), settings()
     place = HomePlace(str(root).rstrip("/"), str(Path.home()).rstrip("/"))
     records = [record for line in lines for _, record in decode_line(line)[0]]
     secrets = Secrets(known.redact, known.allow)

@@ -17,7 +17,7 @@ from indexer.paths import private_dir
 from indexer.project import project_of, resolve
 from indexer.transcripts.model import AgentName
 from smart_fork import foreign_sessions
-from smart_fork.agents.facets import files_of, forms_of, starter_of
+from smart_fork.agents import AGENTS
 from smart_fork.errors import Conflict, NotFound, Usage
 from smart_fork.finding.session_place import belongs, in_project
 from smart_fork.forking.branch import command_to_resume
@@ -92,7 +92,7 @@ def pull(project: Project, reference: str, wanted: TakenAs) -> Shared:
 
 def _check_unchanged(project: Project, name: str, one: Alias, info: SessionInfo) -> None:
     """Refuse to leave behind records that are not pushed."""
-    if one.file is None or not files_of(one.platform).has(one.file):
+    if one.file is None or not AGENTS.files_of(one.platform).has(one.file):
         return
     more = len(local(read_log(one.file, one.platform, project.place.root), project.place.root).records)
     more -= one.local_count
@@ -122,8 +122,8 @@ def writing(
     never comes to its end.
     """
     agent = wanted.platform or taken.info.agent
-    forms_of(agent)  # says what it cannot have
-    new, directory = starter_of(agent).new_id(), directory_of(project, wanted)
+    AGENTS.forms_of(agent)  # says what it cannot have
+    new, directory = AGENTS.starter_of(agent).new_id(), directory_of(project, wanted)
     with unfinished.copy(agent, new, project.place):
         made = _write(project, taken, wanted, directory, new, others=others, count=count)
         try:
@@ -327,7 +327,7 @@ def now() -> str:
 
 def _is_here(one: Alias, info: SessionInfo, wanted: TakenAs) -> bool:
     same = not has_moved(one, info)
-    there = one.file is not None and files_of(one.platform).has(one.file)
+    there = one.file is not None and AGENTS.files_of(one.platform).has(one.file)
     return same and there and wanted.into is None and wanted.alias is None and wanted.platform in (None, one.platform)
 
 

@@ -19,8 +19,8 @@ from indexer import state
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import utc
 from indexer.unchecked import dict_in
+from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
-from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import Forms
 from smart_fork.agents.readers import READERS
 from smart_fork.sharing.canonical import START, decode, encode, written
@@ -176,7 +176,7 @@ def identity_of(record: Record) -> str:
 
 def remember(of: Written, records: Sequence[bytes], *, others: bool) -> None:
     """Keep what is written of these records that came from a server."""
-    forms = forms_of(of.agent)
+    forms = AGENTS.forms_of(of.agent)
     there = tuple((sha256(one).hexdigest(), _arrived(forms, one, others)) for one in records)
     replace(of, records=there, times=_times(records)).save()
 

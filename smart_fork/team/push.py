@@ -15,7 +15,6 @@ from indexer.project import project_of
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import files_of
 from smart_fork.agents.readers import OWN
 from smart_fork.errors import Conflict, IndexUnavailable, NotFound, ServerUnavailable, SmartForkError, Unshareable
 from smart_fork.finding.index_access import opened
@@ -331,7 +330,7 @@ def all_here(project: Project, agents: Iterable[AgentName]) -> tuple[str, ...]:
     known = {one.session_id: one for one in here}
     here.sort(key=lambda one: _depth(one, known))
     tracked = [one for one in project.tracking.read().aliases.values() if one.platform in names and one.file]
-    there = (one.file for one in tracked if one.file and files_of(one.platform).has(one.file))
+    there = (one.file for one in tracked if one.file and AGENTS.files_of(one.platform).has(one.file))
     found = (*(one.source_path for one in here), *there)
     return tuple(dict.fromkeys(map(str, found)))
 

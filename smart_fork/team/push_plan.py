@@ -13,7 +13,6 @@ from pathlib import Path
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import forms_of, title_of
 from smart_fork.agents.forms import HOME, ROOT
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
@@ -64,7 +63,7 @@ class Preview(Value):
     def lines(self) -> Iterator[str]:
         """The same for a terminal."""
         what = "A new session" if self.created else "More of a session"
-        yield f"{what} of {title_of(self.agent)}: {printable(self.title) or 'without a title'}"
+        yield f"{what} of {AGENTS.title_of(self.agent)}: {printable(self.title) or 'without a title'}"
         yield f"  to        {self.project} on {self.server}"
         yield f"  readable  by {self.readers}"
         yield f"  size      {_records(self.pushed_records)}, {_size(self.bytes)}"
@@ -90,7 +89,7 @@ class Preview(Value):
         masked = f", {sum(self.masked.values())} masked" if self.masked else ""
         off = f" (not sent: {self.left_off})" if self.left_off else ""
         title = printable(self.title) or "without a title"
-        return f"{what:<4}  {title_of(self.agent):<11}  {self.visibility:<7}  {size}{masked}  {title}{off}"
+        return f"{what:<4}  {AGENTS.title_of(self.agent):<11}  {self.visibility:<7}  {size}{masked}  {title}{off}"
 
     def questions(self) -> tuple[str, ...]:
         """What is asked, one after the other; each must be answered with yes. Nothing where nothing would change."""
@@ -308,9 +307,8 @@ def _named(
 
 def _check_platform(session: Session, platform: AgentName | None) -> None:
     if platform not in (None, session.agent):
-        raise Usage(
-            f"Platform mismatch: that is a session of {title_of(session.agent)}, not of {title_of(platform or '')}"
-        )
+        its, other = AGENTS.title_of(session.agent), AGENTS.title_of(platform or "")
+        raise Usage(f"Platform mismatch: that is a session of {its}, not of {other}")
 
 
 def _as_tracked(tracked: Tracked, session: Session) -> tuple[str | None, Session]:
@@ -390,4 +388,4 @@ def _said_again(project: Project, one: Alias, file: Path, fork: Session) -> int:
 
 
 def _count(session: Session, end: int) -> int:
-    return sum(1 for _ in forms_of(session.agent).records_of(session, end))
+    return sum(1 for _ in AGENTS.forms_of(session.agent).records_of(session, end))

@@ -14,8 +14,8 @@ from typing import Any
 
 from indexer.masking.masked import MARK
 from indexer.transcripts.model import Session, Turn
+from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
-from smart_fork.agents.facets import find_cutter, forms_of
 from smart_fork.agents.forms import Forms
 from smart_fork.cuts.model import CutWarning, Transcript
 from smart_fork.cuts.ties import is_tie
@@ -54,7 +54,7 @@ def check(outgoing: Outgoing) -> None:
 
 def _check(outgoing: Outgoing) -> None:
     agent = outgoing.session.agent
-    forms = forms_of(agent)
+    forms = AGENTS.forms_of(agent)
     records = [decode(record) for record in outgoing.records]
     _masked_once(outgoing, records, forms)
     _ties(outgoing, records, forms)
@@ -117,7 +117,7 @@ def _links(outgoing: Outgoing, session: Session) -> None:
 
     That every record comes after another one has been seen: the reader came to all of them by their links.
     """
-    cutter = find_cutter(session.agent)
+    cutter = AGENTS.find_cutter(session.agent)
     if cutter is None or not cutter.withdraws or not _has_loose(session):
         return
     loose = _loose(cutter.load(session.source_path))

@@ -19,7 +19,6 @@ from indexer.locks import held
 from indexer.transcripts.model import AgentName
 from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import files_of
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError
 from smart_fork.team import login
@@ -78,7 +77,7 @@ def _take_away(session_id: str, agent: AgentName, root: str, project: str) -> No
         if (known := find(path, reader.name)) is not None:
             known.forget()
         try:
-            files_of(reader.name).remove(path)
+            AGENTS.files_of(reader.name).remove(path)
         except SmartForkError:
             return  # its agent has it open
     else:

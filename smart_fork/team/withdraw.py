@@ -19,7 +19,6 @@ from indexer import state
 from indexer.masking import mask
 from indexer.unchecked import dict_in, json_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import forms_of
 from smart_fork.agents.readers import READERS
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import CopyBehind
@@ -206,7 +205,7 @@ def _chosen(one: Arrived, session: Transcript, text: str) -> set[str]:
 
 def _edits(project: Project, taken: Download, made: Plan) -> dict[bytes, bytes | None]:
     """The records of the server that go or are replaced, by what the lines of the log are known by."""
-    forms, place = forms_of(taken.info.agent), place_of(project.place.root)
+    forms, place = AGENTS.forms_of(taken.info.agent), place_of(project.place.root)
     gone: set[str] = set()
     new: dict[str, bytes] = {}
     for position, turn in enumerate(made.session.turns):

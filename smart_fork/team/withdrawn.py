@@ -19,8 +19,8 @@ import orjson
 from indexer.files import replace_file
 from indexer.transcripts.model import AgentName, Session
 from indexer.transcripts.state import utc
+from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
-from smart_fork.agents.facets import cutter, files_of, find_cutter, forms_of, title_of
 from smart_fork.agents.forms import Becomes
 from smart_fork.agents.readers import READERS
 from smart_fork.cuts import snapshots, titles
@@ -158,8 +158,8 @@ def cut(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path
             for name in ids:
                 propagation.remove(agent, name)
                 notes.forget(agent, name)
-            beside = dict.fromkeys(cutter(agent).files_of(path), b"")
-            files_of(agent).remove(path)
+            beside = dict.fromkeys(AGENTS.cutter_of(agent).files_of(path), b"")
+            AGENTS.files_of(agent).remove(path)
         else:
             write_lines(session, [at for at, turn in enumerate(session.turns) if turn.id in planned.gone], edits)
         for file, new in beside.items():
@@ -260,7 +260,7 @@ Keys = Mapping[str, bytes | None]
 
 def is_uncut(agent: str) -> bool:
     """Return whether the server's withdrawals are not cut out of copies of that agent's sessions."""
-    found = find_cutter(agent)
+    found = AGENTS.find_cutter(agent)
     return found is None or not found.withdraws
 
 
@@ -272,7 +272,7 @@ def refuse(agent: str, session_id: str) -> None:
     """
     if is_uncut(agent):
         raise ForkRefused(
-            f"Messages of shared sessions of {title_of(agent)} cannot be withdrawn: {session_id}",
+            f"Messages of shared sessions of {AGENTS.title_of(agent)} cannot be withdrawn: {session_id}",
             f"To withdraw all of it: smart-fork team delete {session_id} --everywhere.",
         )
 
@@ -298,7 +298,7 @@ def rewrite(one: Written, keys: Keys, path: Path, *, remove: bool = False) -> bo
         ForkRefused: an agent has it open.
     """
     session, before = _session(one, path), _records(one, path)
-    forms, place = forms_of(one.agent), place_of(one.root)
+    forms, place = AGENTS.forms_of(one.agent), place_of(one.root)
     left = list(_left(one, before, keys))
     if left == before and not remove:
         propagation.refresh(one.agent, [path])  # whoever was killed may have come no further than the log
@@ -307,7 +307,11 @@ def rewrite(one: Written, keys: Keys, path: Path, *, remove: bool = False) -> bo
     gone = remove or not any(said.intersection(forms.ids(record)) for record in left)
     whole = load_with_tool(one.agent, path)
     words = said_in(map(orjson.dumps, before)) - said_in(map(orjson.dumps, left))
-    beside = dict.fromkeys(cutter(one.agent).files_of(path), b"") if gone else renamed_beside(plan(whole, ()), words)
+    beside = (
+        dict.fromkeys(AGENTS.cutter_of(one.agent).files_of(path), b"")
+        if gone
+        else renamed_beside(plan(whole, ()), words)
+    )
     with Occupation(whole.tool, whole.session_id, whole.source_path).kept_out():
         if gone:
             propagation.remove(one.agent, session.session_id)
@@ -331,12 +335,12 @@ def _session(one: Written, path: Path) -> Session:
 
 
 def _records(one: Written, path: Path) -> list[Record]:
-    forms, place = forms_of(one.agent), place_of(one.root)
+    forms, place = AGENTS.forms_of(one.agent), place_of(one.root)
     return [forms.outgoing(record, place) for record in forms.records_of(_session(one, path))]
 
 
 def _left(one: Written, records: Iterable[Record], keys: Keys) -> Iterator[Record]:
-    forms = forms_of(one.agent)
+    forms = AGENTS.forms_of(one.agent)
     for record in records:
         key = key_of(record)
         if key not in keys:

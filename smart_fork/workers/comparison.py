@@ -13,8 +13,8 @@ from pathlib import Path
 from indexer.failures import what_failed
 from indexer.masking import beginning, mask
 from indexer.transcripts.model import Session
+from smart_fork.agents import AGENTS
 from smart_fork.agents.births import own_part
-from smart_fork.agents.facets import tail_of
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotFound, SmartForkError, advice
@@ -118,7 +118,7 @@ def _with_words(one: Compared, worker: WorkerRecord) -> Compared:
     try:
         session, log = _session(worker)
         own = own_part(session, worker)
-        spent = tail_of(worker.agent).output_tokens(log, worker.started_at)
+        spent = AGENTS.tail_of(worker.agent).output_tokens(log, worker.started_at)
     except SmartForkError as error:
         return replace(one, notes=(*one.notes, error.message))
     except OSError as error:

@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 
 from indexer.masking import Masked, mask
 from indexer.shapes import dataclass
-from smart_fork.agents.plan import ForkPlan, plain_name
+from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
+from smart_fork.snippets import plain_name
 from smart_fork.system.processes import Processes
 from smart_fork.workers.place import KEYS, Started, WorkerPlace, hand_over, require_ours, seems_gone
 from smart_fork.workers.registry import WorkerRecord

@@ -17,7 +17,7 @@ from typing import Literal
 from indexer.locks import held_file
 from indexer.masking import ending
 from indexer.paths import private_dir, state_home
-from smart_fork.agents.facets import screen_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan, environment, plain_prompt, plan_fork
 from smart_fork.agents.programs import find_program
@@ -250,7 +250,7 @@ class _Talk:
         return "resumed"
 
     def _typist(self, place: WorkerPlace) -> Typist:
-        return Typist(place, self.started, screen_of(self.worker.agent), self.around)
+        return Typist(place, self.started, AGENTS.screen_of(self.worker.agent), self.around)
 
     def _look(self) -> Seen:
         return self.watcher.look(self.worker, self.registry)

@@ -15,7 +15,6 @@ from indexer.shapes import dataclass
 from indexer.unchecked import seconds_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.births import find_sessions
-from smart_fork.agents.facets import screen_of, tail_of
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.questions import MAX_CHARACTERS, Question
 from smart_fork.agents.readers import READERS
@@ -86,7 +85,7 @@ class WorkerWatch:
         status, question = self._told(worker, wrote)
         screen = self._screen(worker) if status != "idle" and worker.agent in AGENTS else None
         if screen is not None:
-            shows = screen_of(worker.agent)
+            shows = AGENTS.screen_of(worker.agent)
             if asked := shows.question(screen):
                 question = asked
             elif shows.works(screen):  # a hook that told of a question tells nothing of its answer
@@ -96,7 +95,7 @@ class WorkerWatch:
         if question:
             return replace(seen, status="waiting", question=question)
         if not status:  # no word of its own yet: on what it was given, on its way, or waiting for a person to begin
-            on_its_way = screen is not None and not screen_of(worker.agent).hears(screen)
+            on_its_way = screen is not None and not AGENTS.screen_of(worker.agent).hears(screen)
             status = "working" if worker.prompt or on_its_way else "idle"
         return replace(seen, status=status)
 
@@ -138,9 +137,9 @@ class WorkerWatch:
         try:
             known, wrote, took = self._read.get((worker.id, path), (None, Activity(), None))
             if known != log.stamp:
-                wrote = tail_of(worker.agent).activity(path, worker.started_at)
+                wrote = AGENTS.tail_of(worker.agent).activity(path, worker.started_at)
                 if wrote.tokens and (took is None or wrote.status != "working"):  # it was written to its end
-                    took = tail_of(worker.agent).first_answer(path, worker.started_at)
+                    took = AGENTS.tail_of(worker.agent).first_answer(path, worker.started_at)
                 self._read[worker.id, path] = log.stamp, wrote, took
         except OSError:
             return Activity(), None

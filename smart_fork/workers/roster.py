@@ -8,9 +8,9 @@ from dataclasses import replace
 from indexer.masking import NOTHING, Masked, beginning, shorten
 from indexer.project import Project
 from indexer.transcripts.model import Session
+from smart_fork.agents import AGENTS
 from smart_fork.agents.births import own_part
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.selection import ALL, selected
 from smart_fork.errors import SmartForkError, Usage, advice
 from smart_fork.finding import sessions
 from smart_fork.finding.conversation import Message
@@ -41,13 +41,13 @@ def list_workers(
     Raises:
         Usage: there is no such agent.
     """
-    agents = selected(agent)
+    agents = AGENTS.selected(agent)
     watcher = WorkerWatch(around)
     found = []
     with Registry() as registry:
         known = registry.workers()
         for worker in known:
-            if not (agent == ALL or worker.agent in agents) or not _within(worker.cwd, project):
+            if not (agent == AGENTS.ALL or worker.agent in agents) or not _within(worker.cwd, project):
                 continue
             if worker.state not in LIVING and not include_closed:
                 continue

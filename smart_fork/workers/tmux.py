@@ -25,7 +25,7 @@ from indexer.paths import state_home
 from indexer.project import project_of
 from indexer.settings import HOME, TMUX_SOCKET
 from indexer.shapes import dataclass
-from smart_fork.agents.facets import home_variables, login_of, login_variables, overrides
+from smart_fork.agents import AGENTS
 from smart_fork.agents.plan import CALLERS_OWN, ForkPlan
 from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, SmartForkError
@@ -40,7 +40,7 @@ MAX_NAME_CHARACTERS = 40
 MAX_COMMAND_BYTES = 8_000
 #: Given to the window, since a server that runs already has the environment of whoever started it. No secrets: they
 #: would stand in the list of processes.
-PASSED_ON = ("PATH", "HOME", HOME, *home_variables(), *overrides())
+PASSED_ON = ("PATH", "HOME", HOME, *AGENTS.home_variables(), *AGENTS.overrides())
 #: Not kept by a server that we start: every later window would have it, also one of somebody with another home.
 NOT_KEPT = (*CALLERS_OWN, *(name for name in PASSED_ON if name not in ("PATH", "HOME")))
 #: How often, and after how long, a window is asked again how what ran in it has ended.
@@ -92,8 +92,8 @@ class TmuxPlace(WorkerPlace):
         for name in passed_on:
             window += ["-e", f"{name}={env[name]}"]
         # What may be secret goes through a private file, and a server that this starts does not have it either.
-        apart = login_variables()
-        given = {name: env[name] for name in login_of(plan.agent).variables() if name in env}
+        apart = AGENTS.login_variables()
+        given = {name: env[name] for name in AGENTS.login_of(plan.agent).variables() if name in env}
         command = self._command(plan.argv, worker, given)
         window += ["--", *command]
         bare = {name: value for name, value in env.items() if name not in apart}

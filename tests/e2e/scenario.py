@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from smart_fork.agents.facets import title_of
+from smart_fork.agents import AGENTS
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.workers.registry import Registry
 from tests.e2e.agents import SERVER, Machine
@@ -103,7 +103,7 @@ def assert_forked(
     settled(machine, fork)
     # Claude may write a record that says nothing behind an answer: a fork there begins after it, and says so. Who is of
     # another agent than the one that is started is told, too.
-    known = ("Forked after message", "Its directory is gone", f"This starts {title_of(agent)}, not ")
+    known = ("Forked after message", "Its directory is gone", f"This starts {AGENTS.title_of(agent)}, not ")
     assert [] == [note for note in fork["warnings"] if not note.startswith(known)]
     assert [*said_before, Message("user", prompt)] == heard(machine, prompt).said
     assert parent.session_id == fork["resume_session_id"]

@@ -13,7 +13,6 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.facets import copier, home_variables, title_of
 from smart_fork.agents.readers import READERS
 from smart_fork.finding import sessions
 from smart_fork.forking.handover import handover
@@ -89,7 +88,7 @@ def machine(  # noqa: PLR0917 - fixtures
 def here(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """We read what the machine's agents have written."""
     monkeypatch.setenv("HOME", str(machine.home))
-    for name in (*home_variables(), "SMART_FORK_HOME"):
+    for name in (*AGENTS.home_variables(), "SMART_FORK_HOME"):
         monkeypatch.delenv(name, raising=False)
     return machine
 
@@ -118,7 +117,7 @@ def laid_out(agent: str, directory: Path, told: Callable[[str], str] = str) -> s
     assert session is not None
     first = json.loads(source.read_text().splitlines()[0])
     session_id = str({**first, **first.get("data", {})}.get("sessionId") or session.session_id)
-    target = copier(agent).place(source, NewSession(session_id, directory, _moment(session)))
+    target = AGENTS.copier_of(agent).place(source, NewSession(session_id, directory, _moment(session)))
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(told(source.read_text()))
     if agent == "gemini":
@@ -156,7 +155,7 @@ def test_the_other_model_is_sent_what_is_told_and_the_prompt(
 
     expected = [Message("user" if one.user else "assistant", one.text) for one in told.said]
     assert in_turns([*expected, Message("user", prompt)]) == in_turns(heard(here, prompt).said)
-    assert f"of {title_of(agent)}" in expected[0].text.splitlines()[1]
+    assert f"of {AGENTS.title_of(agent)}" in expected[0].text.splitlines()[1]
     assert (other, session_id, told.handed.exchanges) == (
         fork["agent_type"], fork["resume_session_id"], fork["handed"]["exchanges"],
     )  # fmt: skip

@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from smart_fork.agents.facets import home_variables
+from smart_fork.agents import AGENTS
 from smart_fork.finding import sessions
 from smart_fork.teamserver import auth
 from smart_fork.teamserver.cluster import OWNER
@@ -237,7 +237,7 @@ def test_a_session_of_another_agent_that_one_pushes_is_forked_and_gone_on_with_b
 ):
     """As its own program wrote it: what was said, calls, what came back; with his paths, and without her secret."""
     alice, bob = equipped_people
-    for name in (*home_variables(), "SMART_FORK_HOME"):
+    for name in (*AGENTS.home_variables(), "SMART_FORK_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(alice.machine.home))
     hers = laid_out(

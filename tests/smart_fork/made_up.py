@@ -10,11 +10,12 @@ from dataclasses import replace
 from indexer.transcripts.base import Agents
 from smart_fork import agents
 from smart_fork.agents import own_logs, readers
-from smart_fork.agents.agent import Known, ProgramSpec
+from smart_fork.agents.agent import ProgramSpec
 from smart_fork.agents.claude import Claude
 from smart_fork.agents.claude import log as claude_log
 from smart_fork.agents.claude.command import ClaudeStarter
 from smart_fork.agents.description import Home
+from smart_fork.agents.known import Known
 
 NAME, TITLE = "madeup", "Made Up"
 

@@ -9,16 +9,19 @@ from typing import Any
 
 import pytest
 
-from smart_fork.agents.selection import choices, one_of, readable, titles
+from smart_fork.agents import AGENTS
 from smart_fork.finding import notes
+from smart_fork.snippets import one_of
 from tests.smart_fork import client
 from tests.smart_fork.finding.test_authorship import BODY, commit
 from tests.smart_fork.scripted import Scripted
 from tests.smart_fork.world import Did, World
 
 #: Sentences that each agent more makes longer.
-AGENTS = f"Past {titles(readable())} sessions of this repository are expensive context that already exists."
-ONE_OF = f"{one_of(choices())}."
+AGENTS = (
+    f"Past {AGENTS.titles(AGENTS.readable())} sessions of this repository are expensive context that already exists."
+)
+ONE_OF = f"{one_of(AGENTS.choices())}."
 RETRY, DONE = "retry uploads with backoff", "It retries with backoff now"
 ERROR = "ModuleNotFoundError: No module named 'zeppelin_uploader'"
 PATCH = "diff --git a/upload.py b/upload.py\n--- a/upload.py\n+++ b/upload.py\n@@ -2 +2 @@\n-    for attempt in range(retries):\n+    for attempt in range(9):\n"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from smart_fork.agents.selection import choices, readable, startable, titles
+from smart_fork.agents import AGENTS
 from smart_fork.finding.engine import collections
 from smart_fork.server.catalogue import FILE as CATALOGUE
 from tests.smart_fork.finding.test_authorship import BODY, commit, git
@@ -84,7 +84,7 @@ def the_exchanges_of_one_session_are_asked_for(s: Scene) -> None:
 
 def agents_are_chosen(s: Scene) -> None:
     codex = s.world.codex(s.shop, f"{RETRY} in the downloader", DONE)
-    for name in choices():
+    for name in AGENTS.choices():
         assert name == s.ask(intent=RETRY, agent_type=name)["agent_type"]
     for tool in ("smart_fork", "find_sessions"):
         assert [codex] == s.ids(tool, intent=RETRY, client="codex-mcp-client")
@@ -294,7 +294,7 @@ def how_many_run_is_limited(s: Scene) -> None:
 
 
 def a_worker_begins_with_what_it_is_told(s: Scene) -> None:
-    assert {*startable()} == {*_schema()["agent_type"]["enum"]}
+    assert {*AGENTS.startable()} == {*_schema()["agent_type"]["enum"]}
     forked = s.worker(fork_from=s.knows, at=1, brief=False)
     assert "It runs." not in s.log(forked["session_id"]).decode()
     within = s.worker(fork_from=s.knows, budget="match", keep="1", drop="2", prompt=RETRY, brief=False)
@@ -467,5 +467,5 @@ def _schema() -> dict[str, Any]:
 
 
 def the_agents_are_those(s: Scene) -> None:
-    assert titles(readable()) in json.loads(CATALOGUE.read_text())["welcome"]["instructions"]
+    assert AGENTS.titles(AGENTS.readable()) in json.loads(CATALOGUE.read_text())["welcome"]["instructions"]
     finds_the_one_that_knows(s)

@@ -24,7 +24,7 @@ import json
 import anyio
 from mcp import Client
 from smart_fork.agents.references import names_session
-from smart_fork.agents.selection import choices, selected, word_for
+from smart_fork.agents import AGENTS
 from smart_fork.finding.engine import collections
 from smart_fork.page.renderer import _environment
 from smart_fork.server import create_server
@@ -36,7 +36,8 @@ async def asked():
 
 instructions, tools = anyio.run(asked)
 print(json.dumps({
-    "choices": choices(), "both": selected("both"), "all": selected("all"), "word": word_for(selected("all")),
+    "choices": AGENTS.choices(), "both": AGENTS.selected("both"), "all": AGENTS.selected("all"),
+    "word": AGENTS.word_for(AGENTS.selected("all")),
     "collections": collections(), "worker": names_session("madeup-1234"), "programs": PROGRAMS,
     "readable": _environment.globals["readable"], "folders": _environment.globals["log_folders"],
     "instructions": instructions, "tools": tools,

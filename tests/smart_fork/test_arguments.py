@@ -10,11 +10,12 @@ import anyio
 import pytest
 from mcp import Client
 
-from smart_fork.agents.selection import choices, one_of
+from smart_fork.agents import AGENTS
 from smart_fork.finding.engine import collections
 from smart_fork.server import Server
 from smart_fork.server.calls import in_thread
 from smart_fork.server.tools import strict
+from smart_fork.snippets import one_of
 from tests.cases import mostly
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.tool_server import create_server
@@ -115,7 +116,7 @@ def test_whatever_is_given_a_refusal_is_ours(world, tool):
         ({"at": "end"}, "at must be a whole number or 'match', not \"end\""),
         ({"worktree": 5}, "worktree must be text or true or false, not 5"),
         ({"auto_fork": "perhaps"}, 'auto_fork must be true or false, not "perhaps"'),
-        ({"agent_type": "gpt"}, f'agent_type must be {one_of(choices())}, not "gpt"'),
+        ({"agent_type": "gpt"}, f'agent_type must be {one_of(AGENTS.choices())}, not "gpt"'),
         ({"collection": "notes"}, f"unknown collection: notes. Known: {', '.join(collections().values())}."),
         ({"also": "in other words"}, 'also must be a list of texts, not "in other words"'),
         ({"also": ["fine", 5]}, 'also must be a list of texts, not ["fine", 5]'),

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.agent import Agent, ClientCall, Known
+from smart_fork.agents.agent import Agent, ClientCall
+from smart_fork.agents.known import Known
 from smart_fork.caller import caller_session
 from smart_fork.server.caller import Caller, agent_of, identify
 from tests.cases import each

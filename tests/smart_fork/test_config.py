@@ -10,7 +10,7 @@ import pytest
 
 from indexer.paths import state_home
 from smart_fork import config
-from smart_fork.agents.facets import homes
+from smart_fork.agents import AGENTS
 from smart_fork.errors import Usage
 
 
@@ -88,7 +88,7 @@ def test_a_question_and_a_hook_are_answered_without_pydantic(home):
     assert [] == run.stdout.split()
 
 
-@pytest.mark.parametrize("own", [*homes()], ids=lambda own: f"{own.variable}-{own.default}")
+@pytest.mark.parametrize("own", [*AGENTS.homes()], ids=lambda own: f"{own.variable}-{own.default}")
 def test_the_default_that_is_shown_for_an_agents_folder_is_where_it_is(home, monkeypatch, own):
     usual = own.folder()
     monkeypatch.setenv(own.variable, str(Path(own.usual()).expanduser()))

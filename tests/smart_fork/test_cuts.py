@@ -13,7 +13,6 @@ from indexer.masking import beginning, ending, mask, mask_cut, mask_screen, shor
 from indexer.transcripts.actions import describe, describe_raw, error_note, failure_of
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.titles import title_of
-from smart_fork.agents.plan import plain_name
 from smart_fork.agents.questions import Screen
 from smart_fork.cli.service.records import JsonLines
 from smart_fork.cuts.lines import preview
@@ -22,7 +21,7 @@ from smart_fork.finding import sessions
 from smart_fork.finding.quotations import snippet
 from smart_fork.forking.many import name_of
 from smart_fork.page.reading import QUESTION_CHARACTERS, reading
-from smart_fork.snippets import quoted
+from smart_fork.snippets import plain_name, quoted
 from smart_fork.system.processes import Completed
 from smart_fork.workers.observation import Seen
 from smart_fork.workers.place import Started

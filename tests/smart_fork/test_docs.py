@@ -15,7 +15,6 @@ import typer
 from indexer.settings import GIVEN, VARIABLES
 from smart_fork import config
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import overrides
 from smart_fork.agents.options import KEYS
 from smart_fork.agents.verbs import ABILITIES, abilities_of
 from smart_fork.cli.command_table import COMMANDS
@@ -238,7 +237,9 @@ def test_every_environment_variable_of_ours_is_in_the_table_of_settings():
     )
     listed = {str(one) for one in (*VARIABLES, *GIVEN, *agent_variables())}
 
-    read = {one for one in re.findall(r"(?<!_)SMART_FORK_[A-Z_]+", source) if not one.endswith("_")} | set(overrides())
+    read = {one for one in re.findall(r"(?<!_)SMART_FORK_[A-Z_]+", source) if not one.endswith("_")} | set(
+        AGENTS.overrides()
+    )
     assert read == {name for name in listed if name.startswith("SMART_FORK_")}
 
 

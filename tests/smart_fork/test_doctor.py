@@ -10,8 +10,8 @@ import pytest
 from indexer import state
 from indexer.paths import index_db, state_home
 from smart_fork import doctor
+from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.selection import startable
 from smart_fork.doctor import Check, healthy, run_checks
 from tests.smart_fork.world import BrokenModel, add_program
 
@@ -74,7 +74,7 @@ def test_an_agent_that_has_never_been_here_is_not_spoken_of(settled):
     (settled.home / "bin/codex").unlink()
     rmtree(READERS["codex"].home())
     everyone = {name for name in checks(settled) if name.endswith((" program", " sessions"))}
-    assert everyone == {f"{agent} {what}" for agent in startable() for what in ("program", "sessions")}
+    assert everyone == {f"{agent} {what}" for agent in AGENTS.startable() for what in ("program", "sessions")}
 
 
 def test_logs_of_a_newer_version_and_unknown_records_are_named(settled, shop):

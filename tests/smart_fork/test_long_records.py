@@ -15,7 +15,6 @@ from indexer.transcripts import lines
 from indexer.transcripts.base import Checkpoint
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.facets import copier, find_cutter, starter_of, teller_of
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
 from smart_fork.agents.readers import READERS
 from smart_fork.copies.session_copy import write_branch
@@ -38,11 +37,11 @@ def log(request, home, repo, monkeypatch) -> Path:
     """A session whose second prompt is long, as its agent writes it."""
     monkeypatch.setattr(lines, "MAX_LINE_BYTES", 100_000)
     agent = request.param
-    session_id = starter_of(agent).new_id()
+    session_id = AGENTS.starter_of(agent).new_id()
     said = [Utterance(not n % 2, text, f"2026-01-01T10:0{n}:00.000Z") for n, text in enumerate(SAID)]
-    path: Path = copier(agent).place(Path("log"), NewSession(session_id, repo, datetime.now(UTC)))
+    path: Path = AGENTS.copier_of(agent).place(Path("log"), NewSession(session_id, repo, datetime.now(UTC)))
     path.parent.mkdir(parents=True, exist_ok=True)
-    records = teller_of(agent).log_of(said, Becomes(session_id, HomePlace(str(repo), str(home))))
+    records = AGENTS.teller_of(agent).log_of(said, Becomes(session_id, HomePlace(str(repo), str(home))))
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
 
@@ -81,7 +80,7 @@ def test_a_branch_has_it_as_it_is(log, reader, repo):
         log,
         session=session,
         at=None,
-        becomes=NewSession(starter_of(reader.name).new_id(), repo, datetime.now(UTC)),
+        becomes=NewSession(AGENTS.starter_of(reader.name).new_id(), repo, datetime.now(UTC)),
     )
 
     assert SHOWN == messages(reader.read(made.path).session)
@@ -100,7 +99,7 @@ def test_a_fork_within_a_budget_counts_it_as_long_as_it_is_and_has_only_how_long
         log,
         session=session,
         at=None,
-        becomes=NewSession(starter_of(reader.name).new_id(), repo, datetime.now(UTC)),
+        becomes=NewSession(AGENTS.starter_of(reader.name).new_id(), repo, datetime.now(UTC)),
         excerpt=found.excerpt,
     )
     assert "zebra zebra" not in made.path.read_text()
@@ -114,7 +113,7 @@ def test_what_leaves_the_machine_says_that_it_is_too_long(log, reader, home, rep
     assert INSTEAD.encode() in b"".join(made.records)
 
 
-@pytest.mark.parametrize("log", mostly_first(name for name in IN_FILES if find_cutter(name)), indirect=True)
+@pytest.mark.parametrize("log", mostly_first(name for name in IN_FILES if AGENTS.find_cutter(name)), indirect=True)
 def test_a_cut_of_its_number_takes_it_and_no_other(log, reader):
     before = log.read_bytes()
     number = next(number for number, turn in reader.read(log).session.messages if turn.text == INSTEAD)

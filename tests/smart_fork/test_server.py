@@ -16,11 +16,12 @@ from mcp import Client
 from indexer.damage import kept
 from indexer.paths import index_db
 from indexer.store.schema import connect
-from smart_fork.agents.selection import choices, one_of
+from smart_fork.agents import AGENTS
 from smart_fork.finding.answer import Found
 from smart_fork.server import create_server
 from smart_fork.server.find_tools import MAX_BROKEN
 from smart_fork.server.tools import shape
+from smart_fork.snippets import one_of
 from tests.smart_fork.client import answer, call, refusal
 from tests.smart_fork.world import BrokenModel, WordsModel, World
 
@@ -328,7 +329,7 @@ class TestMistakes:
         ("arguments", "text"),
         [
             ({"intent": " "}, "intent is required"),
-            ({"intent": "x", "agent_type": "gpt"}, f"agent_type must be {one_of(choices())}"),
+            ({"intent": "x", "agent_type": "gpt"}, f"agent_type must be {one_of(AGENTS.choices())}"),
             ({"intent": "x", "limit": 0}, "limit must be at least 1"),
             ({"intent": "x", "fork_index": -1}, "fork_index must be non-negative"),
             ({"intent": "x", "at": -1}, "at must be non-negative"),

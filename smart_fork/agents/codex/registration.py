@@ -131,10 +131,10 @@ class CodexRegistration(Registration):
     def wanted(self, program: str, env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """See `Registration.wanted`."""
         entry = super().wanted(program, env, {**_DEFAULTS, **(before or {})})
-        from smart_fork.agents.facets import home_variables
+        from smart_fork.agents import AGENTS
 
         # Without these the server would look elsewhere than whoever sets it up.
-        folders = {name: env[name] for name in ("SMART_FORK_HOME", *home_variables()) if env.get(name)}
+        folders = {name: env[name] for name in ("SMART_FORK_HOME", *AGENTS.home_variables()) if env.get(name)}
         if folders:
             entry["env"] = folders | dict((before or {}).get("env", {}))
         return entry

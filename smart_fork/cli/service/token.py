@@ -11,7 +11,7 @@ from pathlib import Path
 
 from indexer.paths import private_dir, state_home
 from indexer.values import Value, record
-from smart_fork.agents.facets import registrations
+from smart_fork.agents import AGENTS
 from smart_fork.cli.service.client import find_service
 from smart_fork.cli.service.lock import holder
 from smart_fork.errors import ProgramFailed, SmartForkError
@@ -152,7 +152,7 @@ def _taken() -> str | None:
 
 def _holders(token: str | None) -> list[Path]:
     """Return the agents' settings files that contain `token`."""
-    files = [file for way in registrations() for file in way.holders()]
+    files = [file for way in AGENTS.registrations() for file in way.holders()]
     return [file for file in dict.fromkeys(one.absolute() for one in files) if token and _has(file, token.encode())]
 
 

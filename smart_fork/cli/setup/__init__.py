@@ -19,20 +19,20 @@ import typer
 from indexer.paths import index_db, private_dir, state_home
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.agents.selection import ALL, BOTH, one_of, settable, titles, to_set_up
 from smart_fork.cli.command import Commands
 from smart_fork.cli.options import YesOption, with_options
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, say_notes, wants_json
 from smart_fork.cli.progress import progress_bar
 from smart_fork.cli.setup.setup_answer import SetupOptions
 from smart_fork.errors import SmartForkError, Usage
+from smart_fork.snippets import one_of
 
 if TYPE_CHECKING:
     from smart_fork.cli.setup.ledger import Ledger, Step, What
     from smart_fork.cli.setup.plan import SetupPlan
     from smart_fork.cli.setup.setup_answer import HooksChanged, StepTold, StepUndone, Trial
 
-_NAMES = one_of((*settable(), BOTH, ALL), "")
+_NAMES = one_of((*AGENTS.settable(), AGENTS.BOTH, AGENTS.ALL), "")
 AgentOption = Annotated[list[str] | None, typer.Option("--agent", help=f"Agent: {_NAMES}. Repeatable. Default: all.")]
 
 
@@ -46,7 +46,7 @@ def hooks(
     from smart_fork.cli.setup.setup_answer import HooksSet
 
     named = agent or []
-    agents = [one for one in to_set_up(named) if AGENTS[one].hooks or one in named]
+    agents = [one for one in AGENTS.to_set_up(named) if AGENTS[one].hooks or one in named]
     if only_print:
         print_json({one: agent_settings.wanted(one) for one in agents})
         return
@@ -125,7 +125,7 @@ def setup(
 
     if options.recall and not options.hooks:
         raise Usage("Recall needs the hooks", "Drop --no-hooks, or --recall.")
-    options = replace(options, agents=to_set_up(agent or ()))
+    options = replace(options, agents=AGENTS.to_set_up(agent or ()))
     parts: Mapping[What, bool | None] = {
         "recall": options.recall, "reading": options.reading, "keep": options.keep,
     }  # fmt: skip
@@ -274,7 +274,7 @@ def _print_end(plan: SetupPlan, *, ok: bool) -> None:
     if not ok:
         say("\nNot everything works yet: `smart-fork doctor` says what to do. Then run this again.")
         return
-    found = titles((found.way.agent for found in plan.found), "or")
+    found = AGENTS.titles((found.way.agent for found in plan.found), "or")
     ready = f"Ready. Start a new session of {found} in a repository, and ask:"
     out.print(plain(f"\n{textwrap.fill(ready, _WIDTH)}"))
     out.print(plain('  "Which past session knows how we did the upload retry?"'))

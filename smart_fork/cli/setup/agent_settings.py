@@ -21,7 +21,7 @@ from indexer.paths import private_dir, state_home
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork import json_text
-from smart_fork.agents.facets import hooks_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.hooks import Hooks
 from smart_fork.cli.setup import foreign_files
 from smart_fork.errors import SmartForkError
@@ -221,7 +221,7 @@ class Change:
 
 def settings_file(agent: AgentName) -> Path:
     """Where the agent reads its hooks from."""
-    return hooks_of(agent).path()
+    return AGENTS.hooks_of(agent).path()
 
 
 def command(agent: AgentName) -> str:
@@ -234,7 +234,7 @@ def command(agent: AgentName) -> str:
 
 def wanted(agent: AgentName) -> dict[str, Any]:
     """All that we install: ``hooks`` as the settings have them, or the ``content`` of a file of ours."""
-    hooks = hooks_of(agent)
+    hooks = AGENTS.hooks_of(agent)
     content = _content(hooks)
     said = (
         {"content": content}
@@ -250,7 +250,7 @@ def install(agent: AgentName) -> Change:
     Raises:
         SmartForkError: the file is not understood, not ours, or cannot be written; it is as it was.
     """
-    hooks = hooks_of(agent)
+    hooks = AGENTS.hooks_of(agent)
     path, content = hooks.path(), _content(hooks)
     if content is not None:
         changed, text = _written(path, content), content
@@ -265,7 +265,7 @@ def follow_recall(agent: AgentName) -> Sequence[str]:
     Raises:
         SmartForkError: as `install`.
     """
-    hooks = hooks_of(agent)
+    hooks = AGENTS.hooks_of(agent)
     speaks = hooks.edits or all(hooks.failures)
     return install(agent).notes if speaks and any_in(hooks.path()) else ()
 
@@ -276,7 +276,7 @@ def remove(agent: AgentName) -> Change:
     Raises:
         SmartForkError: the file is not understood, or cannot be written; it is as it was.
     """
-    hooks = hooks_of(agent)
+    hooks = AGENTS.hooks_of(agent)
     path, content = hooks.path(), _content(hooks)
     changed = _deleted(path, content) if content is not None else remove_handlers(path)
     return Change(agent, path, changed, installed=False)
@@ -288,7 +288,7 @@ def is_installed(agent: AgentName) -> bool:
     Raises:
         SmartForkError: the file is not understood, or not ours.
     """
-    hooks = hooks_of(agent)
+    hooks = AGENTS.hooks_of(agent)
     path, content = hooks.path(), _content(hooks)
     return _own_file(path, content) == content if content is not None else are_in(path, _groups(hooks))
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from smart_fork.agents import registration
-from smart_fork.agents.facets import registration_of
+from smart_fork.agents import AGENTS, registration
 from smart_fork.agents.registration import Registration, is_ours
 from smart_fork.cli.setup import foreign_files
 from smart_fork.cli.setup.ledger import Edit, Ledger, LedgerLine, Step, take_away, understood
@@ -74,7 +73,7 @@ def undo(line: LedgerLine) -> list[str]:
     Raises:
         SmartForkError: it cannot be taken out safely.
     """
-    way = registration_of(line.agent)
+    way = AGENTS.registration_of(line.agent)
     path = line.path
     with way.lock():
         text = foreign_files.read(path, f"Make {path} readable.")
@@ -111,7 +110,7 @@ def standing(line: LedgerLine) -> str:
     Raises:
         SmartForkError: the settings are not understood.
     """
-    way = registration_of(line.agent)
+    way = AGENTS.registration_of(line.agent)
     text = foreign_files.read(line.path, f"Make {line.path} readable.")
     with understood(way.path(), _step(way)):
         value = way.value(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.facets import registration_of
+from smart_fork.agents import AGENTS
 from smart_fork.cli.setup import agent_settings, foreign_files
 from smart_fork.cli.setup.ledger import Ledger, LedgerLine, Step, take_away
 
@@ -37,7 +37,7 @@ def undo(line: LedgerLine) -> list[str]:
     Raises:
         SmartForkError: the settings are not understood; they are as they were.
     """
-    agent = registration_of(line.agent).agent
+    agent = AGENTS.registration_of(line.agent).agent
     if agent_settings.settings_file(agent) == line.path:
         agent_settings.remove(agent)
     take_away(line.path, line.folders)
@@ -52,6 +52,6 @@ def standing(line: LedgerLine) -> str:
     """
     return (
         ""
-        if agent_settings.is_installed(registration_of(line.agent).agent)
+        if agent_settings.is_installed(AGENTS.registration_of(line.agent).agent)
         else f"the hooks in {line.path} are missing or outdated"
     )

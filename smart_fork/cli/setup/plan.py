@@ -18,11 +18,9 @@ from indexer.paths import index_db
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.deletions import Deletion, deletions
-from smart_fork.agents.facets import registration_of, registrations, title_of
 from smart_fork.agents.programs import find_program
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.registration import Registration, is_ours
-from smart_fork.agents.selection import titles
 from smart_fork.cli.service.units.unit_settings import own_program
 from smart_fork.cli.setup import (
     agent_settings,
@@ -118,7 +116,7 @@ def make_plan(options: SetupOptions, ledger: Ledger) -> SetupPlan:
         SmartForkError: the program would not stay where it is, no agent is here, or none can be set up safely.
     """
     program = lasting_program(os.environ)
-    looked = [(way, _found(way)) for way in registrations() if way.agent in options.agents]
+    looked = [(way, _found(way)) for way in AGENTS.registrations() if way.agent in options.agents]
     found = tuple(one for _, one in looked if one is not None)
     absent = tuple(way.agent for way, one in looked if one is None)
     if not found:
@@ -136,7 +134,7 @@ def make_plan(options: SetupOptions, ledger: Ledger) -> SetupPlan:
 
 def missing(absent: Sequence[str]) -> str:
     """That these agents are not here, for people."""
-    return f"{titles(absent)} {'were' if len(absent) > 1 else 'was'} not found"
+    return f"{AGENTS.titles(absent)} {'were' if len(absent) > 1 else 'was'} not found"
 
 
 def _found(way: Registration) -> AgentHere | None:
@@ -369,7 +367,7 @@ def lines_of(ledger: Ledger, agents: tuple[str, ...], what: Collection[What] = (
 
     With `what` only that.
     """
-    everything = len(agents) == len(registrations())
+    everything = len(agents) == len(AGENTS.registrations())
     lines = [line for line in reversed(list(ledger)) if line.agent in agents or (everything and not line.agent)]
     return [line for line in lines if not what or line.what in what]
 
@@ -384,7 +382,7 @@ def _undone(ledger: Ledger, line: LedgerLine, processes: Processes, going: Colle
     try:
         if sharer := _sharer(ledger, line):
             ledger.write(sharer.model_copy(update={"folders": [*line.folders, *sharer.folders]}))
-            stays = f"{line.path} stays: {title_of(sharer.agent)} reads it, too"
+            stays = f"{line.path} stays: {AGENTS.title_of(sharer.agent)} reads it, too"
             notes = [] if sharer.about in going else [stays]
         else:
             notes = background.undo(line, processes) if line.what == "service" else PARTS[line.what].undo(line)
@@ -402,7 +400,7 @@ def _sharer(ledger: Ledger, line: LedgerLine) -> LedgerLine | None:
 
 def not_ours_to_undo(agents: tuple[str, ...]) -> Iterator[str]:
     """What is here without having been set up: somebody has put it there by hand, and knows how to take it out."""
-    for way in registrations():
+    for way in AGENTS.registrations():
         if way.agent not in agents:
             continue
         try:
@@ -448,6 +446,6 @@ def _standing(line: LedgerLine) -> str:
 
 
 def _missing_program(line: LedgerLine) -> str:
-    starts = registration_of(line.agent).argv(line.value or {}) if line.what == "server" else ()
+    starts = AGENTS.registration_of(line.agent).argv(line.value or {}) if line.what == "server" else ()
     program = "".join(starts[:1])
     return program if program and not Path(program).exists() else ""

@@ -7,9 +7,7 @@ from functools import partial
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import registration_of
 from smart_fork.agents.registration import Registration
-from smart_fork.agents.selection import titles
 from smart_fork.cli.service.client import find_service
 from smart_fork.cli.setup import agent_settings
 from smart_fork.cli.setup.ledger import Ledger, LedgerLine, Step, switching
@@ -44,7 +42,7 @@ def undo(line: LedgerLine) -> list[str]:
     Raises:
         SmartForkError: that cannot be written.
     """
-    agent = registration_of(line.agent).agent
+    agent = AGENTS.registration_of(line.agent).agent
     with switching(line.path, "removed"):
         switch.turn_off(agent)
     return list(agent_settings.follow_recall(agent))
@@ -57,13 +55,13 @@ def standing(line: LedgerLine) -> str:
 
 def checks(ledger: Ledger) -> Iterator[Check]:
     """How it goes, where it is on."""
-    agents = [registration_of(line.agent) for line in ledger if line.what == "recall" and line.path.is_file()]
+    agents = [AGENTS.registration_of(line.agent) for line in ledger if line.what == "recall" and line.path.is_file()]
     if not agents:
         return
     asked = switch.asked()
     detail = (
-        f"on for {titles(way.agent for way in agents)}; suggested a session in {asked.told} of {asked.sessions} new "
-        "sessions"
+        f"on for {AGENTS.titles(way.agent for way in agents)}; "
+        f"suggested a session in {asked.told} of {asked.sessions} new sessions"
     )
     if find_service() is None:
         step = f"Start the service: `smart-fork service install`, or `smart-fork serve`. {_OFF}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.facets import tail_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.tail import TAIL_BYTES, Activity
 from tests.smart_fork.forks import said, text, write_log
 
@@ -16,7 +16,7 @@ USAGE = {"input_tokens": 100, "cache_read_input_tokens": 50, "output_tokens": 7}
 
 
 def claude(tmp_path: Path, *records: dict) -> Activity:
-    return tail_of("claude").activity(write_log(tmp_path / "log.jsonl", list(records)), START)
+    return AGENTS.tail_of("claude").activity(write_log(tmp_path / "log.jsonl", list(records)), START)
 
 
 def codex(tmp_path: Path, *payloads: dict, time: str = OWN, kind: str = "event_msg") -> Activity:
@@ -24,7 +24,7 @@ def codex(tmp_path: Path, *payloads: dict, time: str = OWN, kind: str = "event_m
         {"timestamp": time, "ordinal": i, "type": "response_item" if "role" in one or "call_id" in one else kind, "payload": one}
         for i, one in enumerate(payloads)
     ]  # fmt: skip
-    return tail_of("codex").activity(write_log(tmp_path / "log.jsonl", records), START)
+    return AGENTS.tail_of("codex").activity(write_log(tmp_path / "log.jsonl", records), START)
 
 
 def prompt(words: str, time: str = OWN, **more: object) -> dict:
@@ -121,10 +121,10 @@ def test_codex_counts_tokens_and_tells_errors(tmp_path):
 
 def test_only_the_end_of_a_long_log_is_read(tmp_path):
     path = write_log(tmp_path / "log.jsonl", [prompt("x" * TAIL_BYTES), DONE])
-    assert "idle" == tail_of("claude").activity(path, START).status
+    assert "idle" == AGENTS.tail_of("claude").activity(path, START).status
 
     path = write_log(tmp_path / "log.jsonl", [DONE, prompt("x" * TAIL_BYTES)])
-    assert Activity() == tail_of("claude").activity(path, START), "nothing, where one record is all that is seen"
+    assert Activity() == AGENTS.tail_of("claude").activity(path, START), "nothing, where one record is all that is seen"
 
 
 def test_torn_and_odd_lines_are_passed_over(tmp_path):
@@ -133,6 +133,6 @@ def test_torn_and_odd_lines_are_passed_over(tmp_path):
         file.write(b'[1]\n"x"\n{"type": ["user"], "timestamp": "' + LATER.encode() + b'", "message": 7}\n')
         file.write(json.dumps(prompt("more", LATER)).encode()[:-20])
 
-    assert "idle" == tail_of("claude").activity(path, START).status
+    assert "idle" == AGENTS.tail_of("claude").activity(path, START).status
     with pytest.raises(OSError, match="not a regular file"):
-        tail_of("claude").activity(Path("/dev/null"), START)
+        AGENTS.tail_of("claude").activity(Path("/dev/null"), START)

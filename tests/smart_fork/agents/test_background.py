@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smart_fork.agents.facets import tail_of
+from smart_fork.agents import AGENTS
 from tests.cases import each
 from tests.smart_fork.forks import said
 
@@ -52,7 +52,7 @@ GOING_ON = {
 
 
 def running(records: list[dict], agent: str = "claude", since: str = "") -> list[tuple[str, str]]:
-    return [(task.id, task.what) for task in tail_of(agent).running_tasks(records, since)]
+    return [(task.id, task.what) for task in AGENTS.tail_of(agent).running_tasks(records, since)]
 
 
 @each("begun", BEGUN.values())

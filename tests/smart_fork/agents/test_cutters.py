@@ -2,20 +2,20 @@
 
 import pytest
 
-from smart_fork.agents.facets import cuttable, cutter, cutters, find_cutter
+from smart_fork.agents import AGENTS
 from smart_fork.cuts.model import UNKNOWN
 from smart_fork.errors import Usage
 from tests.cases import each
 
 
 def test_each_cutter_is_found_by_its_name():
-    assert list(cutters()) == [cutter(tool) for tool in cuttable()]
+    assert list(AGENTS.cutters()) == [AGENTS.cutter_of(tool) for tool in AGENTS.cuttable()]
 
 
 @each("tool", ["", "Claude", UNKNOWN, "auto", "rollout"])
 def test_an_unknown_tool_is_an_error_and_never_another_one(tool):
     with pytest.raises(Usage, match="Unknown tool") as error:
-        cutter(tool)
+        AGENTS.cutter_of(tool)
 
-    assert f"Known: auto, {', '.join(cuttable())}." == error.value.hint
-    assert find_cutter(tool) is None
+    assert f"Known: auto, {', '.join(AGENTS.cuttable())}." == error.value.hint
+    assert AGENTS.find_cutter(tool) is None

@@ -4,19 +4,28 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.codec import ForkBase, base_of
-from smart_fork.agents.facets import command_of, copier, forms_of, heads_of, login_of, registration_of, tail_of
-from smart_fork.agents.selection import startable
 from smart_fork.errors import Usage
 from tests.cases import each
 
 
-@pytest.mark.parametrize("facet", [copier, lambda name: heads_of(name).reader, tail_of])
+@pytest.mark.parametrize("facet", [AGENTS.copier_of, lambda name: AGENTS.heads_of(name).reader, AGENTS.tail_of])
 def test_each_agent_has_its_own(facet):
-    assert list(startable()) == [facet(name).name for name in startable()]
+    assert list(AGENTS.startable()) == [facet(name).name for name in AGENTS.startable()]
 
 
 @each("name", ["", "Claude", "unknown"])
-@each("facet", [copier, heads_of, tail_of, login_of, registration_of, command_of, forms_of])
+@each(
+    "facet",
+    [
+        AGENTS.copier_of,
+        AGENTS.heads_of,
+        AGENTS.tail_of,
+        AGENTS.login_of,
+        AGENTS.registration_of,
+        AGENTS.command_of,
+        AGENTS.forms_of,
+    ],
+)
 def test_an_unknown_agent_is_refused_by_its_name(facet, name):
     with pytest.raises(Usage, match=f"Unknown agent: {name}") as error:
         facet(name)
@@ -24,7 +33,18 @@ def test_an_unknown_agent_is_refused_by_its_name(facet, name):
     assert f"Agents are: {', '.join(agent.name for agent in AGENTS)}." == error.value.hint
 
 
-@each("facet", [copier, heads_of, tail_of, login_of, registration_of, command_of, forms_of])
+@each(
+    "facet",
+    [
+        AGENTS.copier_of,
+        AGENTS.heads_of,
+        AGENTS.tail_of,
+        AGENTS.login_of,
+        AGENTS.registration_of,
+        AGENTS.command_of,
+        AGENTS.forms_of,
+    ],
+)
 def test_what_an_agent_does_not_have_is_refused_in_a_sentence_that_names_it(facet):
     with pytest.raises(Usage, match=r"\bCursor\b"):
         facet("cursor")
@@ -33,7 +53,7 @@ def test_what_an_agent_does_not_have_is_refused_in_a_sentence_that_names_it(face
 @each("agent", [agent.name for agent in AGENTS if "shared" in agent.lacks])
 def test_why_something_is_not_done_with_an_agent_is_said(agent):
     with pytest.raises(Usage, match="not shared") as error:
-        forms_of(agent)
+        AGENTS.forms_of(agent)
 
     assert AGENTS[agent].lacks["shared"][1:] in error.value.hint
 

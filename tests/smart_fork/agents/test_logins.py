@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents import known_variables
-from smart_fork.agents.facets import login_of, login_variables, logins
+from smart_fork.agents import AGENTS, known_variables
 from smart_fork.agents.programs import standing
 from smart_fork.forking.provisions import login_shell, values_of
 from smart_fork.system.processes import Processes
 from tests.cases import each
 from tests.smart_fork.forks import FakeProcesses
 
-CLAUDE, CODEX = login_of("claude"), login_of("codex")
+CLAUDE, CODEX = AGENTS.login_of("claude"), AGENTS.login_of("codex")
 HELP = "  --fork-session  Fork\n  auth  Manage authentication\n  fork  Fork\n  login  Manage login"
 
 
@@ -75,7 +74,7 @@ def test_codex_is_asked_whether_it_is_logged_in(programs, answer, status, logged
     assert logged_in is standing(CODEX, {}, str(program), says(program, answer, status)).logged_in
 
 
-@pytest.mark.parametrize("login", list(logins()), ids=lambda login: login.agent)
+@pytest.mark.parametrize("login", list(AGENTS.logins()), ids=lambda login: login.agent)
 def test_a_program_that_does_not_answer_says_nothing_of_its_login(login, home):
     assert standing(login, {}, str(home / "none"), Processes()).logged_in is None
 
@@ -87,11 +86,11 @@ def test_a_program_that_does_not_answer_says_nothing_of_its_login(login, home):
         (CLAUDE, {"ANTHROPIC_AUTH_TOKEN": "x"}),
         (CLAUDE, {"CLAUDE_CODE_USE_BEDROCK": "1"}),
         (CODEX, {"CODEX_API_KEY": "x"}),
-        (login_of("qwen"), {"OPENAI_API_KEY": "x"}),
-        (login_of("opencode"), {"ANTHROPIC_API_KEY": "x"}),
-        (login_of("gemini"), {"GEMINI_API_KEY": "x"}),
-        (login_of("copilot"), {"GH_TOKEN": "x"}),
-        (login_of("copilot"), {"COPILOT_PROVIDER_BASE_URL": "x"}),
+        (AGENTS.login_of("qwen"), {"OPENAI_API_KEY": "x"}),
+        (AGENTS.login_of("opencode"), {"ANTHROPIC_API_KEY": "x"}),
+        (AGENTS.login_of("gemini"), {"GEMINI_API_KEY": "x"}),
+        (AGENTS.login_of("copilot"), {"GH_TOKEN": "x"}),
+        (AGENTS.login_of("copilot"), {"COPILOT_PROVIDER_BASE_URL": "x"}),
     ],
 )
 def test_a_key_in_the_environment_needs_no_question(login, env):
@@ -105,9 +104,12 @@ def test_a_key_in_the_environment_needs_no_question(login, env):
     [
         (CLAUDE, {".claude/.credentials.json": "{}"}),
         (CODEX, {".codex/auth.json": "{}"}),
-        (login_of("qwen"), {".qwen/settings.json": chosen("qwen-oauth"), ".qwen/oauth_creds.json": "{}"}),
-        (login_of("opencode"), {".local/share/opencode/auth.json": "{}"}),
-        (login_of("gemini"), {".gemini/settings.json": chosen("oauth-personal"), ".gemini/oauth_creds.json": "{}"}),
+        (AGENTS.login_of("qwen"), {".qwen/settings.json": chosen("qwen-oauth"), ".qwen/oauth_creds.json": "{}"}),
+        (AGENTS.login_of("opencode"), {".local/share/opencode/auth.json": "{}"}),
+        (
+            AGENTS.login_of("gemini"),
+            {".gemini/settings.json": chosen("oauth-personal"), ".gemini/oauth_creds.json": "{}"},
+        ),
     ],
 )
 def test_a_login_that_is_stored_needs_no_question(login, files, home):
@@ -128,7 +130,7 @@ def test_a_provider_of_codex_needs_the_variable_that_its_settings_name(codex_set
         standing(CODEX, env, "/none", FakeProcesses()) for env in ({"CODEX_API_KEY": "x"}, {"MOCK_KEY": "x"})
     )
     assert (False, ("MOCK_KEY",), True) == (without.logged_in, without.lacks, given.logged_in)
-    assert {"MOCK_KEY", "MOCK_ORG"} < login_variables()
+    assert {"MOCK_KEY", "MOCK_ORG"} < AGENTS.login_variables()
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,13 @@ from smart_fork.agents.plan import (
     MAX_PROMPT_BYTES,
     check_id,
     environment,
-    plain_name,
     plain_prompt,
     plan_fork,
     shell_command,
 )
 from smart_fork.agents.starter import Launch
 from smart_fork.errors import ForkRefused, Usage
+from smart_fork.snippets import plain_name
 from tests.smart_fork.forks import NEW, SESSION
 
 CLAUDE = Launch("claude", SESSION, Path("/work"), "/bin/claude", new_session_id=NEW)

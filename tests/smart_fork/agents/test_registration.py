@@ -8,14 +8,14 @@ import tomllib
 
 import pytest
 
+from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.registration import statements
-from smart_fork.agents.facets import registration_of, registrations
 from smart_fork.agents.registration import JsonRegistration, UnsuitableError, is_ours
 from smart_fork.errors import SmartForkError
 from tests.cases import each
 
 PROGRAM = "/opt/tools/bin/smart-fork"
-CLAUDE, CODEX = registration_of("claude"), registration_of("codex")
+CLAUDE, CODEX = AGENTS.registration_of("claude"), AGENTS.registration_of("codex")
 JSON = [
     "{}",
     "{ }\n",
@@ -36,10 +36,10 @@ TOML = [
 ]
 CASES = [
     (way, text.replace("mcpServers", way.servers) if isinstance(way, JsonRegistration) else text)
-    for way in registrations()
+    for way in AGENTS.registrations()
     for text in (JSON if isinstance(way, JsonRegistration) else TOML)
 ]
-both = pytest.mark.parametrize("way", registrations(), ids=lambda one: one.agent)
+both = pytest.mark.parametrize("way", AGENTS.registrations(), ids=lambda one: one.agent)
 
 
 def read(way, text):
@@ -170,7 +170,7 @@ def test_the_statements_of_a_toml_text_are_all_of_it(text):
 
 
 def test_a_server_at_an_address_or_of_another_program_is_not_ours():
-    argv = registration_of("claude").argv
+    argv = AGENTS.registration_of("claude").argv
     assert is_ours(argv({"command": "smart-fork", "args": ["mcp"]}))
     assert is_ours(argv({"command": "/x/python", "args": ["-m", "smart_fork", "mcp"]}))
     assert is_ours(argv({"command": "uvx", "args": ["smart-fork", "mcp"]}))

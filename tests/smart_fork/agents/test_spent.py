@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smart_fork.agents.facets import tail_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.tail import TokenUse
 from tests.cases import each
 from tests.smart_fork.forks import write_log
@@ -74,7 +74,7 @@ def copilot(usage: object, time: str = AFTER) -> dict:
 )
 def test_what_was_written_since_the_start_is_counted_once(tmp_path, agent, records, written):
     """F-105."""
-    assert written == tail_of(agent).output_tokens(write_log(tmp_path / f"{OWN}.jsonl", records), SINCE)
+    assert written == AGENTS.tail_of(agent).output_tokens(write_log(tmp_path / f"{OWN}.jsonl", records), SINCE)
 
 
 CODEX_USAGE = {"input_tokens": 142_100, "cached_input_tokens": 142_000}
@@ -119,7 +119,7 @@ COPILOT_USAGE = {"inputTokens": 5_560, "outputTokens": 7, "cacheReadTokens": 5_0
     ],
 )  # fmt: skip
 def test_a_first_answer_took_what_the_log_says_of_it(tmp_path, agent, records, use, words):
-    found = tail_of(agent).first_answer(write_log(tmp_path / f"rollout-{OWN}.jsonl", records), SINCE)
+    found = AGENTS.tail_of(agent).first_answer(write_log(tmp_path / f"rollout-{OWN}.jsonl", records), SINCE)
 
     assert (use, words) == (found, str(found))
 
@@ -128,8 +128,12 @@ def test_a_first_answer_took_what_the_log_says_of_it(tmp_path, agent, records, u
 def test_what_is_no_number_of_tokens_is_not_known(tmp_path, odd):
     claudes, qwens = claude_cached("a", odd, odd, 8, odd), qwen({**QWEN_USAGE, "cachedContentTokenCount": odd})
 
-    assert TokenUse(None, None, 8, 0) == tail_of("claude").first_answer(write_log(tmp_path / "c", [claudes]), SINCE)
-    assert TokenUse(None, None, 900, 7) == tail_of("qwen").first_answer(write_log(tmp_path / "q", [qwens]), SINCE)
+    assert TokenUse(None, None, 8, 0) == AGENTS.tail_of("claude").first_answer(
+        write_log(tmp_path / "c", [claudes]), SINCE
+    )
+    assert TokenUse(None, None, 900, 7) == AGENTS.tail_of("qwen").first_answer(
+        write_log(tmp_path / "q", [qwens]), SINCE
+    )
 
 
 @each(
@@ -147,4 +151,4 @@ def test_what_is_no_number_of_tokens_is_not_known(tmp_path, odd):
     ],
 )  # fmt: skip
 def test_where_nothing_is_known_of_a_first_answer_nothing_is_said(tmp_path, agent, records):
-    assert tail_of(agent).first_answer(write_log(tmp_path / f"{OWN}.jsonl", records), SINCE) is None
+    assert AGENTS.tail_of(agent).first_answer(write_log(tmp_path / f"{OWN}.jsonl", records), SINCE) is None

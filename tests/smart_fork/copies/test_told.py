@@ -10,7 +10,6 @@ import pytest
 
 from indexer.paths import state_home
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import forms_of, starter_of, teller_of
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.copies import leftovers
 from smart_fork.copies.told import as_session, lost_of, utterances, whence
@@ -65,8 +64,8 @@ def test_a_part_of_a_merge_and_a_handover_say_whose_it_is_without_its_title(sess
 @pytest.mark.parametrize("agent", TOLD)
 def test_it_has_the_id_of_the_session_that_it_is_from_where_that_can_be_one_of_the_agents(session, agent):
     with told(session, agent) as there:
-        assert (there.session_id == NEW) == bool(starter_of(agent).ids.fullmatch(NEW))
-        assert starter_of(agent).ids.fullmatch(there.session_id)
+        assert (there.session_id == NEW) == bool(AGENTS.starter_of(agent).ids.fullmatch(NEW))
+        assert AGENTS.starter_of(agent).ids.fullmatch(there.session_id)
 
 
 @pytest.mark.parametrize("agent", TOLD)
@@ -80,7 +79,7 @@ def test_lines_of_ours_are_nobodys_words_wherever_they_stand(session, agent):
 @pytest.mark.parametrize("agent", SHARED)
 def test_what_is_written_for_an_agent_could_be_shared_as_its_own(session, agent):
     with told(session, agent) as there:
-        forms = forms_of(agent)
+        forms = AGENTS.forms_of(agent)
 
         assert all(forms.sent(record) is not None for record in forms.records_of(there))
 
@@ -97,7 +96,7 @@ def test_a_conversation_begins_with_a_person_whatever_an_agent_said_before(home,
 @pytest.mark.parametrize("agent", TOLD)
 def test_the_same_session_is_written_in_the_same_words(session, agent):
     said = utterances(session, read(session).messages)
-    first, second = (list(teller_of(agent).log_of(said, Becomes(NEW, HERE))) for _ in range(2))
+    first, second = (list(AGENTS.teller_of(agent).log_of(said, Becomes(NEW, HERE))) for _ in range(2))
 
     assert first == second
     assert first

@@ -27,8 +27,8 @@ import zstandard
 from indexer.freshness import complete
 from indexer.paths import index_db, state_home
 from smart_fork import handovers
+from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log import folder_of
-from smart_fork.agents.facets import files_of
 from smart_fork.agents.opencode.home import database as opencode_database
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
@@ -251,7 +251,7 @@ class Family:
         if len(self.members) > 2 and self.chance.random() < 0.5:
             member = self.one(*CUTTABLE)
             log = member.logs[0]
-            files_of(member.agent).remove(log)
+            AGENTS.files_of(member.agent).remove(log)
             shutil.rmtree(log.with_suffix(""), ignore_errors=True)
 
     def copied(self) -> None:

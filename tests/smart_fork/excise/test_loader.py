@@ -16,8 +16,8 @@ import pytest
 
 from indexer.transcripts.lines import LineReader
 from smart_fork import excise
+from smart_fork.agents import AGENTS
 from smart_fork.agents.cursor.cut import composers
-from smart_fork.agents.facets import cutter
 from smart_fork.agents.readers import READERS
 from smart_fork.cuts import lines as reading
 from smart_fork.errors import NotFound, SmartForkError, Usage
@@ -153,7 +153,7 @@ def test_where_no_transcript_is_named_it_is_the_newest_of_the_agent_that_is(home
 
 def test_only_a_file_with_several_conversations_lists_them(claude_session):
     with pytest.raises(Usage, match="One file has one conversation with claude"):
-        cutter("claude").conversations(claude_session)
+        AGENTS.cutter_of("claude").conversations(claude_session)
 
 
 def test_the_newest_session_of_claude(home, claude_session):

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from indexer.changes import Report
+from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
-from smart_fork.agents.selection import readable, word_for
 from smart_fork.caller import calling_agent, speak_for
 from smart_fork.finding import upkeep
 from smart_fork.finding.answer import Unsearched
@@ -49,7 +49,7 @@ def test_where_nothing_of_its_own_fits_the_other_agents_sessions_are_searched(wo
     found = answer(world, tool, **ASKED)
 
     assert knows == found["results"][0]["session_id"]
-    assert (word_for(readable()), NOTICE) == (found["agent_type"], found["agents_notice"])
+    assert (AGENTS.word_for(AGENTS.readable()), NOTICE) == (found["agent_type"], found["agents_notice"])
 
 
 def test_where_its_own_fit_no_other_is_searched(world: World, shop):

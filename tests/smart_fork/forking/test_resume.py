@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.copier import stage_transcript
 from smart_fork.agents.options import Options
-from smart_fork.agents.selection import named
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.forking.occupation import FRESH_SECONDS, AlreadyRuns
 from smart_fork.forking.resume import check_free, newest_session, session_to_resume
@@ -124,9 +124,9 @@ def test_a_named_agent_is_given_the_id_as_it_is(home, repo):
 
 def test_an_unknown_agent_is_said_to_be_unknown():
     """R-060."""
-    assert "codex" == named("codex")
+    assert "codex" == AGENTS.to_start("codex")
     with pytest.raises(SmartForkError, match=r"^Unknown adapter: nobody x$") as caught:
-        named("nobody\x1b[31m\nx")
+        AGENTS.to_start("nobody\x1b[31m\nx")
     assert 1 == caught.value.exit_code
 
 

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import given as given_any
 from hypothesis import strategies as st
 
+from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.copied_texts import shortened
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.facets import copier
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.copies.session_copy import write_branch
@@ -395,7 +395,7 @@ def test_what_the_program_tells_each_session_is_kept_and_counts_for_nothing(home
     found = distil(told, Wanted(MATCH), speaking(1))
 
     assert distil(plain, Wanted(MATCH), speaking(1)).selection.tokens == found.selection.tokens
-    lines = copier("codex").distilled(told, found.excerpt, NewSession(NEW, repo, NOW))
+    lines = AGENTS.copier_of("codex").distilled(told, found.excerpt, NewSession(NEW, repo, NOW))
     assert 1 == sum(b"You may. You may." in line for line in lines)
 
 

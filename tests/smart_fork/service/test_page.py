@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 
 from indexer.masking.invisible import INVISIBLE
-from smart_fork.agents.selection import handed_to
+from smart_fork.agents import AGENTS
 from smart_fork.finding.upkeep import Engine
 from smart_fork.page import views
 from smart_fork.page.kin import MIN_LENGTH, timeline
@@ -54,7 +54,7 @@ def test_the_page_finds_sessions_as_the_command_line_does(served, world, shop):
     assert f"index/claude/{knows}.md:11-15</bdi>" in text
     spoken = [re.sub(r"<[^>]+>", "", one) for one in re.findall(r"<blockquote.*?</blockquote>", text)]
     assert [f"You: {RETRY}", f"Claude Code: {DONE}"] == spoken
-    assert set(handed_to()) - {"claude"} == set(re.findall(r'<option value="(\w+)">[^<]*, handed over', text))
+    assert set(AGENTS.handed_to()) - {"claude"} == set(re.findall(r'<option value="(\w+)">[^<]*, handed over', text))
     assert other not in text
     assert other in served.get("/", q="retry the uploader")[1]
     assert knows not in served.get("/results", q="retry the uploader", agent="codex")[1]

@@ -10,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import HOME, LITERAL, ROOT, Becomes, HomePlace, Identity
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Usage
@@ -73,7 +72,7 @@ def records_in(log: Path) -> list[dict]:
 
 
 def shared(agent: str, record: dict, place: HomePlace = HERE) -> dict:
-    return forms_of(agent).outgoing(record, place)
+    return AGENTS.forms_of(agent).outgoing(record, place)
 
 
 def text_of(text: str, place: HomePlace = HERE) -> str:
@@ -82,7 +81,7 @@ def text_of(text: str, place: HomePlace = HERE) -> str:
 
 @each(("agent", "log"), LOGS)
 def test_every_record_comes_back_as_it_was_with_its_own_identity(agent, log):
-    forms = forms_of(agent)
+    forms = AGENTS.forms_of(agent)
     for record in records_in(log):
         assert record == forms.incoming(shared(agent, record), forms.identity_of(record, HERE))
 
@@ -144,14 +143,14 @@ TEXT = st.lists(
 )
 @example(f"{LITERAL}{LITERAL}{ROOT}", HERE)
 def test_any_text_comes_back_as_it_was(text, place):
-    forms = forms_of(SHARED[0])
+    forms = AGENTS.forms_of(SHARED[0])
 
     assert {text: text} == forms.incoming(forms.outgoing({text: text}, place), Identity(place, {}))
 
 
 @given(TEXT)
 def test_what_somebody_sent_is_read_whatever_marks_are_in_it(text):
-    read = forms_of(SHARED[0]).incoming({"text": text, "kept": "x"}, Identity(THERE, {}))
+    read = AGENTS.forms_of(SHARED[0]).incoming({"text": text, "kept": "x"}, Identity(THERE, {}))
 
     assert {"text", "kept"} == read.keys()
     assert (True, "x") == (isinstance(read["text"], str), read["kept"])
@@ -164,7 +163,7 @@ def test_a_project_at_the_root_of_everything_hides_no_slash():
 
 
 def test_paths_become_those_of_the_other_machine():
-    forms = forms_of("claude")
+    forms = AGENTS.forms_of("claude")
     record = {"cwd": "/home/ada/shop/web", "files": {"/home/ada/shop/a.py": ["/home/ada/.cache"]}}
 
     there = forms.incoming(forms.outgoing(record, HERE), Identity(THERE, {}))
@@ -189,14 +188,16 @@ def test_thoughts_and_what_ties_records_together_stay_as_they_are(part):
 def test_what_a_server_says_of_whose_a_record_is_does_not_count():
     record = {"uuid": "a", "sessionId": "evil", "forkedFrom": {"sessionId": "evil"}, "logicalParentUuid": "evil"}
 
-    assert {"uuid": "a", "sessionId": NEW} == forms_of("claude").incoming(record, Identity(THERE, {"sessionId": NEW}))
+    assert {"uuid": "a", "sessionId": NEW} == AGENTS.forms_of("claude").incoming(
+        record, Identity(THERE, {"sessionId": NEW})
+    )
 
 
 def test_an_agent_whose_records_are_not_shared_is_said_so():
     other = next(agent for agent in AGENTS if not agent.forms)
 
     with pytest.raises(Usage, match=other.title):
-        forms_of(other.name)
+        AGENTS.forms_of(other.name)
 
 
 NAMES = st.sampled_from(
@@ -224,7 +225,7 @@ HOSTILE = st.recursive(
 @pytest.mark.parametrize("agent", SHARED)
 @given(records=st.lists(st.dictionaries(NAMES, HOSTILE, max_size=5), max_size=3))
 def test_records_that_no_agent_wrote_are_taken_as_they_are(agent, records):
-    forms = forms_of(agent)
+    forms = AGENTS.forms_of(agent)
     made = forms.anew([forms.outgoing(record, HERE) for record in records], Becomes(NEW, THERE, "x"))
 
     for record in made:
@@ -242,7 +243,7 @@ def test_a_type_that_is_none_is_no_type(agent, odd):
     ]
     codex = {"type": odd, "name": odd, "call_id": odd, "content": blocks, "output": blocks}
     record = {"type": "response_item", "payload": codex, "message": {"content": blocks}}
-    item = forms_of(agent).decode(forms_of(agent).outgoing(record, HERE))
+    item = AGENTS.forms_of(agent).decode(AGENTS.forms_of(agent).outgoing(record, HERE))
 
     assert ((), 0, ()) == (item.thoughts, item.images, item.calls)
 
@@ -274,7 +275,7 @@ def session_of(agent: str, log: Path, home: Path):
 @sessions
 def test_what_was_pushed_after_a_finished_turn_is_what_a_later_push_begins_with(agent, log, home):
     session = session_of(agent, log, home)
-    forms = forms_of(agent)
+    forms = AGENTS.forms_of(agent)
     later = [encode(shared(agent, record)) for record in forms.records_of(session)]
 
     assert session.branch_points()
@@ -287,7 +288,7 @@ def test_what_was_pushed_after_a_finished_turn_is_what_a_later_push_begins_with(
 @sessions
 def test_a_log_as_it_was_when_a_turn_was_finished_is_what_the_later_one_begins_with(agent, log, home):
     session = session_of(agent, log, home)
-    forms = forms_of(agent)
+    forms = AGENTS.forms_of(agent)
     later = [shared(agent, record) for record in forms.records_of(session)]
     lines = session.source_path.read_bytes().splitlines(keepends=True)
     seen = 0
@@ -305,7 +306,7 @@ def test_a_log_as_it_was_when_a_turn_was_finished_is_what_the_later_one_begins_w
 @pytest.mark.parametrize(("agent", "log"), SESSIONS, ids=[f"{agent}-{log.stem}" for agent, log in SESSIONS])
 def test_a_session_is_read_on_another_machine_as_it_was(agent, log, home):
     session = session_of(agent, log, home)
-    forms = forms_of(agent)
+    forms = AGENTS.forms_of(agent)
     out = [shared(agent, record) for record in forms.records_of(session)]
     target = home / PLACES[agent].format(NEW)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -324,7 +325,7 @@ def test_a_session_is_read_on_another_machine_as_it_was(agent, log, home):
 
 
 def test_a_fork_that_the_agent_made_begins_with_the_records_of_the_session_that_it_is_of(home):
-    forms = forms_of("codex")
+    forms = AGENTS.forms_of("codex")
     parent, fork = (session_of("codex", FIXTURES / "codex" / name, home) for name in ("person.jsonl", "fork.jsonl"))
     of_parent, of_fork = ([shared("codex", r) for r in forms.records_of(one)] for one in (parent, fork))
 
@@ -343,7 +344,7 @@ def test_a_compaction_stays_between_the_records_that_it_was_between(tmp_path):
         user("u2", "s", "second"),
         assistant("a2", "u2", "done too"),
     )  # fmt: skip
-    session, forms = read_claude(log), forms_of("claude")
+    session, forms = read_claude(log), AGENTS.forms_of("claude")
     out = [shared("claude", record) for record in forms.records_of(session)]
     made = list(forms.anew(out, Becomes(NEW, THERE)))
 
@@ -367,13 +368,13 @@ def test_what_was_rewound_and_what_sub_agents_did_is_not_shared(tmp_path):
     )  # fmt: skip
     session = read_claude(log)
 
-    assert ["u1", "a1", "u3", "a3"] == [r["uuid"] for r in forms_of("claude").records_of(session)]
-    assert ["u1", "a1"] == [r["uuid"] for r in forms_of("claude").records_of(session, 1)]
+    assert ["u1", "a1", "u3", "a3"] == [r["uuid"] for r in AGENTS.forms_of("claude").records_of(session)]
+    assert ["u1", "a1"] == [r["uuid"] for r in AGENTS.forms_of("claude").records_of(session, 1)]
 
 
 def test_of_qwen_what_was_rewound_is_not_shared(home):
     session = session_of("qwen", FIXTURES / "qwen" / "rewound.jsonl", home)
-    records = list(forms_of("qwen").records_of(session))
+    records = list(AGENTS.forms_of("qwen").records_of(session))
 
     assert [turn.id for turn in session.turns if turn.role != "system"] == [record["uuid"] for record in records]
     assert {"user", "assistant"} == {record["type"] for record in records}
@@ -392,8 +393,8 @@ def test_of_codex_the_records_up_to_a_turn_end_before_the_next_one(home):
     )
     session = read_codex(log)
 
-    assert 3 == len(list(forms_of("codex").records_of(session, 1)))
-    assert 5 == len(list(forms_of("codex").records_of(session)))
+    assert 3 == len(list(AGENTS.forms_of("codex").records_of(session, 1)))
+    assert 5 == len(list(AGENTS.forms_of("codex").records_of(session)))
 
 
 @pytest.mark.parametrize("agent", SHARED)
@@ -406,7 +407,7 @@ def test_what_stands_in_the_place_of_an_id_is_withheld_from_nobody_and_breaks_no
         "toolCalls": [odd], "payload": odd | {"type": "function_call"},
     }  # fmt: skip
 
-    steps = _Steps(forms_of(agent), HERE, "", None, Secrets(), images=False)
+    steps = _Steps(AGENTS.forms_of(agent), HERE, "", None, Secrets(), images=False)
     steps._ids.add("y")
 
     for kind in ("gemini", "assistant.message", "assistant", "response_item"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.facets import forms_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import HomePlace
 from smart_fork.agents.readers import READERS
 from smart_fork.sharing.canonical import decode, encode
@@ -22,7 +22,7 @@ EVERY = drilled(6, 18)
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_records_of_real_sessions_are_canonical_come_back_and_stay_a_beginning(agent, real_home, monkeypatch):
     monkeypatch.setenv("HOME", str(real_home))
-    forms, seen = forms_of(agent), 0
+    forms, seen = AGENTS.forms_of(agent), 0
     for log in sorted(READERS[agent].discover())[::EVERY]:
         session = READERS[agent].read(log.path).session
         if session is None:

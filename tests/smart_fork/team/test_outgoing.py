@@ -167,14 +167,14 @@ def test_of_codex_nothing_goes_that_the_program_said_or_that_it_may_do(home, roo
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_what_is_sent_is_sent_as_it_is_again(agent):
-    from smart_fork.agents.facets import forms_of
+    from smart_fork.agents import AGENTS
     from tests.indexer.transcripts.records import FIXTURES
 
     seen = 0
     for log in (FIXTURES / agent).glob("*.jsonl"):
         for line in log.read_text().splitlines():
-            if kept := forms_of(agent).sent(json.loads(line)):
-                assert kept == forms_of(agent).sent(kept)
+            if kept := AGENTS.forms_of(agent).sent(json.loads(line)):
+                assert kept == AGENTS.forms_of(agent).sent(kept)
                 seen += 1
     assert seen > 20
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from indexer.markdown import export_path
+from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.facets import copier, forms_of
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
 from smart_fork.agents.readers import READERS
 from smart_fork.team import changes, pulled
@@ -34,10 +34,10 @@ def copied(home: Path, agent: str) -> tuple[Path, list[bytes]]:
         Utterance(not number % 2, text, f"2026-11-23T10:0{number}:00.000Z")
         for number, text in enumerate((*KEPT, *WITHDRAWN))
     ]
-    log = copier(agent).place(Path("log"), NewSession(SESSION, root, datetime(2026, 11, 23, tzinfo=UTC)))
+    log = AGENTS.copier_of(agent).place(Path("log"), NewSession(SESSION, root, datetime(2026, 11, 23, tzinfo=UTC)))
     log.parent.mkdir(parents=True)
     (log.parents[1] / ".project_root").write_text(str(root))
-    became = forms_of(agent).log_of(said, Becomes(SESSION, HomePlace(str(root), str(home))))
+    became = AGENTS.forms_of(agent).log_of(said, Becomes(SESSION, HomePlace(str(root), str(home))))
     log.write_text("".join(json.dumps(record) + "\n" for record in became))
     return log, list(local(READERS[agent].read(log).session, root).records)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from smart_fork.agents.facets import forms_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import HomePlace
 from smart_fork.sharing.canonical import encode
 from smart_fork.teamserver.index import index
@@ -19,7 +19,7 @@ LOGIN = ("Why does the login test fail at night?", "It compares local time with 
 
 def records_of(*said: str, start: int = 0) -> list[bytes]:
     """A conversation: what the person and the agent say in turn, the agent editing a file each time."""
-    forms = forms_of("claude")
+    forms = AGENTS.forms_of("claude")
     made = []
     for number, text in enumerate(said, start):
         before = f"r{number - 1}" if number else None

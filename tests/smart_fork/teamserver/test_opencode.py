@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.facets import forms_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
 from smart_fork.agents.readers import READERS
 from tests.smart_fork.agents.opencode import database
@@ -32,7 +32,7 @@ def told(machine, session_id: str, texts: tuple[str, ...], hour: int) -> dict:
     moments = (f"2026-11-24T{hour}:0{number}:00.000Z" for number in range(len(texts)))
     utterances = [Utterance(not number % 2, *one) for number, one in enumerate(zip(texts, moments, strict=True))]
     place = HomePlace(str(machine.repository), str(machine.home))
-    (document,) = forms_of("opencode").log_of(utterances, Becomes(session_id, place))
+    (document,) = AGENTS.forms_of("opencode").log_of(utterances, Becomes(session_id, place))
     return document
 
 

@@ -15,7 +15,6 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.facets import copier, forms_of, title_of
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
 from smart_fork.agents.readers import READERS
 from smart_fork.team.withdrawn import is_uncut
@@ -35,13 +34,13 @@ def told(machine, agent: str, session_id: str, *texts: str) -> list[dict]:
         Utterance(not number % 2, text, f"2026-11-23T10:0{number}:00.000Z") for number, text in enumerate(texts)
     ]
     place = HomePlace(str(machine.repository), str(machine.home))
-    return list(forms_of(agent).log_of(utterances, Becomes(session_id, place)))
+    return list(AGENTS.forms_of(agent).log_of(utterances, Becomes(session_id, place)))
 
 
 def written(machine, agent: str, *texts: str) -> str:
     session_id = str(uuid.uuid4())
     with machine.here():
-        log = copier(agent).place(Path("log"), NewSession(session_id, machine.repository, datetime.now(UTC)))
+        log = AGENTS.copier_of(agent).place(Path("log"), NewSession(session_id, machine.repository, datetime.now(UTC)))
         log.parent.mkdir(parents=True)
         (log.parents[1] / ".project_root").write_text(str(machine.repository))
         write(log, told(machine, agent, session_id, *texts))
@@ -86,7 +85,7 @@ def test_what_was_forked_is_gone_on_with_pushed_on_top_and_withdrawn_by_deleting
     )  # fmt: skip
 
     refused = alice.do("team", "excise", "cut", "3-4", pushed["session_id"], "--yes", "--json")
-    assert f"Messages of shared sessions of {title_of(agent)} cannot be withdrawn" in refused.out
+    assert f"Messages of shared sessions of {AGENTS.title_of(agent)} cannot be withdrawn" in refused.out
     assert "--everywhere" in refused.out
     alice.team("delete", pushed["session_id"], "--everywhere", "--yes")
 

@@ -10,7 +10,6 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.facets import copier
 from smart_fork.agents.readers import READERS
 from tests.cases import mostly
 from tests.smart_fork.agents.opencode import database
@@ -62,7 +61,7 @@ def broken_off(machine, agent):
         first = json.loads(lines[0])
         session_id = str({**first, **first.get("data", {})}.get("sessionId") or session.session_id)
         made = NewSession(session_id, machine.repository, datetime.fromisoformat(session.started))
-        target = copier(agent).place(source, made)
+        target = AGENTS.copier_of(agent).place(source, made)
         target.parent.mkdir(parents=True, exist_ok=True)
         source.rename(target)
         if agent == "gemini":

@@ -99,7 +99,7 @@ def test_an_answer_that_was_broken_off_without_a_word_in_the_log_is_seen_on_the_
     """As Qwen Code leaves it."""
     stage.asked("go")
     stage.terminal.screen = "> Type your message"
-    monkeypatch.setattr(observation, "screen_of", lambda _: QwenScreen())
+    monkeypatch.setattr(observation.AGENTS, "screen_of", lambda _: QwenScreen())
     monkeypatch.setattr(stage.around.clock, "now", lambda: moment(LATER) + after)
 
     assert expected == look(stage).status

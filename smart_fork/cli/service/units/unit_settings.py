@@ -21,7 +21,6 @@ from indexer.schedule import parsed
 from indexer.settings import HOME, INDEX_CRON, INDEXING, VARIABLES
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import home_variables, overrides
 from smart_fork.agents.programs import USUAL_FOLDERS
 from smart_fork.cli.service.address import PORT, wanted_port
 from smart_fork.errors import ProgramMissing, SmartForkError, Usage
@@ -56,12 +55,12 @@ class State:
 
 
 #: Folders: the service runs in another directory, so they are written as absolute paths.
-_FOLDERS = (HOME, *home_variables())
+_FOLDERS = (HOME, *AGENTS.home_variables())
 #: Taken over from whoever installs the service, where set. Never a key or a token.
 PASSED_ON = (
     *_FOLDERS,
     *(one for one in VARIABLES if one.kept),
-    *overrides(),
+    *AGENTS.overrides(),
     "TMUX_TMPDIR",
     "XDG_CONFIG_HOME",
     "LANG",

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession
-from smart_fork.agents.facets import copier, forms_of
 from smart_fork.agents.readers import READERS
 from smart_fork.excise import Request, branch, check, cut, load_auto, rollback
 
@@ -84,7 +84,7 @@ def test_an_excised_branch_has_no_requests(log):
 def test_copies_of_some_turns_have_no_requests(log, home, whole):
     session = READERS["claude"].read(log).session
     new = NewSession("5b0c6f0e-3d0f-4f0a-9a43-0f2f6d1c7a11", None, datetime.now(UTC))
-    agent = copier("claude")
+    agent = AGENTS.copier_of("claude")
 
     excerpt = Excerpt(frozenset(range(4)), 3, tokens=(1,) * len(session.turns))
     copy = agent.up_to(session, 3, new) if whole else agent.distilled(session, excerpt, new)
@@ -98,6 +98,6 @@ def test_copies_of_some_turns_have_no_requests(log, home, whole):
 def test_requests_are_not_shared(log):
     records = [json.loads(line) for line in log.read_bytes().splitlines()]
 
-    shared = [one for one in map(forms_of("claude").sent, records) if one]
+    shared = [one for one in map(AGENTS.forms_of("claude").sent, records) if one]
 
     assert {"user", "assistant"} == {one["type"] for one in shared}

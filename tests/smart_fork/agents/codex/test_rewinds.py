@@ -14,9 +14,9 @@ import pytest
 from indexer import kept_logs
 from indexer.freshness import complete
 from indexer.markdown import export_path
+from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.facets import forms_of
 from smart_fork.agents.readers import READERS
 from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import NotFound
@@ -221,7 +221,7 @@ def test_a_branch_has_nothing_that_was_taken_back(thread, shop):
 
 
 def test_what_is_shared_of_it_has_nothing_that_was_taken_back(thread):
-    shared = str([*forms_of("codex").records_of(sessions.read(sessions.locate(thread.id)))])
+    shared = str([*AGENTS.forms_of("codex").records_of(sessions.read(sessions.locate(thread.id)))])
 
     assert "vanished" not in shared
     assert [True] * 3 == [word in shared for word in ("one", "two", "three")]

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from indexer.transcripts.model import Session
+from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession
 from smart_fork.agents.copilot.copy import CopilotCopier
-from smart_fork.agents.facets import heads_of
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.crossing import parents
 from smart_fork.system.processes import Machine, Processes
@@ -165,6 +165,6 @@ def test_forks_of_the_program_and_ours_are_of_one_family(home):
     theirs = read_copilot(fixture(home, "fork")).session_id
     copied(session, 1)
 
-    family = heads_of("copilot").family(session.session_id, ADA, {})
+    family = AGENTS.heads_of("copilot").family(session.session_id, ADA, {})
 
     assert parents(family, {}) == {theirs: session.session_id, NEW: session.session_id}

@@ -11,7 +11,6 @@ import apsw
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import cutters
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import Request, check, cut, load_auto, rollback
 from smart_fork.excise.request import cut as cut_at
@@ -65,7 +64,7 @@ def store(home: Path, *rows: tuple[str, str]) -> Path:
 def test_a_transcript_is_known_by_its_first_line_as_that_of_one_agent(name):
     path = FIXTURES / f"copilot/{name}.jsonl"
 
-    assert ["copilot"] == [cutter.tool for cutter in cutters() if cutter.detect(path)]
+    assert ["copilot"] == [cutter.tool for cutter in AGENTS.cutters() if cutter.detect(path)]
     assert load_auto(path).tool == "copilot"
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 
-from smart_fork.agents.facets import forms_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import ROOT, HomePlace
 from tests.cases import each
 from tests.indexer.transcripts.records import FIXTURES
 from tests.smart_fork.sharing.test_forms import session_of
 
 HERE = HomePlace("/home/ada/shop", "/home/ada")
-FORMS = forms_of("copilot")
+FORMS = AGENTS.forms_of("copilot")
 
 
 def event(kind: str, **data: object) -> dict:

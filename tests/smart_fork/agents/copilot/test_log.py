@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from indexer.transcripts.model import Proof, Session
+from smart_fork.agents import AGENTS
 from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.copilot.tail import TAIL
-from smart_fork.agents.facets import hooks_of
 from smart_fork.agents.plan import plan_fork
 from smart_fork.agents.starter import Launch
 from smart_fork.hooks.receive import HookEvent
@@ -168,7 +168,7 @@ def test_its_state_is_what_its_last_events_say(home):
 
 
 def test_its_events_are_those_of_claude_code():
-    hooks = hooks_of("copilot")
+    hooks = AGENTS.hooks_of("copilot")
     asks = {"sessionId": SESSION, "message": "Run command: touch made", "title": "Permission needed"}
 
     told = HookEvent.of(

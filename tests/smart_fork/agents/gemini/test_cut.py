@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.facets import cutters
+from smart_fork.agents import AGENTS
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import Request, check, cut, erasure, following, load_auto, rollback
 from tests.cases import each
@@ -52,7 +52,7 @@ def records(path: Path) -> list[dict[str, object]]:
 def test_a_transcript_is_known_by_its_first_line_as_that_of_one_agent(name):
     path = FIXTURES / f"gemini/{name}.jsonl"
 
-    assert ["gemini"] == [cutter.tool for cutter in cutters() if cutter.detect(path)]
+    assert ["gemini"] == [cutter.tool for cutter in AGENTS.cutters() if cutter.detect(path)]
     assert load_auto(path).tool == "gemini"
 
 

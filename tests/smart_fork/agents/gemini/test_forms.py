@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.facets import forms_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.agents.readers import READERS
 from smart_fork.sharing.canonical import encode
@@ -17,7 +17,7 @@ from tests.indexer.transcripts.records import FIXTURES, read_gemini
 from tests.smart_fork.sharing.test_forms import NEW, session_of
 
 HERE, THERE = HomePlace("/home/ada/shop", "/home/ada"), HomePlace("/Users/bob/shop", "/Users/bob")
-FORMS = forms_of("gemini")
+FORMS = AGENTS.forms_of("gemini")
 COMPRESSED = FIXTURES / "gemini" / "compressed.jsonl"
 
 

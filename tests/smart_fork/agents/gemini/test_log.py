@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from indexer.transcripts.model import Proof, Session
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import heads_of
 from smart_fork.agents.gemini.copy import Replay
 from smart_fork.agents.gemini.log import GeminiAdapter
 from tests.indexer.transcripts.records import (
@@ -208,7 +207,7 @@ def test_another_session_of_the_same_eight_characters_is_another_one(home):
 
 def test_its_own_forks_are_of_the_family_of_what_they_were_forked_from(home):
     parent, fork = fixture(home, "tools"), fixture(home, "imported", "/home/ada/other")
-    heads, reader = heads_of("gemini"), GeminiAdapter()
+    heads, reader = AGENTS.heads_of("gemini"), GeminiAdapter()
     ids = {path: reader.id_of(path) for path in (parent, fork)}
 
     family = {kin.session_id: kin for kin in heads.family(ids[parent], CWD, {})}

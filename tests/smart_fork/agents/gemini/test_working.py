@@ -15,7 +15,6 @@ import pytest
 from indexer.masking import mask_screen
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import ClientCall
-from smart_fork.agents.facets import tail_of
 from smart_fork.agents.gemini.command import GeminiScreen
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import plan_fork
@@ -66,20 +65,20 @@ WORKING = IDLE.replace("                                   ? for", " ⠹ Thinkin
     ],
 )
 def test_its_log_tells_whether_it_works(home, records, status):
-    assert tail_of("gemini").activity(gemini_log(home, *records), SINCE).status == status
+    assert AGENTS.tail_of("gemini").activity(gemini_log(home, *records), SINCE).status == status
 
 
 def test_an_error_is_told_as_what_kept_it_from_going_on(home):
     log = gemini_log(home, spoken("user", "u", "go"), spoken("error", "e", "no quota"))
 
     assert ("idle", "no quota") == (
-        tail_of("gemini").activity(log, SINCE).status,
-        tail_of("gemini").activity(log, SINCE).problem,
+        AGENTS.tail_of("gemini").activity(log, SINCE).status,
+        AGENTS.tail_of("gemini").activity(log, SINCE).problem,
     )
 
 
 def test_what_it_has_written_is_counted_once(home):
-    assert tail_of("gemini").output_tokens(fixture(home, "tools"), SINCE) == 14
+    assert AGENTS.tail_of("gemini").output_tokens(fixture(home, "tools"), SINCE) == 14
 
 
 def test_its_screen_tells_a_question_work_and_rest():

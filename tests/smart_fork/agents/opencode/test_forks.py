@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from indexer.transcripts.state import utc
-from smart_fork.agents.facets import tail_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.opencode.command import OpenCodeStarter
 from smart_fork.agents.opencode.head import OpenCodeBirths, OpenCodeHeads
 from smart_fork.agents.opencode.log import OpenCodeAdapter
@@ -45,7 +45,10 @@ def test_a_fork_shares_its_parents_turns_up_to_where_it_was_made(path):
 
 
 def test_a_session_that_was_answered_waits_and_one_that_failed_says_why(path):
-    answered, failed = tail_of("opencode").activity(path / TOOLS, ""), tail_of("opencode").activity(path / FAILED, "")
+    answered, failed = (
+        AGENTS.tail_of("opencode").activity(path / TOOLS, ""),
+        AGENTS.tail_of("opencode").activity(path / FAILED, ""),
+    )
 
     assert Activity("idle", "2026-11-23T00:07:24.611Z", 2819) == answered
     assert ("idle", "asked to fail") == (failed.status, failed.problem)
@@ -59,25 +62,25 @@ def test_a_session_whose_answer_is_not_complete_works(path):
     data = json.loads(rows[-1][1])
     del data["time"]["completed"], data["finish"]
     change(path, "UPDATE message SET data = ? WHERE id = ?", json.dumps(data), rows[-1][0])
-    assert "working" == tail_of("opencode").activity(path / TOOLS, "").status
+    assert "working" == AGENTS.tail_of("opencode").activity(path / TOOLS, "").status
 
     change(path, "DELETE FROM message WHERE id = ?", rows[-1][0])
-    assert "working" == tail_of("opencode").activity(path / TOOLS, "").status
+    assert "working" == AGENTS.tail_of("opencode").activity(path / TOOLS, "").status
 
 
 def test_what_a_fork_has_copied_says_nothing_of_what_it_does(path):
     born = OpenCodeBirths().birth(path / FORK)
     since = utc(born.born)
 
-    assert "idle" == tail_of("opencode").activity(path / FORK, since).status
+    assert "idle" == AGENTS.tail_of("opencode").activity(path / FORK, since).status
     change(path, "DELETE FROM message WHERE session_id = ? AND time_created >= ?", FORK, int(born.born * 1000))
-    assert Activity() == tail_of("opencode").activity(path / FORK, since)
+    assert Activity() == AGENTS.tail_of("opencode").activity(path / FORK, since)
 
 
 def test_the_tokens_that_a_model_wrote_are_counted_from_the_start_of_a_worker(path):
-    assert 49 - 7 == tail_of("opencode").output_tokens(path / TOOLS, "")
-    assert 7 == tail_of("opencode").output_tokens(path / FORK, utc(OpenCodeBirths().birth(path / FORK).born))
-    assert tail_of("opencode").output_tokens(path / COMPACTED, "") > 0
+    assert 49 - 7 == AGENTS.tail_of("opencode").output_tokens(path / TOOLS, "")
+    assert 7 == AGENTS.tail_of("opencode").output_tokens(path / FORK, utc(OpenCodeBirths().birth(path / FORK).born))
+    assert AGENTS.tail_of("opencode").output_tokens(path / COMPACTED, "") > 0
 
 
 def test_a_birth_says_where_and_when_and_what_was_asked(path):

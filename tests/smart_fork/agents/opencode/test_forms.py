@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.facets import forms_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.agents.opencode.fold import written
 from smart_fork.agents.opencode.log import OpenCodeAdapter
@@ -18,7 +18,7 @@ from tests.cases import each, first
 from tests.smart_fork.agents.opencode.database import ALL, COMPACTED, FAILED, TAKEN_BACK, TOOLS, change, make
 
 HERE, THERE = HomePlace("/work/depot", "/work"), HomePlace("/Users/bob/shop", "/Users/bob")
-FORMS = forms_of("opencode")
+FORMS = AGENTS.forms_of("opencode")
 NEW = "ses_00112233445566778899aabbcc"
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import orjson
 import pytest
 
+from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.facets import copier
 from smart_fork.agents.forms import HomePlace, Utterance
 from smart_fork.agents.opencode.copy import usual_model
 from smart_fork.copies.told import as_session
@@ -24,7 +24,7 @@ NEW = "ses_00000000000000000000000001"
 def copied(folder: Path) -> list[dict]:
     with as_session("opencode", SAID, HomePlace(str(folder), ""), source_id="x") as told:
         new = NewSession(NEW, folder, datetime.now(UTC))
-        lines = list(copier("opencode").up_to(told, len(told.turns) - 1, new))
+        lines = list(AGENTS.copier_of("opencode").up_to(told, len(told.turns) - 1, new))
     return [message["info"] for message in orjson.loads(b"".join(lines))["messages"]]
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import cutters
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import Request, check, cut, load_auto, rollback
 from tests.cases import each
@@ -44,7 +43,7 @@ def left(path: Path) -> dict[str, str | None]:
 def test_a_transcript_is_known_by_its_first_line_as_that_of_one_agent(name):
     path = FIXTURES / f"qwen/{name}.jsonl"
 
-    assert ["qwen"] == [cutter.tool for cutter in cutters() if cutter.detect(path)]
+    assert ["qwen"] == [cutter.tool for cutter in AGENTS.cutters() if cutter.detect(path)]
     assert load_auto(path).tool == "qwen"
 
 

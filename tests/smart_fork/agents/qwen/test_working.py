@@ -9,7 +9,6 @@ import pytest
 
 from indexer.masking import mask_screen
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import tail_of
 from smart_fork.agents.options import Options
 from smart_fork.agents.qwen.command import QwenScreen
 from smart_fork.agents.starter import Launch
@@ -77,22 +76,22 @@ IDLE = """\
 def test_the_end_of_a_log_says_whether_it_works(home, records, status):
     path = qwen_log(home, *records)
 
-    assert tail_of("qwen").activity(path, SINCE).status == status
+    assert AGENTS.tail_of("qwen").activity(path, SINCE).status == status
 
 
 def test_what_was_written_and_what_is_in_the_context_is_told(home):
     path = fixture(home, "tools")
 
-    assert tail_of("qwen").activity(path, SINCE).tokens == 10486
-    assert tail_of("qwen").output_tokens(path, SINCE) == 7 * 11
+    assert AGENTS.tail_of("qwen").activity(path, SINCE).tokens == 10486
+    assert AGENTS.tail_of("qwen").output_tokens(path, SINCE) == 7 * 11
 
 
 def test_a_task_in_the_background_is_one_until_it_reports(home):
     records = [json.loads(line) for line in fixture(home, "tools").read_text().splitlines()]
     launched = next(i for i, record in enumerate(records) if "Background agent launched" in str(record))
 
-    assert [task.what for task in tail_of("qwen").running_tasks(records[: launched + 1])] == ["look"]
-    assert tail_of("qwen").running_tasks(records) == ()
+    assert [task.what for task in AGENTS.tail_of("qwen").running_tasks(records[: launched + 1])] == ["look"]
+    assert AGENTS.tail_of("qwen").running_tasks(records) == ()
 
 
 def test_a_question_is_read_with_its_options():

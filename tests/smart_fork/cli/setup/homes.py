@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from smart_fork.agents.facets import registrations
+from smart_fork.agents import AGENTS
 from smart_fork.agents.registration import JsonRegistration
 
 CODEX_TOML = (
@@ -32,7 +32,7 @@ def _claude(home: Path) -> Path:
 
 def _others() -> list[JsonRegistration]:
     """The agents whose settings have no more to say than a list of servers."""
-    ways = [way for way in registrations() if way.agent not in ("claude", "codex")]
+    ways = [way for way in AGENTS.registrations() if way.agent not in ("claude", "codex")]
     return [way for way in ways if isinstance(way, JsonRegistration)]
 
 

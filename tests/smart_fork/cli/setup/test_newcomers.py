@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import registration_of
 from smart_fork.cli.setup import agent_settings, plan
 from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.doctor import run_each
@@ -65,7 +64,9 @@ def test_it_is_set_up_and_undone_to_the_byte(setup, newcomer, settled):
 
 
 def test_alone_it_leaves_the_others_as_they_are(setup, newcomer, world):
-    others = {way.path(): way.path().exists() for way in (registration_of("claude"), registration_of("codex"))}
+    others = {
+        way.path(): way.path().exists() for way in (AGENTS.registration_of("claude"), AGENTS.registration_of("codex"))
+    }
 
     assert setup("--yes", "--agent", newcomer.name).code == 0
 
@@ -82,7 +83,7 @@ def test_a_skill_that_several_agents_read_stays_as_long_as_one_of_them_is_set_up
     before = everything(world.home)
     setup("--yes")
     skill = agent.registration.skills() / "past-sessions" / "SKILL.md"
-    assert skill == registration_of("codex").skills() / "past-sessions" / "SKILL.md"
+    assert skill == AGENTS.registration_of("codex").skills() / "past-sessions" / "SKILL.md"
 
     removed = setup("--remove", "--agent", "codex")
 

@@ -14,9 +14,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import registration_of, registrations
 from smart_fork.agents.known_variables import known_variables
-from smart_fork.agents.selection import titles
 from smart_fork.cli.setup import agent_settings, plan
 from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.cli.setup.skill_file import content
@@ -27,7 +25,7 @@ from tests.drilled import drilled
 from tests.smart_fork.cli.setup.homes import HOMES, by_hand, empty, everything, full
 from tests.smart_fork.test_docs import assert_documented
 
-CLAUDE, CODEX = registration_of("claude"), registration_of("codex")
+CLAUDE, CODEX = AGENTS.registration_of("claude"), AGENTS.registration_of("codex")
 
 
 @pytest.mark.parametrize("settled", mostly(HOMES, full, empty, by_hand), indirect=True, ids=lambda one: one.__name__)
@@ -37,7 +35,7 @@ def test_what_was_set_up_is_there_and_undone_to_the_byte(setup, settled):
     done = setup("--yes")
 
     assert 0 == done.code, done.err
-    for way in registrations():
+    for way in AGENTS.registrations():
         program, *words = way.argv(way.value(way.path().read_text()))
         assert (["mcp"], True) == (words, Path(program).is_absolute())
         assert not AGENTS[way.agent].has("hooks") or agent_settings.is_installed(way.agent)
@@ -162,7 +160,7 @@ def test_several_agents_are_set_up_by_their_names(setup, world):
 
     assert 0 == setup("--yes", "--agent", "codex", "--agent", "claude").code
 
-    ours = {way.agent for way in registrations() if way.path().is_file() and way.value(way.path().read_text())}
+    ours = {way.agent for way in AGENTS.registrations() if way.path().is_file() and way.value(way.path().read_text())}
     assert {"claude", "codex"} == ours
     assert 0 == setup("--remove", "--agent", "claude", "--agent", "codex").code
     assert before == everything(world.home)
@@ -349,7 +347,7 @@ def test_without_any_agent_it_says_what_to_install(setup, world):
     refused = setup("--yes")
 
     assert refused.code == 1
-    assert f"{titles(way.agent for way in registrations())} were not found" in refused.err
+    assert f"{AGENTS.titles(way.agent for way in AGENTS.registrations())} were not found" in refused.err
 
 
 @pytest.mark.thorough

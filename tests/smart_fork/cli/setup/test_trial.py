@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.facets import registration_of
+from smart_fork.agents import AGENTS
 from smart_fork.cli.setup.plan import try_server
 
-CLAUDE, CODEX = registration_of("claude"), registration_of("codex")
+CLAUDE, CODEX = AGENTS.registration_of("claude"), AGENTS.registration_of("codex")
 #: A server that knows one session, whatever is asked; what it was started with is in its only hit.
 SERVER = """
 import json, os, sys

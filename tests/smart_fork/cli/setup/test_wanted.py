@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from smart_fork.agents.facets import registration_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.registration import UnsuitableError
 from smart_fork.cli.setup import bytecode, plan, tool_permission
 from smart_fork.cli.setup.ledger import Ledger
@@ -106,7 +106,7 @@ def test_an_agent_that_never_asks_needs_no_rule(setup, world):
     shown = setup("--dry-run", "--agent", "codex", "--allow-reading")
 
     assert "Codex does not ask before read-only tools" in shown.out
-    assert None is registration_of("codex").allowing(tool_permission.tools())
+    assert None is AGENTS.registration_of("codex").allowing(tool_permission.tools())
 
 
 def test_out_of_settings_that_have_changed_since_only_our_rules_are_taken(setup, world):
