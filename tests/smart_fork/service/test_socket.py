@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from indexer.paths import state_home
-from smart_fork.cli.service import client, guard, lifetime, listener, records
+from smart_fork.cli.service import client, lifetime, listener, records
 from smart_fork.cli.service.address import Address, publish
 from smart_fork.cli.service.client import Service, ServiceGoneError, find_service
 from smart_fork.errors import ProgramFailed
@@ -93,7 +93,7 @@ def test_the_system_says_who_is_at_the_other_end():
 
 def test_another_user_who_connects_is_sent_away(served, monkeypatch):
     served.announce()
-    monkeypatch.setattr(guard, "is_ours", lambda _: False)
+    monkeypatch.setattr("smart_fork.system.http_limits.is_ours", lambda _: False)
     with pytest.raises((ConnectionError, IndexError)):
         status(served.socket, "GET /healthz HTTP/1.1", OURS)
     assert find_service() is None
