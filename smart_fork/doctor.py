@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -40,7 +40,7 @@ from smart_fork.finding.recent import passed_over
 from smart_fork.finding.search import configured_reranker, embedded, search
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes
-from smart_fork.system.release import installed
+from smart_fork.system.release import Release
 
 _PROBE_BYTES = 1 << 14
 #: Files among the logs that hold no session, named one by one.
@@ -59,6 +59,25 @@ class Check(Value):
     optional: bool = False
     seconds: float = 0.0
 
+    @classmethod
+    def run(cls, name: str, check: Callable[[], Iterator[Check]]) -> list[Check]:
+        """Return what this check yields; whatever it dies of is its result."""
+        started = time.perf_counter()
+        step = "Reinstall smart-fork, and report this."
+        try:
+            done = list(check())
+        except SmartForkError as error:
+            done = [cls(name, ok=False, detail=error.message, next_step=error.hint or step)]
+        except apsw.Error as error:
+            problem = unavailable(error)
+            done = [cls(name, ok=False, detail=problem.message, next_step=problem.hint)]
+        except OSError as error:
+            done = [cls(name, ok=False, detail=what_failed(error), next_step=next_step(error) or step)]
+        except Exception as error:  # noqa: BLE001 - whatever breaks a part is what the doctor is for
+            done = [cls(name, ok=False, detail=f"{type(error).__name__}: {error}", next_step=step)]
+        seconds = round(time.perf_counter() - started, 2)
+        return [replace(one, seconds=seconds) for one in done]
+
 
 @value
 class Checked(Value):
@@ -67,6 +86,11 @@ class Checked(Value):
     ok: bool
     checks: tuple[Check, ...]
     seed: int | None = rare()
+
+    @classmethod
+    def of(cls, checks: Sequence[Check], seed: int | None = None) -> Checked:
+        """All went well if everything works that has to."""
+        return cls(all(check.ok or check.optional for check in checks), tuple(checks), seed)
 
 
 def run_checks(embedder: Embedder | None = None, processes: Processes | None = None) -> list[Check]:
@@ -91,35 +115,7 @@ def run_checks(embedder: Embedder | None = None, processes: Processes | None = N
         "programs": lambda: _programs(processes),
         "tmux": lambda: _tmux(processes),
     }
-    return run_each(checks)
-
-
-def run_each(checks: Mapping[str, Callable[[], Iterator[Check]]]) -> list[Check]:
-    """What these checks, by their names, yield; whatever one of them dies of is its result."""
-    return [one for name, check in checks.items() for one in _timed(name, check)]
-
-
-def healthy(checks: list[Check]) -> bool:
-    """Whether everything works that has to."""
-    return all(check.ok or check.optional for check in checks)
-
-
-def _timed(name: str, check: Callable[[], Iterator[Check]]) -> list[Check]:
-    started = time.perf_counter()
-    step = "Reinstall smart-fork, and report this."
-    try:
-        done = list(check())
-    except SmartForkError as error:
-        done = [Check(name, ok=False, detail=error.message, next_step=error.hint or step)]
-    except apsw.Error as error:
-        problem = unavailable(error)
-        done = [Check(name, ok=False, detail=problem.message, next_step=problem.hint)]
-    except OSError as error:
-        done = [Check(name, ok=False, detail=what_failed(error), next_step=next_step(error) or step)]
-    except Exception as error:  # noqa: BLE001 - whatever breaks a part is what the doctor is for
-        done = [Check(name, ok=False, detail=f"{type(error).__name__}: {error}", next_step=step)]
-    seconds = round(time.perf_counter() - started, 2)
-    return [replace(one, seconds=seconds) for one in done]
+    return [one for name, check in checks.items() for one in Check.run(name, check)]
 
 
 def _state() -> Iterator[Check]:
@@ -139,7 +135,7 @@ def _state() -> Iterator[Check]:
         detail = f"others can look into {home} (mode {mode:o})"
         yield Check("state folder", ok=False, detail=detail, next_step=f"Run `chmod 700 {home}`.")
         return
-    release = found.version if (found := installed()) else "not installed"
+    release = found.version if (found := Release.installed()) else "not installed"
     yield Check("state folder", ok=True, detail=f"{home}, Python {sys.version.split()[0]}, smart-fork {release}")
 
 

@@ -29,7 +29,6 @@ from contextvars import ContextVar
 
 from indexer.errors import IndexerError as IndexerError  # noqa: PLC0414 - it is caught by the name that it has here
 from indexer.errors import SmartForkError as SmartForkError  # noqa: PLC0414 - it is caught by the name that it has here
-from indexer.errors import joined as joined  # noqa: PLC0414 - as above
 
 # A library says nothing by itself. Here, for every module that logs imports this one, and the package itself nothing.
 logging.getLogger("smart_fork").addHandler(logging.NullHandler())
@@ -40,6 +39,34 @@ class Usage(SmartForkError):
 
     code = "usage"
     exit_code = 2
+
+    # Values are named as their caller knows them: options, arguments, JSON keys.
+
+    @staticmethod
+    def first_empty(given: Mapping[str, object]) -> str | None:
+        """Return the name of the first value without a visible character, or of a list with such an element."""
+        return next((name for name, value in given.items() if is_empty(value)), None)
+
+    @classmethod
+    def refuse_empty(cls, given: Mapping[str, object]) -> None:
+        """Refuse a blank value: a variable of a shell that is not set, a field that a program left empty.
+
+        Raises:
+            Usage: one is blank.
+        """
+        if (name := cls.first_empty(given)) is not None:
+            raise cls(f"{name} is empty", "Give it a value, or drop it.")
+
+    @classmethod
+    def refuse_both(cls, given: Mapping[str, object], pairs: Sequence[tuple[str, str]]) -> None:
+        """Refuse two values that contradict each other.
+
+        Raises:
+            Usage: both of a pair are given.
+        """
+        for one, other in pairs:
+            if _is_given(given.get(one)) and _is_given(given.get(other)):
+                raise cls(f"{one} and {other} are mutually exclusive", "Give one of them.")
 
 
 class Ambiguous(Usage):
@@ -160,35 +187,6 @@ def speak_of_tools() -> None:
 def advice(command: str, *, tool: str) -> str:
     """Return what to do next: `command` for a person at a terminal, `tool` for a model that calls tools."""
     return tool if _of_tools.get() else command
-
-
-# Refuses empty values and contradictory ones by the names that their caller knows: options, arguments, JSON keys.
-
-
-def empty_among(given: Mapping[str, object]) -> str | None:
-    """Return the name of the first value without a visible character, or of a list with such an element."""
-    return next((name for name, value in given.items() if is_empty(value)), None)
-
-
-def refuse_empty(given: Mapping[str, object]) -> None:
-    """Refuse a blank value: a variable of a shell that is not set, a field that a program left empty.
-
-    Raises:
-        Usage: one is blank.
-    """
-    if (name := empty_among(given)) is not None:
-        raise Usage(f"{name} is empty", "Give it a value, or drop it.")
-
-
-def refuse_both(given: Mapping[str, object], pairs: Sequence[tuple[str, str]]) -> None:
-    """Refuse two values that contradict each other.
-
-    Raises:
-        Usage: both of a pair are given.
-    """
-    for one, other in pairs:
-        if _is_given(given.get(one)) and _is_given(given.get(other)):
-            raise Usage(f"{one} and {other} are mutually exclusive", "Give one of them.")
 
 
 def _is_given(value: object) -> bool:

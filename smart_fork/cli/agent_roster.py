@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from indexer.errors import joined
 from indexer.store.base import Understood
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, record, value
@@ -14,7 +15,6 @@ from smart_fork.agents.programs import look_at
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.verbs import ABILITIES, abilities_of
 from smart_fork.cli.output import out, plain, printed_as_json
-from smart_fork.errors import joined
 from smart_fork.finding.index_access import known_index
 from smart_fork.system.processes import Processes
 

@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from indexer.paths import state_home
 from indexer.settings import VARIABLES
-from smart_fork.errors import Usage, refuse_both, refuse_empty
+from smart_fork.errors import Usage
 from smart_fork.hooks import RECALL
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -50,8 +50,8 @@ def _check(command: Any, ctx: Any, args: list[str]) -> None:
     values, _, order = command.make_parser(ctx).parse_args(args=list(args))
     _refuse_repeated(order)
     named = {one: one.opts if one.param_type_name == "option" else [one.human_readable_name] for one in command.params}
-    refuse_empty({names[0]: values.get(one.name) for one, names in named.items()})
-    refuse_both({name: values.get(one.name) for one, names in named.items() for name in names}, _CONTRADICTORY)
+    Usage.refuse_empty({names[0]: values.get(one.name) for one, names in named.items()})
+    Usage.refuse_both({name: values.get(one.name) for one, names in named.items() for name in names}, _CONTRADICTORY)
 
 
 def _refuse_repeated(given: Sequence[Any]) -> None:
@@ -78,9 +78,9 @@ class Command(TyperCommand):
             raise Usage(fault, "Correct or unset it. `smart-fork config` shows each setting.")
         if (state_home() / RECALL).is_dir():
             from smart_fork.caller import caller_session  # the list of commands needs no agents
-            from smart_fork.hooks.switch import follow
+            from smart_fork.hooks import switch
 
-            follow(caller_session(os.environ), " ".join(map(str, ctx.params.values())))
+            switch.follow(caller_session(os.environ), " ".join(map(str, ctx.params.values())))
         return super().invoke(ctx)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -12,7 +12,7 @@ from rich.text import Text
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar, working
 from smart_fork.cli.setup import plan
-from smart_fork.doctor import Check, Checked, healthy, run_checks, run_each
+from smart_fork.doctor import Check, Checked, run_checks
 from smart_fork.finding.team_search import is_known
 
 
@@ -21,24 +21,24 @@ def doctor(
     seed: Annotated[int | None, "Seed of the sample, to repeat a run."] = None,
 ) -> None:
     """Check every part by using it, and say the next step for each failure."""
-    more: dict[str, Callable[[], Iterator[Check]]] = {"set-up": plan.checks}
-    if is_known():
-        from smart_fork.team import failed_jobs
-
-        more["team"] = failed_jobs.checks
     with working("checking each part"):
-        checks = run_checks() + run_each(more)
+        checks = run_checks() + Check.run("set-up", plan.checks)
+        if is_known():
+            from smart_fork.team import failed_jobs
+
+            checks += Check.run("team", failed_jobs.checks)
     if deep:
         from smart_fork.cli.examination import examine
 
         seed = secrets.randbelow(1_000_000) if seed is None else seed
         with progress_bar() as progress:
             checks += examine(seed, progress=progress)
-    if not printed_as_json(Checked(healthy(checks), tuple(checks), seed if deep else None)):
+    found = Checked.of(checks, seed if deep else None)
+    if not printed_as_json(found):
         _print(checks)
         if deep:
             say(f"The sample was chosen by --seed {seed}.")
-    if not healthy(checks):
+    if not found.ok:
         raise typer.Exit(1)
 
 

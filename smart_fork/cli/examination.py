@@ -28,7 +28,7 @@ from indexer.versions import VERSION
 from smart_fork.agents.readers import READERS
 from smart_fork.cli.service.address import announced
 from smart_fork.cli.service.client import ServiceGoneError, find_service
-from smart_fork.doctor import RUN_INDEX, Check, run_each
+from smart_fork.doctor import RUN_INDEX, Check
 from smart_fork.finding.index_access import unavailable
 from smart_fork.finding.query import Query, words_of
 from smart_fork.finding.search import embedded, search
@@ -58,14 +58,17 @@ def examine(seed: int, embedder: Embedder | None = None, progress: Progress | No
     if not index_db().exists():
         return [
             Check("index", ok=False, detail="there is no index to examine", next_step=RUN_INDEX),
-            *_service_checks(),
+            *Check.run("service", _service),
         ]
     try:
         with telling(progress), read_only(index_db()) as db:
             return _Examination(StoreReading(db), random.Random(seed), embedder, told).checks()  # noqa: S311 - a sample
     except apsw.Error as error:
         problem = unavailable(error)
-        return [Check("integrity", ok=False, detail=problem.message, next_step=problem.hint), *_service_checks()]
+        return [
+            Check("integrity", ok=False, detail=problem.message, next_step=problem.hint),
+            *Check.run("service", _service),
+        ]
 
 
 class _Examination:
@@ -92,7 +95,7 @@ class _Examination:
         found: list[Check] = []
         for number, (name, stage) in enumerate(stages.items()):
             self._progress("examining", number, len(stages))
-            found += run_each({name: stage})
+            found += Check.run(name, stage)
         self._progress("examining", len(stages), len(stages))
         return found
 
@@ -274,10 +277,6 @@ def _workers() -> Iterator[Check]:
             yield from _told("workers", list(soundness.damage(db)), "the register of workers is intact", step)
     except apsw.Error as error:
         yield Check("workers", ok=False, detail=str(error), next_step=step)
-
-
-def _service_checks() -> list[Check]:
-    return run_each({"service": _service})
 
 
 def _service() -> Iterator[Check]:

@@ -125,9 +125,9 @@ def greet(
 
 
 def _refuse(line: bytes, out: BinaryIO) -> None:
-    from smart_fork.server.rpc import refusal
+    from smart_fork.server.rpc import RpcMessage
 
-    if (answer := refusal(line)) is not None:
+    if (answer := RpcMessage.refusal(line)) is not None:
         _say(answer.line, out)
 
 

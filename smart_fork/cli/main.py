@@ -14,11 +14,12 @@ from typing import Any
 
 import typer
 
+from indexer.errors import IndexerError
 from smart_fork.cli.command import Command, Commands
 from smart_fork.cli.command_table import COMMANDS, named
 from smart_fork.cli.help_pages import dress
 from smart_fork.cli.output import Unprinted, complain, log_to_stderr, print_json
-from smart_fork.errors import IndexerError, NotFound, SmartForkError
+from smart_fork.errors import NotFound, SmartForkError
 
 log = logging.getLogger(__name__)
 

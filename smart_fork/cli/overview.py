@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from indexer.damage import kept
+from indexer.errors import joined
 from indexer.paths import index_db, state_home
 from indexer.settings import SERVICE
 from indexer.values import Value, rare, record, value
@@ -14,11 +15,11 @@ from smart_fork.agents.readers import READERS
 from smart_fork.cli.output import out, plain, printed_as_json
 from smart_fork.cli.service.client import ServiceStatus, find_service
 from smart_fork.cli.service.lock import holder
-from smart_fork.errors import IndexUnavailable, RegistryUnavailable, joined
+from smart_fork.errors import IndexUnavailable, RegistryUnavailable
 from smart_fork.finding.answer import IndexStatus
 from smart_fork.finding.status import in_words, index_status, when_next
 from smart_fork.finding.upkeep import covered_in_words
-from smart_fork.hooks import ASKED, EDITS, ERRORS, switch
+from smart_fork.hooks import switch
 from smart_fork.snippets import minute
 from smart_fork.workers.registry_file import has_registry
 from smart_fork.workers.roster import list_workers
@@ -149,11 +150,10 @@ def _service() -> ServiceOverview:
 
 def _recall() -> RecallOverview:
     on = tuple(one.name for one in READERS if switch.is_on(one.name))
-    edits = switch.said(EDITS)
+    prompts, edits, errors = map(switch.said, switch.NOTED)
     return RecallOverview(
-        on, *switch.asked(), switch.late(), edits.told, edits.late, switch.said(ASKED).followed, edits.followed,
-        *switch.said(ERRORS),
-    )  # fmt: skip
+        on, *switch.asked(), switch.late(), edits.told, edits.late, prompts.followed, edits.followed, *errors
+    )
 
 
 def _memory(pid: int) -> int | None:

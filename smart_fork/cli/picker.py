@@ -70,14 +70,14 @@ def _recent() -> list[PickerRow]:
 
 def with_fzf(program: str, rows: Sequence[PickerRow]) -> tuple[Action, PickerRow] | None:
     """What the person chose in fzf; `None` where nothing."""
-    from smart_fork.system.processes import at_this_terminal
+    from smart_fork.system.processes import Processes
 
     show = shlex.join([sys.executable, "-P", "-m", "smart_fork", "show"])
     argv = [program, "--delimiter=\t", "--with-nth=2..", "--no-multi", "--layout=reverse", "--prompt=fork> "]
     argv += [f"--preview={show} {{1}}", "--preview-window=down,60%,wrap", f"--expect={','.join(filter(None, _KEYS))}"]
     argv += ["--header=Enter forks, Ctrl-O opens, Ctrl-Y copies the command, Esc quits"]
     lines = "".join(f"{row.session_id}\t{row}\n" for row in rows)
-    told = at_this_terminal(argv, lines.encode("utf-8", "replace")).splitlines()
+    told = Processes.at_this_terminal(argv, lines.encode("utf-8", "replace")).splitlines()
     if len(told) < 2:
         return None
     session_id = told[1].partition("\t")[0]

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from smart_fork.cli.output import err, say, wants_json
-from smart_fork.system.stages import Stage, named
+from smart_fork.system.stages import Stage
 
 if TYPE_CHECKING:
     from rich.progress import Task
@@ -58,7 +58,7 @@ class ProgressBar:
             if not self._tasks:
                 self._bars = self._new()
                 self._bars.start()
-            self._tasks[stage] = self._bars.add_task(named(stage), total=None, stage=stage, ended=None)
+            self._tasks[stage] = self._bars.add_task(known.title, total=None, stage=stage, ended=None)
         counted = total if total > 1 or done >= total else None
         self._bars.update(self._tasks[stage], completed=done, total=counted, ended=now if done >= total else None)
 
@@ -102,7 +102,7 @@ class ProgressLines:
         with self._lock:
             now = self._clock()
             if self._stage is not None and now >= self._say_at:
-                say(f"{named(self._stage.name)}: {self._stage.share(now)}")
+                say(f"{self._stage.title}: {self._stage.share(now)}")
                 self._say_at, self._told = now + SAY_SECONDS, True
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ class ProgressLines:
 
     def _end(self, now: float) -> None:
         if self._stage is not None and self._told:
-            say(f"{named(self._stage.name)}: {self._stage.ended(now)}")
+            say(f"{self._stage.title}: {self._stage.ended(now)}")
         self._stage, self._told = None, False
 
     def _look_again(self) -> None:

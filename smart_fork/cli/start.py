@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from indexer.errors import joined
 from smart_fork.agents.options import Options, Subject, as_said, takes
 from smart_fork.caller import caller_session
 from smart_fork.cli.agents import FIRST, AnyStartedOption, CwdOption, GivenOption, StartedOption
 from smart_fork.cli.options import NOTHING_SAID
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import starting
-from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, joined
+from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.system.processes import Processes
 from smart_fork.workers.places import choose_place

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from indexer.errors import joined
 from smart_fork.cli.command import Commands
 from smart_fork.cli.options import ProjectOption, with_options
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar
-from smart_fork.errors import joined
 
 if TYPE_CHECKING:
     from smart_fork.sync.run import Moved, Synced

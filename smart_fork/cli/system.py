@@ -24,11 +24,10 @@ def mcp(
     gc.disable()  # nearly all that is made until it serves are modules, which stay: to look through them takes a tenth
     from indexer.models import configured_embedder
     from smart_fork.server import run_stdio
-    from smart_fork.server.stdio import Begun
 
     gc.freeze()
     gc.enable()
-    run_stdio(Begun.of(begun), configured_embedder(background=True), everything=tools == "all")
+    run_stdio(begun, configured_embedder(background=True), everything=tools == "all")
 
 
 def show_help(

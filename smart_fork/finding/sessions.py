@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from indexer import kept_logs
+from indexer.errors import joined
 from indexer.failures import what_failed
 from indexer.markdown import export_path, parse_front_matter
 from indexer.masking import Masked, beginning, mask
@@ -23,7 +24,7 @@ from smart_fork.agents.logs import logs_of, longest_first, unread
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import names_session, names_worker, parsed
 from smart_fork.agents.references import reference as reference_to
-from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage, advice, joined
+from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding.conversation import CommitsMade, Conversation, Exported, Message, Noted, resumed_part
 from smart_fork.finding.notes import noted_if_known
 from smart_fork.finding.session_place import permits, placed_here

@@ -15,6 +15,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from indexer.errors import joined
 from indexer.failures import next_step, what_failed
 from indexer.locks import held_file
 from indexer.paths import private_dir, state_home
@@ -32,7 +33,7 @@ from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import names_session
 from smart_fork.copies.session_copy import Branch, branch_point, last_branch_point, message_at, write_copy
 from smart_fork.cuts.titles import key, without_suffix
-from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice, joined
+from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding import sessions
 from smart_fork.finding.results import title as shown_title
 from smart_fork.finding.session_place import belongs, unplaced, where_now

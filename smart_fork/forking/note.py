@@ -18,8 +18,8 @@ from indexer.project import recorded
 from indexer.transcripts.boilerplate import NEWS_TAG
 from indexer.transcripts.model import Session
 from indexer.unchecked import seconds_in
+from smart_fork import foreign_sessions
 from smart_fork.agents.plan import MAX_PROMPT_BYTES, passable
-from smart_fork.foreign_sessions import is_taken
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.repository.news import MOST_COMMITS, FileNews, News, Then, news
 from smart_fork.snippets import printable
@@ -85,7 +85,7 @@ def _then(spec: WorkerSpec, session: Session) -> Then | None:
         session.cwd,
         session.begun_at,
         "" if branch == "HEAD" else branch,
-        here=not is_taken(session.session_id),
+        here=not foreign_sessions.is_taken(session.session_id),
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from indexer.shapes import dataclass
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
+from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.checkpoints import in_clone
 from smart_fork.agents.references import Resolved
@@ -20,7 +21,6 @@ from smart_fork.finding.session_place import where_now
 from smart_fork.finding.sessions import Located
 from smart_fork.finding.team_search import sessions_here
 from smart_fork.finding.worth import obstacles
-from smart_fork.foreign_sessions import shared_as
 from smart_fork.forking.bringing_back import brought_back, is_borrowed, refuse_without_log
 from smart_fork.forking.budget import Answers, content_of, gathered, handed_to
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
@@ -106,7 +106,7 @@ class Fork:
         """Return what would be started."""
         with self.held:  # a team's copy is known as one until it goes
             forked = self._told(dry_run(self.prepared))
-            shared = [shared_as(one.session_id) or one.session_id for one in self.sessions]
+            shared = [foreign_sessions.shared_as(one.session_id) or one.session_id for one in self.sessions]
         again = same_command(shared, self.request, self.content.leaves)
         if not self.request.merge and shared[0] != self.sessions[0].session_id:
             return named_as_shared(forked, self.sessions[0].session_id, shared[0], again)

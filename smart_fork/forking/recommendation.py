@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
 
+from indexer.errors import joined
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.programs import find_program
-from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, advice, joined
+from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, advice
 from smart_fork.finding.answer import Answer, Unsearched
 from smart_fork.finding.hit import Hit
 from smart_fork.finding.ranking import FITS, ExchangeEvidence

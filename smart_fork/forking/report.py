@@ -15,7 +15,7 @@ from smart_fork.errors import ProgramFailed, SmartForkError, advice
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation
 from smart_fork.forking.started import Forked, StartedWorker
 from smart_fork.snippets import printable
-from smart_fork.system.processes import how_it_ended
+from smart_fork.system.processes import Completed
 from smart_fork.workers.place import Started
 from smart_fork.workers.registry import WorkerRecord
 
@@ -102,7 +102,7 @@ def describe(worker: WorkerRecord, command: str, warnings: Sequence[str], *, con
 def ended_at_once(plan: ForkPlan, started: Started, seen: Confirmation) -> ProgramFailed:
     """What is raised of a worker that has ended before it took its prompt, with what it said last."""
     before = "it took its prompt" if plan.prompt else "it was ready"
-    how = how_it_ended(seen.status)
+    how = Completed.in_words(seen.status)
     said = ending(printable(seen.last_words or NOTHING), LAST_CHARACTERS)
     if started.log:
         where = f"Its output: {started.log}"
@@ -120,7 +120,7 @@ def unexpected(error: Exception) -> SmartForkError:
 def remark(plan: ForkPlan, started: Started, seen: Confirmation) -> str:
     """What should be known of a worker that was started; empty where all is as it should be."""
     if seen.last_words is not None:
-        how = how_it_ended(seen.status)
+        how = Completed.in_words(seen.status)
         return (
             f"It has ended already ({how}): {ending(printable(seen.last_words), LAST_CHARACTERS)}"
             if how and seen.status

@@ -14,7 +14,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import PLACES
 from smart_fork.caller import calling_agent
-from smart_fork.errors import ForkRefused, SmartForkError, Usage, is_empty, refuse_both, refuse_empty
+from smart_fork.errors import ForkRefused, SmartForkError, Usage, is_empty
 from smart_fork.finding.answer import Answer, Found, RecentSession
 from smart_fork.finding.engine import OWN
 from smart_fork.finding.hit import Hit
@@ -93,8 +93,8 @@ def _checked(request: FindRequest, choice: Choice, fork: ForkRequest) -> FindReq
             raise Usage("prompt is required", "Write what the fork is to do.")
     check(request)
     given = {"fork_session_id": fork.session or None, "fork_index": choice.fork_index}
-    refuse_empty(given)
-    refuse_both(given, (("fork_session_id", "fork_index"),))
+    Usage.refuse_empty(given)
+    Usage.refuse_both(given, (("fork_session_id", "fork_index"),))
     if choice.fork_index is not None and choice.fork_index < 0:
         raise Usage(f"fork_index must be non-negative, not {choice.fork_index}", "It counts results from 0.")
     check_fork(fork)

@@ -18,7 +18,7 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import KEYS, Options, options_from
 from smart_fork.agents.references import reference
-from smart_fork.errors import ForkRefused, SmartForkError, Usage, advice, refuse_both, refuse_empty
+from smart_fork.errors import ForkRefused, SmartForkError, Usage, advice
 from smart_fork.finding import sessions
 from smart_fork.finding.session_place import directory_of, is_there, where_now
 from smart_fork.forking.bringing_back import refuse_borrowed
@@ -132,10 +132,10 @@ def checked(said: Any) -> dict[str, Any]:
     for key, value in given.items():
         if type(value) not in KEYS[key].types:  # exactly: true is a number to Python
             raise Usage(f"'{key}' must be {' or '.join(_WORDS[kind] for kind in KEYS[key].types)}, not {shown(value)}")
-    refuse_empty(given)
+    Usage.refuse_empty(given)
     if not given.get("project_path"):
         raise Usage("missing required 'project_path'", "The directory that the worker works in.")
-    refuse_both(given, _EXCLUSIVE)
+    Usage.refuse_both(given, _EXCLUSIVE)
     return given
 
 

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import apsw
 
+from indexer.errors import joined
 from indexer.project import project_of, recorded, resolve
 from indexer.settings import DEPTH
 from indexer.shapes import dataclass
 from indexer.transcripts.files import is_there
 from indexer.transcripts.model import Session
+from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS, programs
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.plan import ForkPlan, environment, passable, plan_fork
@@ -23,10 +25,9 @@ from smart_fork.agents.programs import find_program, require_fork
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.starter import Launch
 from smart_fork.caller import calling_agent
-from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice, joined, refuse_empty
+from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding.conversation import resumed_part
 from smart_fork.finding.session_place import as_guest, directory_of, in_project, unplaced, where_now
-from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.forking.attempt import Attempt, undone
 from smart_fork.forking.bringing_back import is_others
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation, confirm, one_at_a_time
@@ -40,7 +41,7 @@ from smart_fork.repository.worktree import Worktree, left_unfiltered, plan_workt
 from smart_fork.snippets import plain_name
 from smart_fork.system import permission
 from smart_fork.system.cancellation import refuse_cancelled
-from smart_fork.system.processes import Machine, own_pid
+from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.place import Started, WorkerPlace, note_started
 from smart_fork.workers.places import choose_place
 from smart_fork.workers.registry import ASKED, UNASKED, Registry, WorkerRecord
@@ -110,7 +111,7 @@ class Prepared:
                 _give_back(attempt, plan, worker)
                 refuse_cancelled()
                 if place.replaces:  # nothing of ours is left to say so afterwards
-                    _note_running(registry, worker, plan, Started(pid=own_pid()))
+                    _note_running(registry, worker, plan, Started(pid=Processes.own_pid()))
                 started = place.start(
                     plan, worker, machine.processes, environment(plan, {**machine.env, **self.provisions.variables})
                 )
@@ -147,7 +148,7 @@ def _home_of(spec: WorkerSpec) -> AbstractContextManager[None]:
 
 def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> Prepared:
     _check_told(spec)
-    refuse_empty({"worktree": spec.options.worktree, "name": spec.options.name})
+    Usage.refuse_empty({"worktree": spec.options.worktree, "name": spec.options.name})
     place = choose_place(spec.options.place, machine.processes, machine.env)
     source, written, point = spec.source, spec.written, spec.content.point
     target = place_of_work(source.cwd, spec.cwd) if source else directory(spec.cwd or Path.cwd())
@@ -171,7 +172,7 @@ def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> Prepared:
     )
     _check_asks(request)
     for one in () if dry_run else known:
-        refuse_owing(one.session_id)
+        foreign_sessions.refuse_owing(one.session_id)
     prepared = Prepared(spec, machine, request, place, note=note)
     _check_delivery(prepared.plan(), place)
     admission(request, machine, counts=not place.replaces)  # whether the limit is a number; it is asked at the start

@@ -13,5 +13,3 @@ ERRORS = "errors"
 LATE = b"-"
 #: What stands in an agent's file where its model does not get what a hook says at a prompt.
 NO_PROMPTS = b"-"
-#: What the agents run, and what tells our handlers from those of others.
-MODULE = "smart_fork.hooks"

@@ -18,7 +18,7 @@ from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import reference
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import Excised, RolledBack
-from smart_fork.doctor import Check, healthy, run_checks, run_each
+from smart_fork.doctor import Check, Checked, run_checks
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.excise.plan import Plan
 from smart_fork.excise.request import Request
@@ -154,15 +154,7 @@ class ProjectHoldings:
         return sum(one.sessions for one in self.holdings)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedParts:
-    """What a check of all parts has found."""
-
-    checks: tuple[Check, ...]
-    healthy: bool
-
-
-def holdings(checked: CheckedParts | None = None) -> Shown:
+def holdings(checked: Checked | None = None) -> Shown:
     """The index of now; `trouble` where it cannot be used. Of the agents in `kept` copies of the logs are kept.
 
     `checked` is what the check has found that led here; `None` where none did.
@@ -187,14 +179,14 @@ def by_project(held: Sequence[Holding]) -> tuple[ProjectHoldings, ...]:
     return tuple(sorted(found, key=lambda one: one.last_activity, reverse=True))
 
 
-def checked(_: Mapping[str, str]) -> CheckedParts:
+def checked(_: Mapping[str, str]) -> Checked:
     """Check every part by using it, as ``doctor`` does; the set-up of the agents is that one's to check."""
     checks = run_checks()
     if is_known():
         from smart_fork.team import failed_jobs
 
-        checks += run_each({"team": failed_jobs.checks})
-    return CheckedParts(tuple(checks), healthy(checks))
+        checks += Check.run("team", failed_jobs.checks)
+    return Checked.of(checks)
 
 
 def _cuts() -> tuple[tuple[str, Cut], ...]:
@@ -226,7 +218,7 @@ def index_routes(desk: Desk) -> list[Route]:
     """All addresses."""
 
     def index(_: Asked, asked: Asked) -> Shown:
-        return holdings(desk.kept(asked.get("checked"), CheckedParts))
+        return holdings(desk.kept(asked.get("checked"), Checked))
 
     def removal(place: Asked, _: Asked) -> Shown:
         done = desk.forms.answer(place["form"])

@@ -18,7 +18,7 @@ from smart_fork.repository import changes
 from smart_fork.repository.changes import difference, submodules
 from smart_fork.repository.git import FOLDER, Repository, opened, opened_worktree
 from smart_fork.snippets import printable
-from smart_fork.system.processes import Completed, Processes, every_process
+from smart_fork.system.processes import Completed, Processes
 
 BRANCHES = "smart-fork/"
 MAX_NAME_CHARACTERS = 30
@@ -343,7 +343,7 @@ def _somebody_in(worktree: Path) -> str | None:
     import psutil  # takes a while
 
     there = resolve(worktree)
-    for process in every_process():
+    for process in Processes.each():
         with contextlib.suppress(psutil.Error, OSError):  # it has ended, or is somebody else's
             if is_within(process.cwd(), there):
                 return f"{process.pid} ({process.name()})"

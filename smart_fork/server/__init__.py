@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mcp.server.caching import CacheHint
@@ -20,7 +19,7 @@ from smart_fork.server import find_tools, sessions, workers
 from smart_fork.server.arguments import in_own_words, only_what_there_is
 from smart_fork.server.stdio import Begun, Stdio
 from smart_fork.snippets import shown
-from smart_fork.system.processes import end
+from smart_fork.system.processes import Processes
 from smart_fork.system.release import own_version
 from smart_fork.system.standard_error import never_waiting
 from smart_fork.workers.registry_file import has_registry
@@ -114,8 +113,8 @@ class Server(MCPServer[Any]):
         return await super().call_tool(name, arguments, context)
 
 
-def create_server(embedder: Embedder | None = None, *, everything: bool = False) -> Server:
-    """A server for any transport, which lists a few tools or `everything`.
+def create_server(embedder: Embedder | None = None, *, everything: bool | None = None) -> Server:
+    """A server for any transport, which lists a few tools or `everything`: by default as ``SMART_FORK_TOOLS`` says.
 
     `embedder` instead of the configured one.
     """
@@ -126,7 +125,7 @@ def create_server(embedder: Embedder | None = None, *, everything: bool = False)
         version=own_version(),
         log_level="ERROR",
         middleware=[in_own_words, only_what_there_is],
-        everything=everything,
+        everything=TOOLS.text().lower() == "all" if everything is None else everything,
         cache_hints={"server/discover": _FRESH, "tools/list": _FRESH, "prompts/list": _FRESH},
         subscriptions=False,  # a client that may subscribe does so at once, and for that the whole server would start
         tools=[
@@ -141,13 +140,8 @@ def create_server(embedder: Embedder | None = None, *, everything: bool = False)
     return server
 
 
-def wants_everything(environment: Mapping[str, str]) -> bool:
-    """Whether ``SMART_FORK_TOOLS=all`` has all tools listed."""
-    return TOOLS.text(environment).lower() == "all"
-
-
-def run_stdio(begun: Begun, embedder: Embedder | None = None, *, everything: bool = False) -> None:
-    """Serve on stdin and stdout, from where another process has `begun`, until stdin closes.
+def run_stdio(begun: str = "", embedder: Embedder | None = None, *, everything: bool | None = None) -> None:
+    """Serve on stdin and stdout, from where another process has `begun` (see `Begun.of`), until stdin closes.
 
     The SDK keeps stdout for the protocol, whatever prints.
     """
@@ -156,10 +150,10 @@ def run_stdio(begun: Begun, embedder: Embedder | None = None, *, everything: boo
     threading.Thread(target=_recover, name="recover", daemon=True).start()
     with never_waiting():
         server = create_server(embedder, everything=everything)
-        server.begun = begun
+        server.begun = Begun.of(begun)
         server.run("stdio")
     # A model that is just being loaded, or a log being read, must not keep a server without a client alive.
-    end(0)
+    Processes.leave(0)
 
 
 def _recover() -> None:

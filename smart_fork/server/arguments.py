@@ -12,7 +12,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 from pydantic import BaseModel, ValidationError
 
-from smart_fork.errors import Usage, empty_among, joined, refuse_both
+from indexer.errors import joined
+from smart_fork.errors import Usage
 from smart_fork.snippets import shown
 
 #: Parameters that contradict each other, in whichever tool both are.
@@ -90,10 +91,10 @@ def taken(given: Mapping[str, Any], model: type[BaseModel], schema: Mapping[str,
         raise ToolError(f"{name} must be {allowed(known[name])}, not {shown(given[name])}")
     # A blank element of a list says nothing: models fill lists up.
     said = {name: one for name, one in mended.items() if name != _MAY_BE_BLANK and not isinstance(one, list)}
-    if (empty := empty_among(said)) is not None:
+    if (empty := Usage.first_empty(said)) is not None:
         raise ToolError(f"{empty} is empty: give {allowed(known[empty])}, or drop it")
     try:
-        refuse_both(mended, _CONTRADICTORY)
+        Usage.refuse_both(mended, _CONTRADICTORY)
     except Usage as error:
         raise ToolError(joined(error.message, error.hint)) from error
     return mended

@@ -19,13 +19,14 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import ListRootsRequest, ListRootsResult
 
+from indexer.errors import joined
+from smart_fork import config
 from smart_fork.caller import speak_for
-from smart_fork.config import allowed_projects
-from smart_fork.errors import SmartForkError, joined
+from smart_fork.errors import SmartForkError
 from smart_fork.server.caller import Around, Caller, agent_of, identify, path_of, workspaces
 from smart_fork.system import permission
 from smart_fork.system.cancellation import cancellable
-from smart_fork.system.stages import Stage, named
+from smart_fork.system.stages import Stage
 
 #: How long a client may take to say which folders it works in.
 ROOTS_SECONDS = 10.0
@@ -76,7 +77,7 @@ async def own_projects(ctx: Context[Any, Any]) -> tuple[permission.Permitted, ..
     """
     named = [*(path for root in await _roots(ctx) if (path := path_of(root))), *workspaces(_meta(ctx))]
     claimed = [path for path in named if Path(path).is_absolute()]
-    return await in_thread(lambda: permission.permitted(claimed[:MAX_ROOTS], allowed_projects()))
+    return await in_thread(lambda: permission.permitted(claimed[:MAX_ROOTS], config.allowed_projects()))
 
 
 def _meta(ctx: Context[Any, Any]) -> Mapping[str, Any]:
@@ -192,7 +193,7 @@ class Reporter:
 
     def _in_words(self, now: float) -> str:
         stage = self._stage or Stage("working", self._began, 0, 0, 1)
-        return f"{named(stage.name)}: {stage.share(now)}"
+        return f"{stage.title}: {stage.share(now)}"
 
 
 _reporter: ContextVar[Reporter | None] = ContextVar("reporter", default=None)

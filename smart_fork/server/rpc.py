@@ -52,43 +52,43 @@ class RpcMessage:
         """What goes with it."""
         return self.content.get("params") or {}
 
+    @classmethod
+    def of(cls, content: dict[str, Any]) -> RpcMessage:
+        """A message of ours."""
+        return cls(orjson.dumps(content), content)
 
-def made(content: dict[str, Any]) -> RpcMessage:
-    """A message of ours."""
-    return RpcMessage(orjson.dumps(content), content)
+    @classmethod
+    def read(cls, line: bytes) -> RpcMessage | None:
+        """Return the message in `line`, or None. `refusal` answers such a line.
 
+        Any text at all may come, also none that JSON could hold.
+        """
+        try:
+            content = orjson.loads(line)
+        except ValueError:
+            return None
+        if not isinstance(content, dict) or _fault(content) or _is_deep(line):
+            return None
+        # On one line, whatever stood between its parts.
+        return cls(line.strip().replace(b"\r", b" ").replace(b"\n", b" "), content)
 
-def read(line: bytes) -> RpcMessage | None:
-    """Return the message in `line`, or None. `refusal` answers such a line.
+    @classmethod
+    def refusal(cls, line: bytes) -> RpcMessage | None:
+        """Return the error that answers a line without a message, with the id of the request where it has one.
 
-    Any text at all may come, also none that JSON could hold.
-    """
-    try:
-        content = orjson.loads(line)
-    except ValueError:
-        return None
-    if not isinstance(content, dict) or _fault(content) or _is_deep(line):
-        return None
-    # On one line, whatever stood between its parts.
-    return RpcMessage(line.strip().replace(b"\r", b" ").replace(b"\n", b" "), content)
-
-
-def refusal(line: bytes) -> RpcMessage | None:
-    """Return the error that answers a line without a message, with the id of the request where it has one.
-
-    A batch, or several messages on one line, get a list of errors, one for each id. None where nobody waits for an
-    answer: to a notification, to an answer, to an empty line.
-    """
-    text = line.decode("utf-8", "replace").strip().removeprefix("\ufeff")
-    content = _members(text)
-    if not text or not _is_waited_for(content):
-        return None
-    code, why = _reason(line)
-    error = {"code": code, "message": f"Not a JSON-RPC message: {why}."}
-    waiting = [one for one in content if _has_waiting_id(one)] if isinstance(content, list) else []
-    said = [{"jsonrpc": "2.0", "id": _sent_back(one), "error": error} for one in waiting or [content]]
-    written = json.dumps(said if waiting else said[0])  # which holds half a character in an id, too
-    return RpcMessage(written.encode(), said[0])
+        A batch, or several messages on one line, get a list of errors, one for each id. None where nobody waits for an
+        answer: to a notification, to an answer, to an empty line.
+        """
+        text = line.decode("utf-8", "replace").strip().removeprefix("\ufeff")
+        content = _members(text)
+        if not text or not _is_waited_for(content):
+            return None
+        code, why = _reason(line)
+        error = {"code": code, "message": f"Not a JSON-RPC message: {why}."}
+        waiting = [one for one in content if _has_waiting_id(one)] if isinstance(content, list) else []
+        said = [{"jsonrpc": "2.0", "id": _sent_back(one), "error": error} for one in waiting or [content]]
+        written = json.dumps(said if waiting else said[0])  # which holds half a character in an id, too
+        return cls(written.encode(), said[0])
 
 
 def _reason(line: bytes) -> tuple[int, str]:

@@ -16,12 +16,12 @@ import anyio
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 
-from smart_fork.server.rpc import Id, RpcMessage, made, read, refusal
+from smart_fork.server.rpc import Id, RpcMessage
 
 #: How long a client that has closed our input is still answered: a script writes all that it asks and waits.
 LAST_SECONDS = 0.5
 _INITIALIZE, _CANCELLED = "initialize", "notifications/cancelled"
-_INITIALIZED = made({"jsonrpc": "2.0", "method": "notifications/initialized"})
+_INITIALIZED = RpcMessage.of({"jsonrpc": "2.0", "method": "notifications/initialized"})
 _INVALID_REQUEST, _GONE = -32600, -32000
 _IN_USE = "This id is already in use: an earlier request with it has no answer yet."
 _BEGUN_AGAIN = "The client has begun again with the handshake."
@@ -68,9 +68,9 @@ class Stdio:
             yield _INITIALIZED.line
             self._hello, opened_by = b"", _INITIALIZE
         async for line in self._incoming():
-            message = read(line)
+            message = RpcMessage.read(line)
             if message is None:
-                if (answer := refusal(line)) is not None:
+                if (answer := RpcMessage.refusal(line)) is not None:
                     await self._answer(answer)
                 continue
             if message.kind == "request":
@@ -115,7 +115,7 @@ class Stdio:
             await self._refuse(number, _GONE, _BEGUN_AGAIN)
 
     async def _refuse(self, number: Id, code: int, why: str) -> None:
-        await self._answer(made({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": why}}))
+        await self._answer(RpcMessage.of({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": why}}))
 
     async def _answer(self, answer: RpcMessage) -> None:
         await self._out.send(SessionMessage(_Written(answer)))  # type: ignore[arg-type]

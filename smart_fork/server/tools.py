@@ -25,7 +25,7 @@ from typing_extensions import TypedDict
 from indexer.values import RARE, SPREAD, Value
 from smart_fork.agents.options import Said, inputs
 from smart_fork.errors import speak_of_tools
-from smart_fork.hooks.switch import follow
+from smart_fork.hooks import switch
 from smart_fork.server.arguments import taken
 from smart_fork.server.calls import around, caller_of, in_thread, own_projects, reported, without_its_own
 from smart_fork.system import permission
@@ -152,7 +152,7 @@ def asynchronous(handler: Handler) -> Handler:
             given["ctx"] = ctx
         if "caller" in wants:
             given["caller"] = await caller_of(ctx)
-            await in_thread(functools.partial(follow, given["caller"].session_id, told))
+            await in_thread(functools.partial(switch.follow, given["caller"].session_id, told))
         if inspect.iscoroutinefunction(handler):
             return await handler(**given)
         return await in_thread(functools.partial(handler, **given))

@@ -14,11 +14,11 @@ from indexer.forgotten import forgotten
 from indexer.locks import held
 from indexer.project import project_of
 from indexer.values import Value, rare, record, value
+from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.checkpoints import is_within
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, SmartForkError
-from smart_fork.foreign_sessions import is_taken
 from smart_fork.repository.identity import look
 from smart_fork.sharing.canonical import decode
 from smart_fork.sync import manifest as lists
@@ -101,7 +101,7 @@ def pending() -> Iterator[str]:
 def forget_gone() -> None:
     """Keep nothing of copies that are gone."""
     for session_id in copies():
-        if not is_taken(session_id):
+        if not foreign_sessions.is_taken(session_id):
             keep_copy(session_id, None)
 
 

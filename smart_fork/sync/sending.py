@@ -14,14 +14,12 @@ from indexer.failures import what_failed
 from indexer.project import project_of
 from indexer.transcripts.model import Session
 from indexer.versions import VERSION
-from smart_fork import foreign_sessions
+from smart_fork import config, foreign_sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.checkpoints import is_within
 from smart_fork.agents.readers import READERS
-from smart_fork.config import TeamSection
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.finding.recent import recent_sessions
-from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.repository.identity import look
 from smart_fork.sharing.canonical import digest_of
 from smart_fork.sharing.limits import TEXT
@@ -172,7 +170,7 @@ def ready(
 
 
 def _prepared(session: Session, root: Path, name: str, stamp: str, copy: Copy | None) -> Ready:
-    refuse_owing(session.session_id)
+    foreign_sessions.refuse_owing(session.session_id)
     if copy is not None:
         now = local(read_log(session.source_path, session.agent, root), root)
         if (len(now.records), now.digest(copy.count)) == (copy.count, copy.digest):
@@ -202,7 +200,9 @@ def _entry(out: Outgoing, root: Path) -> Entry:
     )
 
 
-def _stamp(session: Session, logs: Mapping[str, tuple[int, int, int]], chosen: TeamSection, hidden: bytes) -> str:
+def _stamp(
+    session: Session, logs: Mapping[str, tuple[int, int, int]], chosen: config.TeamSection, hidden: bytes
+) -> str:
     """Changes with the log, and with all that decides what of it is sent."""
     about = (logs.get(str(session.source_path)), session.last_activity, VERSION, chosen, hidden)
     return sha256(repr(about).encode()).hexdigest()

@@ -50,7 +50,7 @@ class Completed:
     @property
     def ending(self) -> str:
         """How it ended."""
-        return how_it_ended(self.returncode)
+        return self.in_words(self.returncode)
 
     @property
     def text(self) -> str:
@@ -63,17 +63,17 @@ class Completed:
         said = self.stderr.strip() or self.stdout.strip()
         return beginning(mask(said.decode("utf-8", "replace")), 500)
 
-
-def how_it_ended(status: int | None) -> str:
-    """An exit status in words; negative for a signal, and empty where it is not known."""
-    if status is None:
-        return ""
-    if status >= 0:
-        return f"exit status {status}"
-    try:
-        return f"killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"killed by signal {-status}"
+    @staticmethod
+    def in_words(status: int | None) -> str:
+        """An exit status in words; negative for a signal, and empty where it is not known."""
+        if status is None:
+            return ""
+        if status >= 0:
+            return f"exit status {status}"
+        try:
+            return f"killed by {signal.Signals(-status).name}"
+        except ValueError:
+            return f"killed by signal {-status}"
 
 
 class _CtrlC:
@@ -212,7 +212,7 @@ class Processes:
         import psutil
 
         found = {}
-        for one in every_process():
+        for one in self.each():
             with contextlib.suppress(psutil.Error, OSError), one.oneshot():
                 try:
                     words = one.cmdline()
@@ -265,6 +265,47 @@ class Processes:
             os.chdir(cwd)
             os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - no shell is what we want
 
+    @staticmethod
+    def each() -> Iterator[psutil.Process]:
+        """The processes of this machine, each as it is now.
+
+        psutil's own walk keeps what it has once told, and tells it of whoever has the number of one that has ended.
+        """
+        import psutil  # takes a while
+
+        for number in psutil.pids():
+            try:
+                process = psutil.Process(number)
+            except (psutil.Error, OSError):  # it has ended meanwhile
+                continue
+            yield process
+
+    @staticmethod
+    def at_this_terminal(argv: Sequence[str], given: bytes) -> str:
+        """Return what a program printed that a person used at this terminal; empty where they left it.
+
+        It has `given` on its stdin.
+
+        Raises:
+            ProgramMissing: there is no such program.
+            ProgramFailed: it cannot be started.
+        """
+        with _starting(argv), subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            told, _ = process.communicate(given)
+        return told.decode("utf-8", "replace") if process.returncode == 0 else ""
+
+    @staticmethod
+    def own_pid() -> int:
+        """Return the id of the process that a person or an agent has started: it is what becomes an agent."""
+        return _caller.pid if _caller is not None else os.getpid()
+
+    @staticmethod
+    def leave(status: int) -> NoReturn:
+        """End at once, whatever other threads still do."""
+        if _caller is not None:
+            _caller.end(status)
+        os._exit(status)
+
 
 class Clock:
     """Time, for whoever waits."""
@@ -304,18 +345,6 @@ def stand_in(caller: Caller) -> None:
     _caller = caller
 
 
-def own_pid() -> int:
-    """Return the id of the process that a person or an agent has started: it is what becomes an agent."""
-    return _caller.pid if _caller is not None else os.getpid()
-
-
-def end(status: int) -> NoReturn:
-    """End at once, whatever other threads still do."""
-    if _caller is not None:
-        _caller.end(status)
-    os._exit(status)
-
-
 @contextlib.contextmanager
 def _ended_with_us(group: int) -> Iterator[None]:
     """End this group of processes if we end meanwhile, however we do.
@@ -335,33 +364,6 @@ def _ended_with_us(group: int) -> Iterator[None]:
             yield
         finally:
             guard.kill()
-
-
-def every_process() -> Iterator[psutil.Process]:
-    """The processes of this machine, each as it is now.
-
-    psutil's own walk keeps what it has once told, and tells it of whoever has the number of one that has ended.
-    """
-    import psutil  # takes a while
-
-    for number in psutil.pids():
-        try:
-            process = psutil.Process(number)
-        except (psutil.Error, OSError):  # it has ended meanwhile
-            continue
-        yield process
-
-
-def at_this_terminal(argv: Sequence[str], given: bytes) -> str:
-    """What a program printed that a person used at this terminal, with `given` on its stdin; empty where they left it.
-
-    Raises:
-        ProgramMissing: there is no such program.
-        ProgramFailed: it cannot be started.
-    """
-    with _starting(argv), subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        told, _ = process.communicate(given)
-    return told.decode("utf-8", "replace") if process.returncode == 0 else ""
 
 
 @contextlib.contextmanager

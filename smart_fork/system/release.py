@@ -17,20 +17,20 @@ class Release(NamedTuple):
     version: str
     stamp: tuple[int, ...] = ()
 
+    @classmethod
+    def installed(cls) -> Release | None:
+        """What is installed now; `None` where nothing is, or where it is just being written."""
+        try:
+            found = distribution(_NAME)
+            return cls(found.version, () if _is_editable(found) else _stamp(found))
+        except Exception:  # noqa: BLE001 - half of an installation fails in many ways; it is looked at again
+            return None
+
 
 @cache
 def own_version() -> str:
     """The version that this process runs: asked when it starts, so that an upgrade under it does not change it."""
     return version(_NAME)
-
-
-def installed() -> Release | None:
-    """What is installed now; `None` where nothing is, or where it is just being written."""
-    try:
-        found = distribution(_NAME)
-        return Release(found.version, () if _is_editable(found) else _stamp(found))
-    except Exception:  # noqa: BLE001 - half of an installation fails in many ways; it is looked at again
-        return None
 
 
 def _is_editable(found: Distribution) -> bool:

@@ -16,11 +16,6 @@ NAMES = {
 }
 
 
-def named(stage: str) -> str:
-    """What a stage is called."""
-    return NAMES.get(stage, stage)
-
-
 @dataclass(slots=True)
 class Stage:
     """A stage of long work that began at `began`, with `before` of it done, and has come to `done` of `total`."""
@@ -30,6 +25,11 @@ class Stage:
     before: int
     done: int
     total: int
+
+    @property
+    def title(self) -> str:
+        """What it is called."""
+        return NAMES.get(self.name, self.name)
 
     def share(self, now: float) -> str:
         """How far it is: "120 of 350 (34 %), about 12 s left"; where there is one thing to do, for how long."""

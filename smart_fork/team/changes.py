@@ -20,6 +20,7 @@ import orjson
 from indexer import state
 from indexer.files import replace_file
 from indexer.transcripts.model import AgentName
+from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import Identity
 from smart_fork.agents.readers import READERS
@@ -30,7 +31,6 @@ from smart_fork.excise import propagation
 from smart_fork.excise.plan import Plan, plan
 from smart_fork.excise.remnants import ours_with
 from smart_fork.excise.transcript import load_with_tool
-from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode
 from smart_fork.team import client, login, pulled, unfinished, withdrawn
@@ -107,7 +107,7 @@ def take_over_of(path: Path, agent: AgentName) -> None:
         with suppress(NotAuthenticated, ServerUnavailable):
             client.within(login.account(known.server), learn, "ask for withdrawals")
     settle()
-    refuse_owing(READERS[agent].id_of(path))
+    foreign_sessions.refuse_owing(READERS[agent].id_of(path))
 
 
 def settle(*, remove: bool = False) -> Taken:

@@ -30,7 +30,6 @@ from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import RIVALS
 from smart_fork.finding.request import FindRequest, check
 from smart_fork.finding.search import Meaning
-from smart_fork.foreign_sessions import looked_at, refuse_owing
 from smart_fork.sharing import wire
 from smart_fork.sharing.passages import halves, space_of
 from smart_fork.snippets import printable
@@ -107,10 +106,10 @@ def _taken_there(reference: str, missing: SmartForkError, directory: Path | None
             raise missing
         with opened(directory=directory) as where:
             one = _by_alias(where, reference) or _there(where, reference)
-        refuse_owing(one.session_id)
+        foreign_sessions.refuse_owing(one.session_id)
     except (NotFound, NotAuthenticated, Usage):
         raise missing from None
-    passes = looked_at(one.session_id, one.source_id) if not (keep or one.there) else nullcontext()
+    passes = foreign_sessions.looked_at(one.session_id, one.source_id) if not (keep or one.there) else nullcontext()
     try:
         with passes:
             yield one

@@ -32,7 +32,6 @@ from smart_fork.agents.checkpoints import is_within
 from smart_fork.agents.codec import Record
 from smart_fork.agents.forms import HOME, LITERAL, ROOT, Forms, HomePlace
 from smart_fork.agents.readers import READERS
-from smart_fork.config import TeamSection
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable, Usage
 from smart_fork.sharing.canonical import NOTHING, START, encode, state_after, written
 from smart_fork.sharing.secrets import MaskedSecrets, Secrets
@@ -227,7 +226,7 @@ def _read(log: Path, agent: str) -> Session:
     return result.session
 
 
-def _may_leave(session: Session, place: HomePlace, known: TeamSection) -> None:
+def _may_leave(session: Session, place: HomePlace, known: config.TeamSection) -> None:
     if is_within(str(session.source_path)):
         raise NotSent("The repository keeps this session.", "Its author can push it.")
     if session.origin == "subagent":

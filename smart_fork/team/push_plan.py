@@ -12,11 +12,11 @@ from pathlib import Path
 
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value
+from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import HOME, ROOT
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
-from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import digest_of, state_of, states, written
 from smart_fork.sharing.limits import SUMMARY, TEXT
@@ -185,7 +185,7 @@ def plan(project: Project, asked: PushAsked) -> Plan:
     """
     tracked = project.tracking.read()
     name, session = _source(project, tracked, asked)
-    refuse_owing(session.session_id)
+    foreign_sessions.refuse_owing(session.session_id)
     root, alias, since, seen = project.place.root, None, None, tracked.of_log(session.source_path)
     if name is not None:
         alias = tracked.aliases[name]

@@ -19,7 +19,7 @@ from indexer.settings import WORKER_ID
 from indexer.shapes import dataclass
 from smart_fork.agents.births import find_sessions
 from smart_fork.errors import SmartForkError
-from smart_fork.system.processes import Processes, every_process
+from smart_fork.system.processes import Processes
 from smart_fork.workers.liveness import note_ends
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_file import has_registry
@@ -69,7 +69,7 @@ def recover() -> None:
 def _marked(worker: WorkerRecord) -> int | None:
     """The only process that bears the worker's mark and was not started by one that does."""
     above: dict[int, int] = {}
-    for process in every_process():
+    for process in Processes.each():
         with suppress(psutil.Error, OSError):  # somebody else's, or gone by now
             if process.environ().get(WORKER_ID) == worker.id:
                 above[process.pid] = process.ppid()

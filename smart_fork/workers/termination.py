@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from indexer.errors import joined
 from indexer.project import Project
-from smart_fork.errors import ForkRefused, SmartForkError, joined
+from smart_fork.errors import ForkRefused, SmartForkError
 from smart_fork.finding.session_place import in_project
 from smart_fork.repository import worktree
 from smart_fork.snippets import printable

@@ -25,7 +25,7 @@ from typing import Any
 
 import psutil
 
-from smart_fork.system.processes import every_process
+from smart_fork.system.processes import Processes
 from tests import warm
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import ModelServer, Protocol
@@ -370,7 +370,7 @@ class Machine:
 def _processes(root: Path) -> list[psutil.Process]:
     """Those with a home, a working directory or an argument below `root`."""
     found = []
-    for process in every_process():
+    for process in Processes.each():
         try:
             words = [process.environ().get("HOME", ""), process.cwd(), *process.cmdline()]
             if lives(process) and any(str(root) in word for word in words):

@@ -59,7 +59,7 @@ for line in sys.stdin:
 SERVE = [
     "import indexer.models as e; from tests.smart_fork.world import WordsModel",
     "e.configured_embedder = lambda **_: WordsModel()",
-    "from smart_fork.server import Begun, run_stdio; run_stdio(Begun())",
+    "from smart_fork.server import run_stdio; run_stdio()",
 ]
 
 

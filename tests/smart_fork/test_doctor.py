@@ -12,7 +12,7 @@ from indexer.paths import index_db, state_home
 from smart_fork import doctor
 from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
-from smart_fork.doctor import Check, healthy, run_checks
+from smart_fork.doctor import Check, Checked, run_checks
 from tests.smart_fork.world import BrokenModel, add_program
 
 
@@ -37,7 +37,7 @@ def settled(world, shop):
 def test_all_is_well(settled):
     found = checks(settled)
 
-    assert healthy(list(found.values()))
+    assert Checked.of(list(found.values())).ok
     assert set(found) >= {
         "state folder",
         "project",
@@ -57,7 +57,7 @@ def test_all_is_well(settled):
 def test_an_empty_home_lacks_nothing_that_has_to_be_there(world):
     found = checks(world)
 
-    assert healthy(list(found.values()))
+    assert Checked.of(list(found.values())).ok
     assert "CLAUDE_CONFIG_DIR" in found["claude sessions"].next_step
     assert found["search"].next_step == "Run `smart-fork index run`."
 
@@ -89,7 +89,7 @@ def test_logs_of_a_newer_version_and_unknown_records_are_named(settled, shop):
     assert "; 1 of " in found["claude log format"].detail
     assert "codex log format" not in found
     assert found["log formats"].ok
-    assert healthy(list(found.values()))
+    assert Checked.of(list(found.values())).ok
 
 
 def test_a_damaged_index(settled):
@@ -104,7 +104,7 @@ def test_a_damaged_index(settled):
     assert not found["index"].ok
     assert f"kept as {index_db()}.corrupt-" in found["index"].detail
     assert found["index"].next_step == found["search"].next_step == "Run `smart-fork index run`."
-    assert not healthy(list(found.values()))
+    assert not Checked.of(list(found.values())).ok
 
 
 @pytest.mark.full
@@ -132,7 +132,7 @@ def test_missing_programs_are_told_and_do_not_fail(settled):
 
     assert "Install Claude Code" in found["claude program"].next_step
     assert "Update it" in found["codex program"].next_step
-    assert healthy(list(found.values()))
+    assert Checked.of(list(found.values())).ok
 
 
 def test_without_tmux(settled, monkeypatch):
@@ -197,4 +197,4 @@ def test_a_git_that_is_not_believed_is_named(settled, monkeypatch):
     found = checks(settled)
     assert not found["project"].ok
     assert "does not point back" in found["project"].detail
-    assert healthy(list(found.values()))
+    assert Checked.of(list(found.values())).ok

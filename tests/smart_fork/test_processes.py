@@ -14,7 +14,7 @@ import pytest
 
 import smart_fork
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing
-from smart_fork.system.processes import Processes, every_process
+from smart_fork.system.processes import Processes
 from tests.smart_fork.forks import eventually, python
 
 ROOT = Path(smart_fork.__file__).parent.parent
@@ -33,9 +33,9 @@ def test_a_process_is_told_as_it_is_though_another_one_had_its_number():
         (known,) = (one for one in psutil.process_iter() if one.pid == process.pid)
         known._create_time = began - 100  # whoever had the number before
 
-        assert [began] == [one.create_time() for one in every_process() if one.pid == process.pid]
+        assert [began] == [one.create_time() for one in Processes.each() if one.pid == process.pid]
         process.communicate(b"\n")
-    assert process.pid not in [one.pid for one in every_process()]
+    assert process.pid not in [one.pid for one in Processes.each()]
 
 
 def test_a_program_gets_its_arguments_input_directory_and_environment_and_nothing_else(processes, tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import JSONRPCNotification, JSONRPCRequest, jsonrpc_message_adapter
 
-from smart_fork.server.rpc import MAX_DEPTH, made, read, refusal
+from smart_fork.server.rpc import MAX_DEPTH, RpcMessage
 from tests.cases import each
 from tests.smart_fork.odd_lines import ODD, UNANSWERED, requests
 
@@ -20,7 +20,7 @@ MESSAGES = st.dictionaries(NAMES, st.just("2.0") | ANY).map(json.dumps).map(str.
 
 @given(st.binary() | MESSAGES)
 def test_whatever_is_in_a_line_it_is_one_message_on_one_line_or_none(line):
-    message = read(line)
+    message = RpcMessage.read(line)
 
     if message is not None:
         assert b"\n" not in message.line
@@ -33,7 +33,7 @@ def test_whatever_is_in_a_line_it_is_one_message_on_one_line_or_none(line):
 
 @given(st.binary() | MESSAGES | requests(5))
 def test_what_is_no_message_is_refused_on_one_line_or_nobody_waits_for_it(line):
-    answer = refusal(line)
+    answer = RpcMessage.refusal(line)
 
     if answer is not None:
         assert b"\n" not in answer.line
@@ -44,7 +44,7 @@ def test_what_is_no_message_is_refused_on_one_line_or_nobody_waits_for_it(line):
 
 @given(MESSAGES | requests(5))
 def test_a_message_is_read_as_the_same_by_the_protocols_library(line):
-    message = read(line)
+    message = RpcMessage.read(line)
 
     if message is not None and message.kind != "answer":
         theirs = jsonrpc_message_adapter.validate_json(line, by_name=False)
@@ -53,23 +53,23 @@ def test_a_message_is_read_as_the_same_by_the_protocols_library(line):
 
 @given(requests(5))
 def test_a_line_with_an_id_and_without_a_result_is_a_request_or_refused_with_that_id(line):
-    message = read(line)
-    answer = refusal(line) if message is None else None
+    message = RpcMessage.read(line)
+    answer = RpcMessage.refusal(line) if message is None else None
 
     assert (message.kind, message.id) == ("request", 5) if message else answer.content["id"] == 5
 
 
 @each(("line", "number"), ODD.values())
 def test_these_are_no_messages_and_their_error_has_their_id(line, number):
-    assert read(line) is None
-    answer = refusal(line)
+    assert RpcMessage.read(line) is None
+    answer = RpcMessage.refusal(line)
     assert number == json.loads(answer.line)["id"]
     assert answer.content["error"]["message"].startswith("Not a JSON-RPC message: ")
 
 
 def test_each_request_of_a_batch_has_an_error_with_its_id():
     batch = b'[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"x"},{"jsonrpc":"2.0","id":"b","method":"\\ud83d"}]'
-    errors = json.loads(refusal(batch).line)
+    errors = json.loads(RpcMessage.refusal(batch).line)
 
     assert [1, "b"] == [one["id"] for one in errors]
     assert {-32700} == {one["error"]["code"] for one in errors}
@@ -78,7 +78,7 @@ def test_each_request_of_a_batch_has_an_error_with_its_id():
 @each("end", ["", "}", " x", '{"jsonrpc":"2.0","method":"x"}', '{"id":9,"result":{}}', '[{"id":9}'])
 def test_each_request_of_several_on_one_line_has_an_error_with_its_id(end):
     line = '{"jsonrpc":"2.0","id":1,"method":"x","params":{"id":8}} {"id":"b","method":"\\ud83d"}' + end
-    errors = json.loads(refusal(line.encode()).line)
+    errors = json.loads(RpcMessage.refusal(line.encode()).line)
 
     assert [1, "b"] == [one["id"] for one in errors]
     assert all("on a line of its own" in one["error"]["message"] for one in errors)
@@ -86,7 +86,7 @@ def test_each_request_of_several_on_one_line_has_an_error_with_its_id(end):
 
 @each("line", UNANSWERED)
 def test_nobody_waits_for_an_answer_to_these(line):
-    assert (None, None) == (read(line), refusal(line))
+    assert (None, None) == (RpcMessage.read(line), RpcMessage.refusal(line))
 
 
 @each(
@@ -111,7 +111,7 @@ def test_nobody_waits_for_an_answer_to_these(line):
     ],
 )
 def test_the_error_says_what_is_wrong(name, code, why):
-    error = refusal(ODD[name][0]).content["error"]
+    error = RpcMessage.refusal(ODD[name][0]).content["error"]
 
     assert code == error["code"]
     assert why in error["message"]
@@ -120,18 +120,18 @@ def test_the_error_says_what_is_wrong(name, code, why):
 def test_brackets_in_a_text_are_no_depth():
     line = json.dumps({"jsonrpc": "2.0", "method": "x", "params": {"a": '[{\\"' * 500, "b": [[]]}}).encode()
 
-    assert read(line) is not None
+    assert RpcMessage.read(line) is not None
 
 
 def test_what_stands_on_several_lines_is_written_on_one():
     """As a stream of events may have it."""
-    message = read(b'{"jsonrpc": "2.0",\r\n "method": "x"}\n')
+    message = RpcMessage.read(b'{"jsonrpc": "2.0",\r\n "method": "x"}\n')
 
     assert message is not None
     assert len(message.line.splitlines()) == 1
 
 
 def test_an_answer_has_an_id_and_no_method():
-    assert "answer" == made({"jsonrpc": "2.0", "id": "a", "result": {}}).kind
-    assert "request" == made({"jsonrpc": "2.0", "id": 1, "method": "ping"}).kind
-    assert "notification" == made({"jsonrpc": "2.0", "method": "x"}).kind
+    assert "answer" == RpcMessage.of({"jsonrpc": "2.0", "id": "a", "result": {}}).kind
+    assert "request" == RpcMessage.of({"jsonrpc": "2.0", "id": 1, "method": "ping"}).kind
+    assert "notification" == RpcMessage.of({"jsonrpc": "2.0", "method": "x"}).kind

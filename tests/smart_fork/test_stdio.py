@@ -53,7 +53,7 @@ def greet(server: subprocess.Popen[str]) -> None:
     say(server, "notifications/initialized")
 
 
-SERVE = "from smart_fork.server import Begun, run_stdio; run_stdio(Begun())"
+SERVE = "from smart_fork.server import run_stdio; run_stdio()"
 #: An embedder in place of the real one, before it is imported by anybody.
 REPLACE = "import indexer.models as e; from tests.smart_fork.world import WordsModel"
 

@@ -52,9 +52,8 @@ from smart_fork.page.desk import ServiceState
 from smart_fork.page.entry import Entries, Visits
 from smart_fork.page.renderer import stranger
 from smart_fork.page.sent_forms import PageForms
-from smart_fork.page.views import LIVE
-from smart_fork.server import create_server, wants_everything
-from smart_fork.server.rpc import Id, made, read, refusal
+from smart_fork.server import create_server
+from smart_fork.server.rpc import RpcMessage
 from smart_fork.system.release import own_version
 from smart_fork.workers.recovery import recover
 from smart_fork.workers.registry import Registry
@@ -163,7 +162,7 @@ def application(
         *page.for_programs(),
     ]
     always = (*PUBLIC, views.WAY_IN)
-    programs, streams = tuple(inner.router.routes), ("/mcp", LIVE)
+    programs, streams = tuple(inner.router.routes), ("/mcp", views.LIVE)
     doors = Doors(always, views.PUBLIC, programs=programs, way_in=views.WAY_IN, streams=streams)
     inner.router.routes += page.routes()
     return inner, doors
@@ -250,7 +249,7 @@ class ServiceParts:
         page = views.Page(self.library, entrance.forms, entrance.entries, entrance.visits, self._state)
         work = Work(self._question, self._status, self._restart)
         return application(
-            create_server(self.model, everything=wants_everything(os.environ)),
+            create_server(self.model),
             work,
             page,
         )
@@ -316,8 +315,8 @@ class _Bodies:
             await self._app(scope, receive, send)
             return
         body = await Request(scope, receive).body()
-        message = read(body)
-        answer = refusal(body) if message is None else None
+        message = RpcMessage.read(body)
+        answer = RpcMessage.refusal(body) if message is None else None
         if answer is not None:
             await Response(answer.line, 400, media_type="application/json")(scope, receive, send)
             return
@@ -326,7 +325,7 @@ class _Bodies:
         await self._app(scope, _again(body, receive), send)
 
 
-def _with_id(number: Id, send: Send) -> Send:
+def _with_id(number: str | int, send: Send) -> Send:
     """Put the request's id into an error of the library's, which has none: of an unknown session, of other headers."""
     held: list[Message] = []
 
@@ -334,7 +333,7 @@ def _with_id(number: Id, send: Send) -> Send:
         if message["type"] == "http.response.start" and message["status"] >= HTTPStatus.BAD_REQUEST:
             held.append(message)
         elif held:
-            error = made({**orjson.loads(message["body"]), "id": number})
+            error = RpcMessage.of({**orjson.loads(message["body"]), "id": number})
             begun = held.pop()
             MutableHeaders(raw=begun["headers"])["content-length"] = str(len(error.line))
             await send(begun)

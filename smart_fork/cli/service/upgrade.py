@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from indexer.settings import PORT
-from smart_fork.system.release import Release, installed
+from smart_fork.system.release import Release
 
 #: How often the installed version is looked at, and how soon again where something is about to happen.
 LOOK_SECONDS, SOON_SECONDS = 60.0, 5.0
@@ -36,7 +36,7 @@ class Upgrade:
         self,
         may: Callable[[float], bool],
         restart: Callable[[], None],
-        look: Callable[[], Release | None] = installed,
+        look: Callable[[], Release | None] = Release.installed,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._may, self._restart, self._look, self._clock = may, restart, look, clock

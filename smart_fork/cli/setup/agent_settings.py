@@ -25,9 +25,11 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.hooks import Hooks
 from smart_fork.cli.setup import foreign_files
 from smart_fork.errors import SmartForkError
-from smart_fork.hooks import MODULE, switch
+from smart_fork.hooks import switch
 from smart_fork.hooks.recall import BEFORE_A_TOOL
 
+#: What the agents run, and what tells our handlers from those of others.
+MODULE = "smart_fork.hooks"
 #: For each event the group that is to be there, with one handler.
 Groups = Mapping[str, Mapping[str, Any]]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from indexer.errors import joined
 from indexer.values import json_of
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import takes
@@ -17,7 +18,7 @@ from smart_fork.cli.options import YesOption, with_signature
 from smart_fork.cli.output import out, plain, print_json, say, wants_json
 from smart_fork.cli.team import words
 from smart_fork.cli.team.words import app
-from smart_fork.errors import Usage, joined
+from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
     from smart_fork.agents.agent import Agent

@@ -18,7 +18,7 @@ from smart_fork.cli.first_answers import ALL, CATALOGUE, FEW, greet, listed, wan
 from smart_fork.server import FEW as NAMES
 from smart_fork.server import create_server
 from smart_fork.server.catalogue import catalogue
-from smart_fork.server.rpc import refusal
+from smart_fork.server.rpc import RpcMessage
 from tests.cases import first
 from tests.mcp_process import McpProcess
 from tests.smart_fork.cli.messages import INITIALIZE, call, request, told
@@ -231,7 +231,7 @@ def test_an_introduction_that_no_server_reads_is_none(name):
     answers, hello, rest = said(line)
 
     assert ([], None, line) == (answers, hello, rest)
-    assert refusal(line).content["id"] == 0
+    assert RpcMessage.refusal(line).content["id"] == 0
 
 
 @pytest.mark.parametrize(

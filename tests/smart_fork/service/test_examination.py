@@ -18,7 +18,7 @@ from indexer.paths import index_db, state_home
 from smart_fork.agents.readers import READERS
 from smart_fork.cli.examination import examine
 from smart_fork.cli.service.address import Address, publish
-from smart_fork.doctor import Check, healthy
+from smart_fork.doctor import Check, Checked
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import Candidates
 from smart_fork.finding.search import search
@@ -233,7 +233,7 @@ def test_sessions_that_are_not_found_by_their_own_words(settled, monkeypatch, lo
     checks = checked(settled)["questions"]
 
     assert lost == sum("is not among the first 5 for the words" in check.detail for check in checks)
-    assert fails == (not healthy(checks))
+    assert fails == (not Checked.of(checks).ok)
 
 
 def test_logs_that_came_went_or_are_passed_over(settled, shop):

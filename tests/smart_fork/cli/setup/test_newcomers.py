@@ -10,7 +10,7 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.cli.setup import agent_settings, plan
 from smart_fork.cli.setup.ledger import Ledger
-from smart_fork.doctor import run_each
+from smart_fork.doctor import Check
 from smart_fork.hooks import switch
 from tests.cases import mostly_first
 from tests.smart_fork.cli.setup.homes import everything
@@ -132,14 +132,14 @@ def test_where_its_program_has_moved_it_is_registered_again_and_undone_to_the_by
 def test_the_doctor_says_what_is_gone(setup, newcomer, monkeypatch, tmp_path):
     monkeypatch.setattr("smart_fork.cli.setup.plan.lasting_program", lambda _: str(tmp_path / "gone"))
     setup("--yes", "--agent", newcomer.name)
-    (check,) = run_each({"set-up": plan.checks})
+    (check,) = Check.run("set-up", plan.checks)
     assert (False, True) == (check.ok, "which no longer exists" in check.detail)
 
     (tmp_path / "gone").write_text("")
     newcomer.hooks.path().unlink()
     newcomer.registration.path().parent.mkdir(parents=True, exist_ok=True)
     newcomer.registration.path().write_text("{}")
-    (check,) = run_each({"set-up": plan.checks})
+    (check,) = Check.run("set-up", plan.checks)
     assert "entry of the MCP server is gone" in check.detail
 
 

@@ -18,7 +18,7 @@ from smart_fork.agents.known_variables import known_variables
 from smart_fork.cli.setup import agent_settings, plan
 from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.cli.setup.skill_file import content
-from smart_fork.doctor import run_each
+from smart_fork.doctor import Check
 from tests import warm
 from tests.cases import first, mostly
 from tests.drilled import drilled
@@ -378,7 +378,7 @@ def test_the_doctor_says_what_is_not_as_it_was_left(setup, world):
     full(world.home)
 
     def doctor():
-        (check,) = run_each({"set-up": plan.checks})
+        (check,) = Check.run("set-up", plan.checks)
         return check
 
     assert "nothing was set up" in doctor().detail
@@ -396,7 +396,7 @@ def test_the_doctor_fails_where_the_agents_start_what_is_gone(setup, world, monk
     monkeypatch.setattr("smart_fork.cli.setup.plan.lasting_program", lambda _: str(tmp_path / "gone"))
     setup("--yes")
 
-    (check,) = run_each({"set-up": plan.checks})
+    (check,) = Check.run("set-up", plan.checks)
 
     assert (False, False) == (check.ok, check.optional)
     assert "which no longer exists" in check.detail

@@ -15,7 +15,7 @@ from smart_fork.agents.registration import UnsuitableError
 from smart_fork.cli.setup import bytecode, plan, tool_permission
 from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.cli.setup.tool_permission import missing, put, restore
-from smart_fork.doctor import run_each
+from smart_fork.doctor import Check
 from smart_fork.hooks import switch
 from tests.cases import first
 from tests.drilled import drilled
@@ -137,7 +137,7 @@ def test_the_doctor_says_how_it_goes(setup, world):
     full(world.home)
     setup("--yes", "--recall")
 
-    _, recall = run_each({"set-up": plan.checks})
+    _, recall = Check.run("set-up", plan.checks)
 
     assert ("recall", True) == (recall.name, recall.optional)
     assert "suggested a session in 0 of 0 new sessions; no service runs" in recall.detail
