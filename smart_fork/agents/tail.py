@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from indexer.masking import Masked
 from indexer.shapes import dataclass
@@ -18,7 +18,9 @@ from indexer.transcripts.state import count, utc
 from indexer.unchecked import dict_in, json_in
 from indexer.values import Value, rare, value
 from smart_fork.snippets import quoted, tokens_about
-from smart_fork.workers.registry import Status
+
+if TYPE_CHECKING:
+    from smart_fork.workers.registry import Status
 
 #: A record, such as a large file that was read, may be longer. Then there are fewer signs, but no wrong ones.
 TAIL_BYTES = 512 * 1024

@@ -20,15 +20,11 @@ from tests.smart_fork.tool_server import create_server
 
 PACKAGE = Path(errors.__file__).parent
 #: Rooms that only a person at a terminal, or in front of the page, ever hears.
-OF_PEOPLE = ("cli/", "demo/", "doctor.py", "examination.py", "hooks/", "page/", "service/", "setup/")
+OF_PEOPLE = ("cli/", "doctor.py", "hooks/", "page/")
 #: The server of a team answers its commands, and they are people's, as is what both sides say.
 OF_PEOPLE += ("sharing/wire.py", "sync/", "team/", "teamserver/")
 #: The same of single modules: rolling back and suggesting are commands alone.
 OF_PEOPLE += ("cuts/snapshots.py", "excise/suggestions.py", "excise/undo.py")
-#: What is listed on the command line, and completed in a shell.
-OF_PEOPLE += ("terminal/commands.py",)
-#: A made-up text that is masked, so that all patterns are compiled.
-OF_PEOPLE += ("preload/server.py",)
 #: `git worktree remove --force` is git's.
 COMMAND = re.compile(rf"smart-fork (?:{'|'.join(COMMANDS)})\b(?! on demand)|(?<!remove )(?<=\s)--[a-z]+")
 TOOL_NAMES = sorted(create_server()._tool_manager._tools)
