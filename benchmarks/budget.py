@@ -117,11 +117,9 @@ def kept(labels: Sequence[dict[str, Any]], budget: str) -> Iterator[Kept]:
 
 def kept_of(session: Any, evidence: Any, label: dict[str, Any], budget: str) -> Kept:
     """What a budget keeps of these exchanges, and what could be kept of them."""
-    from smart_fork.forking.choice import LEAST_SHARE, LEAST_TOKENS, Choice, Chooser, Gains
-    from smart_fork.forking.costs import costs
-    from smart_fork.forking.units import units
-    from smart_fork.forking.wanted import Wanted, amount
-    from smart_fork.forking.within import selected
+    from smart_fork.forking.choice import LEAST_SHARE, LEAST_TOKENS, Choice, Chooser, Gains, selected
+    from smart_fork.forking.request import Wanted, amount
+    from smart_fork.forking.units import costs, units
 
     end, counted = len(session.turns) - 1, costs(session)
     found = selected(session, end, Wanted(amount(budget)), evidence)
@@ -154,7 +152,7 @@ def table(rows: Sequence[Kept], budget: str) -> dict[str, Any]:
     """The share of sessions whose exchanges are kept, the median share of the tokens, and what could be: of all, of
     those that are longer than the budget, and by length.
     """
-    from smart_fork.forking.wanted import MATCH, amount
+    from smart_fork.forking.request import MATCH, amount
 
     longer = [] if budget == MATCH else [(int(amount(budget)) + 1, None)]
     figures: dict[str, Any] = {}
@@ -197,8 +195,8 @@ def _tried(agent: str, path: Path, session: Any, chance: random.Random, folder: 
     from smart_fork.agents.copier import NewSession
     from smart_fork.errors import SmartForkError
     from smart_fork.finding.ranking import ExchangeEvidence, PointParts
-    from smart_fork.forking.wanted import Wanted
-    from smart_fork.forking.within import selected
+    from smart_fork.forking.choice import selected
+    from smart_fork.forking.request import Wanted
 
     points = session.branch_points() if session else ()
     if session is None or not points:
@@ -231,7 +229,7 @@ def _wrong(agent: str, session: Any, found: Any, made: Path, budget: int) -> str
     from smart_fork.excise.plan import dangling, unanswered
     from smart_fork.excise.soundness import broken_links
     from smart_fork.excise.transcript import load_with_tool
-    from smart_fork.forking.costs import costs
+    from smart_fork.forking.units import costs
 
     back, cut = READERS[agent].read(made).session, load_with_tool(agent, made)
     turns = [turn for number, turn in enumerate(session.turns) if number in found.excerpt.kept]

@@ -35,8 +35,8 @@ from smart_fork.agents.readers import READERS
 from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import SmartForkError
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts
-from smart_fork.forking.wanted import Wanted
-from smart_fork.forking.within import selected
+from smart_fork.forking.choice import selected
+from smart_fork.forking.request import Wanted
 from tests.e2e.agents import Machine, machine_in
 from tests.e2e.programs import CLAUDE_AND_CODEX, cache_folder, install
 

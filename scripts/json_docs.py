@@ -21,13 +21,13 @@ from smart_fork.cli.service.token import Rotated
 from smart_fork.cli.service.units.installation import ServiceState
 from smart_fork.cli.setup import setup_answer as setting_up
 from smart_fork.finding import answer, conversation, hit
-from smart_fork.forking import relatives, started
+from smart_fork.forking import results
 from smart_fork.page import export
 from smart_fork.removal import sessions as session_removal
 from smart_fork.repository import identity
 from smart_fork.sync import run as sync_run
 from smart_fork.sync import setup as sync_setup
-from smart_fork.workers import state, worktrees
+from smart_fork.workers import state, termination
 
 DOCS = Path(__file__).resolve().parent.parent / "docs/reference/json.md"
 _HEAD = ("| Key | Type | Meaning |", "|---|---|---|")
@@ -69,12 +69,12 @@ TABLES: Mapping[str, Table] = {
     "cache": _of(hit.CacheUse),
     "lineage": _of(hit.Lineage),
     "index": _of(answer.IndexState),
-    "forked_session": _of(started.Forked),
-    "failed fork": _of(started.NotForked),
-    "fork_price": _of(started.ForkPrice),
-    "started_worker": _of(started.StartedWorker),
-    "spawn and spawn_workers": _of(started.Spawned),
-    "failed_worker": _of(started.NotSpawned),
+    "forked_session": _of(results.Forked),
+    "failed fork": _of(results.NotForked),
+    "fork_price": _of(results.ForkPrice),
+    "started_worker": _of(results.StartedWorker),
+    "spawn and spawn_workers": _of(results.Spawned),
+    "failed_worker": _of(results.NotSpawned),
     "index_not_available": _of(answer.Unsearched, unsaid="hint forked_session resolved next"),
     "list and list_sessions": _of(answer.Recents, rare="notice"),
     "sessions": _of(answer.RecentSession),
@@ -92,9 +92,9 @@ TABLES: Mapping[str, Table] = {
     "waited": _of(state.WorkerWaited, but=state.WorkerState),
     "close, stop and close_workers": _of(state.WorkersClosed),
     "closed": _of(state.WorkerClosed),
-    "branch and branch_session": _of(relatives.Branched),
-    "lineage and session_lineage": _of(relatives.Family),
-    "relatives": _of(relatives.Relative),
+    "branch and branch_session": _of(results.Branched),
+    "lineage and session_lineage": _of(results.Family),
+    "relatives": _of(results.Relative),
     "compare and compare_workers": _of(state.Comparison),
     "compared": _of(state.Compared, rare="diff"),
     "project": _of(identity.AboutProject),
@@ -104,8 +104,8 @@ TABLES: Mapping[str, Table] = {
     "not moved": _of(sync_run.NotMoved),
     "sync setup": _of(sync_setup.TakingPart),
     "places": _of(identity.Place),
-    "worktrees": _of(worktrees.WorkersTrees),
-    "trees": _of(worktrees.WorkersTree),
+    "worktrees": _of(termination.WorkersTrees),
+    "trees": _of(termination.WorkersTree),
     "index status and index_status": _of(answer.IndexStatus),
     "last_run": _of(LastRun),
     "broken_logs": _of(answer.BrokenLog),

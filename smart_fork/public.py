@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from smart_fork.finding.elsewhere import Elsewhere
     from smart_fork.finding.library import Library
     from smart_fork.finding.sessions import Reading
-    from smart_fork.forking.relatives import Branched
-    from smart_fork.forking.started import Forked
-    from smart_fork.forking.wanted import Wanted
+    from smart_fork.forking.request import Wanted
+    from smart_fork.forking.results import Branched, Forked
     from smart_fork.removal.sessions import Removal
     from smart_fork.workers.state import WorkerClosed, WorkerMessaged, WorkerRead, WorkerWaited
 
@@ -285,7 +284,7 @@ def _wanted(
     drop: Sequence[int] = (),
 ) -> Wanted | None:
     """Return the budget, if one was given."""
-    from smart_fork.forking.wanted import Wanted, amount
+    from smart_fork.forking.request import Wanted, amount
 
     if budget is None:
         if intent or also or keep or drop:

@@ -36,8 +36,8 @@ def place_of(question: Question, hit: Any, embedder: Any) -> Place | None:
     from smart_fork.agents.readers import READERS
     from smart_fork.finding.library import Library
     from smart_fork.finding.upkeep import Engine
-    from smart_fork.forking.wanted import Wanted
-    from smart_fork.forking.within import selected
+    from smart_fork.forking.choice import selected
+    from smart_fork.forking.request import Wanted
 
     reader = READERS[hit.agent_type]
     log = next(iter(reader.locate(hit.session_id)), None)

@@ -16,15 +16,14 @@ from smart_fork.cli.agents import HandedOption
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import library_shown, starting
 from smart_fork.errors import Usage
-from smart_fork.forking.request import BranchRequest
-from smart_fork.forking.wanted import BudgetAsked
+from smart_fork.forking.request import BranchRequest, BudgetAsked
 from smart_fork.snippets import minute
 
 if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
-    from smart_fork.forking.relatives import Branched, Relative
+    from smart_fork.forking.results import Branched, Relative
 
 #: Columns where nobody looks: lines are as long as they are.
 WIDE = 10_000

@@ -16,10 +16,9 @@ from smart_fork.cli.output import as_values, complain, out, plain, printed_as_js
 from smart_fork.cli.progress import library_shown, starting
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.finding.answer import Found
-from smart_fork.forking.many import MOST, best_of, fan_out
-from smart_fork.forking.recommendation import FLOOR
 from smart_fork.forking.request import Best, ForkRequest
-from smart_fork.forking.started import Forked, NotForked
+from smart_fork.forking.results import Forked, NotForked
+from smart_fork.forking.search_and_fork import FLOOR, MOST, best_of, fan_out
 
 if TYPE_CHECKING:
     from smart_fork.finding.library import Library

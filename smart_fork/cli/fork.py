@@ -17,8 +17,7 @@ from smart_fork.cli.output import printed_as_json
 from smart_fork.cli.progress import library_shown, starting
 from smart_fork.errors import Usage
 from smart_fork.finding.team_search import is_shared
-from smart_fork.forking.request import Best, ForkRequest
-from smart_fork.forking.wanted import BudgetAsked
+from smart_fork.forking.request import Best, BudgetAsked, ForkRequest
 
 _PROTECTED = "smart_fork.protected"
 

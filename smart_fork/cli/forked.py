@@ -10,8 +10,7 @@ from smart_fork.cli.short_ids import short
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from smart_fork.forking.selection import Selection
-    from smart_fork.forking.started import Forked, ForkPrice, Way
+    from smart_fork.forking.results import Forked, ForkPrice, Selection, Way
 
 
 def print_forked(forked: Forked, *, dry_run: bool) -> None:
@@ -65,7 +64,7 @@ def print_selection(selection: Selection, *, in_full: bool, alone: bool = True) 
 
 def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
     """What each way to fork loads, side by side, for a person."""
-    from smart_fork.forking.price import parts_in_words, way_in_words
+    from smart_fork.forking.plan import parts_in_words, way_in_words
 
     yield from parts_in_words(ways)
     yield "Tokens that each way to fork loads in all, with instructions and tools:"

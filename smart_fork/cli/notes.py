@@ -13,7 +13,7 @@ from smart_fork.errors import Usage
 from smart_fork.finding import notes
 
 if TYPE_CHECKING:
-    from smart_fork.workers.outcomes import NotedSession
+    from smart_fork.workers.comparison import NotedSession
 
 
 SessionsArgument = Annotated[list[str], typer.Argument(metavar="ID…", help="Session ids, 8 characters or more.")]
@@ -33,16 +33,16 @@ def verdict(
     Words starting with a dash go after "--":  smart-fork verdict ID dropped -- "-O3 broke it"
     """
     from smart_fork.system.processes import Processes
-    from smart_fork.workers import outcomes
+    from smart_fork.workers import comparison
 
     if remove and outcome:
         raise Usage("--remove takes no outcome", "Drop one of them.")
     if remove:
-        told = outcomes.unjudge(session)
+        told = comparison.unjudge(session)
     elif outcome:
-        told = outcomes.judge(session, outcome, reason)
+        told = comparison.judge(session, outcome, reason)
     else:
-        told = outcomes.about(session, Processes())
+        told = comparison.about(session, Processes())
     _print(told)
 
 
@@ -55,7 +55,7 @@ def tag(
 
     A tag has letters, digits and - _ . / and becomes lower case.
     """
-    from smart_fork.workers import outcomes
+    from smart_fork.workers import comparison
 
     if session is None:
         counted = notes.tags()
@@ -68,19 +68,19 @@ def tag(
     tags = [notes.tag(one) for one in names or ()]
     if remove and not tags:
         raise Usage("Which tags?", "Name them after the session.")
-    _print_marks(outcomes.mark([session], tags, remove=remove))
+    _print_marks(comparison.mark([session], tags, remove=remove))
 
 
 def pin(sessions: SessionsArgument, remove: Annotated[bool, "Unpin."] = False) -> None:
     """Pin sessions. Pinned sessions come first in lists. Scores do not change."""
-    from smart_fork.workers.outcomes import mark
+    from smart_fork.workers.comparison import mark
 
     _print_marks(mark(sessions, [notes.PINNED], remove=remove))
 
 
 def archive(sessions: SessionsArgument, remove: Annotated[bool, "Take them out."] = False) -> None:
     """Archive sessions. Lists and recall leave them out. `find` still finds them."""
-    from smart_fork.workers.outcomes import mark
+    from smart_fork.workers.comparison import mark
 
     _print_marks(mark(sessions, [notes.ARCHIVED], remove=remove))
 

@@ -20,7 +20,7 @@ from smart_fork.cli.options import NOTHING_SAID
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import starting
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
-from smart_fork.forking.spec import WorkerSpec
+from smart_fork.forking.worker import WorkerSpec
 from smart_fork.system.processes import Processes
 from smart_fork.workers.places import choose_place
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from smart_fork.forking.occupation import AlreadyRuns
-    from smart_fork.forking.started import NotSpawned, SpawnedWorker, StartedWorker
+    from smart_fork.forking.results import NotSpawned, SpawnedWorker, StartedWorker
     from smart_fork.workers.state import WorkerMessaged
 
 _NO_SUBJECT = Subject()
@@ -64,7 +64,7 @@ def resume(
 ) -> None:
     """Go on in a session, in its own directory. Where a worker is in it already, go there."""
     from smart_fork.forking.occupation import AlreadyRuns
-    from smart_fork.forking.resume import session_to_resume
+    from smart_fork.forking.spawn import session_to_resume
 
     try:
         source = session_to_resume(session, agent=agent, cwd=cwd, force=force)
@@ -83,7 +83,7 @@ def continue_newest(
 ) -> None:
     """Go on in the newest session of the directory. Where a worker is in it already, go there."""
     from smart_fork.forking.occupation import AlreadyRuns
-    from smart_fork.forking.resume import check_free, newest_session
+    from smart_fork.forking.spawn import check_free, newest_session
     from smart_fork.forking.start import directory
 
     headless = choose_place(options.place, Processes(), os.environ).headless
@@ -173,7 +173,8 @@ def _caller() -> str | None:
 
 
 def _started(spec: WorkerSpec) -> StartedWorker:
-    from smart_fork.forking.start import start, unloaded
+    from smart_fork.forking.start import start
+    from smart_fork.forking.worker import unloaded
 
     if choose_place(spec.options.place, Processes(), os.environ).replaces:  # then nothing can be said afterwards
         say_notes(unloaded(spec))
@@ -189,7 +190,7 @@ def _start(spec: WorkerSpec) -> None:
 
 def _attach(there: AlreadyRuns, prompt: str | None) -> None:
     """Say the prompt there, and go to where the session is open; where nobody sits at a terminal, say how."""
-    from smart_fork.forking.report import describe
+    from smart_fork.forking.worker import describe
 
     worker = there.worker
     told = _deliver(there, prompt) if prompt and prompt.strip() else None
@@ -222,7 +223,7 @@ def _deliver(there: AlreadyRuns, prompt: str) -> WorkerMessaged:
 
 
 def _print_result(result: SpawnedWorker | NotSpawned) -> None:
-    from smart_fork.forking.started import NotSpawned
+    from smart_fork.forking.results import NotSpawned
 
     if isinstance(result, NotSpawned):
         say(f"error: worker {result.index}: {result.message}")

@@ -12,8 +12,8 @@ from smart_fork.cli.options import ProjectOption
 from smart_fork.cli.output import out, plain, print_json, say, say_notes, wants_json
 from smart_fork.finding.request import current_project
 from smart_fork.system.processes import Processes
-from smart_fork.workers import worktrees as trees
-from smart_fork.workers.worktrees import WorkersTree
+from smart_fork.workers import termination as trees
+from smart_fork.workers.termination import WorkersTree
 
 
 def worktrees(

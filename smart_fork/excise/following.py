@@ -22,7 +22,7 @@ from smart_fork.excise import propagation
 from smart_fork.excise.plan import Plan, plan
 from smart_fork.excise.replacement import write_lines, written_path, written_size
 from smart_fork.excise.secrets import masked
-from smart_fork.forking.descent import Descent
+from smart_fork.forking.family import Descent
 from smart_fork.forking.occupation import Occupation
 
 NOTHING = Descent()

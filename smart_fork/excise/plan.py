@@ -10,7 +10,7 @@ from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.cuts.model import ANY_TURN, CutWarning, Transcript, TranscriptTurn
 from smart_fork.errors import SmartForkError, advice
-from smart_fork.forking.crossing import reached
+from smart_fork.forking.family import reached
 
 
 def excise(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> list[TranscriptTurn]:

@@ -38,7 +38,7 @@ from smart_fork.errors import IndexUnavailable, SmartForkError, advice
 from smart_fork.excise.transcript import load_for_cut
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.session_place import permits
-from smart_fork.forking.descent import Descendant, Descent, descent
+from smart_fork.forking.family import Descendant, Descent, descent
 from smart_fork.system import permission
 
 log = logging.getLogger(__name__)

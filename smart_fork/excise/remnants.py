@@ -31,7 +31,7 @@ from smart_fork.excise.replacement import written_path
 from smart_fork.excise.traces import own_source, own_words, searched, words_at, words_in, words_of
 from smart_fork.excise.transcript import load_for_cut
 from smart_fork.finding.index_access import opened
-from smart_fork.forking.descent import Descendant, Descent
+from smart_fork.forking.family import Descendant, Descent
 from smart_fork.repository.git import GIT_SECONDS, bare_environment
 from smart_fork.system import permission
 from smart_fork.system.processes import Processes

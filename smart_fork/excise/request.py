@@ -28,7 +28,7 @@ from smart_fork.excise.secrets import masked
 from smart_fork.excise.soundness import gone_of, remaining
 from smart_fork.excise.traces import related, words_in
 from smart_fork.excise.transcript import chosen, load_for_cut, meant
-from smart_fork.forking.descent import Descendant, Descent
+from smart_fork.forking.family import Descendant, Descent
 from smart_fork.system import permission
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.workers.registry import known_workers

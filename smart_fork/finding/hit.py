@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -261,3 +262,8 @@ def _saves(tokens: int, whole: int) -> bool:
 def outcome_in_words(outcome: str) -> str:
     """What became of a session's work."""
     return _OUTCOMES[Outcome(outcome)]
+
+
+def score_in_words(score: float) -> str:
+    """A score as people read it, never rounded up to what it does not reach."""
+    return f"{math.floor(score * 100 + 1e-9) / 100:.2f}"

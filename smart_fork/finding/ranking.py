@@ -34,6 +34,9 @@ RIVALS = 12
 
 #: The chance from which on a session is more likely the one that is meant than not, and below which it hardly is.
 LIKELY, FITS = 0.5, 0.3
+#: The lowest score of what answers in a session that was named: the name speaks for it already. Words that have nothing
+#: to do with a session score below 0.01.
+NAMED_FLOOR = 0.05
 #: The best chance of a session that was only asked: it hardly knows what nothing came of.
 ONLY_ASKED = 0.2
 
@@ -347,6 +350,11 @@ class ExchangeEvidence:
     point: int | None = None
     why_not: str = ""
     score: float | None = None
+
+    @property
+    def fits(self) -> bool:
+        """Whether the session answers, as far as that is known."""
+        return self.score is None or self.score >= NAMED_FLOOR
 
 
 #: How much of what was said of the question an exchange takes over from the one before.

@@ -22,7 +22,7 @@ from smart_fork.copies import leftovers
 from smart_fork.copies.session_copy import write_branch
 from smart_fork.cuts.cutter import Files
 from smart_fork.errors import ForkRefused, SmartForkError
-from smart_fork.forking.spec import Content, WorkerSpec
+from smart_fork.forking.worker import Content, WorkerSpec
 from smart_fork.repository.worktree import Worktree, create_worktree, remove_if_saved, remove_worktree
 from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry

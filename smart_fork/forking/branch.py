@@ -41,10 +41,8 @@ from smart_fork.finding.team_search import sessions_here
 from smart_fork.forking.bringing_back import forkable, is_others, refuse_without_log
 from smart_fork.forking.budget import answering, chosen, gathered
 from smart_fork.forking.occupation import Occupation
-from smart_fork.forking.relatives import Branched, Named
-from smart_fork.forking.request import BranchRequest
-from smart_fork.forking.started import Forked, Handed
-from smart_fork.forking.wanted import Wanted
+from smart_fork.forking.request import BranchRequest, Wanted
+from smart_fork.forking.results import Branched, Forked, Handed, Named
 from smart_fork.snippets import MAX_NAME_CHARACTERS, plain_name, quoted
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Clock, Machine
@@ -266,8 +264,8 @@ def _end(
 
 
 def _start(session: Session, written: Branch, target: Path, options: Options, caller: str | None) -> Forked:
-    from smart_fork.forking.spec import WorkerSpec
     from smart_fork.forking.start import resume_written
+    from smart_fork.forking.worker import WorkerSpec
 
     return resume_written(
         WorkerSpec(

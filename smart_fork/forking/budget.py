@@ -15,13 +15,12 @@ from smart_fork.copies.session_copy import Point, last_branch_point, last_point,
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage, advice
 from smart_fork.finding import sessions
 from smart_fork.finding.conversation import resumed_part
-from smart_fork.finding.ranking import ExchangeEvidence
-from smart_fork.forking.costs import costs
-from smart_fork.forking.recommendation import NAMED_FLOOR, fits, in_words, none_answers
-from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.spec import Content
-from smart_fork.forking.wanted import MATCH, Wanted
-from smart_fork.forking.within import Selected, selected
+from smart_fork.finding.hit import score_in_words
+from smart_fork.finding.ranking import NAMED_FLOOR, ExchangeEvidence
+from smart_fork.forking.choice import Selected, selected
+from smart_fork.forking.request import MATCH, ForkRequest, Wanted
+from smart_fork.forking.units import costs
+from smart_fork.forking.worker import Content
 
 if TYPE_CHECKING:
     from smart_fork.finding.library import Library, Opening
@@ -185,9 +184,21 @@ def _message_of(session: Session, evidence: ExchangeEvidence) -> str:
                 tool="Add other phrasings (also), or set at to a number from read_session.",
             ),
         )
-    if evidence.score is not None and not fits(evidence):
-        raise none_answers(session.session_id, evidence.score)
+    if evidence.score is not None and not evidence.fits:
+        raise _none_answers(session.session_id, evidence.score)
     return message
+
+
+def _none_answers(session_id: str, score: float) -> NotFound:
+    """The error where nothing in a session answers an intent."""
+    return NotFound(
+        f"No passage of {session_id} answers that: its score is {score_in_words(score)}, below {NAMED_FLOOR:.2f}",
+        advice(
+            'Give other words: --intent "…", --also "…". Or fork all of it without `match`, or use a number from '
+            "`smart-fork show`.",
+            tool="Give other phrasings (also). Or fork all of it without 'match', or use a number from read_session.",
+        ),
+    )
 
 
 def chosen(session: Session, end: int, wanted: Wanted, answers: Answers | None) -> Selected:
@@ -204,10 +215,10 @@ def chosen(session: Session, end: int, wanted: Wanted, answers: Answers | None) 
             advice('Give an intent: --intent "…", or a prompt.', tool="Give an intent: prompt."),
         )
     evidence = answers.if_any(session) if answers is not None else None
-    if evidence is not None and evidence.score is not None and not fits(evidence):
+    if evidence is not None and evidence.score is not None and not evidence.fits:
         if wanted.budget == MATCH and not wanted.changed():
-            raise none_answers(session.session_id, evidence.score)
-        why = f"nothing fits: the best score is {in_words(evidence.score)}, below {NAMED_FLOOR:.2f}"
+            raise _none_answers(session.session_id, evidence.score)
+        why = f"nothing fits: the best score is {score_in_words(evidence.score)}, below {NAMED_FLOOR:.2f}"
         evidence = ExchangeEvidence(why_not=why)
     return selected(session, end, wanted, evidence)
 

@@ -14,77 +14,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from math import exp
+from typing import Any, NamedTuple
 
 from indexer.masking import Masked
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Session
-from smart_fork.forking.costs import Costs
-from smart_fork.forking.units import Step, Unit, marker, plain, title
-
-#: An answer to a question of this length says by itself what it decides.
-SAYS_IT = 240
-
-
-class Needs:
-    """What the turns of a session need of each other."""
-
-    def __init__(self, units: Sequence[Unit]) -> None:
-        self._units = units
-        self._steps = [step for unit in units for step in unit.steps]
-        self._place = {turn: place for place, step in enumerate(self._steps) for turn in step.turns}
-        self._readings: dict[tuple[int, str], int | None] = {}
-
-    def said(self, place: int) -> frozenset[int]:
-        """Of the exchange in that place what was asked and answered, with what it was asked for."""
-        return self._units[place].words | self.question(place)
-
-    def done(self, place: int, last: int | None = None) -> frozenset[int]:
-        """The same, and all its edits and decisions, or the `last` of them, with all that they need."""
-        edits = self.edits(place)
-        some = edits[max(0, len(edits) - last) :] if last is not None else edits
-        return self.said(place) | self.closed(self._units[place].words | {turn for step in some for turn in step.turns})
-
-    def edits(self, place: int) -> list[Step]:
-        """The steps of it that change files, or have the person decide."""
-        return [step for step in self._units[place].steps if (step.edits or step.asks) and not step.broken]
-
-    def whole(self, place: int) -> frozenset[int]:
-        """All of an exchange, with what that needs."""
-        return self.closed(self._units[place].whole) | self.question(place)
-
-    def question(self, place: int) -> frozenset[int]:
-        """What the person was asked, or had said before, where that is what an exchange begins with."""
-        found = frozenset[int]()
-        while place > 0:
-            unit, before = self._units[place], self._units[place - 1]
-            if not (unit.is_short or (before.asks_back and len(unit.prompt) <= SAYS_IT)):
-                break
-            place -= 1
-            found |= before.words
-        return found
-
-    def closed(self, turns: frozenset[int]) -> frozenset[int]:
-        """These turns, and where the files that they edit were looked at last, or made where nobody has looked."""
-        places = {self._place[turn] for turn in turns if turn in self._place}
-        found = set(turns)
-        for place in places:
-            for path in self._steps[place].edits:
-                reading = self._reading(place, path)
-                if reading is not None and reading not in places:
-                    found.update(self._steps[reading].turns)
-        return frozenset(found)
-
-    def _reading(self, place: int, path: str) -> int | None:
-        key = (place, path)
-        if key not in self._readings:
-            earlier = [(at, step) for at, step in enumerate(self._steps[:place]) if not step.broken]
-            looked = next((at for at, step in reversed(earlier) if step.shows(path)), None)
-            if looked is None:
-                looked = next((at for at, step in reversed(earlier) if step.names(path)), None)
-            made = next((at for at, step in earlier if step.changes(path)), None)
-            self._readings[key] = made if looked is None else looked
-        return self._readings[key]
-
+from smart_fork.agents.copier import Excerpt
+from smart_fork.errors import ForkRefused, Usage, advice
+from smart_fork.finding.ranking import ExchangeEvidence
+from smart_fork.forking.request import MATCH, Wanted
+from smart_fork.forking.results import Kept, SelectedExchange, Selection
+from smart_fork.forking.units import Costs, Needs, Step, Unit, costs, marker, plain, title, units
 
 #: What it is worth to keep of what answers what was asked and answered; all its edits beside that, with what they need;
 #: every call beside these; and all of it in full. Where as little is wanted as answers, so many of these are kept.
@@ -370,3 +310,137 @@ def _place_of(units: Sequence[Unit], number: int | None) -> int | None:
     if number is None:
         return None
     return max((place for place, unit in enumerate(units) if unit.number <= number), default=0)
+
+
+class Selected(NamedTuple):
+    """A selection, the excerpt that it is of the session (`None` for all of it), and what has chosen it."""
+
+    selection: Selection
+    excerpt: Excerpt | None
+    chooser: Chooser
+
+
+def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvidence | None) -> Selected:
+    """Choose what of a session up to turn `end` is kept within a budget, by the `evidence` for its exchanges.
+
+    Without any, what was said last is kept.
+
+    Raises:
+        ForkRefused: nothing is left out of sessions of that agent.
+        Usage: there is no exchange of a number that was given, or nothing would be left.
+    """
+    return within(chooser_of(session, costs(session), end, evidence), wanted)
+
+
+def chooser_of(session: Session, counted: Costs, end: int, evidence: ExchangeEvidence | None) -> Chooser:
+    """Return what chooses among the exchanges of a session up to turn `end`."""
+    return Chooser(units(session, counted, end), counted, end, session, gains_of(evidence))
+
+
+def within(chooser: Chooser, wanted: Wanted) -> Selected:
+    """Choose what is kept within a budget.
+
+    Raises:
+        ForkRefused: there is no prompt.
+        Usage: there is no exchange of a number that was given, or nothing would be left.
+    """
+    parts, counted, end = chooser.units, chooser.costs, chooser.end
+    _check(parts, wanted)
+    whole = sum(counted.turns[: end + 1]) + counted.summary(end)
+    most = None if wanted.budget == MATCH else wanted.budget
+    why = chooser.unknown
+    notes = [f"The best exchanges are unknown ({why}): the last exchange is kept"] if why else []
+    known: dict[str, Any] = {
+        "session_id": chooser.session.session_id, "budget": str(wanted.budget), "whole_tokens": whole
+    }  # fmt: skip
+    if most is not None and most >= whole:
+        choice = chooser.all_but(wanted.drop, wanted.keep)
+    else:
+        choice = chooser.within(most, wanted.keep, wanted.drop)
+    # What its agent forks is not the whole of a session that was compacted.
+    forgotten = chooser.session.compacted(end)
+    if not forgotten and not wanted.drop and max(most or 0, chooser.tokens(choice)) >= whole:
+        rows = _rows(chooser, chooser.all_but(()))
+        notes.append(f"Nothing is dropped: the whole conversation has about {whole:,} tokens")
+        told = Selection(
+            **known, tokens=whole, kept=len(rows), left_out=0, whole=True, notes=tuple(notes), exchanges=rows
+        )
+        return Selected(told, None, chooser)
+    if not any(step.prompt and choice.kept >= set(step.turns) for unit in parts for step in unit.steps):
+        raise Usage("No prompt would remain", "Drop fewer exchanges.")
+    tokens = chooser.tokens(choice)
+    too_much = most is not None and tokens > most
+    if too_much:
+        what = "With the exchanges to keep," if wanted.keep else "In the smallest complete form,"
+        notes.append(f"{what} it takes about {tokens:,} tokens, more than the budget")
+    rows = _rows(chooser, choice)
+    out = sum(row.kept == "nothing" for row in rows)
+    taken = tuple(counted.of(turn, full=turn in choice.full) for turn in range(len(counted.turns)))
+    told = Selection(
+        **known, tokens=tokens, kept=len(rows) - out, left_out=out, smallest=too_much, notes=tuple(notes),
+        new_from=_new_from(chooser.session, end, choice.kept, taken, counted.turns), exchanges=rows,
+    )  # fmt: skip
+    shortened = choice.kept - choice.full
+    return Selected(told, Excerpt(choice.kept, end, chooser.told(choice.kept), taken, shortened), chooser)
+
+
+def _new_from(session: Session, end: int, kept: frozenset[int], taken: Sequence[int], whole: Sequence[int]) -> int:
+    """The first message that is not sent as the agent has sent it: the first of all, where that was compacted."""
+    if session.compacted(end):
+        return 0
+    return next((turn for turn in range(end + 1) if turn not in kept or taken[turn] < whole[turn]), end + 1)
+
+
+def gains_of(evidence: ExchangeEvidence | None) -> Gains:
+    """What speaks for each exchange, counted from 1, as one number: what it means, and what it says."""
+    if evidence is None or not evidence.parts:
+        return Gains(unknown=evidence.why_not if evidence is not None else "")
+    nearest = max(part.nearest for part in evidence.parts.values()) or 1.0
+    words = max(part.words for part in evidence.parts.values()) or 1.0
+    gains = {number + 1: part.nearest / nearest + part.words / words for number, part in evidence.parts.items()}
+    return Gains(gains, None if evidence.point is None else evidence.point + 1)
+
+
+def _check(parts: Sequence[Unit], wanted: Wanted) -> None:
+    if not any(unit.prompt for unit in parts):
+        raise ForkRefused("No prompt up to that message.", "Fork it at a later message.")
+    known = {unit.number for unit in parts}
+    for number in sorted(wanted.keep | wanted.drop):
+        if number not in known:
+            raise Usage(
+                f"There is no exchange {number} to keep or drop: the session has {_span(known)}",
+                advice("--dry-run shows them.", tool="`exchanges` in the answer has their numbers."),
+            )
+    if both := wanted.keep & wanted.drop:
+        raise Usage(f"Exchange {min(both)} cannot be both kept and dropped", "Name it once.")
+
+
+def _span(known: Collection[int]) -> str:
+    return f"{min(known)} to {max(known)}" if known else "none"
+
+
+def _rows(chooser: Chooser, choice: Choice) -> tuple[SelectedExchange, ...]:
+    rows = []
+    for unit, called in zip(chooser.units, chooser.titles, strict=True):
+        of_it = unit.whole & choice.kept
+        tokens = sum(chooser.costs.of(turn, full=turn in choice.full) for turn in of_it)
+        rows.append(
+            SelectedExchange(
+                number=unit.number,
+                message=unit.start,
+                title=called,
+                tokens=sum(step.tokens for step in unit.steps),
+                kept=_how(unit, of_it, complete=tokens == sum(chooser.costs.turns[turn] for turn in of_it)),
+                kept_tokens=tokens,
+                why=choice.why.get(unit.number, "") if of_it else "",
+            )
+        )
+    return tuple(rows)
+
+
+def _how(unit: Unit, kept: frozenset[int], *, complete: bool) -> Kept:
+    if not kept:
+        return "nothing"
+    if kept >= unit.whole:
+        return "whole" if complete else "shortened"
+    return "words" if kept <= unit.words else "part"

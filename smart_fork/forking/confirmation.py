@@ -105,12 +105,13 @@ def confirm(
 
 def _typed(text: str, place: WorkerPlace, started: Started, machine: Machine, screens: Screen) -> bool:
     """Whether the prompt could be typed and sent off."""
-    from smart_fork.forking import typist  # most agents are given it otherwise
+    from smart_fork.workers.place import SCREEN_SECONDS as TYPING_SECONDS
+    from smart_fork.workers.place import Typist
 
-    types = typist.Typist(place, started, screens, machine)
+    types = Typist(place, started, screens, machine)
     try:
         types.type(text)
-        return types.send(text, lambda: not types.holds(text), typist.SCREEN_SECONDS)
+        return types.send(text, lambda: not types.holds(text), TYPING_SECONDS)
     except SmartForkError:
         return False
 

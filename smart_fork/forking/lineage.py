@@ -27,11 +27,11 @@ from smart_fork.finding.results import UNTRUSTED
 from smart_fork.finding.results import title as shown_title
 from smart_fork.finding.session_place import permits, placed_here
 from smart_fork.forking.branch import command_to_resume
-from smart_fork.forking.crossing import Crossings, crossings, parents, relatives
-from smart_fork.forking.relatives import Family, LeftAt, Relative, Running
+from smart_fork.forking.family import Crossings, crossings, parents, relatives
+from smart_fork.forking.results import Family, LeftAt, Relative, Running
 from smart_fork.system import permission
 from smart_fork.system.processes import Processes
-from smart_fork.workers.liveness import note_ends
+from smart_fork.workers.places import note_ends
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_file import has_registry
 

@@ -20,7 +20,7 @@ from indexer.transcripts.model import Session
 from indexer.unchecked import seconds_in
 from smart_fork import foreign_sessions
 from smart_fork.agents.plan import MAX_PROMPT_BYTES, passable
-from smart_fork.forking.spec import WorkerSpec
+from smart_fork.forking.worker import WorkerSpec
 from smart_fork.repository.news import MOST_COMMITS, FileNews, News, Then, news
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes

@@ -20,7 +20,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.starter import Launch
 from smart_fork.errors import ForkRefused, Usage, advice
 from smart_fork.system.processes import Machine, Running
-from smart_fork.workers.liveness import lives
+from smart_fork.workers.places import lives
 from smart_fork.workers.registry import WorkerRecord, known_workers
 
 

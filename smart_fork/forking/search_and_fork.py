@@ -1,33 +1,56 @@
-"""The main job in one call: find, choose, fork."""
+"""The main job in one call: find, choose, fork. Forks of one session, or of the best ones for one prompt."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from indexer.changes import Progress
+from indexer.errors import joined
+from indexer.masking import mask
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import PLACES
+from smart_fork.agents.programs import find_program
+from smart_fork.agents.references import reference
 from smart_fork.caller import calling_agent
-from smart_fork.errors import ForkRefused, SmartForkError, Usage, is_empty
-from smart_fork.finding.answer import Answer, Found, RecentSession
+from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage, advice, is_empty
+from smart_fork.finding.answer import Answer, Found, RecentSession, Unsearched
 from smart_fork.finding.engine import OWN
-from smart_fork.finding.hit import Hit
+from smart_fork.finding.hit import Hit, score_in_words
 from smart_fork.finding.library import Library
 from smart_fork.finding.ranking import FITS
 from smart_fork.finding.request import MAX_LIMIT, FindRequest, check
 from smart_fork.finding.worth import least_close
 from smart_fork.forking import plan
-from smart_fork.forking.recommendation import FLOOR, fitting, none_can_be_forked, recommended
-from smart_fork.forking.report import unexpected
-from smart_fork.forking.request import NO_CHOICE, NO_FORK, Choice, ForkRequest, Later, about_as_likely
+from smart_fork.forking.plan import Fork
+from smart_fork.forking.request import (
+    NO_CHOICE,
+    NO_FORK,
+    Best,
+    Choice,
+    ForkRequest,
+    Later,
+    Wanted,
+    about_as_likely,
+    amount,
+)
 from smart_fork.forking.request import check as check_fork
+from smart_fork.forking.results import FannedOut, Forked, NotForked
+from smart_fork.forking.worker import unexpected
+from smart_fork.repository import worktree
 from smart_fork.snippets import shown
+
+if TYPE_CHECKING:
+    from smart_fork.finding.library import Opening
+
 
 log = logging.getLogger(__name__)
 
@@ -262,3 +285,160 @@ def fits(answer: Found) -> bool:
 
 def _sessions(answer: Answer) -> list[Hit | RecentSession]:
     return [*(answer.results if isinstance(answer, Found) else ()), *(answer.fallback_sessions or ())]
+
+
+MOST = 10
+#: How many are started at the same time; each start waits until the agent has written its first words.
+AT_ONCE = 4
+#: A name made from a prompt, and room for the number behind it.
+NAME_WORDS, NAME_CHARACTERS = 4, worktree.MAX_NAME_CHARACTERS - 3
+
+
+def fan_out(asked: Sequence[ForkRequest], *, in_worktrees: bool | str, library: Opening | None = None) -> FannedOut:
+    """Fork as each of `asked` says; two may name the same session.
+
+    All are planned before the first is started. What fails afterwards stands in its place in `forks`, as `NotForked`,
+    and does not keep the others from starting. Names are the one of the options and a number; so are worktrees, or
+    with the name that `in_worktrees` gives them.
+
+    Raises:
+        SmartForkError: one of them cannot be forked; none was started.
+    """
+    _check_number(len(asked))
+    options = asked[0].options
+    if options.place == "here":
+        raise Usage("Only one fork can replace this command", "Run them in tmux or as processes.")
+    base = options.name or name_of(options.prompt)
+    given = in_worktrees if isinstance(in_worktrees, str) else base
+    folders = worktree.plain_name(given)[:NAME_CHARACTERS]
+    plans = list[Fork]()
+    with ExitStack() as undoing:
+        for number, one in enumerate(asked, 1):
+            own = f"{folders}-{number}" if in_worktrees else None
+            numbered = replace(options, name=f"{base}-{number}", worktree=own)
+            plans.append(Fork.plan(replace(one, options=numbered), library))
+            undoing.callback(plans[-1].drop)
+        if asked[0].dry_run:
+            return FannedOut(options.prompt or "", tuple(replace(one.preview(), resolved="") for one in plans))
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fork") as pool:
+            return FannedOut(options.prompt or "", tuple(pool.map(_started_or_not, plans)))
+
+
+def _check_number(number: int) -> None:
+    if not 1 <= number <= MOST:
+        raise Usage(f"Between 1 and {MOST} sessions can be forked together, not {number}")
+
+
+def best_of(answer: Answer, like: ForkRequest, best: Best) -> tuple[list[ForkRequest], int]:
+    """Return forks as `like` of the best results of a search that can be forked and fit; and how many fit too little.
+
+    Raises:
+        Usage: so many are never forked at once.
+        IndexUnavailable: nothing could be searched.
+        NotFound: nothing that can be forked was found, or nothing that fits.
+    """
+    number = best.top or 0
+    _check_number(number)
+    fit, left_out = fitting(answer, number, best.min_score)
+    asked = (replace(like, session=reference(hit.agent_type, hit.session_id)) for hit in fit)
+    return [recommended(hit, one, best.min_score) for hit, one in zip(fit, asked, strict=True)], left_out
+
+
+def name_of(prompt: str | None) -> str:
+    """A name for workers that were given none: the first words of what they are to do."""
+    words = mask(prompt or "").split(maxsplit=NAME_WORDS)[:NAME_WORDS]
+    return worktree.plain_name(" ".join(words).lower())[:NAME_CHARACTERS].strip("-._") or "fork"
+
+
+def _started_or_not(planned: Fork) -> Forked | NotForked:
+    try:
+        return replace(planned.start(), resolved="")
+    except SmartForkError as error:
+        failed = error
+    except Exception as error:  # the others must not be lost with it
+        log.exception("a fork failed")
+        failed = unexpected(error)
+    session_id, name = planned.sessions[0].session_id, planned.request.options.name
+    return NotForked(resume_session_id=session_id, session_name=name, error=failed.message, hint=failed.hint)
+
+
+#: Below this chance nothing is forked, unless `min_score` says otherwise.
+FLOOR = FITS
+
+
+def fitting(answer: Answer, most: int, min_score: float | None) -> tuple[tuple[Hit, ...], int]:
+    """Of the best `most` results of a search that can be forked, those that fit; and how many are below the floor.
+
+    Raises:
+        IndexUnavailable: nothing could be searched.
+        NotFound: nothing that can be forked was found, or nothing that fits.
+    """
+    if isinstance(answer, Unsearched):
+        raise IndexUnavailable(answer.message, answer.next_steps[0])
+    results = answer.results
+    floor = FLOOR if min_score is None else min_score
+    able = [hit for hit in results if hit.can_fork]
+    # Of about equally likely ones the better to fork stands first, and may be just below the floor.
+    fit = tuple(hit for hit in able if hit.score >= floor)[:most]
+    if not results and min_score:
+        raise NotFound(f"Nothing was forked: no session scores {min_score:g} or more", "min_score 0 sets no limit.")
+    if not able:
+        raise none_can_be_forked(results)
+    if not fit:
+        raise _none_fits(max(able, key=attrgetter("score")), results, floor, answer.unread_notice)
+    return fit, len(able[:most]) - len(fit)
+
+
+def recommended(hit: Hit, asked: ForkRequest, min_score: float | None = None) -> ForkRequest:
+    """Return a fork of a result as it was `asked`. If it would not know the match, and nothing says how much it has of
+    the session, it leaves at the match, within a budget if that loads very much.
+
+    A match that cannot be told from the session is the result's passage, if the result fits.
+    """
+    floor = FLOOR if min_score is None else min_score
+    asked = replace(asked, found=hit.match.message_id if hit.score >= floor else None)
+    if not hit.match.lost or asked.at is not None or asked.budget or asked.merge or asked.as_agent:
+        return asked
+    budget = hit.suggested_budget
+    wanted = Wanted(amount(budget)) if budget else None
+    return replace(asked, at=hit.suggested_at, budget=wanted, notes=(hit.fork_note,))
+
+
+def none_can_be_forked(results: Sequence[Hit]) -> NotFound:
+    """What is said where no result can be forked at all: other words do not help where a program is missing."""
+    reason = f"The reason: {results[0].warning if results else 'nothing was found'}"
+    if results and (install := _missing(results[0].agent_type)):
+        return NotFound("No forkable sessions found", joined(reason, install))
+    widen = advice(
+        "Add other phrasings (--also). `smart-fork find` shows each session and its obstacle.",
+        tool="Add other phrasings (also), set agent_type 'all', or drop min_score.",
+    )
+    return NotFound("No forkable sessions found", joined(reason, widen))
+
+
+def _missing(agent: AgentName) -> str:
+    """How an agent's program is had, where it is missing."""
+    try:
+        find_program(agent, os.environ)
+    except SmartForkError as error:
+        return error.hint
+    return ""
+
+
+def _none_fits(best: Hit, results: Sequence[Hit], floor: float, unread: str) -> NotFound:
+    barred = next((hit for hit in results if hit.score >= floor and not hit.can_fork), None)
+    why = f" {barred.session_id} fits but cannot be forked: {barred.warning}." if barred else ""
+    otherwise = _missing(barred.agent_type) if barred else ""
+    return NotFound(
+        joined(
+            f"Nothing was forked: the best score of a session that can be forked is "
+            f"{score_in_words(best.score)}, below {floor:.2f}.{why}",
+            unread,
+        ),
+        otherwise
+        or advice(
+            'To fork one of them anyway, name it: smart-fork fork ID "…". --min-score sets another limit, 0 none.',
+            tool="To fork one of the results anyway, give fork_index or fork_session_id. min_score sets another "
+            "limit, 0 none. agent_type 'all' searches all agents.",
+        ),
+    )

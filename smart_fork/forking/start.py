@@ -11,8 +11,7 @@ from pathlib import Path
 
 import apsw
 
-from indexer.errors import joined
-from indexer.project import project_of, recorded, resolve
+from indexer.project import resolve
 from indexer.settings import DEPTH
 from indexer.shapes import dataclass
 from indexer.transcripts.files import is_there
@@ -24,19 +23,27 @@ from smart_fork.agents.plan import ForkPlan, environment, passable, plan_fork
 from smart_fork.agents.programs import find_program, require_fork
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.starter import Launch
-from smart_fork.caller import calling_agent
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
-from smart_fork.finding.conversation import resumed_part
-from smart_fork.finding.session_place import as_guest, directory_of, in_project, unplaced, where_now
+from smart_fork.finding.session_place import unplaced, where_now
 from smart_fork.forking.attempt import Attempt, undone
 from smart_fork.forking.bringing_back import is_others
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation, confirm, one_at_a_time
 from smart_fork.forking.note import note_for, preceded
 from smart_fork.forking.occupation import admission
 from smart_fork.forking.provisions import Provisions, provisions
-from smart_fork.forking.report import NEEDS, Launched, as_fork, as_worker, ended_at_once, remark
-from smart_fork.forking.spec import WorkerSpec
-from smart_fork.forking.started import Forked, StartedWorker
+from smart_fork.forking.results import Forked, StartedWorker
+from smart_fork.forking.worker import (
+    Launched,
+    WorkerSpec,
+    another_agent,
+    as_fork,
+    as_worker,
+    ended_at_once,
+    made_first,
+    moved,
+    remark,
+    unloaded,
+)
 from smart_fork.repository.worktree import Worktree, left_unfiltered, plan_worktree
 from smart_fork.snippets import plain_name
 from smart_fork.system import permission
@@ -125,6 +132,13 @@ class Prepared:
                     raise ended_at_once(plan, started, ended)
                 return launched
 
+    def preview(self) -> Launched:
+        """Return what a start would do."""
+        plan = self.plan(self.cwd)
+        warnings = [*another_agent(self.spec), *moved(self.spec, self.request.target_cwd)]
+        warnings += made_first(self.spec, plan, in_worktree=self.worktree is not None)
+        return Launched(plan, self.place.name, warnings=warnings, note=self.note)
+
     def drop(self) -> None:
         """Start nothing: nothing was made for it."""
 
@@ -194,15 +208,6 @@ def start(spec: WorkerSpec, machine: Machine | None = None) -> StartedWorker:
         SmartForkError: it was not started.
     """
     return as_worker(prepare(spec, machine).launch())
-
-
-def another_agent(spec: WorkerSpec) -> list[str]:
-    """What to say where another agent than the one that asks takes up a session of its own."""
-    asks = calling_agent()
-    if asks in (None, spec.agent) or spec.source is None or spec.content.handover:
-        return []
-    theirs, own = AGENTS.title_of(spec.agent), AGENTS.title_of(str(asks))
-    return [f"This starts {theirs}, not {own}: the session is one of {theirs}"]
 
 
 def _registered(prepared: Prepared, attempt: Attempt) -> WorkerRecord:
@@ -292,34 +297,6 @@ def place_of_work(worked_in: str, cwd: str | Path | None = None) -> Path:
     if why := unplaced(worked_in):
         raise ForkRefused(f"No directory to work in: {why}", hint)
     return directory(where_now(worked_in), hint)
-
-
-def moved(spec: WorkerSpec, target: Path) -> list[str]:
-    """What to say where a session goes on elsewhere although nobody asked for that."""
-    if spec.source is None or spec.cwd is not None:
-        return []
-    if where_now(spec.source.cwd) == spec.source.cwd:
-        return _as_guest(spec.source, target)
-    return [f"Its directory is gone: {directory_of(spec.source.cwd)}. It continues in {target}"]
-
-
-def _as_guest(session: Session, target: Path) -> list[str]:
-    """What to say of a session that only worked in the repository in which it is forked."""
-    try:
-        here = project_of(Path.cwd())
-    except OSError:  # that directory is gone
-        return []
-    if not session.turns or in_project(str(target), here) or not as_guest(session, here):
-        return []
-    other = advice("--cwd DIR has it work elsewhere.", tool="project_path has it work elsewhere.")
-    return [joined(f"It worked in {here.root}, but began in {target}: the fork works there", other)]
-
-
-def unloaded(spec: WorkerSpec) -> list[str]:
-    """What to say where an agent does not load all of the session that it resumes."""
-    session = spec.source if spec.form == "resume" else None
-    part = session and resumed_part(session.resumed, session.compacted(), len(session.turns))
-    return [f"Its agent {part.sentence}"] if part else []
 
 
 def directory(path: str | Path, hint: str = "Give an existing directory.") -> Path:
@@ -437,30 +414,3 @@ def resume_written(spec: WorkerSpec, machine: Machine | None = None) -> Forked:
             undone(spec.written.undo)
         raise
     return as_fork(prepared.launch())
-
-
-def dry_run(prepared: Prepared) -> Launched:
-    """Return what a start would do."""
-    spec = prepared.spec
-    plan = prepared.plan(prepared.cwd)
-    warnings = another_agent(spec) + moved(spec, prepared.request.target_cwd)
-    warnings += _made_first(prepared, plan)
-    return Launched(plan, prepared.place.name, warnings=warnings, note=prepared.note)
-
-
-def _made_first(prepared: Prepared, plan: ForkPlan) -> list[str]:
-    """What a real run makes before its command works: a dry run makes nothing, so its command alone would fail."""
-    content, branch = prepared.spec.content, plan.staging == "branch"
-    worked_in = recorded(prepared.spec.source.cwd if prepared.spec.source else "")
-    elsewhere = plan.staging == "transcript" and (worked_in is None or project_of(worked_in) != project_of(plan.cwd))
-    handed, distilled = content.handover is not None, content.excerpt is not None and content.handover is None
-    needed = {
-        "the worktree": prepared.worktree is not None,
-        "a copy of the handed-over session": branch and handed,
-        "a copy of the kept exchanges": branch and distilled,
-        "a copy up to that message": branch and bool(plan.at) and not distilled and not handed,
-        "a copy of the session": branch and not plan.at and not distilled,
-        "a copy of the log": elsewhere,
-    }
-    made = " and ".join(what for what, is_needed in needed.items() if is_needed)
-    return [f"{NEEDS} {made}, which a real run makes first"] if made else []

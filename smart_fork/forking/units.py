@@ -1,4 +1,7 @@
-"""The exchanges of a session as what may be kept or left out, and the steps in them: calls stay with their results."""
+"""The exchanges of a session as what a budget keeps or drops, and the steps in them: calls stay with their results.
+
+Their tokens come from their characters, at the rate at which their agent has counted them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
+from math import ceil
 from pathlib import PurePosixPath
 
 from indexer.masking import Masked, mask, shorten
@@ -14,8 +18,80 @@ from indexer.patterns import late
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.twice import EVENT, ITEM
-from smart_fork.forking.costs import Costs
+from smart_fork.agents import AGENTS
 from smart_fork.snippets import printable
+
+#: Characters a token where the agent has counted nothing, and what no model's count is beyond.
+USUAL, LEAST, MOST = 4.0, 1.5, 5.0
+#: What is left of the context where it was compacted is less than this share; thoughts alone are not so much.
+FORGOTTEN = 0.6
+#: Of fewer tokens that were counted nothing is told.
+COUNTED = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """The tokens of each turn, in full and with its results shortened.
+
+    And those of what each compaction has left, by the number of the turn it stands at.
+    """
+
+    turns: tuple[int, ...]
+    short: tuple[int, ...]
+    summaries: tuple[tuple[int, int], ...]
+    rate: float
+
+    def of(self, turn: int, *, full: bool) -> int:
+        """What a turn takes, in full or with its results shortened."""
+        return (self.turns if full else self.short)[turn]
+
+    def of_text(self, text: str) -> int:
+        """About what a text takes."""
+        return ceil(len(text) / self.rate)
+
+    def summary(self, end: int) -> int:
+        """What the newest compaction up to turn `end` has left."""
+        return next((tokens for number, tokens in reversed(self.summaries) if number <= end), 0)
+
+
+def costs(session: Session) -> Costs:
+    """What the turns of a session take.
+
+    Raises:
+        ForkRefused: the log was rewritten meanwhile.
+        NotFound: a session that this one was forked from is gone.
+    """
+    sizes, short, sums = [0] * len(session.turns), [0] * len(session.turns), list[tuple[int, int]]()
+    for number, size in enumerate(session.sizes) if session.sizes else AGENTS.copier_of(session.agent).sizes(session):
+        if size.sums_up:
+            sums.append((number, size.characters))
+            continue
+        sizes[number] += size.characters
+        short[number] += size.short
+    rate = _rate(session, sizes)
+    turns, shorter = (tuple(ceil(size / rate) for size in some) for some in (sizes, short))
+    return Costs(turns, shorter, tuple((number, ceil(size / rate)) for number, size in sums), rate)
+
+
+def _rate(session: Session, sizes: Sequence[int]) -> float:
+    """How many characters a token had, by how the context has grown while they came into it: from one time that the
+    agent has forgotten something to the next.
+    """
+    grown = came = 0
+    begun = last = within = pending = 0
+    for turn, size in zip(session.turns, sizes, strict=True):
+        pending += size
+        if not turn.loaded:
+            continue
+        if last and turn.loaded >= FORGOTTEN * last:
+            within += pending
+        else:
+            grown, came = grown + max(0, last - begun), came + within
+            begun, within = turn.loaded, 0
+        last, pending = turn.loaded, 0
+    grown, came = grown + max(0, last - begun), came + within
+    return min(MOST, max(LEAST, came / grown)) if grown >= COUNTED else USUAL
+
 
 #: What is asked in so few characters says nothing without what was said before it.
 SHORT_CHARACTERS = 16
@@ -200,6 +276,71 @@ def _same(one: str, other: str) -> bool:
 
 def _turns(steps: object) -> frozenset[int]:
     return frozenset(i for step in steps for i in step.turns)  # type: ignore[attr-defined]
+
+
+#: An answer to a question of this length says by itself what it decides.
+SAYS_IT = 240
+
+
+class Needs:
+    """What the turns of a session need of each other."""
+
+    def __init__(self, units: Sequence[Unit]) -> None:
+        self._units = units
+        self._steps = [step for unit in units for step in unit.steps]
+        self._place = {turn: place for place, step in enumerate(self._steps) for turn in step.turns}
+        self._readings: dict[tuple[int, str], int | None] = {}
+
+    def said(self, place: int) -> frozenset[int]:
+        """Of the exchange in that place what was asked and answered, with what it was asked for."""
+        return self._units[place].words | self.question(place)
+
+    def done(self, place: int, last: int | None = None) -> frozenset[int]:
+        """The same, and all its edits and decisions, or the `last` of them, with all that they need."""
+        edits = self.edits(place)
+        some = edits[max(0, len(edits) - last) :] if last is not None else edits
+        return self.said(place) | self.closed(self._units[place].words | {turn for step in some for turn in step.turns})
+
+    def edits(self, place: int) -> list[Step]:
+        """The steps of it that change files, or have the person decide."""
+        return [step for step in self._units[place].steps if (step.edits or step.asks) and not step.broken]
+
+    def whole(self, place: int) -> frozenset[int]:
+        """All of an exchange, with what that needs."""
+        return self.closed(self._units[place].whole) | self.question(place)
+
+    def question(self, place: int) -> frozenset[int]:
+        """What the person was asked, or had said before, where that is what an exchange begins with."""
+        found = frozenset[int]()
+        while place > 0:
+            unit, before = self._units[place], self._units[place - 1]
+            if not (unit.is_short or (before.asks_back and len(unit.prompt) <= SAYS_IT)):
+                break
+            place -= 1
+            found |= before.words
+        return found
+
+    def closed(self, turns: frozenset[int]) -> frozenset[int]:
+        """These turns, and where the files that they edit were looked at last, or made where nobody has looked."""
+        places = {self._place[turn] for turn in turns if turn in self._place}
+        found = set(turns)
+        for place in places:
+            for path in self._steps[place].edits:
+                reading = self._reading(place, path)
+                if reading is not None and reading not in places:
+                    found.update(self._steps[reading].turns)
+        return frozenset(found)
+
+    def _reading(self, place: int, path: str) -> int | None:
+        key = (place, path)
+        if key not in self._readings:
+            earlier = [(at, step) for at, step in enumerate(self._steps[:place]) if not step.broken]
+            looked = next((at for at, step in reversed(earlier) if step.shows(path)), None)
+            if looked is None:
+                looked = next((at for at, step in reversed(earlier) if step.names(path)), None)
+            made = next((at for at, step in earlier if step.changes(path)), None)
+            self._readings[key] = made if looked is None else looked
+        return self._readings[key]
 
 
 #: Of an exchange's title, by which people choose.

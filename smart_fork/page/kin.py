@@ -23,7 +23,7 @@ from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.worth import worth_of
 from smart_fork.forking.lineage import lineage
-from smart_fork.forking.relatives import Family, Relative
+from smart_fork.forking.results import Family, Relative
 from smart_fork.page.phrases import inside
 from smart_fork.page.reading import SPEAK, asked_in_short
 from smart_fork.page.renderer import Shown

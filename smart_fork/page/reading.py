@@ -16,7 +16,7 @@ from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.finding import sessions
 from smart_fork.finding.quotations import matched_words
 from smart_fork.finding.results import title
-from smart_fork.forking.relatives import Relative
+from smart_fork.forking.results import Relative
 from smart_fork.page.steps import PageStep, Steps
 
 #: A page has so many exchanges, and so much text, unless one exchange alone is longer; of a message so much is shown.

@@ -32,7 +32,7 @@ from smart_fork.finding.session_place import where_now
 from smart_fork.finding.sessions import Located
 from smart_fork.finding.worth import cache_in_words
 from smart_fork.forking.bringing_back import is_others
-from smart_fork.forking.price import shared_until
+from smart_fork.forking.plan import shared_until
 from smart_fork.page.desk import Asked, Desk, Scopes, folder, in_thread
 from smart_fork.page.index_views import undone
 from smart_fork.page.phrases import link, session_link, subagent_link
@@ -41,8 +41,8 @@ from smart_fork.page.renderer import HEADERS, PageValues, Shown, problem, render
 from smart_fork.page.since import Since, check_still, looked_at, mark_in, mark_of, since
 from smart_fork.page.steps import Steps
 from smart_fork.team.conversation import look_into
-from smart_fork.workers import outcomes
-from smart_fork.workers.outcomes import NotedSession
+from smart_fork.workers import comparison
+from smart_fork.workers.comparison import NotedSession
 
 log = logging.getLogger(__name__)
 
@@ -312,7 +312,7 @@ def commits(place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
 _MARKS = {"pin": notes.PINNED, "archive": notes.ARCHIVED}
 
 
-def noted(form: Mapping[str, str]) -> outcomes.NotedSession:
+def noted(form: Mapping[str, str]) -> comparison.NotedSession:
     """Note what the form says.
 
     Raises:
@@ -320,13 +320,13 @@ def noted(form: Mapping[str, str]) -> outcomes.NotedSession:
     """
     session, (do, _, name) = form.get("session", ""), form.get("do", "").partition(" ")
     if do == "verdict":
-        return outcomes.judge(session, notes.outcome(form.get("outcome", "")), form.get("reason", ""))
+        return comparison.judge(session, notes.outcome(form.get("outcome", "")), form.get("reason", ""))
     if do == "unjudge":
-        return outcomes.unjudge(session)
+        return comparison.unjudge(session)
     if do not in ("tag", "untag", "mark", "unmark") or (do.endswith("mark") and name not in _MARKS):
         raise Usage("No such action", "Reload the page.")
     mark = _MARKS[name] if do.endswith("mark") else notes.tag(name or form.get("tag", "").strip())
-    return outcomes.mark([session], [mark], remove=do.startswith("un"))[0]
+    return comparison.mark([session], [mark], remove=do.startswith("un"))[0]
 
 
 def session_routes(desk: Desk, scopes: Scopes) -> list[Route]:

@@ -25,11 +25,9 @@ from smart_fork.errors import Usage, is_empty
 from smart_fork.finding import sessions
 from smart_fork.finding.library import Opening
 from smart_fork.finding.team_search import sessions_here
-from smart_fork.forking.plan import fork_session
-from smart_fork.forking.price import parts_in_words, way_in_words
-from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.started import Forked
-from smart_fork.forking.wanted import MATCH, Wanted, amount
+from smart_fork.forking.plan import fork_session, parts_in_words, way_in_words
+from smart_fork.forking.request import MATCH, ForkRequest, Wanted, amount
+from smart_fork.forking.results import Forked
 from smart_fork.page import statics
 from smart_fork.page.board import BoardView, WorkerBoard, asked, inherited
 from smart_fork.page.desk import Asked, Desk, Scopes, ServiceState, folder, given, in_thread, project_in

@@ -31,6 +31,7 @@ from smart_fork.forking.request import (
     NO_CHOICE,
     NO_FORK,
     Ask,
+    BudgetAsked,
     Choice,
     ForkRequest,
     Later,
@@ -38,7 +39,6 @@ from smart_fork.forking.request import (
     nobody_chose,
     none_wanted,
 )
-from smart_fork.forking.wanted import BudgetAsked
 from smart_fork.server.caller import Caller
 from smart_fork.server.calls import progress_of, project_for, sent
 from smart_fork.server.steps import FURTHER, after_search

@@ -21,10 +21,8 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.options import KEYS, takes
 from smart_fork.cuts.answer import Excised
 from smart_fork.errors import Usage
-from smart_fork.forking.relatives import Branched, Family
-from smart_fork.forking.request import BranchRequest
-from smart_fork.forking.started import NotSpawned, Spawned, SpawnedWorker
-from smart_fork.forking.wanted import BudgetAsked
+from smart_fork.forking.request import BranchRequest, BudgetAsked
+from smart_fork.forking.results import Branched, Family, NotSpawned, Spawned, SpawnedWorker
 from smart_fork.server.caller import Caller
 from smart_fork.server.calls import progress_of, project_for
 from smart_fork.server.tools import strict

@@ -25,26 +25,27 @@ def after_search(answer: Answer) -> str:
         return ""
     from smart_fork.agents import AGENTS
     from smart_fork.finding.engine import OWN
+    from smart_fork.finding.hit import score_in_words
     from smart_fork.finding.ranking import FITS, LIKELY
-    from smart_fork.forking.recommendation import in_words
 
     early = " ".join(filter(None, (answer.unread_notice, answer.early_notice, answer.background_notice)))
     again = f" {early} Ask again then." if early else ""
     narrow = answer.agent_type not in (AGENTS.ALL, AGENTS.word_for(AGENTS.readable())) and not answer.agents_notice
     other = f" Search all agents: agent_type '{AGENTS.ALL}'." if narrow else ""
     best = max((hit.score for hit in answer.results), default=0.0)
+    shown = score_in_words(best)
     if not answer.index.sessions and not answer.results:
         return f"This project has no past session.{again or other or ' Work without one.'}"
     if best >= LIKELY or answer.engine != OWN:
         early = " ".join(filter(None, (answer.unread_notice, answer.early_notice)))
         return f"{early} {_cheaper(answer.results[0])}".strip() if answer.results else ""
     if not answer.also:
-        return f"The best score is {in_words(best)}. Call this tool again with the same intent and `also`: {FURTHER}"
+        return f"The best score is {shown}. Call this tool again with the same intent and `also`: {FURTHER}"
     if answer.unread_notice:
         return f"{early} Ask again then, or read the best one before you rely on it."
     if best < FITS:
-        return f"None fits: the best score is {in_words(best)}. Fork none of them; work without one.{again or other}"
-    return f"The best score is {in_words(best)}: read it before you rely on it, or work without.{again}"
+        return f"None fits: the best score is {shown}. Fork none of them; work without one.{again or other}"
+    return f"The best score is {shown}: read it before you rely on it, or work without.{again}"
 
 
 def _cheaper(best: Hit) -> str:

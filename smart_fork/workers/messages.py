@@ -18,20 +18,20 @@ from indexer.locks import held_file
 from indexer.masking import ending
 from indexer.paths import private_dir, state_home
 from smart_fork.agents import AGENTS
+from smart_fork.agents.logs import original_of
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan, environment, plain_prompt, plan_fork
 from smart_fork.agents.programs import find_program
 from smart_fork.agents.questions import Question
+from smart_fork.agents.readers import READERS
 from smart_fork.agents.starter import Launch
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage, advice
+from smart_fork.forking.occupation import Occupation
 from smart_fork.forking.provisions import provisions
-from smart_fork.forking.resume import check_free
-from smart_fork.forking.spec import unread
-from smart_fork.forking.typist import SCREEN_SECONDS, Typist
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Machine
 from smart_fork.workers.observation import Seen, WorkerWatch
-from smart_fork.workers.place import WorkerPlace, note_started, runs, whereabouts
+from smart_fork.workers.place import SCREEN_SECONDS, Typist, WorkerPlace, note_started, runs, whereabouts
 from smart_fork.workers.places import place_of
 from smart_fork.workers.registry import ASKED, UNASKED, Registry, WorkerRecord
 from smart_fork.workers.roster import described
@@ -234,7 +234,8 @@ class _Talk:
         # A hook may have told of its end before it was there: two must not write the same log.
         wait = self._typist(place).wait
         wait(lambda: not runs(self.started, around.processes), SCREEN_SECONDS)
-        check_free(unread(worker.agent, plan.source_session_id, worker.cwd), machine=around)
+        log = original_of(READERS[worker.agent], plan.source_session_id)
+        Occupation(worker.agent, plan.source_session_id, log, around).check_free()
         before = self._written()
         started = place.start(plan, worker, around.processes, environment(plan, {**around.env, **given.variables}))
         note_started(self.registry, worker.id, plan.argv, started)

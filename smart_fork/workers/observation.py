@@ -7,10 +7,18 @@ say that it is done.
 
 from __future__ import annotations
 
+import logging
+import os
+import time
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import apsw
+
 from indexer.masking import NOTHING, Masked, beginning, mask, mask_screen
+from indexer.settings import WORKER_ID
 from indexer.shapes import dataclass
 from indexer.unchecked import seconds_in
 from smart_fork.agents import AGENTS
@@ -21,11 +29,12 @@ from smart_fork.agents.readers import READERS
 from smart_fork.agents.tail import SETTLED_SECONDS, Activity, TokenUse
 from smart_fork.errors import SmartForkError
 from smart_fork.snippets import printable
-from smart_fork.system.processes import Machine
-from smart_fork.workers.liveness import lives
+from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.place import whereabouts
-from smart_fork.workers.places import place_of
+from smart_fork.workers.places import lives, note_ends, place_of
 from smart_fork.workers.registry import OVER, Registry, State, Status, WorkerRecord
+from smart_fork.workers.registry_file import has_registry
+from smart_fork.workers.tmux import Panes
 
 #: Between two looks for a session that is not known.
 SEARCH_SECONDS = 2.0
@@ -179,3 +188,57 @@ class WorkerWatch:
         except SmartForkError:
             return None
         return None if screen is None else mask_screen(screen)
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What `reconcile` has found out: the workers that are no more, and those whose session is known now."""
+
+    ended: tuple[WorkerRecord, ...] = ()
+    identified: tuple[WorkerRecord, ...] = ()
+
+
+def reconcile(
+    registry: Registry, processes: Processes, env: Mapping[str, str], *, now: float | None = None
+) -> Recovered:
+    """Bring the registry up to date with the machine. A second time finds nothing more to do.
+
+    What cannot be checked is left as it is.
+    """
+    moment_now = time.time() if now is None else now
+    panes = Panes(processes, env)
+    for worker in registry.workers(states=["starting"]):
+        if worker.pid is None and (pid := _marked(worker)):
+            registry.set_found(worker.id, pid=pid, terminal_id=panes.pane_of(pid))
+    ended = note_ends(registry, processes, env, moment_now)
+    identified = [
+        registry.set_session_id(worker.id, session_id) for worker, session_id in find_sessions(registry, moment_now)
+    ]
+    return Recovered(tuple(ended), tuple(identified))
+
+
+def recover() -> None:
+    """Reconcile the registry, if there is one, with this machine: what each server does first, once."""
+    if not has_registry():
+        return
+    try:
+        with Registry() as registry:
+            reconcile(registry, Processes(), os.environ)
+    except (SmartForkError, apsw.Error, OSError) as error:
+        log.warning("the registry of workers could not be brought up to date: %s", error)
+
+
+def _marked(worker: WorkerRecord) -> int | None:
+    """The only process that bears the worker's mark and was not started by one that does."""
+    import psutil  # takes a while, and only a server asks
+
+    above: dict[int, int] = {}
+    for process in Processes.each():
+        with suppress(psutil.Error, OSError):  # somebody else's, or gone by now
+            if process.environ().get(WORKER_ID) == worker.id:
+                above[process.pid] = process.ppid()
+    first = [pid for pid, parent in above.items() if parent not in above]
+    return first[0] if len(first) == 1 else None

@@ -1,17 +1,18 @@
-"""The places where a fork can run: a new one is one file beside this and one line here."""
+"""All places where a worker can run, and which workers still do: a new place is one class and one line here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from smart_fork.errors import NotFound, ProgramMissing, Usage
+from indexer.runs import born
+from indexer.settings import WORKER_ID
+from indexer.unchecked import seconds_in
+from smart_fork.errors import NotFound, ProgramMissing, SmartForkError, Usage
 from smart_fork.system.processes import Processes
-from smart_fork.workers.here import HerePlace
 from smart_fork.workers.iterm2 import INSTALL, ITerm2Place
-from smart_fork.workers.place import WorkerPlace
-from smart_fork.workers.process import ProcessPlace
-from smart_fork.workers.registry import WorkerRecord
-from smart_fork.workers.tmux import TmuxPlace
+from smart_fork.workers.place import HerePlace, ProcessPlace, WorkerPlace, whereabouts
+from smart_fork.workers.registry import OVER, Registry, WorkerRecord
+from smart_fork.workers.tmux import Panes, TmuxPlace
 
 PLACES: tuple[WorkerPlace, ...] = (TmuxPlace(), ProcessPlace(), ITerm2Place(), HerePlace())
 
@@ -45,3 +46,56 @@ def place_of(worker: WorkerRecord) -> WorkerPlace:
     if place is None:
         raise NotFound(f"{worker.id} runs in a place unknown to this version: {worker.place}")
     return place
+
+
+#: A process that began later after its worker was registered has only got the same number.
+START_SECONDS = 60.0
+#: What has no process or window by then was never started: whoever was about to was killed.
+STARTING_SECONDS = 300.0
+#: A terminal that is just becoming the agent does not look like it yet.
+BECOMING_SECONDS = 60.0
+
+
+def lives(
+    worker: WorkerRecord, processes: Processes, env: Mapping[str, str], now: float, *, panes: Panes | None = None
+) -> bool:
+    """Whether there is still something of a worker, which may have been said to run long ago."""
+    if worker.state in OVER:
+        return False
+    began = seconds_in(worker.started_at)
+    if worker.pid is None:
+        cut_off = worker.state == "starting" and began is not None and now - began > STARTING_SECONDS
+        return not cut_off and not _window_is_gone(worker, processes, env)
+    if not processes.alive(worker.pid):
+        return False
+    environment = processes.environment(worker.pid)
+    if environment:
+        mark = environment.get(WORKER_ID)
+        return mark == worker.id or _is_becoming(worker, now, began)
+    since = born(worker.pid)  # the system does not tell what it was started with
+    if since is not None and began is not None:
+        return since <= began + START_SECONDS
+    # The pane's number alone says nothing: a new tmux server counts from the beginning.
+    return worker.place != "tmux" or (panes or Panes(processes, env)).pid_in(worker.terminal_id) in (None, worker.pid)
+
+
+def note_ends(registry: Registry, processes: Processes, env: Mapping[str, str], now: float) -> list[WorkerRecord]:
+    """Have the registry say what is true now: the workers that are found to have ended."""
+    panes = Panes(processes, env)
+    said_to_run = registry.workers(states=("starting", "running"))
+    gone = [worker for worker in said_to_run if not lives(worker, processes, env, now, panes=panes)]
+    return [worker for one in gone if (worker := registry.note_end(one, now=now))]
+
+
+def _is_becoming(worker: WorkerRecord, now: float, began: float | None) -> bool:
+    """Whether what runs there may not bear the worker's mark yet: it is a program that becomes the agent."""
+    return worker.place in ("here", "iterm2") and began is not None and now - began < BECOMING_SECONDS
+
+
+def _window_is_gone(worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> bool:
+    if worker.terminal_id is None:
+        return False
+    try:
+        return place_of(worker).ended(whereabouts(worker), processes, env) is not None
+    except SmartForkError:
+        return False

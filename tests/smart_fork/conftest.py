@@ -14,7 +14,7 @@ import pytest
 from indexer.settings import WORKER_ID
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.started import Forked
+from smart_fork.forking.results import Forked
 from tests.cases import mostly_first
 from tests.missing import missing
 from tests.smart_fork.finding.scripted_qmd import any_engine, qmd

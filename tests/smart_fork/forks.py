@@ -10,8 +10,8 @@ from pathlib import Path
 
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.forking.branch import branch
-from smart_fork.forking.relatives import Branched
 from smart_fork.forking.request import BranchRequest, Choice, ForkRequest
+from smart_fork.forking.results import Branched
 from smart_fork.system.processes import Completed, Processes
 
 SESSION = "60309e1e-0000-4000-8000-000000000001"

@@ -9,7 +9,7 @@ from typing import Any
 
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.forking import lineage as families
-from smart_fork.forking.relatives import Relative
+from smart_fork.forking.results import Relative
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.forks import branched
 from tests.smart_fork.world import World

@@ -20,9 +20,8 @@ from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.bringing_back import is_others
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.resume import newest_session
-from smart_fork.forking.spawn import spawn
-from smart_fork.forking.started import NotSpawned
+from smart_fork.forking.results import NotSpawned
+from smart_fork.forking.spawn import newest_session, spawn
 from smart_fork.system.processes import Machine
 from smart_fork.team import materialise
 from tests.cases import first

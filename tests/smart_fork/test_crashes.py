@@ -11,7 +11,7 @@ import pytest
 from smart_fork.agents.births import own_part
 from smart_fork.finding import sessions
 from smart_fork.system.processes import Processes
-from smart_fork.workers.recovery import Recovered, reconcile
+from smart_fork.workers.observation import Recovered, reconcile
 from smart_fork.workers.registry import Registry, WorkerRecord
 from tests.drilled import drilled
 from tests.mcp_process import McpProcess

@@ -19,13 +19,12 @@ from smart_fork.cuts.lines import preview
 from smart_fork.errors import Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.quotations import snippet
-from smart_fork.forking.many import name_of
+from smart_fork.forking.search_and_fork import name_of
 from smart_fork.page.reading import QUESTION_CHARACTERS, reading
 from smart_fork.snippets import plain_name, quoted
 from smart_fork.system.processes import Completed
 from smart_fork.workers.observation import Seen
-from smart_fork.workers.place import Started
-from smart_fork.workers.process import ProcessPlace
+from smart_fork.workers.place import ProcessPlace, Started
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.roster import described
 from tests.cases import first

@@ -24,11 +24,11 @@ from smart_fork.finding import answer, conversation, hit, ranking
 from smart_fork.finding.ranking import KNOWN, KNOWN_AGAIN
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
-from smart_fork.forking.started import Forked, Spawned, StartedWorker
+from smart_fork.forking.results import Forked, Spawned, StartedWorker
 from smart_fork.server.sessions import _worker_schema
 from smart_fork.server.tools import shape
 from smart_fork.workers import state
-from smart_fork.workers.worktrees import WorkersTree
+from smart_fork.workers.termination import WorkersTree
 from tests.cases import each
 from tests.smart_fork.asking import find
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

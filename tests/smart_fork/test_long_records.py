@@ -20,8 +20,8 @@ from smart_fork.agents.readers import READERS
 from smart_fork.copies.session_copy import write_branch
 from smart_fork.excise import Request, cut, rollback
 from smart_fork.finding import sessions
-from smart_fork.forking.wanted import Wanted
-from smart_fork.forking.within import selected
+from smart_fork.forking.choice import selected
+from smart_fork.forking.request import Wanted
 from smart_fork.team.outgoing import prepare
 from tests.cases import mostly_first
 

@@ -9,7 +9,7 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
-from smart_fork.forking.recommendation import in_words
+from smart_fork.finding.hit import score_in_words
 from tests.cases import first
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.tool_server import create_server
@@ -116,12 +116,12 @@ def test_an_uncertain_answer_asks_for_other_words(world, shop, tool):
     best = unsure["results"][0]["score"]
     assert best < 0.5 <= sure["results"][0]["score"]
     assert unsure["next"].startswith(
-        f"The best score is {in_words(best)}. Call this tool again with the same intent and `also`: four"
+        f"The best score is {score_in_words(best)}. Call this tool again with the same intent and `also`: four"
     )
     assert blank["next"] == unsure["next"]
     assert "next" not in sure
     assert again["next"] == (
-        f"None fits: the best score is {in_words(again['results'][0]['score'])}. Fork none of them; work without one."
+        f"None fits: the best score is {score_in_words(again['results'][0]['score'])}. Fork none of them; work without one."
     )
 
 

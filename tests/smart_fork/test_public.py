@@ -19,7 +19,7 @@ from smart_fork import public
 from smart_fork.agents.plan import environment
 from smart_fork.errors import SmartForkError
 from smart_fork.system.processes import Processes
-from smart_fork.workers.process import ProcessPlace
+from smart_fork.workers.place import ProcessPlace
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.forks import SESSION, plan_of, python
 from tests.smart_fork.found import a_fork

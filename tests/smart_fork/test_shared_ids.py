@@ -7,7 +7,7 @@ import pytest
 from smart_fork import public
 from smart_fork.errors import Ambiguous, NotFound
 from smart_fork.finding import sessions
-from smart_fork.forking import resume
+from smart_fork.forking import spawn
 from smart_fork.page import session
 from smart_fork.removal import sessions as session_removal
 from smart_fork.workers.registry import Registry
@@ -71,11 +71,11 @@ def test_results_and_pages_know_whose_theirs_is(two, shop):
 def test_a_worker_in_one_of_them_is_not_taken_for_the_other(two, shop, monkeypatch):
     with Registry() as registry:
         registry.add("codex", source_session_id=SHARED, session_id=SHARED, place="process", cwd=shop)
-    monkeypatch.setattr(resume, "lives", lambda *_: True)
+    monkeypatch.setattr(spawn, "lives", lambda *_: True)
 
     with pytest.raises(Ambiguous):
-        resume.session_to_resume(SHARED)
-    assert resume.session_to_resume(f"claude:{SHARED}", force=True).agent == "claude"
+        spawn.session_to_resume(SHARED)
+    assert spawn.session_to_resume(f"claude:{SHARED}", force=True).agent == "claude"
 
 
 def test_of_two_that_were_forgotten_one_is_taken_back_by_its_agent(two, run):  # noqa: F811

@@ -55,7 +55,7 @@ from smart_fork.page.sent_forms import PageForms
 from smart_fork.server import create_server
 from smart_fork.server.rpc import RpcMessage
 from smart_fork.system.release import own_version
-from smart_fork.workers.recovery import recover
+from smart_fork.workers.observation import recover
 from smart_fork.workers.registry import Registry
 
 #: A client's session of MCP ends when it has neither asked nor listened for so long; each holds its last answer.

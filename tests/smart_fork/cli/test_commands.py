@@ -14,7 +14,7 @@ from smart_fork import doctor
 from smart_fork.errors import NotFound
 from smart_fork.finding import sessions
 from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.started import Forked
+from smart_fork.forking.results import Forked
 from tests.cases import first
 from tests.smart_fork.agents.opencode import database
 from tests.smart_fork.forks import told

@@ -11,8 +11,8 @@ import pytest
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.finding.sessions import locate
-from smart_fork.forking.many import fan_out, name_of
 from smart_fork.forking.request import ForkRequest
+from smart_fork.forking.search_and_fork import fan_out, name_of
 from tests.cases import first
 from tests.smart_fork.forks import told
 from tests.smart_fork.found import a_fork
@@ -64,7 +64,7 @@ def forked(monkeypatch):
         return planned.preview() if request.dry_run else planned.start()
 
     monkeypatch.setattr("smart_fork.forking.plan.fork_session", fork_session)
-    monkeypatch.setattr("smart_fork.forking.many.Fork", Planned)
+    monkeypatch.setattr("smart_fork.forking.search_and_fork.Fork", Planned)
     return calls
 
 

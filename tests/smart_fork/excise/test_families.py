@@ -38,8 +38,7 @@ from smart_fork.excise import Request, check, cut, erasure
 from smart_fork.excise.transcript import load_numbered
 from smart_fork.finding.index_access import opened
 from smart_fork.forking.plan import fork_session
-from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.wanted import Wanted
+from smart_fork.forking.request import ForkRequest, Wanted
 from smart_fork.removal.sessions import forget
 from smart_fork.workers.registry import Registry
 from tests.cases import mostly_first

@@ -11,8 +11,8 @@ import pytest
 from indexer.paths import state_home
 from smart_fork.excise import Request, branch, cut
 from smart_fork.finding import sessions
-from smart_fork.forking.relatives import Branched
-from smart_fork.forking.wanted import Wanted
+from smart_fork.forking.request import Wanted
+from smart_fork.forking.results import Branched
 from smart_fork.workers.registry import Registry
 from tests.cases import first, mostly_first
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture

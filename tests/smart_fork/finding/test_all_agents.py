@@ -17,8 +17,8 @@ from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
+from smart_fork.forking.results import Forked
 from smart_fork.forking.search_and_fork import find_in_all
-from smart_fork.forking.started import Forked
 from tests.smart_fork.asking import opened
 from tests.smart_fork.client import answer
 from tests.smart_fork.found import a_fork, a_hit, an_answer

@@ -14,7 +14,7 @@ from smart_fork.copies.session_copy import last_branch_point
 from smart_fork.finding import sessions
 from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.budget import Answers, chosen
-from smart_fork.forking.wanted import wanted_of
+from smart_fork.forking.request import wanted_of
 from tests import warm
 from tests.cases import mostly_first
 from tests.smart_fork.asking import opened

@@ -8,7 +8,7 @@ from indexer.models import configured_embedder
 from smart_fork.finding.query import words_of
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
-from smart_fork.forking.recommendation import FLOOR
+from smart_fork.forking.search_and_fork import FLOOR
 from tests.smart_fork.asking import find_and_fork
 from tests.smart_fork.forks import choosing
 from tests.smart_fork.world import World

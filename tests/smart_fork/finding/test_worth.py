@@ -9,7 +9,7 @@ import pytest
 from smart_fork.finding import worth
 from smart_fork.finding.hit import Changed, Price
 from smart_fork.finding.worth import close
-from smart_fork.forking.recommendation import fitting
+from smart_fork.forking.search_and_fork import fitting
 from smart_fork.system.processes import Processes
 from tests.cases import each
 from tests.smart_fork.found import a_hit, an_answer

@@ -14,10 +14,8 @@ from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.copies.session_copy import Point
-from smart_fork.forking.report import as_fork
-from smart_fork.forking.spec import Content, WorkerSpec
-from smart_fork.forking.start import dry_run as planned
 from smart_fork.forking.start import prepare
+from smart_fork.forking.worker import Content, WorkerSpec, as_fork
 from smart_fork.system.processes import Machine, Processes
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses, codex_path, codex_records, said, write_log
 
@@ -39,7 +37,7 @@ def launch(programs, clock, request, home):
         if at := more.pop("at", None):  # the turn of that id
             more["content"] = Content(point=Point(0, at))
         prepared = prepare(WorkerSpec("fork", source.agent, source, options, **more), machine, dry_run=dry_run)
-        return as_fork(planned(prepared) if dry_run else prepared.launch())
+        return as_fork(prepared.preview() if dry_run else prepared.launch())
 
     return run
 

@@ -20,8 +20,8 @@ from smart_fork.copies.session_copy import Branch
 from smart_fork.errors import ForkRefused, NotFound, ProgramMissing, SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.forking import branch as branching
-from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.start import resume_written
+from smart_fork.forking.worker import WorkerSpec
 from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.roster import list_workers

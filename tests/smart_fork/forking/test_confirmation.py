@@ -9,7 +9,7 @@ import pytest
 from smart_fork.agents.plan import plan_fork
 from smart_fork.agents.starter import Launch
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, HEARS_SECONDS, SCREEN_SECONDS, confirm
-from smart_fork.forking.report import remark
+from smart_fork.forking.worker import remark
 from smart_fork.system.processes import Machine
 from smart_fork.workers.place import Started
 from tests.smart_fork import screens

@@ -12,8 +12,7 @@ import pytest
 from indexer.paths import state_home
 from smart_fork import handovers
 from smart_fork.agents.ancestry import Copied, Kin
-from smart_fork.forking.crossing import parents
-from smart_fork.forking.descent import Descent, descent
+from smart_fork.forking.family import Descent, descent, parents
 from smart_fork.workers.registry import Registry
 from tests.cases import first, mostly_first
 from tests.smart_fork.relatives import branch

@@ -20,9 +20,8 @@ from smart_fork.copies.told import as_session
 from smart_fork.finding import sessions
 from smart_fork.forking.handover import handover
 from smart_fork.forking.plan import fork_session
-from smart_fork.forking.request import ForkRequest
+from smart_fork.forking.request import ForkRequest, Wanted
 from smart_fork.forking.spawn import spawn
-from smart_fork.forking.wanted import Wanted
 from smart_fork.page.views import forked as forked_by_form
 from smart_fork.system.processes import Machine
 from tests.cases import each

@@ -12,7 +12,7 @@ from smart_fork.agents.starter import Launch
 from smart_fork.errors import Usage
 from smart_fork.forking.occupation import AlreadyRuns, WorkerLimit, admission, limit
 from smart_fork.system.processes import Machine
-from smart_fork.workers.liveness import STARTING_SECONDS
+from smart_fork.workers.places import STARTING_SECONDS
 from smart_fork.workers.registry import Registry, WorkerRecord
 from tests.smart_fork.forks import SESSION, FakeClock, FakeProcesses
 

@@ -17,7 +17,7 @@ from smart_fork.agents.ancestry import Copied, Kin
 from smart_fork.agents.claude.log import ClaudeAdapter, folder_of
 from smart_fork.agents.copier import stage_transcript
 from smart_fork.errors import NotFound
-from smart_fork.forking.crossing import parents
+from smart_fork.forking.family import parents
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

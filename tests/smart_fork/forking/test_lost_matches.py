@@ -21,14 +21,11 @@ from smart_fork.finding.ranking import ExchangeEvidence, PointParts, lost
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.budget import Answers, chosen, end_of_whole
-from smart_fork.forking.many import best_of
-from smart_fork.forking.plan import fork_session
-from smart_fork.forking.price import ways
-from smart_fork.forking.recommendation import recommended
-from smart_fork.forking.request import Best, ForkRequest
-from smart_fork.forking.selection import SelectedExchange, Selection
+from smart_fork.forking.plan import fork_session, ways
+from smart_fork.forking.request import Best, ForkRequest, Wanted
+from smart_fork.forking.results import SelectedExchange, Selection
+from smart_fork.forking.search_and_fork import best_of, recommended
 from smart_fork.forking.spawn import Asked
-from smart_fork.forking.wanted import Wanted
 from smart_fork.system.processes import Machine
 from tests.cases import each
 from tests.smart_fork.agents.qwen.test_log import fixture as qwen_fixture
@@ -299,7 +296,7 @@ def test_a_way_that_costs_more_than_the_whole_and_carries_nothing_more_is_not_of
     much = Selection(
         session_id="s", budget="9", tokens=90_000, whole_tokens=99_000, kept=1, left_out=0, exchanges=(row,)
     )
-    monkeypatch.setattr("smart_fork.forking.price.within", lambda *_: type("Kept", (), {"selection": much}))
+    monkeypatch.setattr("smart_fork.forking.plan.within", lambda *_: type("Kept", (), {"selection": much}))
 
     found = ways(session, None, Wanted(30_000), EVIDENCE)
 

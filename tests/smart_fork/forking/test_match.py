@@ -14,8 +14,7 @@ from smart_fork.finding.index_access import opened
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.plan import fork_session
-from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.wanted import Wanted
+from smart_fork.forking.request import ForkRequest, Wanted
 from tests.cases import first
 from tests.smart_fork.asking import find_and_fork, message_for
 from tests.smart_fork.asking import opened as library_of

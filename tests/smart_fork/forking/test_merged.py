@@ -17,8 +17,7 @@ from smart_fork.excise.soundness import broken_links
 from smart_fork.excise.transcript import load_with_tool
 from smart_fork.forking.lineage import lineage
 from smart_fork.forking.plan import fork_session
-from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.wanted import Wanted
+from smart_fork.forking.request import ForkRequest, Wanted
 from tests.cases import first
 from tests.smart_fork.forking.test_within import claude_records, codex_log, prompts_of
 from tests.smart_fork.forks import SESSION, FakeProcesses, codex_path, write_log

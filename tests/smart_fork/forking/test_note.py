@@ -16,9 +16,9 @@ from smart_fork.copies.session_copy import Point
 from smart_fork.forking.note import MOST_CHARACTERS, _told, preceded
 from smart_fork.forking.plan import check_startable, fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.spec import Content, WorkerSpec
+from smart_fork.forking.results import SpawnedWorker
 from smart_fork.forking.start import start
-from smart_fork.forking.started import SpawnedWorker
+from smart_fork.forking.worker import Content, WorkerSpec
 from smart_fork.repository.news import FileNews, News
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Machine

@@ -14,9 +14,7 @@ from smart_fork.agents.known_variables import note
 from smart_fork.errors import ProgramFailed
 from smart_fork.forking.provisions import NotLoggedIn, provisions
 from smart_fork.system.processes import Processes
-from smart_fork.workers.here import HerePlace
-from smart_fork.workers.place import hand_over
-from smart_fork.workers.process import ProcessPlace
+from smart_fork.workers.place import HerePlace, ProcessPlace, hand_over
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.tmux import TmuxPlace
 from tests.smart_fork.forks import SESSION, FakeProcesses, eventually, plan_of, python

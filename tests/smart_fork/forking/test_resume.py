@@ -13,9 +13,9 @@ from smart_fork.agents.copier import stage_transcript
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.forking.occupation import FRESH_SECONDS, AlreadyRuns
-from smart_fork.forking.resume import check_free, newest_session, session_to_resume
-from smart_fork.forking.spec import WorkerSpec
+from smart_fork.forking.spawn import check_free, newest_session, session_to_resume
 from smart_fork.forking.start import start
+from smart_fork.forking.worker import WorkerSpec
 from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry
 from tests.cases import first

@@ -9,9 +9,8 @@ import pytest
 
 from smart_fork.agents.options import Options
 from smart_fork.copies.session_copy import Point
-from smart_fork.forking.report import same_command
-from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.wanted import wanted_of
+from smart_fork.forking.request import ForkRequest, wanted_of
+from smart_fork.forking.worker import same_command
 from tests.cases import each
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import SESSION

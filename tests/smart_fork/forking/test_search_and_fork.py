@@ -12,7 +12,7 @@ from smart_fork.errors import ProgramFailed, Usage, speak_of_tools
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.started import Forked
+from smart_fork.forking.results import Forked
 from tests.smart_fork.asking import find_and_fork
 from tests.smart_fork.forks import choosing, told
 from tests.smart_fork.found import a_fork, a_hit, an_answer

@@ -22,10 +22,9 @@ from smart_fork.excise.plan import dangling, unanswered
 from smart_fork.excise.soundness import broken_links
 from smart_fork.excise.transcript import load_with_tool
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts
+from smart_fork.forking.choice import selected
 from smart_fork.forking.plan import fork_session
-from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.wanted import MATCH, Wanted, amount, numbers
-from smart_fork.forking.within import selected
+from smart_fork.forking.request import MATCH, ForkRequest, Wanted, amount, numbers
 from tests.cases import mostly_first
 from tests.smart_fork.copies.test_session_copy import NOW
 from tests.smart_fork.forks import NEW, SESSION, codex_path, said, text, write_log

@@ -27,7 +27,7 @@ from smart_fork.repository.worktree import (
 from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.worktrees import prune, worktrees
+from smart_fork.workers.termination import prune, worktrees
 from tests.cases import first, mostly
 from tests.drilled import drilled
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from smart_fork.agents.options import Options
 from smart_fork.forking.plan import fork_session
-from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.wanted import MATCH, Wanted
+from smart_fork.forking.request import MATCH, ForkRequest, Wanted
 from tests.cases import first
 from tests.smart_fork.service.test_page import DONE, RETRY, Tags
 

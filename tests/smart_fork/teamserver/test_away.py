@@ -13,7 +13,7 @@ import pytest
 from indexer.store.base import Scope
 from smart_fork.finding.query import Query
 from smart_fork.finding.search import Meaning
-from smart_fork.forking.report import Launched
+from smart_fork.forking.worker import Launched
 from smart_fork.team import client
 from smart_fork.team.find import TeamSearch
 from smart_fork.team.login import Account, account, remember

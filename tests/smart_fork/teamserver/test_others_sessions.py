@@ -13,10 +13,9 @@ from smart_fork.errors import ForkRefused
 from smart_fork.forking.bringing_back import is_others
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.resume import session_to_resume
-from smart_fork.forking.spawn import Asked
-from smart_fork.forking.spec import WorkerSpec
+from smart_fork.forking.spawn import Asked, session_to_resume
 from smart_fork.forking.start import prepare
+from smart_fork.forking.worker import WorkerSpec
 from smart_fork.system.processes import Machine
 from tests.smart_fork.forks import branched as branch
 from tests.smart_fork.teamserver.machines import TeamMachine

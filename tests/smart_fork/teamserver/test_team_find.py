@@ -16,7 +16,7 @@ from smart_fork.finding.query import Query
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.search import Meaning
 from smart_fork.finding.upkeep import Engine
-from smart_fork.forking.report import Launched
+from smart_fork.forking.worker import Launched
 from smart_fork.sharing.passages import hash_of
 from smart_fork.team import client
 from smart_fork.team import find as team_find

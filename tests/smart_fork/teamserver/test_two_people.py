@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused
-from smart_fork.forking.report import Launched
+from smart_fork.forking.worker import Launched
 from tests.smart_fork.teamserver.machines import TeamMachine
 from tests.smart_fork.world import git
 

@@ -8,8 +8,8 @@ from indexer.unchecked import seconds_in as moment
 from smart_fork.agents.qwen.command import QwenScreen
 from smart_fork.agents.tail import Activity, Tail
 from smart_fork.workers import observation
-from smart_fork.workers.liveness import BECOMING_SECONDS, STARTING_SECONDS
 from smart_fork.workers.observation import Seen, WorkerWatch
+from smart_fork.workers.places import BECOMING_SECONDS, STARTING_SECONDS
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.roster import list_workers, read_worker
 from tests.smart_fork import screens

@@ -16,10 +16,8 @@ import pytest
 from smart_fork.agents.plan import environment
 from smart_fork.errors import ForkRefused, NotFound, ProgramMissing
 from smart_fork.system.processes import Processes
-from smart_fork.workers.here import HerePlace
-from smart_fork.workers.place import Started, WorkerPlace, runs, whereabouts
+from smart_fork.workers.place import HerePlace, ProcessPlace, Started, WorkerPlace, runs, whereabouts
 from smart_fork.workers.places import choose_place, place_of
-from smart_fork.workers.process import ProcessPlace
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.tmux import TmuxPlace
 from tests.smart_fork.forks import SESSION, eventually, plan_of, python

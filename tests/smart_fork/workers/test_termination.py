@@ -16,8 +16,7 @@ from smart_fork.errors import NotFound, Usage
 from smart_fork.repository import worktree
 from smart_fork.system.processes import Processes
 from smart_fork.workers import termination
-from smart_fork.workers.place import runs, whereabouts
-from smart_fork.workers.process import ProcessPlace
+from smart_fork.workers.place import ProcessPlace, runs, whereabouts
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.termination import close_workers, stop_workers
 from tests.smart_fork.forks import SESSION, eventually, plan_of

@@ -14,9 +14,8 @@ import pytest
 from smart_fork.agents.plan import environment
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, Usage
 from smart_fork.system.processes import Processes
-from smart_fork.workers.place import Started
+from smart_fork.workers.place import ProcessPlace, Started
 from smart_fork.workers.places import PLACES, choose_place
-from smart_fork.workers.process import ProcessPlace
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.tmux import TmuxPlace, session_name
 from tests.smart_fork.forks import SESSION, FakeProcesses, eventually, plan_of, python
@@ -45,7 +44,7 @@ def start(place, plan, worker) -> Started:
     # Replaces whoever calls it.
     code = (
         "import os, sys; from pathlib import Path; from tests.smart_fork.forks import plan_of\n"
-        "from smart_fork.agents.plan import environment; from smart_fork.workers.here import HerePlace\n"
+        "from smart_fork.agents.plan import environment; from smart_fork.workers.place import HerePlace\n"
         "from smart_fork.system.processes import Processes\n"
         "plan = plan_of(sys.argv[2:], Path(sys.argv[1]), env={'SMART_FORK_WORKER_ID': 'w-1'})\n"
         "HerePlace().start(plan, None, Processes(), environment(plan, os.environ))"

@@ -13,7 +13,7 @@ from smart_fork.agents.opencode.copy import OpenCodeCopier
 from smart_fork.agents.opencode.head import OpenCodeHeads
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
-from smart_fork.forking.crossing import parents
+from smart_fork.forking.family import parents
 from smart_fork.system.processes import Machine
 from tests.smart_fork.agents.opencode.database import COMPACTED, FORK, TAKEN_BACK, TOOLS, change, make, take
 from tests.smart_fork.forks import FakeProcesses

@@ -15,7 +15,7 @@ from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.agents.options import Options
 from smart_fork.agents.starter import Launch
 from smart_fork.agents.tail import Activity
-from smart_fork.forking.crossing import parents
+from smart_fork.forking.family import parents
 from tests.cases import each
 from tests.smart_fork.agents.opencode.database import COMPACTED, FAILED, FORK, FORK_AT, SAID_AGAIN, TOOLS, change, make
 

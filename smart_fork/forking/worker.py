@@ -1,28 +1,90 @@
-"""What is said about a worker that was started."""
+"""A worker: what is to be started, what was, and what is said about it."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from indexer.errors import joined
 from indexer.masking import NOTHING, ending
+from indexer.project import project_of, recorded
 from indexer.shapes import dataclass
+from indexer.transcripts.model import AgentName, Session
+from smart_fork.agents import AGENTS
+from smart_fork.agents.copier import Excerpt
+from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan, shell_command
 from smart_fork.agents.references import names_session
+from smart_fork.agents.starter import Form
+from smart_fork.caller import calling_agent
+from smart_fork.copies.session_copy import Branch, Point
 from smart_fork.errors import ProgramFailed, SmartForkError, advice
+from smart_fork.finding.conversation import resumed_part
+from smart_fork.finding.session_place import as_guest, directory_of, in_project, where_now
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation
-from smart_fork.forking.started import Forked, StartedWorker
+from smart_fork.forking.results import Forked, StartedWorker
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Completed
 from smart_fork.workers.place import Started
-from smart_fork.workers.registry import WorkerRecord
+from smart_fork.workers.registry import Kind, WorkerRecord
 
 if TYPE_CHECKING:
-    from smart_fork.copies.session_copy import Point
-    from smart_fork.forking.request import ForkRequest
-    from smart_fork.forking.wanted import Wanted
+    from smart_fork.copies.told import Part
+    from smart_fork.forking.choice import Selected
+    from smart_fork.forking.handover import Handover
+    from smart_fork.forking.request import ForkRequest, Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What goes into a fork: of its session all up to `point` or the `excerpt`, and of `others` what they keep.
+
+    `asked` is the point that was asked for, `leaves` the one before anything was left out. `handover` is what another
+    agent is told of all that. `selected` is what a budget keeps of each session.
+    """
+
+    asked: Point | None = None
+    leaves: Point | None = None
+    point: Point | None = None
+    excerpt: Excerpt | None = None
+    others: tuple[Part, ...] = ()
+    handover: Handover | None = None
+    selected: tuple[Selected, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpec:
+    """A worker that is to be started; `source` is the session that it forks or goes on with, `None` for a new one.
+
+    Only the `content` of it goes into a fork. With `or_without` the worker starts also where no worktree can be made.
+    `written` is a copy of the source that is there already.
+    """
+
+    kind: Kind
+    agent: AgentName
+    source: Session | None = None
+    options: Options = field(default_factory=Options)
+    content: Content = Content()
+    cwd: Path | None = None
+    or_without: bool = False
+    caller_session_id: str | None = None
+    written: Branch | None = None
+
+    @property
+    def form(self) -> Form:
+        """Which of the agent's commands that is."""
+        match self.kind:
+            case "continue":
+                return "resume"
+            case "branch":
+                return "fork"
+            case kind:
+                return kind
+
 
 #: How the note begins of what a command needs that a real run makes first.
 NEEDS = "The command needs"
@@ -150,6 +212,61 @@ def named_as_shared(forked: Forked, copy: str, shared: str, command: str) -> For
     """A dry run of a team's session, whose copy is not here any more when somebody reads it."""
     note = f"A real run copies the team's session, then runs: {forked.command.replace(copy, '<its id>')}"
     return replace(forked, command=command, resume_session_id=shared, warnings=(*forked.warnings, note))
+
+
+def another_agent(spec: WorkerSpec) -> list[str]:
+    """What to say where another agent than the one that asks takes up a session of its own."""
+    asks = calling_agent()
+    if asks in (None, spec.agent) or spec.source is None or spec.content.handover:
+        return []
+    theirs, own = AGENTS.title_of(spec.agent), AGENTS.title_of(str(asks))
+    return [f"This starts {theirs}, not {own}: the session is one of {theirs}"]
+
+
+def moved(spec: WorkerSpec, target: Path) -> list[str]:
+    """What to say where a session goes on elsewhere although nobody asked for that."""
+    if spec.source is None or spec.cwd is not None:
+        return []
+    if where_now(spec.source.cwd) == spec.source.cwd:
+        return _as_guest(spec.source, target)
+    return [f"Its directory is gone: {directory_of(spec.source.cwd)}. It continues in {target}"]
+
+
+def _as_guest(session: Session, target: Path) -> list[str]:
+    """What to say of a session that only worked in the repository in which it is forked."""
+    try:
+        here = project_of(Path.cwd())
+    except OSError:  # that directory is gone
+        return []
+    if not session.turns or in_project(str(target), here) or not as_guest(session, here):
+        return []
+    other = advice("--cwd DIR has it work elsewhere.", tool="project_path has it work elsewhere.")
+    return [joined(f"It worked in {here.root}, but began in {target}: the fork works there", other)]
+
+
+def unloaded(spec: WorkerSpec) -> list[str]:
+    """What to say where an agent does not load all of the session that it resumes."""
+    session = spec.source if spec.form == "resume" else None
+    part = session and resumed_part(session.resumed, session.compacted(), len(session.turns))
+    return [f"Its agent {part.sentence}"] if part else []
+
+
+def made_first(spec: WorkerSpec, plan: ForkPlan, *, in_worktree: bool) -> list[str]:
+    """What a real run makes before its command works: a dry run makes nothing, so its command alone would fail."""
+    content, branch = spec.content, plan.staging == "branch"
+    worked_in = recorded(spec.source.cwd if spec.source else "")
+    elsewhere = plan.staging == "transcript" and (worked_in is None or project_of(worked_in) != project_of(plan.cwd))
+    handed, distilled = content.handover is not None, content.excerpt is not None and content.handover is None
+    needed = {
+        "the worktree": in_worktree,
+        "a copy of the handed-over session": branch and handed,
+        "a copy of the kept exchanges": branch and distilled,
+        "a copy up to that message": branch and bool(plan.at) and not distilled and not handed,
+        "a copy of the session": branch and not plan.at and not distilled,
+        "a copy of the log": elsewhere,
+    }
+    made = " and ".join(what for what, is_needed in needed.items() if is_needed)
+    return [f"{NEEDS} {made}, which a real run makes first"] if made else []
 
 
 # Writes the command of ours for a fork, with all that was asked for: a dry run says it where the agent's own fails.

@@ -1,14 +1,58 @@
-"""What is answered about workers that were started, or were not: values."""
+"""Answers about forks, branches, families and other workers: values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Self
+from typing import Literal, Self
 
+from indexer.masking import Masked
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, spread, value
-from smart_fork.forking.selection import Selection
+from smart_fork.finding.conversation import CommitsMade
+
+#: How much of an exchange is kept: all; all, with long results shortened; what was asked, done and answered, without
+#: what was only looked at; what was asked and answered; nothing.
+Kept = Literal["whole", "shortened", "part", "words", "nothing"]
+
+
+@record
+class SelectedExchange(Value):
+    """One exchange: `number`, from 1, as ``--keep`` takes it, `message` as ``show`` numbers its first message.
+
+    `tokens` is what all of it takes, `kept_tokens` what is kept of it. `why` says what it is kept for.
+    """
+
+    number: int
+    message: int
+    title: Masked
+    tokens: int
+    kept: Kept
+    kept_tokens: int
+    why: str = rare("")
+
+
+@record
+class Selection(Value):
+    """What a fork within a budget has. `tokens` is what it loads beside its agent's own instructions and tools,
+    `whole_tokens` what all of the session would.
+
+    `new_from` is the first message that is dropped or shortened: before it a fork by the session's own agent sends what
+    the session has sent, which may come from the cache. `smallest` says that nothing smaller can be kept, though it is
+    above the budget; `whole` that all of it is forked.
+    """
+
+    session_id: str
+    budget: str
+    tokens: int
+    whole_tokens: int
+    kept: int
+    left_out: int
+    smallest: bool = rare(default=False)
+    whole: bool = rare(default=False)
+    new_from: int | None = rare()
+    notes: tuple[str, ...] = rare(())
+    exchanges: tuple[SelectedExchange, ...]
 
 
 @value
@@ -177,3 +221,94 @@ class Spawned(Value):
     started: int
     failed: int
     workers: tuple[SpawnedWorker | NotSpawned, ...]
+
+
+@value
+class Named(Value):
+    """A session and what it is called."""
+
+    session_id: str
+    title: str
+
+
+@record
+class Branched(Value):
+    """The answer of ``branch_session``."""
+
+    session_id: str
+    agent_type: AgentName
+    title: str
+    path: str
+    copied: int
+    parent: Named
+    at: int
+    working_directory: str
+    warnings: tuple[str, ...]
+    resume_command: str
+    resume_original: str
+    selection: Selection | None = rare()
+    started: Forked | None = rare()
+
+
+@value
+class LeftAt(Value):
+    """The last message that a fork has from its parent."""
+
+    message: int
+    role: str
+    text: Masked
+
+
+@record
+class Running(Value):
+    """A worker that has the session now."""
+
+    worker_id: str
+    kind: str
+    name: str
+    place: str
+    status: str
+    attach: str
+
+
+@record
+class Relative(Value):
+    """One session of a family. `depth` is 0 for the first of all.
+
+    It is a fork of `parent`, and has something of those in `merged_from` behind that.
+    """
+
+    depth: int
+    session_id: str
+    agent_type: AgentName
+    parent: str | None
+    merged_from: tuple[str, ...] = rare(())
+    left_parent_at: LeftAt | None
+    log_gone: bool
+    title: str
+    started: str
+    last_activity: str
+    begun: str
+    turns: int
+    token_estimate: int
+    working_directory: str
+    project_inferred_from: str = rare("")
+    jsonl_path: str | None
+    copies: tuple[str, ...]
+    resume_command: str | None
+    started_by: str | None
+    running: Running | None
+    commits: CommitsMade | None = rare()
+
+
+@record
+class Family(Value):
+    """The answer of ``session_lineage``. `left_out` says what of a very long log was not read."""
+
+    session_id: str
+    agent_type: AgentName
+    notice: str
+    count: int
+    return_command: str | None
+    left_out: str = rare("")
+    sessions: tuple[Relative, ...]
