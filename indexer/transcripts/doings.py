@@ -23,7 +23,7 @@ from indexer.transcripts.actions import (
     worked_in,
     writes,
 )  # fmt: skip
-from indexer.transcripts.answers import asked_by, words_in
+from indexer.transcripts.answers import Answers
 from indexer.transcripts.authored import key_in_use
 from indexer.transcripts.commands import command_of, simple_commands, unquoted
 from indexer.transcripts.error_lines import error_lines, hashed, telling
@@ -270,9 +270,11 @@ class Doings:
     def __init__(
         self, facts: dict[str, Any], *, runs: str | None, not_run: tuple[str, ...],
         opens_a_session: Callable[[str], object], tools: Mapping[str, str] = MappingProxyType({}),
+        answers: Answers | None = None,
     ) -> None:  # fmt: skip
         self._facts = facts
         self._runs, self._opens, self._tools, self._not_run = runs, opens_a_session, tools, not_run
+        self._answers = answers or Answers()
         #: `False` if nobody searches the session: to find names of code takes longer than to read a log.
         self.names_code = True
         self.symbols, self.wrote = Symbols(facts.pop("symbols", ())), Symbols(facts.pop("wrote", ()))
@@ -315,7 +317,7 @@ class Doings:
         edits, reads = edited_by(known_as, given), read_by(known_as, given)
         action = NOTHING if ours else self.described(known_as, given)
         ours = ours or is_ours(name) or runs_ours(arguments)
-        if (questions := asked_by(name, arguments)) is not None:
+        if (questions := self._answers.asked_by(name, arguments)) is not None:
             self.asked[identity] = questions
         if ours or self._opens(action):
             self.ours.add(identity)
@@ -357,7 +359,7 @@ class Doings:
                 self.symbols.add_codes(error_lines(back.output))
             note = error_note(back.output) if back.failed else NOTHING
             tried = back.id in self.deeds
-            words = words_in(back.output, asked, failed=back.failed)
+            words = self._answers.words_in(back.output, asked, failed=back.failed)
             proof = self.end(back)
             errors = self._errors(back, proof, tried=tried)
             if proof == Proof.COMMITTED:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from indexer.masking import NOTHING, Masked, joined, mask, mask_once, shorten
+from indexer.transcripts.answers import Answers
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.doings import Doings
 from indexer.transcripts.lines import (
@@ -59,6 +60,8 @@ class Fold(ABC):
     shell: str | None
     #: The beginnings of results of calls that were not carried out.
     not_run: tuple[str, ...]
+    #: How its results say what a person answers or refuses.
+    answers: Answers = Answers()
     #: The class that notes its calls and results.
     notes: ClassVar[type[Doings]] = Doings
     #: The types of its records that are known; a later version of the agent may write others.
@@ -79,7 +82,7 @@ class Fold(ABC):
         self.facts, turns = kept or ({}, [])
         self.doings = self.notes(
             self.facts, runs=self.shell, not_run=self.not_run, opens_a_session=self.session_logs.search,
-            tools=self.tools,
+            tools=self.tools, answers=self.answers,
         )  # fmt: skip
         self.begin(turns)
 

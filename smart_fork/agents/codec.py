@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
+from indexer.transcripts.answers import Answers
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.transcripts.lines import MAX_LINE_BYTES, Line
@@ -26,6 +27,8 @@ class Codec(ABC):
     #: The tools that start another agent.
     starting: ClassVar[tuple[str, ...]] = ()
 
+    #: How results say what a person answers or refuses.
+    answers: ClassVar[Answers] = Answers()
     #: The types of the objects that hold thoughts. Some are signed as they are.
     thoughts: ClassVar[tuple[str, ...]] = ()
 

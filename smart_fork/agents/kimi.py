@@ -11,6 +11,7 @@ from pathlib import Path
 from indexer.transcripts.files import is_name
 from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.unchecked import dict_in, dicts_in
+from smart_fork.agents.answers import JsonAnswers
 from smart_fork.agents.codec import Header, ReadCodec, Record, status_first, text_of
 from smart_fork.agents.read_log import ReadAdapter
 
@@ -29,6 +30,7 @@ class KimiCodec(ReadCodec):
     """See `ReadCodec`. The parts of an answer are records of their own, and share the step's id."""
 
     starting = ("Agent", "AgentSwarm")
+    answers = JsonAnswers()
     shell = "Bash"
 
     def decode(self, record: Record) -> Item:

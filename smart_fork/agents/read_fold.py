@@ -33,6 +33,7 @@ class ReadTree(FolderlessTree):
         self.adapter, codec = adapter, adapter.codec
         self.codec, self.agent = codec, adapter.name
         self.tools, self.shell, self.not_run = codec.tools, codec.shell, codec.not_run
+        self.answers = codec.answers
         super().__init__(path, kept, keep_raw=keep_raw)
 
     def feed(self, line: Line) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from indexer.masking import Masked, joined, shorten
+from indexer.patterns import late
+from indexer.transcripts.answers import Said
 from indexer.transcripts.boilerplate import INTERRUPTED, strip_boilerplate, strip_recall
 from indexer.transcripts.items import GivenBack, Item
 from indexer.transcripts.lines import Line, LineReader, open_regular
@@ -20,10 +22,37 @@ from indexer.transcripts.titles import TITLE_CHARACTERS, masked_name, title_of, 
 from indexer.transcripts.tree import ID_CHARACTERS, Tree
 from indexer.unchecked import dict_in, dicts_in, json_in, list_in, text_in
 from smart_fork.agents import AGENTS
+from smart_fork.agents.answers import QuotedAnswers
 from smart_fork.agents.claude.log import ClaudeAdapter, slug, unslugged
 from smart_fork.agents.codec import MessageCodec, Record, item_of, text_of
 from smart_fork.agents.copied_texts import characters, shortened
 from smart_fork.agents.subagents import LoggedSubAgents
+
+
+class ClaudeAnswers(QuotedAnswers):
+    """See `Answers`."""
+
+    asking = late(r"(?i)ask_?user_?question")
+    refused = late(
+        r"(?:Error: )?(?:The user doesn't want to |Permission for this tool use was denied\.)[^\n]{0,400}?"
+        r"(?:[Tt]he user said:|reason for the rejection:)\s*"
+    )
+    behind = late(r"\n\s*Note: The user's next message may contain ")
+    #: This stands where the person wants to talk about the questions, with the answers so far.
+    clarifies = "The user wants to clarify these questions"
+
+    def refusal(self, words: str) -> Said:
+        """See `Answers.refusal`."""
+        return self._clarified(words) if words.startswith(self.clarifies) else super().refusal(words)
+
+    def _clarified(self, words: str) -> Said:
+        question = ""
+        for line in words.splitlines():
+            if line.startswith('- "'):
+                question = line[3:].removesuffix('"')
+            for mark in ("  Answer: ", "  User notes: "):
+                if line.startswith(mark):
+                    yield question, line.removeprefix(mark)
 
 
 class ClaudeCodec(MessageCodec):
@@ -31,6 +60,7 @@ class ClaudeCodec(MessageCodec):
 
     field = "content"
     starting = ("Task", "Agent")
+    answers = ClaudeAnswers()
     thoughts = ("thinking", "redacted_thinking")
 
     def decode(self, record: Record) -> Item:
@@ -125,6 +155,7 @@ class ClaudeTree(Tree):
     session_logs = AGENTS.session_logs
     shell = "Bash"
     not_run = _NOT_RUN
+    answers = CODEC.answers
 
     def size_of(self, line: Line) -> RecordSize | None:
         """See `Tree.size_of`."""

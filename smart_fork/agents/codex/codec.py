@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from indexer.patterns import late
 from indexer.transcripts.actions import failure_of
 from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.transcripts.lines import Line, LineReader
 from indexer.transcripts.model import Session
 from indexer.unchecked import dicts_in, json_in
+from smart_fork.agents.answers import JsonAnswers
 from smart_fork.agents.codec import Codec, Record, in_paragraphs, texts_of
 
 
@@ -51,10 +53,17 @@ _REASONS = b'"reasoning"'
 _IMAGES = ("input_image", "image_generation_call")
 
 
+class CodexAnswers(JsonAnswers):
+    """See `Answers`."""
+
+    asking = late(r"(?i)request_user_input")
+
+
 class CodexCodec(Codec):
     """See `Codec`. What an edit changes is the patch that it was given."""
 
     starting = ("spawn_agent",)
+    answers = CodexAnswers()
 
     def decode(self, record: Record) -> Item:
         """See `Codec.decode`. What is encrypted is nobody's to read: of a thought there may be a summary."""

@@ -118,6 +118,7 @@ class CodexFold(fold.LineFold):
     known = frozenset({"session_meta", "turn_context", "compacted", "event_msg", "world_state", "token_usage_record"})
     session_logs = AGENTS.session_logs
     shell = None
+    answers = CODEC.answers
     notes = _Doings
     not_run = ("failed in sandbox", "exec_command failed for", "exec command rejected")
     empty = "it has no prompt"

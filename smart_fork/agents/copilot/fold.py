@@ -15,6 +15,8 @@ from types import MappingProxyType
 from typing import Any
 
 from indexer.masking import Masked
+from indexer.patterns import late
+from indexer.transcripts.answers import Answers
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.fold import read
 from indexer.transcripts.items import GivenBack, Item, UsedTool
@@ -38,9 +40,16 @@ _ENDED = re.compile(
 )
 
 
+class CopilotAnswers(Answers):
+    """See `Answers`."""
+
+    asking = late(r"(?i)ask_?user")
+
+
 class CopilotCodec(Codec):
     """See `Codec`."""
 
+    answers = CopilotAnswers()
     tools = MappingProxyType({
         "bash": "Bash", "view": "Read", "edit": "Edit", "create": "Write", "grep": "Grep", "glob": "Glob",
         "read_bash": "BashOutput", "stop_bash": "KillBash", "update_todo": "TodoWrite",
@@ -128,6 +137,7 @@ class CopilotTree(FolderlessTree):
     session_logs = AGENTS.session_logs
     shell = "bash"
     not_run = _NOT_RUN
+    answers = CODEC.answers
 
     def is_known(self, record: Record) -> bool:
         """See `Fold.is_known`. Events of a model are those of a compaction."""

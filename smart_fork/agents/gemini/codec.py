@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from indexer.patterns import late
 from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.unchecked import dict_in, dicts_in, text_in
+from smart_fork.agents.answers import JsonAnswers
 from smart_fork.agents.codec import Codec, Record, in_paragraphs, patch_shown
 
 #: How its own words begin that it puts into the place of a person's.
@@ -118,9 +120,17 @@ def _result(result: object) -> list[Record] | None:
     return None if result is None else parts_of(result)
 
 
+class GeminiAnswers(JsonAnswers):
+    """See `Answers`."""
+
+    asking = late(r"(?i)ask_?user")
+    behind = late(r"\n\s*The plan is stored at: ")
+
+
 class GeminiCodec(Codec):
     """See `Codec`. Results stand beside their calls, or in messages of their own."""
 
+    answers = GeminiAnswers()
     tools = MappingProxyType({
         "run_shell_command": "Bash", "replace": "Edit", "write_file": "Write", "read_file": "Read", "glob": "Glob",
         "grep_search": "Grep", "search_file_content": "Grep", "write_todos": "TodoWrite", "save_memory": "TodoWrite",

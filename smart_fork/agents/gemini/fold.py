@@ -48,7 +48,7 @@ class _Fold(fold.LineFold):
     agent = "gemini"
     known = frozenset({"user", "gemini", "info", "error", "warning"})
     session_logs = AGENTS.session_logs
-    tools = GeminiCodec.tools
+    tools, answers = GeminiCodec.tools, GeminiCodec.answers
     shell = ""  # what a call gave back is in its own record: the line is noted with the result
     not_run = ("[Operation Cancelled]", "Tool execution denied", "User denied")
     naming = (b'"summary"',)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from indexer.masking import mask_once
+from indexer.patterns import late
 from indexer.transcripts.base import UNREAD, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.fold import Fold
@@ -26,14 +27,22 @@ from indexer.transcripts.model import BrokenLine, Inferred, Origin, Role, Sessio
 from indexer.transcripts.state import count, is_path, utc
 from indexer.unchecked import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
+from smart_fork.agents.answers import QuotedAnswers
 from smart_fork.agents.codec import Codec, Record
 from smart_fork.agents.opencode.database import Broken, Document, Json, document, in_file, opened
 from smart_fork.agents.subagents import SubAgents
 
 
+class OpenCodeAnswers(QuotedAnswers):
+    """See `Answers`."""
+
+    asking = late(r"(?i)question")
+
+
 class OpenCodeCodec(Codec):
     """See `Codec`."""
 
+    answers = OpenCodeAnswers()
     tools = MappingProxyType({
         "bash": "Bash", "edit": "Edit", "glob": "Glob", "grep": "Grep", "multiedit": "MultiEdit", "read": "Read",
         "todoread": "TodoWrite", "todowrite": "TodoWrite", "write": "Write",
@@ -201,6 +210,7 @@ class _Fold(Fold):
     agent = "opencode"
     session_logs = AGENTS.session_logs
     shell = "Bash"
+    answers = CODEC.answers
     not_run = ("The user rejected permission", "The user has specified a rule which prevents", "Tool execution aborted")
 
     def __init__(self, path: Path, found: Document, *, keep_raw: bool) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from indexer.patterns import late
+from indexer.transcripts.answers import Answers, Questions, Said
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.transcripts.lines import Line
@@ -36,10 +38,27 @@ _EXIT = re.compile(r"^Exit Code: (-?\d{1,9})$", re.MULTILINE)
 SAID = ("user", "assistant", "tool_result")
 
 
+class QwenAnswers(Answers):
+    """See `Answers`. Each answer is under the heading of its question."""
+
+    asking = late(r"(?i)ask_?user_?question")
+    under_headings = "User has provided the following answers:"
+
+    def answered(self, output: str, questions: Questions) -> Said:
+        """See `Answers.answered`."""
+        if not output.lstrip().startswith(self.under_headings):
+            return super().answered(output, questions)
+        headings = {heading or f"Question {number}": text for number, (_, heading, text) in enumerate(questions, 1)}
+        named = "|".join(map(re.escape, headings))
+        parts = re.split(rf"^\*\*({named})\*\*: ", output, flags=re.MULTILINE)
+        return [(headings[one], words.strip()) for one, words in zip(parts[1::2], parts[2::2], strict=True)]
+
+
 class QwenCodec(MessageCodec):
     """See `Codec`. What is shown of an edit stands beside its result."""
 
     field = "parts"
+    answers = QwenAnswers()
     tools = MappingProxyType({
         "edit": "Edit", "write_file": "Write", "notebook_edit": "NotebookEdit", "read_file": "Read",
         "grep_search": "Grep", "glob": "Glob", "todo_write": "TodoWrite", "task_stop": "KillShell",
@@ -138,6 +157,7 @@ class QwenTree(Tree):
     session_logs = AGENTS.session_logs
     shell = "run_shell_command"
     not_run = _NOT_RUN
+    answers = CODEC.answers
 
     def is_known(self, record: Record) -> bool:
         """See `Fold.is_known`. A system record is known by its subtype."""

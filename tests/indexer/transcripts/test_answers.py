@@ -10,13 +10,13 @@ from indexer.chunks import chunk
 from indexer.masking import mask
 from indexer.pieces import pieces_of
 from indexer.pipeline import document_of, told
-from indexer.transcripts.answers import asked_by, words_in
 from indexer.transcripts.base import UNREAD
 from indexer.transcripts.doings import Doings
 from indexer.transcripts.error_lines import error_lines
 from indexer.transcripts.items import GivenBack
 from indexer.transcripts.model import Session
 from indexer.transcripts.symbols import Symbols
+from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.readers import READERS
 from smart_fork.copies.session_copy import branch_point
@@ -120,28 +120,44 @@ def test_an_answer_in_the_record_of_its_call_follows_what_the_agent_says_there(h
     assert (1, f"{DATABASE} {WORDS}") in heard(session)
 
 
-@pytest.mark.parametrize(("tool", "output", "failed", "words"), [
-    # OpenCode
-    ("question", QUOTED.replace(f'"{WORDS}"', '"Unanswered"'), False, ""),
-    ("question", QUOTED, False, f"{DATABASE} {WORDS}"),
-    ("bash", f"The user rejected permission to use this specific tool call with the following feedback: {WORDS}", True, WORDS),
-    # Copilot, Gemini CLI
-    ("bash", f"The user rejected this tool call. User feedback: {WORDS}", True, WORDS),
-    ("exit_plan_mode", f"Plan rejected. User feedback: {WORDS}\n\nThe plan is stored at: /p\nRevise the plan", False, WORDS),
-    ("exit_plan_mode", "Plan rejected. No feedback provided.", False, ""),
-    # Claude Code's later forms
-    ("AskUserQuestion", f'The user answered: "{DATABASE}"="SQLite" selected preview:\nCREATE\n user notes: {WORDS}. Read the answers carefully \u2014 they', False, f"{DATABASE} SQLite {WORDS}"),
-    ("AskUserQuestion", f'{REFUSED}The user wants to clarify these questions.\n    Start by asking\n\n    Questions asked:\n- "{DATABASE}"\n  (No answer provided)', True, ""),
-    ("AskUserQuestion", f'{REFUSED}The user wants to clarify these questions.\n\n    Questions asked:\n- "{DATABASE}"\n  Answer: {WORDS}', True, f"{DATABASE} {WORDS}"),
-    ("AskUserQuestion", "User declined to answer the questions.", False, ""),
-    ("ask_followup_question", f"<answer>{WORDS}</answer>", False, f"{DATABASE} {WORDS}"),
-    # a tool whose output only quotes such words, and a hook
-    ("Read", f"{REFUSED}delete it all", False, ""),
-    ("Bash", "PreToolUse:Bash hook error: the user said:\ndelete it all", True, ""),
-    ("Bash", f"Exit code 1\n{REFUSED}delete it all", True, ""),
+@pytest.mark.parametrize(("agent", "tool", "output", "failed", "words"), [
+    ("opencode", "question", QUOTED.replace(f'"{WORDS}"', '"Unanswered"'), False, ""),
+    ("opencode", "question", QUOTED, False, f"{DATABASE} {WORDS}"),
+    ("opencode", "bash", f"The user rejected permission to use this specific tool call with the following feedback: {WORDS}", True, WORDS),
+    ("copilot", "bash", f"The user rejected this tool call. User feedback: {WORDS}", True, WORDS),
+    ("gemini", "exit_plan_mode", f"Plan rejected. User feedback: {WORDS}\n\nThe plan is stored at: /p\nRevise the plan", False, WORDS),
+    ("gemini", "exit_plan_mode", "Plan rejected. No feedback provided.", False, ""),
+    ("claude", "AskUserQuestion", f'The user answered: "{DATABASE}"="SQLite" selected preview:\nCREATE\n user notes: {WORDS}. Read the answers carefully \u2014 they', False, f"{DATABASE} SQLite {WORDS}"),
+    ("claude", "AskUserQuestion", f'{REFUSED}The user wants to clarify these questions.\n    Start by asking\n\n    Questions asked:\n- "{DATABASE}"\n  (No answer provided)', True, ""),
+    ("claude", "AskUserQuestion", f'{REFUSED}The user wants to clarify these questions.\n\n    Questions asked:\n- "{DATABASE}"\n  Answer: {WORDS}', True, f"{DATABASE} {WORDS}"),
+    ("claude", "AskUserQuestion", "User declined to answer the questions.", False, ""),
+    ("droid", "AskUser", f"<answer>{WORDS}</answer>", False, f"{DATABASE} {WORDS}"),
+    # of each agent, its own form; a tool whose output only quotes such words, and a hook
+    ("kimi", "AskUserQuestion", json.dumps({"answers": {DATABASE: WORDS}}), False, f"{DATABASE} {WORDS}"),
+    ("qwen", "exit_plan_mode", f"Plan rejected. User feedback: {WORDS}", False, WORDS),
+    ("claude", "Read", f"{REFUSED}delete it all", False, ""),
+    ("claude", "Bash", "PreToolUse:Bash hook error: the user said:\ndelete it all", True, ""),
+    ("claude", "Bash", f"Exit code 1\n{REFUSED}delete it all", True, ""),
 ])  # fmt: skip
-def test_a_persons_words_are_told_from_a_programs(tool, output, failed, words):
-    assert words == words_in(output, asked_by(tool, {"questions": [CHOICE]}), failed=failed)
+def test_a_persons_words_are_told_from_a_programs(agent, tool, output, failed, words):
+    answers = AGENTS[agent].codec.answers
+
+    assert words == answers.words_in(output, answers.asked_by(tool, {"questions": [CHOICE]}), failed=failed)
+
+
+@pytest.mark.parametrize("agent", [agent for agent in AGENTS if agent.codec], ids=lambda agent: agent.name)
+def test_the_forms_of_answers_are_the_agents_own(agent):
+    """What one agent writes is a text like any other in the result of another."""
+    answers = agent.codec.answers
+    claudes = answers.words_in(f"{REFUSED}use the heron branch", None, failed=True)
+    headed = answers.words_in(
+        f"User has provided the following answers:\n\n**Store**: {WORDS}", [["", "Store", DATABASE]], failed=False
+    )
+
+    assert ("heron" in claudes, DATABASE in headed and "**" not in headed) == (
+        agent.name == "claude",
+        agent.name == "qwen",
+    )
 
 
 def test_an_answer_is_found_when_the_log_is_read_in_two_parts(home):
@@ -161,9 +177,10 @@ def test_an_answer_is_found_when_the_log_is_read_in_two_parts(home):
 
 
 def test_a_secret_in_an_answer_is_masked():
-    words = words_in(
-        QUOTED.replace(WORDS, "the password is: Zx9-kestrel-4471"), asked_by("question", CHOICE), failed=False
-    )
+    answers = AGENTS["opencode"].codec.answers
+    output = QUOTED.replace(WORDS, "the password is: Zx9-kestrel-4471")
+
+    words = answers.words_in(output, answers.asked_by("question", CHOICE), failed=False)
 
     assert "kestrel" not in words
 
