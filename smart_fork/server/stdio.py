@@ -16,7 +16,7 @@ import anyio
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 
-from smart_fork.server.rpc import Id, RpcMessage
+from smart_fork.system.rpc import Id, RpcMessage
 
 #: How long a client that has closed our input is still answered: a script writes all that it asks and waits.
 LAST_SECONDS = 0.5

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import JSONRPCNotification, JSONRPCRequest, jsonrpc_message_adapter
 
-from smart_fork.server.rpc import MAX_DEPTH, RpcMessage
+from smart_fork.system.rpc import MAX_DEPTH, RpcMessage
 from tests.cases import each
 from tests.smart_fork.odd_lines import ODD, UNANSWERED, requests
 

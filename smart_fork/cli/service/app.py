@@ -53,8 +53,8 @@ from smart_fork.page.entry import Entries, Visits
 from smart_fork.page.renderer import stranger
 from smart_fork.page.sent_forms import PageForms
 from smart_fork.server import create_server
-from smart_fork.server.rpc import RpcMessage
 from smart_fork.system.release import own_version
+from smart_fork.system.rpc import RpcMessage
 from smart_fork.workers.observation import recover
 from smart_fork.workers.registry import Registry
 

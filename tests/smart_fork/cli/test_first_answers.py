@@ -18,7 +18,7 @@ from smart_fork.cli.first_answers import ALL, CATALOGUE, FEW, greet, listed, wan
 from smart_fork.server import FEW as NAMES
 from smart_fork.server import create_server
 from smart_fork.server.catalogue import catalogue
-from smart_fork.server.rpc import RpcMessage
+from smart_fork.system.rpc import RpcMessage
 from tests.cases import first
 from tests.mcp_process import McpProcess
 from tests.smart_fork.cli.messages import INITIALIZE, call, request, told
@@ -268,3 +268,16 @@ def test_tools_are_listed_with_next_to_nothing_imported(home, command, monkeypat
 
     assert set() == imported(*command, "mcp") - imported("-c", "import runpy, importlib.metadata") - THIN
     assert not imported(*command, "mcp") & {"logging", "subprocess", "threading", "typing", "pathlib", "indexer"}
+
+
+def test_a_line_that_is_no_message_is_refused_without_the_server(home):
+    line = json.dumps({"id": 1, "method": "ping"}).encode() + b"\n"
+
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "smart_fork", "mcp"],
+        input=line, capture_output=True, cwd=ROOT, check=True,
+    )  # fmt: skip
+
+    assert b'"error"' in done.stdout
+    imported = {said.rpartition(b"|")[2].strip().decode() for said in done.stderr.splitlines()}
+    assert not imported & {"mcp", "pydantic", "smart_fork.server"}
