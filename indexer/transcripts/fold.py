@@ -37,8 +37,9 @@ Kept = tuple[dict[str, Any], list[Turn]] | None
 _MOST_MODELS, _MODEL_CHARACTERS = 20, 100
 #: A time that is later than this from now has not come yet: clocks differ, and a time may lack its zone.
 _AHEAD_SECONDS = 86_400
-#: So many times of the last records tell when a log was written, if they are among its last lines.
-_LAST_TIMES, _LAST_LINES = 3, 80
+#: So many times of the last records tell when a log was written, if they are among its last lines. For the first of
+#: them more lines are read: hundreds may tell of nothing but progress.
+_LAST_TIMES, _LAST_LINES, _MOST_LINES = 3, 80, 2_000
 #: What agents write in the place of a model that none was.
 _NO_MODELS = ("<synthetic>", "unknown")
 
@@ -302,12 +303,12 @@ class LineFold(Fold):
         Records that are written at the same time are not in its order.
         """
         found = list[str]()
-        for line in islice(last_lines(self.path), _LAST_LINES):
+        for number, line in enumerate(islice(last_lines(self.path), _MOST_LINES)):
             for _, record in decode_line(line)[0]:
                 moment, done = self.moment_of(record)
                 if done and "" < moment < self._ahead:
                     found.append(moment)
-            if len(found) >= _LAST_TIMES:
+            if len(found) >= _LAST_TIMES or (found and number >= _LAST_LINES):
                 break
         self.note_moment(max(found, default=""))
         return max(found, default="")

@@ -239,32 +239,33 @@ def first_lines(path: Path, lacks: Callable[[], str] = str) -> Iterator[Line]:
         yield from reader
 
 
-def last_records(path: Path, kinds: Collection[bytes]) -> Iterator[dict[str, Any]]:
-    """The records of these kinds in the last 64 KB of a log, as far as `first_lines` does not come to them."""
-    with open_regular(path) as file:
-        file.seek(max(GLANCE_BYTES, file.seek(0, os.SEEK_END) - _END_BYTES))
-        _, *whole = file.read(_END_BYTES).split(b"\n")
-    for line in whole:
-        for _, record in decode_line(line)[0] if any(kind in line for kind in kinds) else ():
-            yield record
+def last_lines(path: Path, most: int = LOOK_BYTES, behind: int = 0) -> Iterator[bytes]:
+    """The lines in the last `most` bytes of a log that begin `behind` that offset, the last one first.
 
-
-def last_lines(path: Path) -> Iterator[bytes]:
-    """The last lines of a log, the last one first; at most those in its last 16 MB."""
+    Raises:
+        OSError: the file cannot be opened or is not a regular file.
+    """
     with open_regular(path) as file:
-        start = size = file.seek(0, os.SEEK_END)
-        rest, piece = b"", _TAIL_BYTES
-        while start and size - start < LOOK_BYTES:
-            end, start = start, max(0, start - piece, size - LOOK_BYTES)
+        start = size = file.seek(0, os.SEEK_END)  # of a compressed log, as it was
+        first, rest, piece = max(behind, size - most), b"", _TAIL_BYTES
+        while start > first:
+            end, start = start, max(first, start - piece)
             file.seek(start)
             data = file.read(end - start)
-            if not data.strip(b"\0"):  # a hole, as a crash leaves it
-                return
-            rest, *lines = (data + rest).split(b"\n")
-            yield from reversed(lines)
             piece *= 4  # of a long line not every piece is joined again
+            if data.strip(b"\0"):  # else a hole, as a crash leaves it
+                rest, *lines = (data + rest).split(b"\n")
+                yield from reversed(lines)
         if not start:
             yield rest
+
+
+def last_records(path: Path, kinds: Collection[bytes]) -> Iterator[dict[str, Any]]:
+    """The records of these kinds in the last 64 KB of a log, as far as `first_lines` does not come to them."""
+    lines = (line for line in last_lines(path, _END_BYTES, GLANCE_BYTES) if any(kind in line for kind in kinds))
+    for line in reversed(list(lines)):
+        for _, record in decode_line(line)[0]:
+            yield record
 
 
 def changed_at(path: Path) -> str:

@@ -11,7 +11,6 @@ from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.files import odd_files
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
-from smart_fork.agents.tail import backwards
 from smart_fork.snippets import printable
 from smart_fork.system import permission
 from smart_fork.workers.registry_file import has_registry
@@ -32,16 +31,9 @@ def longest_first(reader: AgentAdapter, session_id: str, paths: Sequence[Path]) 
     if len(paths) < 2:
         return list(paths)
     ours = staged_paths(session_id)
-    last = {path: _last_moment(path) for path in paths}
+    last = {path: ((file := reader.log_at(str(path))) and _said_at(reader, file)) or "" for path in paths}
     found = sorted(paths, key=lambda path: (str(path) in ours, _is_copy(reader, path)))
     return sorted(found, key=last.__getitem__, reverse=True)
-
-
-def _last_moment(path: Path) -> str:
-    """When the last record was written that has a time; empty where none has, or the log cannot be read."""
-    with suppress(OSError):
-        return next((moment for one in backwards(path) if (moment := utc(one.get("timestamp")))), "")
-    return ""
 
 
 def worked_at(reader: AgentAdapter, file: LogFile) -> str:
@@ -49,10 +41,14 @@ def worked_at(reader: AgentAdapter, file: LogFile) -> str:
 
     A file that keeps many sessions says it of each.
     """
+    return ("" if file.within else _said_at(reader, file)) or utc(file.mtime_ns / 1e9)
+
+
+def _said_at(reader: AgentAdapter, file: LogFile) -> str:
+    """Return when anything was last said or done in a log; empty if it does not say, or cannot be read."""
     with suppress(Exception):  # what is wrong with a log is told where it is read
-        if not file.within and (moment := reader.time_of(file)):
-            return moment
-    return utc(file.mtime_ns / 1e9)
+        return reader.time_of(file)
+    return ""
 
 
 def newest_log(reader: AgentAdapter) -> Path | None:

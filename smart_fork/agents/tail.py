@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from indexer.masking import Masked
 from indexer.shapes import dataclass
-from indexer.transcripts.lines import LineReader, decode_line, open_regular
+from indexer.transcripts.lines import LineReader, decode_line, last_lines
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import count, utc
 from indexer.unchecked import dict_in, json_in
@@ -125,16 +124,9 @@ def backwards(path: Path) -> Iterator[Mapping[str, Any]]:
     Raises:
         OSError: The log cannot be read.
     """
-    with open_regular(path) as file:
-        size = file.seek(0, os.SEEK_END)  # of a compressed log, as it was
-        file.seek(max(0, size - TAIL_BYTES))
-        lines = file.read(TAIL_BYTES).split(b"\n")
-    if size > TAIL_BYTES:
-        del lines[0]
-    for line in reversed(lines):
-        if line:
-            for _, record in reversed(decode_line(line)[0]):
-                yield record
+    for line in last_lines(path, TAIL_BYTES):
+        for _, record in reversed(decode_line(line)[0]) if line else ():
+            yield record
 
 
 @dataclass(frozen=True, slots=True)

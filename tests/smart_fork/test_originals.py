@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -71,7 +71,7 @@ def go_on(world, log: Path, cwd: Path, *said: str) -> None:
     records = world.claude_records(log.stem, cwd, *said)
     records[0]["parentUuid"] = before[-1]["uuid"]
     for record in records:
-        record["timestamp"] = before[-1]["timestamp"].replace("202", "203", 1)
+        record["timestamp"] = (datetime.fromisoformat(before[-1]["timestamp"]) + timedelta(hours=1)).isoformat()
     with log.open("a") as file:
         file.writelines(json.dumps(record) + "\n" for record in records)
 

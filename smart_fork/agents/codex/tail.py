@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from indexer.transcripts.lines import open_regular
+from indexer.transcripts.lines import last_lines
 from indexer.transcripts.state import count
 from indexer.unchecked import dict_in, text_in
 from smart_fork.agents.codec import texts_of
@@ -24,13 +23,11 @@ def _window() -> int | None:
     newest = sorted(CodexAdapter().discover(), key=lambda file: file.mtime_ns, reverse=True)
     for log in newest[:_LOGS]:
         try:
-            with open_regular(log.path) as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - _BYTES))
-                found = _SAID.findall(file.read(_BYTES))
+            said = (found for line in last_lines(log.path, _BYTES) for found in reversed(_SAID.findall(line)))
+            if found := next(said, b""):
+                return int(found)
         except OSError:
             continue
-        if found:
-            return int(found[-1])
     return None
 
 

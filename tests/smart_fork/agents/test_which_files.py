@@ -23,9 +23,10 @@ from smart_fork.agents.codex.log import threads
 from smart_fork.agents.logs import longest_first, odd
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.tail import TAIL_BYTES, backwards
-from tests.indexer.transcripts.records import claude_log, codex_log, enveloped, id_of, message, meta, user
+from tests.indexer.transcripts.records import chained, claude_log, codex_log, enveloped, id_of, message, meta, user
 
 ONE, TWO = id_of(1), id_of(2)
+LATER, AHEAD = {"timestamp": "2026-07-01T11:00:00.000Z"}, {"timestamp": "2131-01-01T00:00:00.000Z"}
 ROLLOUT = f"rollout-2026-11-20T09-00-00-{ONE}"
 
 
@@ -154,14 +155,14 @@ def test_a_name_in_the_database_of_codex_is_the_title_and_what_it_shows_for_one_
 def moved(log: Path, folder: str, *more: object) -> Path:
     copy = log.parent.parent / folder / log.name
     copy.parent.mkdir()
-    lines = "".join(json.dumps(one) + "\n" for one in more)
+    lines = "".join(f"{one if isinstance(one, str) else json.dumps(one)}\n" for one in more)
     copy.write_text(log.read_text() + lines)
     return copy
 
 
 def test_of_one_id_in_two_folders_the_longest_history_counts(home):
     log = claude_log(home, user("u1", None, "add retry"), session=ONE)
-    copy = moved(log, "-elsewhere", user("u2", "u1", "and more") | {"timestamp": "2030-01-01T00:00:00.000Z"})
+    copy = moved(log, "-elsewhere", user("u2", "u1", "and more") | LATER)
     reader = READERS["claude"]
 
     assert [copy, log] == longest_first(reader, ONE, reader.locate(ONE))
@@ -169,9 +170,49 @@ def test_of_one_id_in_two_folders_the_longest_history_counts(home):
     assert (["add retry", "and more"], "") == ([turn.text for turn in session.turns], session.resumed.reason)
 
 
+@pytest.mark.parametrize(
+    ("more", "wins"),
+    [
+        ([user("u2", "u1", "and more") | LATER], True),
+        (
+            [user("u2", "u1", "and more") | LATER, *(chained("progress", f"p{n}", "u2") | LATER for n in range(300))],
+            True,
+        ),
+        (
+            [user("u2", "u1", "and more") | LATER, *(chained("progress", f"p{n}", "u2") | AHEAD for n in range(300))],
+            True,
+        ),
+        ([user("u2", "u1", "by a clock that is wrong") | AHEAD], False),
+        ([{"type": "custom-title", "customTitle": "x", "sessionId": ONE} | LATER], False),
+        ([user("u2", "u1", "torn") | LATER, '{"type": "user", "timestamp": "2031-'], True),
+        ([], False),
+    ],
+    ids=["said", "progress", "progress ahead", "ahead", "named", "torn", "equal"],
+)
+def test_the_log_counts_in_which_something_was_last_said_or_done(home, more, wins):
+    """The wrong clock of a record decides nothing, and neither does what is noted where nothing is done."""
+    log = claude_log(home, user("u1", None, "add retry"), session=ONE)
+    copy = moved(log, "-elsewhere", *more)
+    reader = READERS["claude"]
+
+    assert ([copy, log] if wins else [log, copy]) == longest_first(reader, ONE, reader.locate(ONE))
+    assert (LATER["timestamp"] if wins else "2026-07-01T10:00:00.000Z") == reader.time_of(reader.log_at(str(copy)))
+
+
+def test_of_two_rollouts_of_a_thread_the_one_with_the_last_record_counts(home):
+    """It is named by a later time, and its time is in the envelope."""
+    log = codex_log(home, ONE, meta(ONE), message("user", "add retry"))
+    copy = home / ".codex/archived_sessions" / log.name
+    copy.parent.mkdir()
+    copy.write_text(log.read_text() + json.dumps(message("user", "and more") | LATER) + "\n")
+    reader = READERS["codex"]
+
+    assert copy == longest_first(reader, ONE, reader.locate(ONE))[0]
+
+
 def test_where_both_went_on_both_ends_are_there_and_said(home):
     log = claude_log(home, user("u1", None, "add retry"), session=ONE)
-    copy = moved(log, "-elsewhere", user("v2", "u1", "in the worktree") | {"timestamp": "2030-01-01T00:00:00.000Z"})
+    copy = moved(log, "-elsewhere", user("v2", "u1", "in the worktree") | LATER)
     with log.open("a") as file:
         file.write(json.dumps(user("u2", "u1", "in the original")) + "\n")
 
@@ -236,3 +277,11 @@ def test_the_end_of_a_compressed_log_is_that_of_what_it_was(tmp_path):
     log.write_bytes(zstandard.compress(b"".join(b'{"number": %d}\n' % number for number in range(TAIL_BYTES // 8))))
 
     assert {"number": TAIL_BYTES // 8 - 1} == next(backwards(log))
+
+
+def test_the_end_of_a_log_with_a_hole_is_read_behind_it_and_before_it(tmp_path):
+    """A crash leaves NULs in a file, and its agent goes on behind them."""
+    log = tmp_path / "one.jsonl"
+    log.write_bytes(b'{"number": 1}\n' + bytes(100_000) + b'{"number": 2}\n{"number": 3}\n')
+
+    assert [3, 2, 1] == [one["number"] for one in backwards(log)]
