@@ -43,6 +43,8 @@ GLANCE_BYTES = 256 * 1024
 _END_BYTES = 64 * 1024
 #: The end of a log is read in pieces, the last of which is so large.
 _TAIL_BYTES = 8 * 1024
+#: And no further than into a hole of that size; a crash leaves smaller ones in the middle of a log.
+_HOLE_BYTES = 512 * 1024
 
 #: After so much in a row that is no record a file is read no further, and sooner to list it. A line counts as this much
 #: at least.
@@ -247,15 +249,18 @@ def last_lines(path: Path, most: int = LOOK_BYTES, behind: int = 0) -> Iterator[
     """
     with open_regular(path) as file:
         start = size = file.seek(0, os.SEEK_END)  # of a compressed log, as it was
-        first, rest, piece = max(behind, size - most), b"", _TAIL_BYTES
+        first, rest, piece, hole = max(behind, size - most), b"", _TAIL_BYTES, 0
         while start > first:
             end, start = start, max(first, start - piece)
             file.seek(start)
             data = file.read(end - start)
             piece *= 4  # of a long line not every piece is joined again
-            if data.strip(b"\0"):  # else a hole, as a crash leaves it
+            if data.strip(b"\0"):
                 rest, *lines = (data + rest).split(b"\n")
                 yield from reversed(lines)
+                hole = 0
+            elif (hole := hole + len(data)) > _HOLE_BYTES:
+                return
         if not start:
             yield rest
 
