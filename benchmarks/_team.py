@@ -15,9 +15,9 @@ import psutil
 
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account
-from smart_fork.teamserver import auth
-from smart_fork.teamserver.admin import add
-from smart_fork.teamserver.database import at_hand
+from smart_fork.team.server import auth
+from smart_fork.team.server.admin import add
+from smart_fork.team.server.database import at_hand
 
 #: Jobs after which something is found as it should be.
 SEARCHED = ["index", "doubt"]

@@ -21,7 +21,7 @@ from _team_scene import Scene, lay_out, others
 from smart_fork.sharing.wire import PROTOCOL
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account
-from smart_fork.teamserver.admin import invited
+from smart_fork.team.server.admin import invited
 
 KEY, OTHER = "example.org/acme/shop", "example.org/acme/secret"
 #: Each token may ask so many times a minute: with fewer tokens the attack would be of that limit alone.

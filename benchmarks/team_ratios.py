@@ -39,12 +39,12 @@ from smart_fork.sharing.segments import pack, unpack
 from smart_fork.sharing.wire import Branch, Push, SegmentBody
 from smart_fork.team import replay
 from smart_fork.team.outgoing import Outgoing, Since, prepare
-from smart_fork.teamserver import auth, segments, sessions
-from smart_fork.teamserver.cluster import Account, Programs, programs
-from smart_fork.teamserver.database import Database, embedded, roles_of
-from smart_fork.teamserver.index import index
-from smart_fork.teamserver.push import check_bodies, push
-from smart_fork.teamserver.sessions import branch
+from smart_fork.team.server import auth, segments, sessions
+from smart_fork.team.server.cluster import Account, Programs, programs
+from smart_fork.team.server.database import Database, embedded, roles_of
+from smart_fork.team.server.index import index
+from smart_fork.team.server.push import check_bodies, push
+from smart_fork.team.server.sessions import branch
 
 AGENT = "claude"
 SEGMENTS = ("segments", "session_segments")

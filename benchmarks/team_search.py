@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--copies", type=int, default=0, help="of each session in the same project")
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     arguments = parser.parse_args()
-    from smart_fork.teamserver.jobs import tend
+    from smart_fork.team.server.jobs import tend
 
     with home_of(arguments.corpus, arguments.home) as laid_out, ExitStack() as stack:
         labelled = opened(laid_out, arguments.also)
@@ -114,11 +114,11 @@ def served() -> Iterator[Served]:
     from smart_fork.sharing.limits import LIMITS
     from smart_fork.team.client import Client
     from smart_fork.team.login import Account
-    from smart_fork.teamserver import auth
-    from smart_fork.teamserver.app import Server, application
-    from smart_fork.teamserver.cluster import APP, OWNER, Cluster, programs
-    from smart_fork.teamserver.cluster import Account as System
-    from smart_fork.teamserver.database import Database, create, make_database
+    from smart_fork.team.server import auth
+    from smart_fork.team.server.app import Server, application
+    from smart_fork.team.server.cluster import APP, OWNER, Cluster, programs
+    from smart_fork.team.server.cluster import Account as System
+    from smart_fork.team.server.database import Database, create, make_database
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sf-", dir="/tmp")))
@@ -158,8 +158,8 @@ def _listening(app: Any) -> Iterator[str]:
 def push_all(labelled: Any, server: Served, most: int | None) -> dict[str, str]:
     """Every session of the index that can be shared, pushed and indexed: the ids there, with those here."""
     from smart_fork.errors import SmartForkError
-    from smart_fork.teamserver import auth
-    from smart_fork.teamserver.push import check_bodies, push
+    from smart_fork.team.server import auth
+    from smart_fork.team.server.push import check_bodies, push
 
     with server.database.asked_by(server.person.id) as db:
         project = auth.project_to_push(db, server.person, KEY)
@@ -204,7 +204,7 @@ def _push_of(store: Any, agent: str, path: Path) -> Any:
 
 
 def _index(server: Served, project_id: int, session_id: str) -> None:
-    from smart_fork.teamserver.index import index
+    from smart_fork.team.server.index import index
 
     with server.database.asked_by() as db:
         index(db, project_id, session_id, 1)
@@ -342,7 +342,7 @@ def _there(labelled: Any, server: Served, query: Any, pushed: dict[str, str], ki
     from smart_fork.finding.query import Query
     from smart_fork.finding.ranking import Parts, share, shares_of_phrasings, strongest, weigh_one
     from smart_fork.sharing.wire import Search
-    from smart_fork.teamserver.index import own_space
+    from smart_fork.team.server.index import own_space
 
     also = query["also"] if again else ()
     meanings = Query(query["query"], Scope(), DEPTH, also=also).meanings

@@ -45,7 +45,7 @@ EVERY_MODULE = """
 import importlib, pkgutil, sys
 for name in ("indexer", "smart_fork"):
     for module in pkgutil.walk_packages(importlib.import_module(name).__path__, name + "."):
-        if not module.name.endswith("__main__") and ".teamserver." not in module.name:  # an extra brings its driver
+        if not module.name.endswith("__main__") and ".team.server." not in module.name:  # an extra brings its driver
             importlib.import_module(module.name)
 sys.exit("torch" in sys.modules)
 """

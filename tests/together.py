@@ -46,11 +46,11 @@ TOGETHER = {
         "tests/e2e/test_recall.py",
     ),
     "a team's servers": (
-        "tests/smart_fork/teamserver/test_deploy.py",
-        "tests/smart_fork/teamserver/test_metrics.py",
-        "tests/smart_fork/teamserver/test_serve.py",
-        "tests/smart_fork/teamserver/test_several_servers.py",
-        "tests/smart_fork/teamserver/test_surroundings.py",
+        "tests/smart_fork/team/server/test_deploy.py",
+        "tests/smart_fork/team/server/test_metrics.py",
+        "tests/smart_fork/team/server/test_serve.py",
+        "tests/smart_fork/team/server/test_several_servers.py",
+        "tests/smart_fork/team/server/test_surroundings.py",
     ),
 }
 _SHARED = {file: name for name, files in TOGETHER.items() for file in files}

@@ -36,7 +36,7 @@ _OPTIONS = {"cwd", "env", "stdin", "stdout", "stderr", "text", "encoding", "bufs
 _AT_START = ("PYTHON", "LD_", "MALLOC_", "LC_", "LANG")
 _SIZE, _DESCRIPTORS = 8, 5
 #: Imported when it is first asked for: few tests start it.
-_TEAM_SERVER = "smart_fork.teamserver"
+_TEAM_SERVER = "smart_fork.team.server"
 #: Before any test has set a variable of its own.
 _BEGAN = {name: value for name, value in os.environ.items() if name.startswith(_AT_START)}
 
@@ -284,7 +284,7 @@ class _Forking:
 
 @cache
 def _load_team_server() -> None:
-    from smart_fork.teamserver.processes import import_all
+    from smart_fork.team.server.processes import import_all
 
     import_all()
 
@@ -335,7 +335,7 @@ if __name__ == "__main__":
     from tests.smart_fork import tool_server
 
     server._load()
-    load_all(but=("smart_fork.teamserver",))
+    load_all(but=("smart_fork.team.server",))
     for module in (tools, workers):
         module.strict = tool_server._with_known_schema
     tools.create_server()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 class CommandEntry(NamedTuple):
     """A command, or a group of commands."""
 
-    #: A function of a module of `smart_fork.cli`, or its app.
+    #: A function of a module, or its app; a module without a package is one of `smart_fork.cli`.
     place: str
     #: The first line of its help.
     purpose: str
@@ -19,6 +19,12 @@ class CommandEntry(NamedTuple):
     panel: str
     #: Agents run it, not people.
     hidden: bool = False
+
+    @property
+    def module(self) -> str:
+        """The full name of its module."""
+        name = self.place.rpartition(".")[0]
+        return name if "." in name else f"smart_fork.cli.{name}"
 
 
 _FIND = "Find and fork"
@@ -65,7 +71,9 @@ COMMANDS = {
         "worktrees.worktrees", "List the git worktrees of workers, and remove the unneeded ones.", _WORKERS
     ),
     "sync": CommandEntry("sync.app", "Move your sessions between your machines over a git remote.", _TEAM),
-    "team": CommandEntry("team.app", "Share sessions with a team, and fork the sessions of others.", _TEAM),
+    "team": CommandEntry(
+        "smart_fork.team.commands.app", "Share sessions with a team, and fork the sessions of others.", _TEAM
+    ),
     "status": CommandEntry(
         "overview.status", "Show index, service, workers and the last error on one screen.", _SERVICE
     ),

@@ -58,8 +58,8 @@ def find(
         _print_exchanges(asked, project)
         return
     if team:
-        from smart_fork.cli.team.look import find_shared
-        from smart_fork.cli.team.words import TeamPlace
+        from smart_fork.team.commands.look import find_shared
+        from smart_fork.team.commands.words import TeamPlace
 
         if agent != EVERYBODY:
             raise Usage("--agent and --team are mutually exclusive", "The team server searches all agents.")
@@ -186,8 +186,8 @@ def list_sessions(
 ) -> None:
     """Recent sessions, straight from the logs: no index needed. Pinned sessions come first."""
     if team:
-        from smart_fork.cli.team.look import list_sessions as list_shared
-        from smart_fork.cli.team.words import TeamPlace
+        from smart_fork.team.commands.look import list_sessions as list_shared
+        from smart_fork.team.commands.words import TeamPlace
 
         whose = None if agent == EVERYBODY else str(agent)
         if asked.limit > _MOST_SHARED:

@@ -44,9 +44,8 @@ def application(*names: str) -> typer.Typer:
     )
     app.callback()(_options)
     for name in names:
-        place, _, what = COMMANDS[name].place.partition(".")
-        module = import_module(f"smart_fork.cli.{place}")
         entry = COMMANDS[name]
+        module, what = import_module(entry.module), entry.place.rpartition(".")[2]
         if what == "app":
             app.add_typer(module.app, name=name, help=entry.purpose, hidden=entry.hidden)
         else:

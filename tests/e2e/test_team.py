@@ -15,8 +15,8 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.finding import sessions
-from smart_fork.teamserver import auth
-from smart_fork.teamserver.cluster import OWNER
+from smart_fork.team.server import auth
+from smart_fork.team.server.cluster import OWNER
 from tests.e2e import test_opencode
 from tests.e2e.agents import Machine, machine_in
 from tests.e2e.logs import Json, Log
@@ -25,9 +25,9 @@ from tests.e2e.programs import cache_folder
 from tests.e2e.scenario import ask, each_agent, heard, settled, unlike_any_other
 from tests.e2e.terminals import wait_until
 from tests.e2e.test_handing_over import laid_out, with_others
-from tests.smart_fork.teamserver.conftest import account, base, database, installed, made, open_folder, pool
-from tests.smart_fork.teamserver.machines import serving, team_server
-from tests.smart_fork.teamserver.test_serve import Running
+from tests.smart_fork.team.server.conftest import account, base, database, installed, made, open_folder, pool
+from tests.smart_fork.team.server.machines import serving, team_server
+from tests.smart_fork.team.server.test_serve import Running
 
 __all__ = ["account", "base", "database", "installed", "made", "open_folder", "pool"]  # the database of a server
 

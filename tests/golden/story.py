@@ -182,9 +182,8 @@ def commands() -> Iterator[tuple[str, ...]]:
     """The words of each command, and of those of its group."""
     for name, command in COMMANDS.items():
         yield (name,)
-        place, _, what = command.place.partition(".")
-        if what == "app":
-            yield from _parts(import_module(f"smart_fork.cli.{place}").app, name)
+        if command.place.endswith(".app"):
+            yield from _parts(import_module(command.module).app, name)
 
 
 def _parts(app: typer.Typer, *above: str) -> Iterator[tuple[str, ...]]:

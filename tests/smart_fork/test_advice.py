@@ -22,7 +22,7 @@ PACKAGE = Path(errors.__file__).parent
 #: Rooms that only a person at a terminal, or in front of the page, ever hears.
 OF_PEOPLE = ("cli/", "doctor.py", "hooks/", "page/")
 #: The server of a team answers its commands, and they are people's, as is what both sides say.
-OF_PEOPLE += ("sharing/wire.py", "sync/", "team/", "teamserver/")
+OF_PEOPLE += ("sharing/wire.py", "sync/", "team/")
 #: The same of single modules: rolling back and suggesting are commands alone.
 OF_PEOPLE += ("cuts/snapshots.py", "excise/suggestions.py", "excise/undo.py")
 #: `git worktree remove --force` is git's.

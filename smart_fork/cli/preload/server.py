@@ -100,7 +100,7 @@ _HANGUP_SECONDS = 5.0
 #: stdin, stdout, stderr and the directory.
 _DESCRIPTORS = 4
 #: Processes of their own, or parts that commands do not use.
-_NOT_LOADED = ("smart_fork.teamserver", "smart_fork.page", "smart_fork.cli.service", "indexer.embedding_process")
+_NOT_LOADED = ("smart_fork.team.server", "smart_fork.page", "smart_fork.cli.service", "indexer.embedding_process")
 
 
 def main() -> None:

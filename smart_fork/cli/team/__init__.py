@@ -1,8 +1,0 @@
-"""``team``: sessions that people share. One module a group of verbs, each of which adds its own to `app`."""
-
-from __future__ import annotations
-
-from smart_fork.cli.team import account, alias, hosting, look, push, session, withdraw
-from smart_fork.cli.team.words import app
-
-__all__ = ["account", "alias", "app", "hosting", "look", "push", "session", "withdraw"]

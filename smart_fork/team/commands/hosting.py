@@ -1,0 +1,271 @@
+"""``serve`` and ``user``: the server of a team, and who its people are.
+
+``backup`` and ``restore`` keep the database of a team's server, on its own machine.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from indexer.settings import TEAM_DSN, TEAM_READ_DSN
+from smart_fork.agents.options import takes
+from smart_fork.cli.command import Commands
+from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
+from smart_fork.errors import NotFound, Usage
+from smart_fork.team.commands.words import app
+from smart_fork.team.server.address import Options, Where
+from smart_fork.team.server.installed import check_installed
+
+if TYPE_CHECKING:
+    from smart_fork.team.server.backup import Place
+    from smart_fork.team.server.database import Connection
+
+people = Commands(help="Manage users and their projects.", no_args_is_help=True)
+tokens = Commands(help="List and revoke tokens.", no_args_is_help=True)
+app.add_typer(people, name="user")
+people.add_typer(tokens, name="token")
+
+
+UserArgument = Annotated[str, typer.Argument(help="User name: 1 to 32 of a-z, 0-9 and -.")]
+
+
+@app.command("serve")
+def serve(options: Options) -> None:
+    """Run a team server in this terminal. Ctrl-C ends it."""
+    check_installed(embedded=not (options.dsn or os.environ.get(TEAM_DSN)))
+    import json
+    from dataclasses import asdict, replace
+
+    said = asdict(replace(options, as_json=wants_json()))
+    for variable, name in ((TEAM_DSN, "dsn"), (TEAM_READ_DSN, "read_dsn")):
+        if given := said.pop(name):
+            os.environ[variable] = given  # and not in the command line, which everybody on this machine can read
+    sys.stdout.flush()
+    words = [sys.executable, "-P", "-m", "smart_fork.team.server", json.dumps(said, default=str)]
+    os.execv(sys.executable, words)  # noqa: S606 - no shell
+
+
+@people.command("add")
+def add(
+    name: UserArgument,
+    *,
+    admin: Annotated[bool, "Make this user an admin."] = False,
+    project: Annotated[
+        str | None, typer.Option("--project", metavar="KEY", help="Project to read and write: github.com/acme/shop.")
+    ] = None,
+    where: Where,
+) -> None:
+    """Add a user and print an invitation."""
+    told = _administered(where, verb="add", name=name, admin=admin, project=project or "")
+    _print_invitation(told)
+
+
+@people.command("invite")
+def invite(name: UserArgument, where: Where) -> None:
+    """Print another invitation, for another machine."""
+    _print_invitation(_administered(where, verb="invite", name=name))
+
+
+@people.command("list")
+def list_users(where: Where) -> None:
+    """List users and their roles."""
+    told = _administered(where, verb="users")
+    if printed_as_json(told):
+        return
+    for one in told["users"]:
+        kind = "disabled" if one["disabled"] else one["role"]
+        out.print(plain(f"{one['name']:<32}  {kind:<8}  {one['bytes']:>12} bytes  {one['seen'] or 'never here'}"))
+        for key, role in sorted(one["projects"].items()):
+            out.print(plain(f"  {role:<10}  {key}"))
+
+
+@people.command("disable")
+def disable(name: UserArgument, where: Where) -> None:
+    """Disable a user. Pushed sessions stay."""
+    told = _administered(where, verb="disable", name=name)
+    _done(told, f"{name} can no longer sign in.")
+
+
+@people.command("enable")
+def enable(name: UserArgument, where: Where) -> None:
+    """Enable a user again with a new invitation."""
+    told = _administered(where, verb="enable", name=name)
+    _done(told, f"{name} can sign in again. Invite: smart-fork team user invite {name}")
+
+
+@people.command("member")
+def member(
+    name: UserArgument,
+    role: Annotated[Literal["reader", "writer", "maintainer", "none"], typer.Argument(help="Role in the project.")],
+    *,
+    project: Annotated[str, typer.Option("--project", metavar="KEY", help="Key of the project: github.com/acme/shop.")],
+    make: Annotated[bool, "Create the project if it does not exist."] = False,
+    where: Where,
+) -> None:
+    """Set a user's role in a project."""
+    asked = {"name": name, "role": role, "project": project, "make": make}
+    told = _administered(where, verb="member", **asked)
+    said = f"{name} is not a member of {project}." if role == "none" else f"{name} is a {role} of {project}."
+    _done(told, said)
+
+
+@tokens.command("list")
+def list_tokens(where: Where) -> None:
+    """List machines that are logged in."""
+    told = _administered(where, verb="tokens")
+    if printed_as_json(told):
+        return
+    for one in told["tokens"]:
+        last = "revoked" if one["revoked"] else one["used"] or "never used"
+        out.print(plain(f"{one['id']:>6}  {one['user']:<32}  {one['scope']:<5}  {last:<25}  {one['machine']}"))
+
+
+@tokens.command("revoke")
+def revoke(
+    token: Annotated[int, typer.Argument(metavar="ID", help="Token number, as in `token list`.")],
+    where: Where,
+) -> None:
+    """Log a machine out."""
+    told = _administered(where, verb="revoke", token=token)
+    _done(told, f"Token {token} is revoked.")
+
+
+@app.command("jobs")
+def jobs(
+    *,
+    retry: Annotated[bool, "Try all failed jobs again."] = False,
+    where: Where,
+) -> None:
+    """List failed background jobs of the server."""
+    told = _administered(where, verb="retry" if retry else "jobs")
+    if printed_as_json(told):
+        return
+    if retry:
+        out.print(plain(f"{told['retried']} are tried again."))
+        return
+    for one in told["jobs"]:
+        about = f"{one['project'] or 'the server'}  {one['session_id'] or ''}"
+        out.print(plain(f"{one['kind']:<12}  {about}  tried {one['attempts']} times: {one['error']}"))
+    if not told["jobs"]:
+        out.print("No job has failed.")
+
+
+def _administered(where: Where, **asked: object) -> dict[str, Any]:
+    """Do what an admin wants over the server's socket if it is here, else with the token of this machine."""
+    from smart_fork.sharing.wire import Administer
+    from smart_fork.team import login
+    from smart_fork.team.client import Client
+
+    try:
+        wanted = Administer.model_validate(asked)
+    except ValueError as error:
+        raise Usage("This is not a token number.") from error
+    dsn = where.dsn or os.environ.get(TEAM_DSN) or None
+    here = where.data or dsn or (where.server is None and (Where().folder.exists() or not login.is_known()))
+    if here:
+        with _at_hand(where.folder, dsn) as db:
+            from smart_fork.team.server.admin import do
+
+            return do(db, wanted)
+    with Client(login.account(where.server)) as client:
+        return client.administer(wanted)
+
+
+@contextmanager
+def _at_hand(folder: Path, dsn: str | None) -> Iterator[Connection]:
+    check_installed(embedded=False)
+    from smart_fork.team.server.database import at_hand
+
+    with at_hand(folder, dsn) as db:
+        yield db
+
+
+def _print_invitation(told: dict[str, Any]) -> None:
+    if printed_as_json(told):
+        return
+    out.print(plain(told["invite"]))
+    say(
+        f"It works once, for {told['days']} days. {told['user']} runs: smart-fork team login URL, and pastes the "
+        "invitation."
+    )
+    if project := told.get("project"):
+        say(f"{told['user']} is a {told['project_role']} of {project}.")
+
+
+def _done(told: dict[str, Any], said: str) -> None:
+    if not printed_as_json(told):
+        out.print(plain(said))
+
+
+@app.command("backup")
+@takes(without=("server",))
+def backup(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for the backup file.")],
+    *,
+    days: Annotated[int, typer.Option("--days", min=1, help="Days until a later backup deletes this one.")] = 30,
+    where: Where,
+) -> None:
+    """Back up the server's database while it runs."""
+    with _found(where) as place:
+        from smart_fork.team.server.backup import backup as write
+
+        done = write(place, folder, now=datetime.now(UTC), days=days)
+    if wants_json():
+        removed = [str(one) for one in done.removed]
+        until = done.until.isoformat(timespec="seconds")
+        print_json({"path": str(done.path), "bytes": done.size, "until": until, "removed": removed})
+        return
+    out.print(plain(str(done.path)))
+    say(f"{done.size} bytes. It keeps later withdrawals until {done.until:%Y-%m-%d}.")
+    if done.removed:
+        say(f"Removed old backups: {', '.join(one.name for one in done.removed)}")
+
+
+@app.command("restore")
+@takes(without=("server",))
+def restore(
+    file: Annotated[Path, typer.Argument(help="Backup file.")],
+    *,
+    where: Where,
+    run_as: Annotated[
+        str | None, typer.Option("--run-as", metavar="USER", help="User that runs the server. Required for root.")
+    ] = None,
+) -> None:
+    """Restore a backup. Stop the server first."""
+    if not file.is_file():  # before a database is made for it
+        raise NotFound(f"No such backup: {file}", "smart-fork team backup DIR prints the files that it wrote.")
+    with _found(where, run_as=run_as, stopped=True) as place:
+        from smart_fork.team.server.backup import restore as put
+
+        done = put(place, file)
+    if printed_as_json({"path": str(file), "withdrawals": done}):
+        return
+    say(f"{file} restored; {done} withdrawals applied again. Start the server: smart-fork team serve")
+
+
+@contextmanager
+def _found(where: Where, *, run_as: str | None = None, stopped: bool = False) -> Iterator[Place]:
+    """The database of the server: that of one that runs, or one that runs for as long as this lasts."""
+    dsn = where.dsn or TEAM_DSN.text() or None
+    check_installed(embedded=True)
+    from smart_fork.team.server.backup import Place
+    from smart_fork.team.server.cluster import OWNER, Account, Cluster, programs
+    from smart_fork.team.server.database import address, at_hand
+
+    folder = where.folder
+    if dsn is not None or not stopped:
+        if not stopped:
+            with at_hand(folder, dsn):
+                pass  # whoever does not answer says so here
+        yield Place(dsn or address(folder), programs())
+        return
+    with Cluster(folder, Account.named(run_as), programs()).running() as running:
+        yield Place(running.conninfo(OWNER), programs())

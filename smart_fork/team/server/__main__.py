@@ -1,0 +1,126 @@
+"""The server of a team: its database, the processes that answer, and the one that works in the background."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shlex
+import signal
+import ssl
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from indexer.settings import TEAM_DSN, TEAM_READ_DSN
+from smart_fork.errors import ProgramFailed, SmartForkError, Usage
+from smart_fork.system.standard_error import never_waiting
+from smart_fork.team.server.address import Options, data_folder, listening, written
+from smart_fork.team.server.cluster import Account, Programs, programs
+
+#: Where a password need not be seen by everybody who lists processes.
+
+log = logging.getLogger(__name__)
+
+
+def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> None:
+    """Run the server until a signal ends it. `told` is given its address as soon as it answers.
+
+    Raises:
+        Usage: Something that was asked for cannot be.
+        ProgramFailed: A part of it could not be started.
+    """
+    from smart_fork.team.server.database import CONNECTIONS, elsewhere, embedded, roles_of
+    from smart_fork.team.server.metrics import counted_together
+    from smart_fork.team.server.processes import Processes, Task
+
+    if options.read_dsn is not None and options.dsn is None:
+        raise Usage("--read-dsn needs --dsn.", "The server's own PostgreSQL has no replica.")
+    found = Programs.at(options.programs) if options.programs else None
+    account = Account.named(options.run_as, "PostgreSQL" if options.dsn is None else "The team server")
+    _try_certificate(options)
+    with ExitStack() as parts:
+        sockets = [parts.enter_context(one) for one in listening(options)]
+        cluster = None
+        if options.dsn is None:
+            connections = options.workers * CONNECTIONS
+            cluster = parts.enter_context(embedded(options.folder, account, connections, found))
+            roles = roles_of(cluster)
+        else:
+            account.make(options.folder)
+            roles = elsewhere(options.dsn)
+        parts.enter_context(counted_together(account))
+        task = Task(options, roles, (account.uid, account.gid))
+
+        def ready(numbers: dict[str, list[int]]) -> None:
+            told({"url": written(sockets, options), "pid": os.getpid()} | numbers)
+
+        Processes(task, sockets, ready, cluster).run()
+
+
+def _try_certificate(options: Options) -> None:
+    if options.tls_cert is None:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(options.tls_cert, options.tls_key)
+    except OSError as error:  # what ssl raises is one, too
+        raise ProgramFailed(
+            f"The certificate and its key cannot be used: {error}", "Name others: --tls-cert F --tls-key F"
+        ) from error
+
+
+def options_of(said: str) -> Options:
+    """What the command has handed over, and the addresses of databases, which nobody else may read."""
+    options = TypeAdapter(Options).validate_json(said)
+    return replace(options, dsn=os.environ.get(TEAM_DSN) or None, read_dsn=os.environ.get(TEAM_READ_DSN) or None)
+
+
+def _print_json(told: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.flush()
+
+
+def _words(options: Options) -> Callable[[dict[str, Any]], None]:
+    more = f" --data {shlex.quote(str(options.folder))}" if options.folder != data_folder().absolute() else ""
+    if options.dsn is not None:
+        more = f", with the same --dsn or {TEAM_DSN}"
+
+    def say(told: dict[str, Any]) -> None:
+        sys.stderr.write(
+            f"Serving at {told['url']}. Ctrl-C ends it.\nAdd people: smart-fork team user add NAME{more}\n"
+        )
+
+    return say
+
+
+def main() -> int:
+    """The program that `smart-fork team serve` becomes.
+
+    When it answers it says so: with --json in a line of its output, else in words.
+    """
+    with never_waiting():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # until all has begun, it ends what has
+        logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        return _served(sys.argv[1])
+
+
+def _served(said: str) -> int:
+    try:
+        options = options_of(said)
+        if options.dsn is None and options.programs is None:
+            programs()  # says what to install
+        serve(options, _print_json if options.as_json else _words(options))
+    except KeyboardInterrupt:
+        return 0
+    except SmartForkError as error:
+        sys.stderr.write(f"error: {error.message}\n" + (f"  {error.hint}\n" if error.hint else ""))
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,258 @@
+"""What the server answers: its addresses, and for each who may ask what of it.
+
+All of one project is below its key; a session is asked for with the key of its project as `project`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from smart_fork.errors import NotFound
+from smart_fork.sharing import passages, wire
+from smart_fork.sharing.limits import LIMITS
+from smart_fork.sharing.segments import unpack
+from smart_fork.snippets import printable
+from smart_fork.system.release import own_version
+from smart_fork.team.server import (
+    admin,
+    auth,
+    endpoints,
+    jobs,
+    metrics,
+    push,
+    question,
+    rewrite,
+    segments,
+    sessions,
+    withdrawn,
+)
+from smart_fork.team.server.database import FORM, Connection
+from smart_fork.team.server.endpoints import Address, Server, asked, asked_project, project_key, session_id
+from smart_fork.team.server.sessions import COMMIT_BYTES, Query
+
+#: A monitor is told that the database is away before it stops waiting itself.
+HEALTH_SECONDS = 2.0
+_SHOWN = 200
+
+
+def hello(_server: Server, _: Request) -> wire.Message:
+    """What this server is."""
+    return wire.Hello(protocol=wire.PROTOCOL, version=own_version())
+
+
+def login(server: Server, _: Request, wanted: wire.Login) -> wire.Message:
+    """A token for whoever has an invitation."""
+    with server.database.asked_by() as db:
+        name, token, scope = auth.login(
+            db, wanted.invite, wanted.machine, server.token_expires_at(), token=wanted.token
+        )
+        expires_at = auth.expires_at(db, token)
+    return wire.LoggedIn(user=name, token=token, scope=scope, expires_at=expires_at)
+
+
+def renew(server: Server, _: Request, person: auth.Person) -> wire.Message:
+    """Replace the token of this request."""
+    expires_at = server.token_expires_at()
+    with server.database.asked_by(person.id) as db:
+        token = auth.renewed(db, person, expires_at)
+    return wire.LoggedIn(user=person.name, token=token, scope=person.scope, expires_at=expires_at)
+
+
+def logout(server: Server, _: Request, person: auth.Person) -> Response:
+    """End the token with which this is asked."""
+    with server.database.asked_by(person.id) as db:
+        auth.revoke(db, person.token)
+    return Response(status_code=204)
+
+
+class AskedSession(Query):
+    """What a session is read for."""
+
+    verb: Literal["show", "pull", "fork"] = "show"
+
+
+def read(server: Server, request: Request, person: auth.Person) -> wire.Message:
+    """A session and its segments. Who `pull`s gets his own alone, and is told later of what is withdrawn."""
+    verb = asked(AskedSession, request).verb
+
+    def found(db: Connection) -> wire.SessionRead:
+        row = sessions.readable(db, asked_project(request), person, session_id(request), own=verb == "pull")
+        places = sessions.places(db, row["project_id"], row["id"])
+        if verb != "show":
+            sessions.note_pull(db, row["project_id"], person, str(row["id"]), row["revision"])
+            sessions.note(db, person, verb, row["project_id"], str(row["id"]))
+        return wire.SessionRead(session=sessions.told(row), segments=tuple(places))
+
+    if verb == "show":
+        return server.database.read(person.id, found)
+    with server.database.asked_by(person.id) as db:
+        return found(db)
+
+
+def change(server: Server, request: Request, person: auth.Person, wanted: wire.SessionChange) -> wire.Message:
+    """Change what is said of a session, or who may read it."""
+    with server.database.asked_by(person.id) as db:
+        row = sessions.change(db, asked_project(request), person, session_id(request), wanted)
+        sessions.note(db, person, wanted.visibility or "describe", row["project_id"], str(row["id"]))
+    return sessions.told(row)
+
+
+def page(server: Server, request: Request, person: auth.Person) -> wire.Message:
+    """Sessions of a project, newest first."""
+    project, wanted = server.project(request, person), asked(sessions.AskedPage, request)
+    return server.database.read(person.id, lambda db: sessions.page(db, project, person, wanted))
+
+
+def have(server: Server, request: Request, person: auth.Person, wanted: wire.Have) -> wire.Message:
+    """Which segments need not be sent. Of a project that is not there, or others', all have to be."""
+    try:
+        project = server.project(request, person)
+    except NotFound:
+        return wire.HaveAnswer(present=())
+    with server.database.asked_by(person.id) as db:
+        return wire.HaveAnswer(present=tuple(segments.have(db, project, person, wanted.segments)))
+
+
+def put_segment(server: Server, request: Request, person: auth.Person, body: bytes) -> Response:
+    """Take a segment; to send it again changes nothing."""
+    digest = _digest(request)
+    lines = unpack(body, digest)
+    with server.database.asked_by(person.id) as db:
+        project = auth.project_to_push(db, person, project_key(request), anybody=server.open_projects)
+        project.needs("writer")
+        segments.take(db, project, person, digest, body, lines)
+    return Response(status_code=204)
+
+
+def get_segment(server: Server, request: Request, person: auth.Person) -> Response:
+    """The compressed records of a segment."""
+    digest = _digest(request)
+    project = server.project(request, person)
+    body = server.database.read(person.id, lambda db: segments.content(db, project, person, digest))
+    return Response(body, media_type="application/zstd")
+
+
+def commit(server: Server, request: Request, person: auth.Person, wanted: wire.Push) -> wire.Message:
+    """Append to a session, or make it."""
+    checked = push.check_bodies(wanted)
+    with server.database.asked_by(person.id) as db:
+        project = auth.project_to_push(db, person, project_key(request), anybody=server.open_projects)
+    return push.push(server.database, project, person, checked, readable=passages.check)
+
+
+def branches(server: Server, request: Request, person: auth.Person, wanted: wire.Branch) -> wire.Message:
+    """Make a session with the first records of another."""
+    project = server.project(request, person)
+    return sessions.branch(server.database, project, person, wanted)
+
+
+def search(server: Server, request: Request, person: auth.Person, wanted: wire.Search) -> wire.Message:
+    """What the sessions of a project that somebody may read know about a question."""
+    project = server.project(request, person)
+    found = server.database.read(person.id, lambda db: question.answer(db, project, person, wanted))
+    with server.database.asked_by(person.id) as db:
+        sessions.note(db, person, "search", project.id, None)
+    return found
+
+
+class AskedChanges(Query):
+    """The number of the last withdrawal that was told."""
+
+    since: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
+
+
+def changes(server: Server, request: Request, person: auth.Person) -> wire.Message:
+    """What was withdrawn since somebody asked last, of what he has."""
+    since = asked(AskedChanges, request).since
+    with server.database.asked_by(person.id) as db:
+        return withdrawn.changes(db, person, since)
+
+
+def withdraw(server: Server, request: Request, person: auth.Person, wanted: wire.Rewrite) -> wire.Message:
+    """Withdraw records of a session, from it and from all that was made of it."""
+    return rewrite.rewrite(server.database, asked_project(request), person, session_id(request), wanted)
+
+
+class AskedDeletion(Query):
+    """Whether all that is a session's own is withdrawn, or it is hidden."""
+
+    everywhere: bool = False
+
+
+def delete(server: Server, request: Request, person: auth.Person) -> wire.Message | Response:
+    """Hide a session; with `everywhere` withdraw all that is its own."""
+    key, session = asked_project(request), session_id(request)
+    if asked(AskedDeletion, request).everywhere:
+        return rewrite.delete_everywhere(server.database, key, person, session)
+    with server.database.asked_by(person.id) as db:
+        if row := sessions.delete(db, key, person, session):
+            sessions.note(db, person, "delete", row["project_id"], str(row["id"]))
+    return Response(status_code=204)
+
+
+def seen(server: Server, request: Request, person: auth.Person) -> wire.Message:
+    """Who did what, as far as one may see it, newest first."""
+    wanted = asked(sessions.AuditQuestion, request)
+    with server.database.asked_by(person.id) as db:
+        return sessions.audited(db, person, wanted)
+
+
+def health(server: Server, _: Request) -> Response:
+    """Whether the database answers, has the tables that this version needs, and takes what is written."""
+    with server.database.asked_by() as db:
+        row = db.execute(
+            "SELECT number, oldest, pg_is_in_recovery() AS copy FROM form ORDER BY number DESC LIMIT 1"
+        ).fetchone()
+        failed = len(jobs.given_up(db))
+    if row is None or row["copy"] or not row["oldest"] <= FORM <= row["number"]:
+        return Response("the database is not ready\n", 503, media_type="text/plain")
+    more = f"failed jobs: {failed} (smart-fork team jobs)\n" if failed else ""
+    if low := metrics.disk_warning(server.data):
+        more += f"{low}\n"
+    return Response(f"ok\n{more}", media_type="text/plain")
+
+
+_SESSION, _PROJECT = "/v1/sessions/{id}", "/v1/projects/{project:path}"
+_SEGMENT = f"{_PROJECT}/segments/{{digest}}"
+ADDRESSES = (
+    Address("GET", "/healthz", health, scope=None, seconds=HEALTH_SECONDS),
+    Address("GET", "/v1/hello", hello, scope=None),
+    Address("POST", "/v1/login", login, wire.Login, endpoints.STRANGERS_BYTES, scope=None),
+    Address("POST", "/v1/logout", logout),
+    Address("POST", "/v1/token", renew),
+    Address("GET", "/v1/changes", changes),
+    Address("GET", _SESSION, read),
+    Address("PATCH", _SESSION, change, wire.SessionChange, scope="write"),
+    Address("GET", f"{_PROJECT}/sessions", page),
+    Address("POST", f"{_PROJECT}/have", have, wire.Have),
+    Address("PUT", _SEGMENT, put_segment, bytes, LIMITS.segment_body_bytes, scope="write"),
+    Address("GET", _SEGMENT, get_segment),
+    Address("POST", f"{_PROJECT}/search", search, wire.Search),
+    Address("POST", f"{_PROJECT}/push", commit, wire.Push, COMMIT_BYTES, scope="write"),
+    Address("POST", f"{_PROJECT}/branches", branches, wire.Branch, scope="write"),
+    Address("DELETE", _SESSION, delete, scope="write"),
+    Address("POST", f"{_SESSION}/rewrites", withdraw, wire.Rewrite, COMMIT_BYTES, scope="write"),
+    Address("GET", "/v1/audit", seen),
+    *admin.ADDRESSES,
+    *metrics.ADDRESSES,
+)
+
+
+def application(server: Server) -> ASGIApp:
+    """The whole server, behind its guard."""
+    app = Starlette(routes=[one.route(server) for one in ADDRESSES], exception_handlers=endpoints.HANDLERS)
+    app.router.redirect_slashes = False
+    return metrics.Watched(endpoints.Guard(app, server.database))
+
+
+def _digest(request: Request) -> str:
+    given = request.path_params["digest"]
+    if len(given) != 64 or set(given) - set("0123456789abcdef"):
+        raise NotFound(f"Segment not found: {printable(given)[:_SHOWN]}")
+    return str(given)

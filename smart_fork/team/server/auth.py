@@ -1,0 +1,307 @@
+"""Who may do what: users, invitations, tokens, projects and their members."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Literal
+
+from smart_fork.errors import NotAuthenticated, NotFound, Usage, WrongVerb
+from smart_fork.team.server.database import Connection
+
+Scope = Literal["read", "write", "admin"]
+Role = Literal["reader", "writer", "maintainer"]
+INVITE, TOKEN = "sfi_", "sft_"
+INVITED_FOR = timedelta(days=7)
+#: A token that was replaced stays valid for this long, for commands that still use it.
+REPLACED_FOR = timedelta(hours=1)
+SECRET_BYTES = 32
+#: So many random bytes, as they are written.
+_RANDOM = re.compile(r"[A-Za-z0-9_-]{43}")
+#: Whoever needs no token, in the audit.
+ON_ITS_MACHINE = "on-the-server"
+_NAME = re.compile(r"[a-z0-9-]{1,32}")
+_SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
+_ROLES: tuple[Role, ...] = ("reader", "writer", "maintainer")
+_WHO = "Not authenticated. Please run smart-fork team login first."
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who asks, and with which token."""
+
+    id: int
+    name: str
+    admin: bool
+    token: int
+    scope: Scope
+
+    def needs(self, scope: Scope) -> None:
+        """Refuse what the token is not for.
+
+        Raises:
+            WrongVerb: It may do less.
+        """
+        if _SCOPES.index(self.scope) < _SCOPES.index(scope):
+            raise WrongVerb("This token may only read." if self.scope == "read" else "This token is not an admin's.")
+
+
+def add_user(db: Connection, name: str, *, admin: bool = False) -> None:
+    """Make a user.
+
+    Raises:
+        Usage: The name cannot be one, or there is one of that name.
+    """
+    if not _NAME.fullmatch(name):
+        raise Usage("The name of a user has 1 to 32 of the letters a-z, digits and -.")
+    if name == ON_ITS_MACHINE:
+        raise Usage(f"{name} is reserved for the server's own machine.", "Take another name")
+    made = db.execute(
+        "INSERT INTO users(name, role) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING",
+        (name, "admin" if admin else "member"),
+    )
+    if not made.rowcount:
+        raise Usage(f"User {name} already exists.", f"To add a machine: smart-fork team user invite {name}")
+
+
+def disable_user(db: Connection, name: str) -> None:
+    """Let nobody in any more by that name: all tokens and invitations end.
+
+    Raises:
+        NotFound: There is no such user.
+    """
+    user = _user(db, name)
+    db.execute("UPDATE users SET disabled_at = coalesce(disabled_at, now()) WHERE id = %s", (user,))
+    db.execute("UPDATE tokens SET revoked_at = now() WHERE user_id = %s AND revoked_at IS NULL", (user,))
+    db.execute("UPDATE invites SET revoked_at = now() WHERE user_id = %s AND revoked_at IS NULL", (user,))
+
+
+def enable_user(db: Connection, name: str) -> None:
+    """Let somebody in again by that name, with an invitation: no token or invitation of before is good again.
+
+    Raises:
+        NotFound: There is no such user.
+    """
+    db.execute("UPDATE users SET disabled_at = NULL WHERE id = %s", (_user(db, name),))
+
+
+def invite(db: Connection, name: str, scope: Scope = "write") -> str:
+    """An invitation of a user, good once, for seven days.
+
+    Raises:
+        NotFound: There is no such user.
+        Usage: That one is disabled.
+    """
+    secret, digest = _made(INVITE)
+    made = db.execute(
+        "INSERT INTO invites(user_id, hash, machine, scope, expires_at)"
+        " SELECT id, %s, '', %s, now() + %s FROM users WHERE id = %s AND disabled_at IS NULL",
+        (digest, scope, INVITED_FOR, _user(db, name)),
+    )
+    if not made.rowcount:
+        raise Usage(f"{name} is disabled.", f"smart-fork team user enable {name}")
+    return secret
+
+
+def login(
+    db: Connection, invitation: str, machine: str, expires_at: datetime | None = None, *, token: str | None = None
+) -> tuple[str, str, Scope]:
+    """The name, the token and its scope of whoever has an invitation, which is used up: good for that token alone.
+
+    Raises:
+        NotAuthenticated: It was used for another one, is too old, was taken back, or never was one.
+    """
+    given, digest = (token, _hash(token, TOKEN)) if token is not None else _made(TOKEN)
+    row = db.execute(
+        "UPDATE invites i SET used_at = now(), machine = %s FROM users u"
+        " WHERE u.id = i.user_id AND u.disabled_at IS NULL"
+        " AND i.hash = %s AND i.used_at IS NULL AND i.revoked_at IS NULL AND i.expires_at > now()"
+        " RETURNING i.user_id, i.scope, u.name",
+        (machine, _hash(invitation, INVITE)),
+    ).fetchone()
+    if row is None:
+        name, scope = _answered(db, invitation, digest)
+        return name, given, scope
+    made = db.execute(
+        "INSERT INTO tokens(user_id, hash, machine, scope, expires_at) SELECT %s, %s, %s, %s, %s"
+        " WHERE length(%s) = 32 ON CONFLICT (hash) DO NOTHING RETURNING id",
+        (row["user_id"], digest, machine, row["scope"], expires_at, digest),
+    ).fetchone()
+    if made is None:  # and the invitation is as it was
+        raise NotAuthenticated("This kind of token cannot be made.", "Log in again")
+    return row["name"], given, row["scope"]
+
+
+def renewed(db: Connection, person: Person, expires_at: datetime | None) -> str:
+    """Return a new token for the machine of a request. The old one ends later: an answer can be lost."""
+    token, digest = _made(TOKEN)
+    db.execute(
+        "INSERT INTO tokens(user_id, hash, machine, scope, expires_at)"
+        " SELECT user_id, %s, machine, scope, %s FROM tokens WHERE id = %s",
+        (digest, expires_at, person.token),
+    )
+    db.execute(
+        "UPDATE tokens SET expires_at = least(expires_at, now() + %s) WHERE id = %s", (REPLACED_FOR, person.token)
+    )
+    return token
+
+
+def expires_at(db: Connection, token: str) -> datetime | None:
+    """Return when a token ends; `None` if never."""
+    row = db.execute("SELECT expires_at FROM tokens WHERE hash = %s", (_hash(token, TOKEN),)).fetchone()
+    return row["expires_at"] if row else None
+
+
+def _answered(db: Connection, invitation: str, digest: bytes) -> tuple[str, Scope]:
+    """The name and the scope of who has used an invitation for that token already, and did not see the answer.
+
+    Raises:
+        NotAuthenticated: Nobody has.
+    """
+    row = db.execute(
+        "SELECT u.name, t.scope FROM invites i JOIN users u ON u.id = i.user_id JOIN tokens t ON t.user_id = u.id"
+        " WHERE i.hash = %s AND i.used_at = t.created_at AND t.hash = %s AND t.revoked_at IS NULL"
+        " AND u.disabled_at IS NULL",
+        (_hash(invitation, INVITE), digest),
+    ).fetchone()
+    if row is None:
+        raise NotAuthenticated(
+            "This invitation is invalid: used, older than 7 days, or unknown.", "Ask for another one."
+        )
+    return row["name"], row["scope"]
+
+
+def known(db: Connection, token: str) -> Person:
+    """Whose token it is.
+
+    Raises:
+        NotAuthenticated: Nobody's, or not any more.
+    """
+    row = db.execute(
+        "SELECT t.id, t.scope, u.id AS user_id, u.name, u.role FROM tokens t JOIN users u ON u.id = t.user_id"
+        " WHERE t.hash = %s AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())"
+        " AND u.disabled_at IS NULL",
+        (_hash(token, TOKEN),),
+    ).fetchone()
+    if row is None:
+        raise NotAuthenticated(_WHO)
+    # When it was used last is good to know, and not worth a write with each request.
+    db.execute(
+        "UPDATE tokens SET used_at = now() WHERE id = %s AND (used_at IS NULL OR used_at < now() - interval '1 hour')",
+        (row["id"],),
+    )
+    admin = row["role"] == "admin" and row["scope"] == "admin"
+    return Person(row["user_id"], row["name"], admin, row["id"], row["scope"])
+
+
+def revoke(db: Connection, token: int) -> None:
+    """End a token by its number.
+
+    Raises:
+        NotFound: There is none of that number.
+    """
+    if not db.execute("UPDATE tokens SET revoked_at = coalesce(revoked_at, now()) WHERE id = %s", (token,)).rowcount:
+        raise NotFound(f"Token not found: {token}", "smart-fork team user token list numbers them")
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project, as somebody who is a member of it sees it."""
+
+    id: int
+    key: str
+    role: Role
+
+    def needs(self, role: Role) -> None:
+        """Refuse what the member may not do.
+
+        Raises:
+            WrongVerb: The role is a lesser one.
+        """
+        if _ROLES.index(self.role) < _ROLES.index(role):
+            raise WrongVerb(
+                f"You are not a {role} of {self.key}.", "Ask a maintainer of it, or an admin of the server."
+            )
+
+
+def no_project(key: str) -> NotFound:
+    """The same for a project that is not there, and for one that is others'."""
+    hint = "The first push creates it. An admin adds others: smart-fork team user member NAME writer --project KEY"
+    return NotFound(f"Project not found: {key}", hint)
+
+
+def project(db: Connection, person: Person, key: str) -> Project:
+    """A project of which that person is a member.
+
+    Raises:
+        NotFound: There is none, or only others are.
+    """
+    row = db.execute(
+        "SELECT p.id, m.role FROM projects p JOIN members m ON m.project_id = p.id AND m.user_id = %s WHERE p.key = %s",
+        (person.id, key),
+    ).fetchone()
+    if row is None:
+        raise no_project(key)
+    return Project(row["id"], key, row["role"])
+
+
+def project_to_push(db: Connection, person: Person, key: str, *, anybody: bool = True) -> Project:
+    """The same. Where there is none, its first pusher makes it and is its maintainer, if `anybody` may, or an admin.
+
+    Raises:
+        NotFound: It is others', or only admins make projects.
+    """
+    made = make_project(db, key) if anybody or person.admin else None
+    if made is not None:
+        values = (made, person.id)
+        db.execute("INSERT INTO members(project_id, user_id, role) VALUES (%s, %s, 'maintainer')", values)
+    return project(db, person, key)
+
+
+def make_project(db: Connection, key: str) -> int | None:
+    """Make a project, and answer with its number; `None` where it is there already."""
+    row = db.execute(
+        "INSERT INTO projects(key) VALUES (%s) ON CONFLICT (key) DO NOTHING RETURNING id", (key,)
+    ).fetchone()
+    return None if row is None else int(row["id"])
+
+
+def set_member(db: Connection, key: str, name: str, role: Role | None) -> None:
+    """Make a user a member of a project, with that role, or none any more.
+
+    Raises:
+        NotFound: There is no such user, or no such project.
+    """
+    found = db.execute("SELECT id FROM projects WHERE key = %s", (key,)).fetchone()
+    if found is None:
+        raise no_project(key)
+    who = (found["id"], _user(db, name))
+    if role is None:
+        db.execute("DELETE FROM members WHERE project_id = %s AND user_id = %s", who)
+        return
+    db.execute(
+        "INSERT INTO members(project_id, user_id, role) VALUES (%s, %s, %s)"
+        " ON CONFLICT (project_id, user_id) DO UPDATE SET role = excluded.role",
+        (*who, role),
+    )
+
+
+def _user(db: Connection, name: str) -> int:
+    row = db.execute("SELECT id FROM users WHERE name = %s", (name,)).fetchone()
+    if row is None:
+        raise NotFound(f"User not found: {name}", "smart-fork team user list shows them")
+    return int(row["id"])
+
+
+def _made(prefix: str) -> tuple[str, bytes]:
+    secret = prefix + secrets.token_urlsafe(SECRET_BYTES)
+    return secret, _hash(secret, prefix)
+
+
+def _hash(secret: str, prefix: str) -> bytes:
+    """What is kept of a secret; of what is none, something that nothing kept is equal to."""
+    is_one = secret.startswith(prefix) and _RANDOM.fullmatch(secret.removeprefix(prefix))
+    return sha256(secret.encode()).digest() if is_one else b""

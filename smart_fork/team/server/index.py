@@ -1,0 +1,369 @@
+"""Making what is searched of a session from its records; nothing that a client says of them is taken.
+
+Vectors come from clients where they have sent any, each for the text that it is of: to make one takes longer than all
+else that is done for a session. One in 64 is made here as well. If it differs, none of that push is used. What is left
+without one gets it here, as far as that is not too much at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from random import SystemRandom
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from pgvector import HalfVector
+from psycopg.types.json import Jsonb
+
+from indexer.chunks import Chunk
+from indexer.embedder import Embedder, ModelUnavailableError
+from indexer.store.base import Document
+from smart_fork.errors import Unshareable
+from smart_fork.sharing.passages import Searched, hash_of, searched, space_of
+from smart_fork.sharing.wire import Vectors
+from smart_fork.team.server import sessions
+from smart_fork.team.server.auth import Person
+from smart_fork.team.server.database import Connection
+
+if TYPE_CHECKING:
+    from indexer.light import LightEmbedder
+
+#: Who makes the index: it sees what is searched of everybody, and nobody's sessions.
+INDEXER = -1
+
+log = logging.getLogger(__name__)
+
+#: Texts without a vector that are embedded here after a push, and how many of them at once: a long session is some
+#: seconds of a processor, and one that is longer can be found by its words beyond that.
+EMBEDDED, TOGETHER = 2_000, 32
+#: One in so many vectors of a client is compared with one made here. On any machine the two are at least so near.
+ONE_IN, SAME = 64, 0.98
+#: Bytes of a session's words by weight, less than a tsvector takes however they are spelled.
+_WORDS: Mapping[str, int] = {"A": 4_000, "B": 100_000, "C": 120_000, "D": 80_000, "work": 40_000}
+_APART = re.compile(r"[\W_]+")
+_chance = SystemRandom()
+
+Session = UUID | str
+
+
+def cut(text: str) -> str:
+    """A text as its words are looked for: lower case, without accents, cut at all that is neither letter nor digit."""
+    plain = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+    return _APART.sub(" ", plain.lower()).strip()
+
+
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """The session that is indexed."""
+
+    project_id: int
+    session_id: Session
+    reach: int
+    revision: int
+    inherited: int
+
+
+def index(db: Connection, project_id: int, session_id: Session, revision: int) -> None:
+    """Bring a session into the search, as it is now, in the transaction of `db`.
+
+    It is done once for many pushes: what is indexed at that `revision` or a later one is left.
+    """
+    db.execute("SELECT set_config('smartfork.user', %s, true)", (str(INDEXER),))
+    row = _told(db, project_id, session_id)
+    there = db.execute(
+        "SELECT revision, inherited FROM session_words WHERE project_id = %s AND session_id = %s",
+        (project_id, session_id),
+    ).fetchone()
+    if row is None or (
+        there is not None
+        and there["revision"] >= max(revision, row["revision"])
+        and there["inherited"] == row["inherited"]
+    ):
+        return
+    here = _Here(project_id, session_id, row["reach"], row["revision"], row["inherited"])
+    records = sessions.records(db, project_id, session_id)
+    found = searched(records, row["agent"], str(session_id), str(row["root_id"]), inherited=here.inherited)
+    chunks = [chunk for chunk in found.document.chunks if chunk.hash not in found.shared] if found else []
+    vectors = _vectors(db, here, chunks)
+    # What takes long is done. From here on nobody hides the session, or indexes another one, at the same time.
+    db.execute("SELECT lock_search(%s)", (project_id,))
+    if _told(db, project_id, session_id) != row:
+        return  # whoever has changed it has made a job of it
+    if found is None:
+        db.execute("SELECT unindex(%s, %s)", (project_id, session_id))
+        return
+    _store_words(db, here, found, row["title"])
+    ids = _store_chunks(db, here, found.document, chunks)
+    made = {ids[digest]: vector for digest, vector in vectors.items()}
+    _store_vectors(db, here, made)
+    _count(db, here, list(ids.values()))
+
+
+def _told(db: Connection, project_id: int, session_id: Session) -> dict[str, Any] | None:
+    return db.execute(
+        "SELECT *, inherited(%s, %s) FROM to_index(%s, %s)", (project_id, session_id, project_id, session_id)
+    ).fetchone()
+
+
+def offer(db: Connection, person: Person, project_id: int, session_id: Session, given: Vectors) -> None:
+    """Keep the vectors of a push, if they are of the space here, until its passages have been made."""
+    known = _light()
+    if known is None or given.space != space_of(known.model, known.dimensions):
+        return
+    size = 2 * known.dimensions
+    if any(len(one.e) != size for one in given.vectors):
+        raise Unshareable(f"A vector of that space has {size} bytes.")
+    from indexer.arrays import np
+
+    vectors = [np.frombuffer(one.e, np.float16) for one in given.vectors]
+    if not all(np.isfinite(vector).all() for vector in vectors):
+        raise Unshareable("A vector has a number that is not finite.")
+    db.execute(
+        "INSERT INTO offers(project_id, session_id, hash, reach, space, token_id, e)"
+        " SELECT %s, %s, u.hash, %s, %s, %s, u.e FROM unnest(%s::bytea[], %s::halfvec[]) AS u(hash, e)"
+        " ON CONFLICT (project_id, session_id, hash) DO UPDATE SET e = excluded.e, token_id = excluded.token_id",
+        (
+            *(project_id, session_id, person.id, space(db, given.space), person.token),
+            *([bytes.fromhex(one.chunk) for one in given.vectors], list(map(HalfVector, vectors))),
+        ),
+    )
+
+
+def known_space(db: Connection, fingerprint: str) -> int | None:
+    """The number of a space; `None` if nothing has a vector of it."""
+    row = db.execute("SELECT id FROM spaces WHERE fingerprint = %s", (fingerprint,)).fetchone()
+    return None if row is None else int(row["id"])
+
+
+def space(db: Connection, fingerprint: str) -> int:
+    """The number of a space, which is made if it is not there."""
+    number = known_space(db, fingerprint)
+    if number is None:
+        db.execute("INSERT INTO spaces(fingerprint) VALUES (%s) ON CONFLICT (fingerprint) DO NOTHING", (fingerprint,))
+        number = known_space(db, fingerprint)
+    assert number is not None  # noqa: S101 - it was there, or has just been made
+    return number
+
+
+def own_space() -> str | None:
+    """The name of the space that questions are compared in here; `None` where the model is not installed."""
+    known = _light()
+    return space_of(known.model, known.dimensions) if known else None
+
+
+def embedded(texts: Sequence[str]) -> list[bytes]:
+    """Vectors of questions, as float32.
+
+    Raises:
+        ModelUnavailableError: the model cannot be loaded.
+    """
+    known = _light()
+    if known is None:
+        raise ModelUnavailableError("the model is not installed")
+    return [bytes(vector.tobytes()) for vector in known.embed(texts)]
+
+
+def _store_words(db: Connection, here: _Here, found: Searched, title: str) -> None:
+    """The words of the whole session, by what they are of, and what tells it from its family."""
+    document, said = found.document, found.own
+    texts = {
+        "A": f"{title}\n{said.title}\n{said.also_called}",
+        "B": said.asked,
+        "C": said.answered,
+        "D": f"{said.symbols}\n{said.actions}",
+        "work": said.work,
+    }
+    *cuts, work = [cut(text).encode()[: _WORDS[weight]].decode(errors="ignore") for weight, text in texts.items()]
+    session = document.session
+    db.execute("SELECT drop_session_words(%s, %s)", (here.project_id, here.session_id))
+    db.execute(
+        "WITH made AS (INSERT INTO session_words(project_id, session_id, reach, revision, inherited, family, title,"
+        " turns, prompts, tokens, compactions, started, last_activity, until, acted, outcome, length, work, words)"
+        " SELECT %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, to_tsvector('english', %s),"
+        " setweight(to_tsvector('english', %s), 'A') || setweight(to_tsvector('english', %s), 'B')"
+        " || setweight(to_tsvector('english', %s), 'C') || setweight(to_tsvector('english', %s), 'D')"
+        " RETURNING project_id, reach, words)"
+        " INSERT INTO lexemes(project_id, reach, lexeme, sessions)"
+        " SELECT m.project_id, m.reach, w, 1 FROM made m, unnest(tsvector_to_array(m.words) || ARRAY['']) w ORDER BY w"
+        " ON CONFLICT (project_id, reach, lexeme) DO UPDATE SET sessions = lexemes.sessions + 1",
+        (
+            *(here.project_id, here.session_id, here.reach, here.revision, here.inherited, found.family),
+            title or said.title,
+            *(len(session.turns), sum(turn.prompt for turn in session.turns), session.token_estimate),
+            *(session.compactions, session.started, session.last_activity, document.until, document.acted),
+            *(document.outcome.value, sum(len(one.split()) for one in cuts), work, *cuts),
+        ),
+    )
+
+
+def _store_chunks(db: Connection, here: _Here, document: Document, chunks: Sequence[Chunk]) -> dict[bytes, int]:
+    """These passages with their places, those that are new with their words; the numbers of all by their hashes."""
+    had = db.execute(
+        "WITH gone AS (DELETE FROM placements WHERE project_id = %s AND session_id = %s RETURNING chunk_id)"
+        " SELECT DISTINCT chunk_id FROM gone",
+        (here.project_id, here.session_id),
+    ).fetchall()
+    texts = {chunk.hash: chunk.text for chunk in chunks}
+    db.execute(
+        "WITH made AS (INSERT INTO chunks(project_id, reach, hash, text, length, words)"
+        " SELECT %s, %s, u.hash, u.text, length(u.text), to_tsvector('english', u.cut)"
+        " FROM unnest(%s::bytea[], %s::text[], %s::text[]) AS u(hash, text, cut)"
+        " ON CONFLICT (project_id, reach, hash) DO NOTHING RETURNING project_id, reach, words)"
+        " INSERT INTO lexemes(project_id, reach, lexeme, chunks)"
+        " SELECT m.project_id, m.reach, w, count(*) FROM made m, unnest(tsvector_to_array(m.words) || ARRAY['']) w"
+        " GROUP BY 1, 2, 3 ORDER BY w"
+        " ON CONFLICT (project_id, reach, lexeme) DO UPDATE SET chunks = lexemes.chunks + excluded.chunks",
+        (here.project_id, here.reach, list(texts), list(texts.values()), list(map(cut, texts.values()))),
+    )
+    rows = db.execute(
+        "SELECT id, hash FROM chunks WHERE project_id = %s AND reach = %s AND hash = ANY(%s)",
+        (here.project_id, here.reach, list(texts)),
+    ).fetchall()
+    ids = {bytes(row["hash"]): int(row["id"]) for row in rows}
+    _place(db, here, document, ids)
+    left = [row["chunk_id"] for row in had if row["chunk_id"] not in set(ids.values())]
+    db.execute("SELECT drop_unplaced(%s, %s)", (here.project_id, left))
+    return ids
+
+
+def _place(db: Connection, here: _Here, document: Document, ids: Mapping[bytes, int]) -> None:
+    ends, loads = document.session.ends(), document.session.loads()
+    rows = [
+        (
+            *(position, ids[chunk.hash], chunk.turn, chunk.message_id, chunk.role, chunk.exchange),
+            *(ends[chunk.turn], loads[-1 if ends[chunk.turn] is None else ends[chunk.turn] or 0]),
+        )
+        for position, chunk in enumerate(document.chunks)
+        if chunk.hash in ids
+    ]
+    if not rows:
+        return
+    db.execute(
+        "INSERT INTO placements(project_id, session_id, reach, position, chunk_id, turn, message_id, role, exchange,"
+        " ends, tokens) SELECT %s, %s, %s, * FROM unnest(%s::int[], %s::bigint[], %s::int[], %s::text[], %s::text[],"
+        " %s::int[], %s::int[], %s::bigint[])",
+        (here.project_id, here.session_id, here.reach, *map(list, zip(*rows, strict=True))),
+    )
+
+
+def _vectors(db: Connection, here: _Here, chunks: Sequence[Chunk]) -> dict[bytes, HalfVector]:
+    """Vectors for the passages that have none: those that the client has sent, if they are what they say."""
+    rows = db.execute(
+        "SELECT c.hash FROM chunks c JOIN vectors v ON v.project_id = c.project_id AND v.chunk_id = c.id"
+        " WHERE c.project_id = %s AND c.reach = %s AND c.hash = ANY(%s)",
+        (here.project_id, here.reach, [chunk.hash for chunk in chunks]),
+    )
+    there = {bytes(row["hash"]) for row in rows}
+    waiting = {chunk.hash: chunk.text for chunk in chunks if chunk.hash not in there}
+    offered = _offered(db, here)
+    model = _light()
+    if not waiting or model is None:
+        return {}
+    try:
+        made = _believed(db, here, waiting, offered, model)
+        lacking = [digest for digest in waiting if digest not in made][:EMBEDDED]
+        return made | dict(zip(lacking, _made(model, [waiting[digest] for digest in lacking]), strict=True))
+    except ModelUnavailableError as error:
+        log.warning("passages have no vectors: %s", error)
+        return {}
+
+
+def _offered(db: Connection, here: _Here) -> dict[bytes, tuple[HalfVector, int]]:
+    rows = db.execute(
+        "DELETE FROM offers WHERE project_id = %s AND session_id = %s RETURNING hash, e, token_id",
+        (here.project_id, here.session_id),
+    )
+    return {bytes(row["hash"]): (row["e"], row["token_id"]) for row in rows}
+
+
+def _believed(
+    db: Connection,
+    here: _Here,
+    waiting: Mapping[bytes, str],
+    offered: Mapping[bytes, tuple[HalfVector, int]],
+    model: Embedder,
+) -> dict[bytes, HalfVector]:
+    """The offered vectors of these passages, if those that are made here as well are the same; else none, and the audit
+    says so.
+    """
+    fitting = {digest: offered[name] for digest, text in waiting.items() if (name := hash_of(text)) in offered}
+    if not fitting:
+        return {}
+    tried = _chance.sample(list(fitting), min(len(fitting), int(len(fitting) / ONE_IN + _chance.random())))
+    own = model.embed([waiting[digest] for digest in tried]) if tried else ()
+    if all(_cosine(fitting[digest][0], vector) >= SAME for digest, vector in zip(tried, own, strict=True)):
+        return {digest: vector for digest, (vector, _) in fitting.items()}
+    token = next(token for _, token in fitting.values())
+    db.execute(
+        "INSERT INTO audit(token, verb, project_id, session_id, details) VALUES (%s, 'vectors_dropped', %s, %s, %s)",
+        (token, here.project_id, here.session_id, Jsonb({"vectors": len(offered)})),
+    )
+    return {}
+
+
+def _made(model: Embedder, texts: Sequence[str]) -> list[HalfVector]:
+    """Vectors as they are stored."""
+    return [
+        HalfVector(vector)
+        for start in range(0, len(texts), TOGETHER)
+        for vector in model.embed(texts[start : start + TOGETHER])
+    ]
+
+
+def _store_vectors(db: Connection, here: _Here, made: Mapping[int, HalfVector]) -> None:
+    name = own_space()
+    if made and name is not None:
+        db.execute(
+            "INSERT INTO vectors(project_id, space, chunk_id, reach, e)"
+            " SELECT %s, %s, u.id, %s, u.e FROM unnest(%s::bigint[], %s::halfvec[]) AS u(id, e)"
+            " ON CONFLICT (project_id, space, chunk_id) DO NOTHING",
+            (here.project_id, space(db, name), here.reach, list(made), list(made.values())),
+        )
+
+
+def _count(db: Connection, here: _Here, chunks: Sequence[int]) -> None:
+    """How many passages have a vector, of the session and of all that share some with it."""
+    name = own_space()
+    number = space(db, name) if name else 0
+    # Asked by themselves: how many they are is not known to who would plan both in one.
+    sharing = db.execute(
+        "SELECT DISTINCT session_id FROM placements WHERE project_id = %s AND chunk_id = ANY(%s)",
+        (here.project_id, list(chunks)),
+    ).fetchall()
+    db.execute(
+        "UPDATE session_words s SET passages = n.passages, embedded = n.embedded,"
+        " space = CASE WHEN n.embedded > 0 THEN %s ELSE 0 END"
+        " FROM (SELECT p.session_id, count(*) AS passages, count(v.chunk_id) AS embedded FROM placements p"
+        " LEFT JOIN vectors v ON v.project_id = p.project_id AND v.space = %s AND v.chunk_id = p.chunk_id"
+        " WHERE p.project_id = %s AND p.session_id = ANY(%s) GROUP BY 1) n"
+        " WHERE s.project_id = %s AND s.session_id = n.session_id"
+        " AND (s.passages, s.embedded) <> (n.passages, n.embedded)",
+        (number, number, here.project_id, [row["session_id"] for row in sharing], here.project_id),
+    )
+
+
+def _cosine(one: HalfVector, vector: Any) -> float:
+    from indexer.arrays import np
+
+    given = one.to_numpy().astype(np.float32)
+    length = float(np.linalg.norm(given) * np.linalg.norm(vector))
+    return float(given @ vector) / length if length else 0.0
+
+
+@cache
+def _light() -> LightEmbedder | None:
+    """The model that questions and passages are embedded with here."""
+    from indexer.embedder import packaged_model
+    from indexer.light import LightEmbedder
+
+    try:
+        packaged_model()
+    except ModelUnavailableError as error:
+        log.warning("sessions are found by their words alone: %s", error)
+        return None
+    return LightEmbedder()

@@ -1,0 +1,286 @@
+"""Work that is put off: what a request leaves to be done, taken by one of the processes that work in the background.
+
+A job says that something of a session has to be brought up to date, not how it was: of several that wait, of one kind
+and one session, one is run. It is run again, later and later, when it has failed or whoever ran it was killed; what it
+had done by then is undone, since a job is one transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple, NoReturn, TypeAlias
+from uuid import UUID
+
+import psycopg
+from psycopg import sql
+from psycopg_pool import PoolTimeout
+
+from indexer.masking import mask
+from smart_fork.snippets import printable
+from smart_fork.team.server import segments
+from smart_fork.team.server.database import Connection, Database
+from smart_fork.team.server.index import index
+
+#: From so many vectors on a project has one; it keeps it until they are half as many.
+LARGE = 50_000
+#: The job that looks after them, and the memory that it may take to make one: a graph that does not fit takes ten times
+#: as long.
+JOB, MEMORY = "near", "512MB"
+#: So many candidates are kept while the graph is walked, at least: with 40, which is usual, a quarter is missed.
+CANDIDATES, MOST_CANDIDATES = 200, 1_000
+_NAME = "vectors_near"
+
+log = logging.getLogger(__name__)
+
+
+class _Crowd(NamedTuple):
+    """The vectors of a project, in one space, that all members may read."""
+
+    project_id: int
+    space: int
+
+    @property
+    def graph(self) -> str:
+        return f"{_NAME}_{self.project_id}_{self.space}"
+
+
+def tend(conninfo: str, large: int = LARGE) -> None:
+    """Make what is lacking, and take away what was not finished or is not needed any more."""
+    with psycopg.connect(conninfo, autocommit=True, prepare_threshold=None) as db:
+        # It works in one process: several share a memory that is small in a container.
+        db.execute("SELECT set_config('maintenance_work_mem', %s, false)", (MEMORY,))
+        db.execute("SET max_parallel_maintenance_workers = 0")
+        there = _there(db)
+        crowds = _crowds(db, large // 2)
+        for name in there:
+            if not there[name] or name not in {crowd.graph for crowd in crowds}:
+                db.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(name)))
+        for crowd, number in crowds.items():
+            if number >= large and not there.get(crowd.graph):
+                _make(db, crowd)
+
+
+def _there(db: psycopg.Connection[Any]) -> dict[str, bool]:
+    """Those that there are by name, and whether each is whole."""
+    rows = db.execute(
+        "SELECT c.relname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
+        " WHERE c.relnamespace = 'public'::regnamespace AND c.relname ~ %s",
+        (rf"^{_NAME}_\d+_\d+$",),
+    )
+    return dict(rows.fetchall())
+
+
+def _crowds(db: psycopg.Connection[Any], least: int) -> dict[_Crowd, int]:
+    rows = db.execute(
+        "SELECT project_id, space, count(*) FROM vectors WHERE reach = 0 GROUP BY project_id, space"
+        " HAVING count(*) >= %s",
+        (max(least, 1),),
+    )
+    return {_Crowd(project_id, space): number for project_id, space, number in rows}
+
+
+def _make(db: psycopg.Connection[Any], crowd: _Crowd) -> None:
+    row = db.execute(
+        "SELECT vector_dims(e) FROM vectors WHERE project_id = %s AND space = %s LIMIT 1",
+        crowd,
+    ).fetchone()
+    if row is None:
+        return
+    log.info("a graph is made of the vectors of project %d", crowd.project_id)
+    db.execute(
+        sql.SQL(
+            "CREATE INDEX CONCURRENTLY {} ON vectors USING hnsw ((e::halfvec({})) halfvec_cosine_ops)"
+            " WHERE project_id = {} AND space = {} AND reach = 0"
+        ).format(sql.Identifier(crowd.graph), sql.Literal(row[0]), *map(sql.Literal, crowd))
+    )
+
+
+#: On this channel it is said that there is work.
+CHANNEL = "smartfork_jobs"
+#: So often a job is tried; then it waits for somebody who has read its error.
+ATTEMPTS = 8
+#: After a failure it waits so long, then twice as long, and so on.
+FIRST_WAIT, LONGEST_WAIT = timedelta(seconds=10), timedelta(hours=1)
+_ERROR = 300
+
+#: What is run, with the transaction, the project, the session, and its revision when the job was put. What is done for
+#: the whole server is given None for these three.
+Work: TypeAlias = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Work that was taken."""
+
+    id: int
+    kind: str
+    project_id: int | None
+    session_id: UUID | None
+    revision: int | None
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is done for the jobs of a kind. Where `every` is given, it is done for the whole server so often."""
+
+    work: Work
+    every: timedelta | None = None
+
+
+def given_up(db: Connection) -> list[dict[str, Any]]:
+    """What was tried so often that it waits for somebody who has read its error."""
+    rows = db.execute(
+        "SELECT j.id, j.kind, p.key AS project, j.session_id::text AS session_id, j.attempts, coalesce(j.error, '') AS"
+        " error FROM jobs j LEFT JOIN projects p ON p.id = j.project_id WHERE j.run_after = 'infinity' ORDER BY j.id"
+    )
+    return list(rows)
+
+
+def retry(db: Connection) -> int:
+    """Let all that was given up be tried again, as if it had never been; how many these are."""
+    done = db.execute("UPDATE jobs SET run_after = now(), attempts = 0 WHERE run_after = 'infinity'").rowcount
+    db.execute("SELECT pg_notify(%s, '')", (CHANNEL,))
+    return done
+
+
+class Worker:
+    """Takes jobs of the kinds that it knows, one after the other."""
+
+    def __init__(self, database: Database, kinds: Mapping[str, Kind]) -> None:
+        self._database, self._kinds = database, kinds
+
+    def begin(self) -> None:
+        """See that what is done from time to time has its job."""
+        with self._database.asked_by() as db:
+            if failed := len(given_up(db)):
+                log.warning("%d jobs were given up: smart-fork team jobs shows them, --retry tries them again", failed)
+            for name, kind in self._kinds.items():
+                if kind.every is not None:
+                    db.execute(
+                        "INSERT INTO jobs(kind) VALUES (%s) ON CONFLICT (kind) WHERE project_id IS NULL DO NOTHING",
+                        (name,),
+                    )
+
+    def once(self) -> bool:
+        """Take a job whose time has come and run it; whether there was one."""
+        job = self._taken()
+        if job is None:
+            return False
+        try:
+            self._run(job)
+        except Exception as error:  # whatever it is, the next job can be done
+            log.warning("a job has failed: %s", job, exc_info=error)
+            self._failed(job, error)
+        return True
+
+    def seconds_until_next(self, most: float) -> float:
+        """How long there is nothing to do, as far as is known now."""
+        with self._database.asked_by() as db:
+            row = db.execute(
+                "SELECT extract(epoch FROM min(run_after) - now())::float AS wait FROM jobs WHERE kind = ANY(%s)"
+                " AND run_after < 'infinity'",
+                (list(self._kinds),),
+            ).fetchone()
+        wait = row["wait"] if row else None
+        return most if wait is None else max(0.0, min(most, wait))
+
+    def _taken(self) -> Job | None:
+        """The next job. It is counted as tried before it is: one that ends its process is not tried for ever."""
+        with self._database.asked_by() as db:
+            row = db.execute(
+                "UPDATE jobs SET attempts = attempts + 1,"
+                " run_after = now() + least(%s * power(2, least(attempts, 30)), %s)"
+                " WHERE id = (SELECT id FROM jobs WHERE run_after <= now() AND kind = ANY(%s)"
+                " ORDER BY run_after, id LIMIT 1 FOR UPDATE SKIP LOCKED)"
+                " RETURNING id, kind, project_id, session_id, revision, attempts",
+                (FIRST_WAIT, LONGEST_WAIT, list(self._kinds)),
+            ).fetchone()
+        return None if row is None else Job(**row)
+
+    def _run(self, job: Job) -> None:
+        kind = self._kinds[job.kind]
+        with self._database.asked_by() as db:
+            # Held for as long as it runs, so that nobody begins it a second time when that is long. Who is too late for
+            # that waits here, and finds it done.
+            if db.execute("SELECT FROM jobs WHERE id = %s FOR UPDATE", (job.id,)).fetchone() is None:
+                return
+            same = self._same(db, job)
+            kind.work(db, job.project_id, job.session_id, job.revision)
+            if kind.every is not None:
+                db.execute(
+                    "UPDATE jobs SET attempts = 0, error = NULL, run_after = now() + %s WHERE id = %s",
+                    (kind.every, job.id),
+                )
+            else:
+                db.execute("DELETE FROM jobs WHERE id = ANY(%s)", ([job.id, *same],))
+
+    def _same(self, db: Connection, job: Job) -> list[int]:
+        """Jobs that are done with this one: they wait for the same, and were put before it begins."""
+        rows = db.execute(
+            "SELECT id FROM jobs WHERE project_id = %s AND kind = %s AND session_id = %s AND id <> %s"
+            " FOR UPDATE SKIP LOCKED",
+            (job.project_id, job.kind, job.session_id, job.id),
+        )
+        return [row["id"] for row in rows]
+
+    def _failed(self, job: Job, error: Exception) -> None:
+        """Say why. Who is asked next is not kept waiting by one that fails for ever."""
+        said = mask(printable(f"{type(error).__name__}: {error}"))[:_ERROR]
+        gives_up = job.attempts >= ATTEMPTS and self._kinds[job.kind].every is None
+        with self._database.asked_by() as db:
+            db.execute(
+                "UPDATE jobs SET error = %s, run_after = CASE WHEN %s THEN 'infinity' ELSE run_after END WHERE id = %s",
+                (said, gives_up, job.id),
+            )
+
+
+#: So long it sleeps where it is not woken: a pooler between does not pass on that there is work.
+SLEEP_SECONDS = 5.0
+_AGAIN_SECONDS = 1.0
+
+
+def sweep(db: Connection, *_: None) -> None:
+    """Take away what was sent and is of no session, in every project."""
+    for row in db.execute("SELECT id FROM projects ORDER BY id").fetchall():
+        segments.sweep(db, row["id"])
+
+
+#: What is done, by its kind.
+KINDS: Mapping[str, Kind] = {
+    "sweep": Kind(sweep, every=timedelta(hours=1)),
+    "index": Kind(index),
+}
+
+
+def kinds_for(owner: str) -> Mapping[str, Kind]:
+    """All kinds. One of them works as the owner of the tables, with a connection of its own."""
+    return {**KINDS, JOB: Kind(lambda *_: tend(owner), every=timedelta(minutes=10))}
+
+
+def work(conninfo: str, database: Database, busy: threading.Lock, kinds: Mapping[str, Kind] = KINDS) -> NoReturn:
+    """Do what is to be done, woken when something is; a database that is away is waited for.
+
+    The lock is held while something is done, so whoever takes it can end the process without breaking off anything.
+    """
+    worker = Worker(database, kinds)
+    while True:
+        try:
+            with psycopg.connect(conninfo, autocommit=True) as woken:
+                woken.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(CHANNEL)))
+                worker.begin()
+                while True:
+                    with busy:
+                        done = worker.once()
+                    if not done:
+                        seconds = worker.seconds_until_next(SLEEP_SECONDS)
+                        for _ in woken.notifies(timeout=seconds, stop_after=1):
+                            pass
+        except (psycopg.OperationalError, PoolTimeout) as error:
+            log.warning("the database does not answer", exc_info=error)
+            time.sleep(_AGAIN_SECONDS)

@@ -1,0 +1,154 @@
+"""Measures requests: `GET /metrics` in Prometheus' text form, and a log with a line for each request.
+
+Uvicorn's workers share their counts in a folder (``PROMETHEUS_MULTIPROC_DIR``, set before they start).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.multiprocess import MultiProcessCollector
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from smart_fork.errors import WrongVerb
+from smart_fork.team.server.auth import Person
+from smart_fork.team.server.cluster import Account
+from smart_fork.team.server.endpoints import PERSON, Address, Server
+
+_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+_BYTES_IN_MB = 1_000_000
+#: Free space below which the server warns.
+LOW_BYTES = 2_000 * _BYTES_IN_MB
+#: The words of addresses by which requests are named. Ids and keys of projects are not labels.
+_VERBS = frozenset({
+    "admin", "audit", "branches", "changes", "have", "healthz", "hello", "login", "logout", "metrics", "push",
+    "rewrites", "search", "segments", "sessions", "token",
+})  # fmt: skip
+
+REQUESTS = Counter("smartfork_requests", "Requests, by address and status.", ("verb", "status"))
+SECONDS = Histogram("smartfork_request_seconds", "Time until an answer was complete.", ("verb",))
+
+log = logging.getLogger(__name__)
+#: The log of requests, which is off unless ``--request-log`` turns it on.
+requests = logging.getLogger("smart_fork.requests")
+
+
+@contextmanager
+def counted_together(account: Account) -> Iterator[None]:
+    """Let the processes started meanwhile share their counts, in a folder of that user's."""
+    with TemporaryDirectory(prefix="sf-metrics-") as folder:
+        if os.geteuid() == 0:
+            os.chown(folder, account.uid, account.gid)
+        os.environ[_FOLDER] = folder
+        try:
+            yield
+        finally:
+            del os.environ[_FOLDER]
+
+
+def verb_of(path: str) -> str:
+    """Return the name of a request for an address, without ids; ``other`` for an unknown address."""
+    return next((word for word in reversed(path.split("/")) if word in _VERBS), "other")
+
+
+class Watched:
+    """Counts and logs the requests to `app`."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass one request on."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        begun, status = time.perf_counter(), 0
+
+        async def sent(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, sent)
+        finally:
+            seconds, verb = time.perf_counter() - begun, verb_of(scope["path"])
+            REQUESTS.labels(verb, status).inc()
+            SECONDS.labels(verb).observe(seconds)
+            person = scope.get(PERSON)
+            requests.info(
+                "%s %s %s %d ms %s",
+                scope["method"],
+                verb,
+                status,
+                round(seconds * 1000),
+                person.name if person else "-",
+            )
+
+
+class Stored:
+    """Collects what the database and the disk hold."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield one gauge for each."""
+        with self._server.database.asked_by() as db:
+            row = db.execute(
+                "SELECT (SELECT count(*) FROM users WHERE disabled_at IS NULL) AS users,"
+                " (SELECT count(*) FROM projects) AS projects,"
+                " (SELECT coalesce(sum(bytes), 0)::bigint FROM projects) AS shared_bytes,"
+                " (SELECT count(*) FROM jobs WHERE run_after < 'infinity' AND project_id IS NOT NULL) AS waiting_jobs,"
+                " (SELECT count(*) FROM jobs WHERE run_after = 'infinity') AS failed_jobs,"
+                " pg_database_size(current_database()) AS database_bytes"
+            ).fetchone()
+        for name, value in (row or {}).items():
+            yield GaugeMetricFamily(f"smartfork_{name}", f"{name.replace('_', ' ').capitalize()}.", value)
+        if (free := free_bytes(self._server.data)) is not None:
+            yield GaugeMetricFamily("smartfork_disk_free_bytes", "Free space where the server keeps its data.", free)
+
+
+def free_bytes(folder: Path | None) -> int | None:
+    """Return the free bytes on the disk of `folder`; `None` if that is unknown."""
+    try:
+        return None if folder is None else shutil.disk_usage(folder).free
+    except OSError:
+        return None
+
+
+def disk_warning(folder: Path | None) -> str:
+    """Return a sentence if the disk of `folder` is nearly full; empty if it is not."""
+    free = free_bytes(folder)
+    if free is None or free >= LOW_BYTES:
+        return ""
+    return f"The disk of the server is nearly full: {free // _BYTES_IN_MB} MB are free"
+
+
+def metrics(server: Server, _: Request, person: Person) -> Response:
+    """Return all metrics. The token must be an admin's."""
+    if not person.admin:
+        raise WrongVerb("This token is not an admin's.")
+    registry = CollectorRegistry()
+    if os.environ.get(_FOLDER):
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    else:
+        registry.register(REGISTRY)
+    registry.register(Stored(server))
+    return Response(generate_latest(registry), headers={"content-type": CONTENT_TYPE_LATEST})
+
+
+ADDRESSES = (Address("GET", "/metrics", metrics),)

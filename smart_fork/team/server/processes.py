@@ -1,0 +1,280 @@
+"""The processes of a server: Uvicorn's workers, which answer requests, and one that works in the background.
+
+Uvicorn's supervisor replaces a worker that has ended. Where the background process or the database ends, the whole
+server does: systemd or a container starts it again.
+"""
+
+from __future__ import annotations
+
+import codecs
+import importlib
+import logging
+import multiprocessing
+import os
+import pkgutil
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import uvicorn
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import Multiprocess
+
+from smart_fork.errors import ProgramFailed
+from smart_fork.system.http_limits import Connection
+from smart_fork.team.server.metrics import disk_warning
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+    from types import FrameType
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from smart_fork.team.server.address import Options
+    from smart_fork.team.server.cluster import Cluster
+    from smart_fork.team.server.database import Roles
+
+#: So long the end waits for requests that are being answered, and for a job.
+GRACE_SECONDS = 10
+#: A worker that has not begun by then, or does not answer its supervisor for so long, is started again.
+SECONDS_TO_BEGIN, SECONDS_TO_ANSWER = 120.0, 60
+BACKLOG = 512
+#: What is imported before the rights are given up: afterwards their folders may be closed to it.
+_ROOMS = (
+    "smart_fork.team.server",
+    "smart_fork.sharing",
+    "smart_fork.agents",
+    "indexer.masking",
+    "indexer.transcripts",
+    "indexer.store",
+)
+#: Libraries that import parts of themselves when these are first used. Some parts need what is not on every system.
+_LIBRARIES = ("anyio", "uvicorn.loops", "zstandard")
+#: What texts are read and written in, which Python imports when it is first asked for.
+_CODECS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1", "ascii", "idna", "punycode")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What the processes need: how the database is reached, and whom they become where root starts them."""
+
+    options: Options
+    roles: Roles
+    account: tuple[int, int]
+
+
+class Processes(Multiprocess):
+    """Runs until a signal ends it. SIGHUP has each worker replaced, which reads the certificate again.
+
+    `told` is called when all answer, with the numbers of the processes by what they are for.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        sockets: Sequence[socket.socket],
+        told: Callable[[dict[str, list[int]]], None],
+        cluster: Cluster | None = None,
+    ) -> None:
+        config = uvicorn.Config(
+            partial(answering, task),
+            factory=True,
+            workers=task.options.workers,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            http=Connection,
+            backlog=BACKLOG,
+            proxy_headers=False,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+            timeout_worker_healthcheck=SECONDS_TO_ANSWER,
+            ws="none",
+            lifespan="on",
+            ssl_certfile=task.options.tls_cert,
+            ssl_keyfile=task.options.tls_key,
+        )
+        super().__init__(config, list(sockets))
+        self._low_disk = False
+        self._task, self._told, self._cluster = task, told, cluster
+        self._work: BaseProcess | None = None
+        self._ended = ""
+
+    def run(self) -> None:
+        """See `Multiprocess`.
+
+        Raises:
+            ProgramFailed: A process could not begin, or one has ended without which the others are no server.
+        """
+        super().run()
+        if self._ended:
+            hint = "Start the server again. systemd and containers do so themselves: smart-fork team serve --help"
+            raise ProgramFailed(f"{self._ended} has ended, so the server ends.", hint)
+        if any(one.exitcode == STARTUP_FAILURE for one in self.processes):
+            raise _cannot_begin()
+
+    def init_processes(self) -> None:
+        """See `Multiprocess`; it returns when all answer.
+
+        Raises:
+            ProgramFailed: One of them could not begin.
+        """
+        super().init_processes()
+        self._work = multiprocessing.get_context("spawn").Process(target=working, args=(self._task,))
+        self._work.start()
+        for process in self.processes:
+            if not process.wait_until_ready(SECONDS_TO_BEGIN, self.should_exit):
+                self.terminate_all()
+                raise _cannot_begin()
+        self._told({"answer": [one.pid for one in self.processes if one.pid], "work": [self._work.pid or 0]})
+
+    def keep_subprocess_alive(self) -> None:
+        """See `Multiprocess`."""
+        if self.should_exit.is_set() or self.signal_queue:
+            return  # a signal to the whole group ends the children, too
+        if self._cluster is not None and self._cluster.postmaster() is None:
+            self._ended = "PostgreSQL"
+        elif self._work is not None and not self._work.is_alive():
+            self._ended = "The background process"
+        if self._ended:
+            self.should_exit.set()
+            return
+        low = disk_warning(self._task.options.folder)
+        if low and not self._low_disk:
+            log.warning("%s", low)
+        self._low_disk = bool(low)
+        super().keep_subprocess_alive()
+
+    def terminate_all(self) -> None:
+        """See `Multiprocess`."""
+        super().terminate_all()
+        if self._work is not None:
+            self._work.terminate()
+
+    def join_all(self) -> None:
+        """See `Multiprocess`."""
+        super().join_all()
+        if self._work is not None:
+            self._work.join()
+
+    def handle_hup(self) -> None:
+        """Replace the workers; where a terminal has gone, end."""
+        if sys.stdin is not None and sys.stdin.isatty():
+            self.should_exit.set()
+        else:
+            super().handle_hup()
+
+
+def _cannot_begin() -> ProgramFailed:
+    needed = f"{Path(__file__).parents[3]}, {sys.prefix} and {sys.base_prefix}"
+    return ProgramFailed(
+        "A process of the server could not begin. Its log says why.",
+        f"If it may not read a file: let the user of --run-as read {needed}, or install smart-fork elsewhere.",
+    )
+
+
+def answering(task: Task) -> ASGIApp:
+    """What a worker of Uvicorn answers with; it has read the certificate by now, and becomes who it is to be."""
+    from smart_fork.team.server.app import application
+    from smart_fork.team.server.database import Database
+    from smart_fork.team.server.endpoints import Server
+    from smart_fork.team.server.metrics import requests
+
+    _begin(task, lambda: os._exit(1))
+    options = task.options
+    database = Database(task.roles.app, replica=options.read_dsn)
+    if options.request_log:
+        requests.setLevel(logging.INFO)
+    lifetime = timedelta(days=options.token_days) if options.token_days else None
+    server = Server(database, options.projects == "open", options.folder, lifetime)
+    inner = application(server)
+
+    async def outer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            await inner(scope, receive, send)
+            return
+        await receive()
+        with database:
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            os._exit(0)  # what still waits for the database, which may be gone, is not waited for
+
+    return outer
+
+
+def working(task: Task) -> None:
+    """Do what is to be done in the background, until a signal or the end of who started this."""
+    from smart_fork.team.server.cluster import JOBS
+    from smart_fork.team.server.database import Database
+    from smart_fork.team.server.jobs import kinds_for, work
+
+    busy, ending = threading.Lock(), threading.Event()
+
+    def end() -> None:
+        ending.wait()
+        busy.acquire(timeout=GRACE_SECONDS)  # a job that takes longer is undone and run again: it is one transaction
+        os._exit(0)
+
+    def told(_number: int, _frame: FrameType | None) -> None:
+        ending.set()
+
+    signal.signal(signal.SIGTERM, told)
+    for number in (signal.SIGINT, signal.SIGHUP):  # a terminal sends them to all at once
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=end, daemon=True).start()
+    _begin(task, ending.set)
+    with Database(task.roles.jobs, 4, JOBS) as database:
+        work(task.roles.jobs, database, busy, kinds_for(task.roles.owner))
+
+
+def _begin(task: Task, orphaned: Callable[[], None]) -> None:
+    """Give up rights; `orphaned` is called when who started this has ended, whatever ended it."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    parent = multiprocessing.parent_process()
+    assert parent is not None  # noqa: S101 - these are processes of `Processes`
+
+    def wait() -> None:
+        parent.join()
+        orphaned()
+
+    threading.Thread(target=wait, daemon=True).start()
+    give_up_rights(task.account)
+
+
+def give_up_rights(account: tuple[int, int]) -> None:
+    """Become that user for good, if root runs this. What may be needed later is imported before."""
+    if os.geteuid() != 0:
+        return
+    import_all()
+    uid, gid = account
+    os.setgroups([])
+    os.setgid(gid)
+    os.setuid(uid)
+
+
+def import_all() -> None:
+    """Import all that may be needed, codecs included, which Python imports when they are first used."""
+    for room in (*_ROOMS, *_LIBRARIES):
+        package = importlib.import_module(room)
+        for module in pkgutil.walk_packages(package.__path__, f"{room}."):
+            if not module.name.endswith(("__main__", "pytest_plugin")):
+                with suppress(*[ImportError] if room in _LIBRARIES else ()):
+                    importlib.import_module(module.name)
+    for codec in _CODECS:
+        codecs.lookup(codec)
+    from indexer.embedder import ModelUnavailableError
+    from smart_fork import config  # noqa: F401 - agents' readers look for their homes in it
+    from smart_fork.team.server.index import embedded
+
+    "\u00e9".encode("idna")  # codecs are looked for when they are first used: of hosts that are not ASCII
+    with suppress(ModelUnavailableError):
+        embedded(["ready"])  # what it takes to embed is loaded as well

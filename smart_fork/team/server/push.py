@@ -1,0 +1,256 @@
+"""Pushing: records are appended to a session, if it is as its pusher saw it.
+
+Everything that can be checked without the session is checked before the transaction. In it one `UPDATE` compares and
+sets: of two who push on the same base one finds it changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from psycopg.types.json import Jsonb
+
+from smart_fork.errors import Conflict, TooLarge, Unshareable, Withdrawn
+from smart_fork.sharing.canonical import START, state_of, states, written
+from smart_fork.sharing.limits import LIMITS
+from smart_fork.sharing.segments import unpack
+from smart_fork.sharing.wire import Push, Pushed
+from smart_fork.team.server import index, segments, sessions, withdrawn
+from smart_fork.team.server.auth import Person, Project
+from smart_fork.team.server.database import Connection, Database
+from smart_fork.team.server.sessions import Row, account
+
+#: Looks at the records of an agent, whether it can read them.
+Readable = Callable[[str, Sequence[bytes]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A push whose content is what it says: its segments, and the records of those that came with it."""
+
+    push: Push
+    sent: dict[str, tuple[bytes, list[bytes]]]
+
+
+def check_bodies(push: Push) -> Checked:
+    """Look at all that came with a push; this asks no database.
+
+    Raises:
+        Unshareable: Something is damaged, not canonical, or not what it says.
+        TooLarge: Something is more than is taken.
+    """
+    sent = {one.digest: (one.body, unpack(one.body, one.digest)) for one in push.bodies}
+    if unnamed := [digest for digest in sent if all(digest != place.digest for place in push.segments)]:
+        raise Unshareable(f"The push has an unnamed segment: {unnamed[0]}")
+    if push.count > LIMITS.session_records:
+        raise TooLarge(f"A session has {push.count} records; at most {LIMITS.session_records} are allowed.")
+    return Checked(push, sent)
+
+
+def push(
+    database: Database,
+    project: Project,
+    person: Person,
+    checked: Checked,
+    *,
+    readable: Readable | None = None,
+) -> Pushed:
+    """Append to a session, or make it. `readable` looks at the records of an agent, whether it can read them.
+
+    Raises:
+        NotFound: It is not this person's.
+        Conflict: It is not as the push says that it was.
+        Withdrawn: Some of the new records were taken back.
+        Unshareable: The records do not lead from the base to the new digest, or are not `readable`.
+        TooLarge: It would be more than is taken.
+    """
+    wanted = checked.push
+    project.needs("writer")
+    fresh: list[bytes] = []
+    if wanted.segments:
+        with database.asked_by(person.id) as db:
+            named = _records(db, project, person, checked)
+            _verify(named, checked)
+            fresh = _fresh(named, checked)
+            if readable and fresh:
+                _read(db, project, checked, named, fresh, readable)
+    elif (wanted.count, wanted.digest) != (wanted.base_count, wanted.base_digest):
+        raise Unshareable("The push names no segments for its records.")
+    try:
+        return _commit(database, project, person, checked, fresh=fresh)
+    except Withdrawn:
+        with database.asked_by(person.id) as db:  # what was sent for it does not wait to be swept
+            withdrawn.alone(db, project.id)
+            segments.drop(db, project.id, [place.digest for place in checked.push.segments])
+        raise
+
+
+def _commit(database: Database, project: Project, person: Person, checked: Checked, *, fresh: list[bytes]) -> Pushed:
+    wanted = checked.push
+    with database.asked_by(person.id) as db:
+        withdrawn.share(db, project.id)
+        withdrawn.refuse(db, project.id, fresh)
+        for digest, (body, records) in sorted(checked.sent.items()):  # in one order, so that nobody waits in a circle
+            segments.take(db, project, person, digest, body, records)
+        outcome = _appended(db, project, person, checked) or _as_it_is(db, project, person, wanted)
+        if not outcome.up_to_date:
+            sessions.note(db, person, "push", project.id, wanted.id)
+            if wanted.vectors is not None:
+                index.offer(db, person, project.id, wanted.id, wanted.vectors)
+        return outcome
+
+
+def _records(db: Connection, project: Project, person: Person, checked: Checked) -> dict[str, list[bytes]]:
+    """The records of every segment that is named: sent now, before, or of a session that its pusher may read."""
+    named = [place.digest for place in checked.push.segments]
+    there = [digest for digest in dict.fromkeys(named) if digest not in checked.sent]
+    if lacking := set(there) - set(segments.have(db, project, person, there)):
+        raise Unshareable(f"A segment was not sent: {min(lacking)}", "Push again")
+    found = {digest: records for digest, (_, records) in checked.sent.items()}
+    for digest in there:
+        found[digest] = unpack(segments.bodies(db, project.id, [digest])[digest], digest)
+    return found
+
+
+def _fresh(records: dict[str, list[bytes]], checked: Checked) -> list[bytes]:
+    """The records of the push that its base does not have."""
+    base = checked.push.base_count
+    return [
+        line
+        for place in checked.push.segments
+        for number, line in enumerate(records[place.digest], place.first_record)
+        if number >= base
+    ]
+
+
+def _read(  # noqa: PLR0917 - all that it takes to look at what comes before
+    db: Connection, project: Project, checked: Checked, named: dict[str, list[bytes]], fresh: list[bytes],
+    readable: Readable,
+) -> None:  # fmt: skip
+    """Look at what is new, which begins with a prompt where the base ends with a finished turn; else at all."""
+    wanted = checked.push
+    try:
+        readable(wanted.agent, fresh)
+    except Unshareable:
+        if not wanted.base_count:
+            raise
+        stored = sessions.records(db, project.id, wanted.id, wanted.position)
+        sent = [line for place in wanted.segments for line in named[place.digest]]
+        readable(wanted.agent, [*[*stored, *sent][: wanted.base_count], *fresh])
+
+
+def _verify(records: dict[str, list[bytes]], checked: Checked) -> None:
+    """Whether the chain goes from where the segments begin through the base to the new digest."""
+    wanted, places = checked.push, checked.push.segments
+    for place in places:
+        lines = records[place.digest]
+        if (len(lines), sum(map(len, lines)) + len(lines)) != (place.records, place.raw_bytes):
+            raise Unshareable("A segment has a wrong number of records or bytes.")
+    if not all(place.full for place in places[:-1]):
+        raise Unshareable("A segment ends too early.")
+    number, state = places[0].first_record, places[0].chain_start
+    known = {number: state}
+    for place in places:
+        if known.get(place.first_record) != place.chain_start:
+            raise Unshareable("A segment does not begin where the one before it ends.")
+        for state in states(records[place.digest], place.chain_start):
+            number += 1
+            if number in (wanted.base_count, place.end):
+                known[number] = state
+    if number != wanted.count or written(state) != wanted.digest:
+        raise Unshareable("The records do not match the push's digest.")
+    base = known.get(wanted.base_count)
+    if base is None or written(base) != wanted.base_digest:
+        raise Unshareable("The records of the push do not follow its base.")
+
+
+def _appended(db: Connection, project: Project, person: Person, checked: Checked) -> Pushed | None:
+    """The session with what is new, or None if it is not as it should be for that."""
+    wanted = checked.push
+    made = None
+    if wanted.base_count == 0 and wanted.base_digest == written(START) and wanted.count:
+        made = _made(db, project, person, wanted)
+    row = made
+    if made is None and wanted.count > wanted.base_count:  # also one of which all was withdrawn
+        row = _moved(db, project, person, wanted)
+    if row is None:
+        return None
+    _fits(db, project, checked, base=int(row["base_count"]))
+    before = sessions.put_places(db, project.id, wanted.id, checked.push.segments, checked.push.position)
+    segments.drop(db, project.id, before)
+    _count(db, project, person, checked, before=int(row["bytes"]))
+    now = sessions.readable(db, project.key, person, wanted.id)
+    return Pushed(session=sessions.told(now), created=made is not None, up_to_date=False)
+
+
+def _made(db: Connection, project: Project, person: Person, wanted: Push) -> Row | None:
+    visibility = sessions.VISIBILITY.index(wanted.visibility or "private")
+    return db.execute(
+        "INSERT INTO sessions(project_id, id, owner_id, agent, root_id, base_count, base_digest, head_digest,"
+        " record_count, visibility, title, tags, summary, meta, last_activity)"
+        " VALUES (%s, %s, %s, %s, %s, 0, %s, %s, %s, %s, %s, %s, %s, %s, least(coalesce(%s, now()), now()))"
+        " ON CONFLICT (project_id, id) DO NOTHING RETURNING bytes, base_count",
+        (
+            *(project.id, wanted.id, person.id, wanted.agent, wanted.id, START, state_of(wanted.digest), wanted.count),
+            *(visibility, wanted.title or "", list(wanted.tags or ()), wanted.summary or "", *_meta(wanted)),
+        ),
+    ).fetchone()
+
+
+def _moved(db: Connection, project: Project, person: Person, wanted: Push) -> Row | None:
+    """Compare and set."""
+    return db.execute(
+        "UPDATE sessions SET head_digest = %s, record_count = %s, revision = revision + 1, meta = %s,"
+        " last_activity = least(coalesce(%s, now()), now())"
+        " WHERE project_id = %s AND id = %s AND owner_id = %s AND head_digest = %s AND record_count = %s"
+        " AND deleted_at IS NULL RETURNING bytes, base_count",
+        (
+            *(state_of(wanted.digest), wanted.count, *_meta(wanted)),
+            *(project.id, wanted.id, person.id, state_of(wanted.base_digest), wanted.base_count),
+        ),
+    ).fetchone()
+
+
+def _meta(wanted: Push) -> tuple[Jsonb, datetime | None]:
+    return Jsonb(wanted.meta.model_dump(mode="json")), wanted.meta.last_activity
+
+
+def _fits(db: Connection, project: Project, checked: Checked, *, base: int) -> None:
+    """Whether the segments go on where those that stay end, and leave none of these open but where a fork begins: what
+    comes before is another session's segment.
+    """
+    first = checked.push.segments[0]
+    before = sessions.places(db, project.id, checked.push.id)[: checked.push.position]
+    end = 0
+    if before:
+        stays = before[-1]
+        end = stays.end if stays.full or stays.end == base else -1
+    if first.first_record != end or len(before) < checked.push.position:
+        raise Unshareable("The segments of the push do not continue the session.", "Push again")
+
+
+def _count(db: Connection, project: Project, person: Person, checked: Checked, *, before: int) -> None:
+    size = sessions.counted(db, project.id, checked.push.id)
+    if size > LIMITS.session_bytes:
+        raise TooLarge(f"A session has {size} bytes; at most {LIMITS.session_bytes} are allowed.")
+    account(db, project, person, size - before)
+
+
+def _as_it_is(db: Connection, project: Project, person: Person, wanted: Push) -> Pushed:
+    """The session where nothing was appended: all of it was there (an answer was lost), or it has advanced.
+
+    Raises:
+        NotFound: It is not this person's.
+        Conflict: It has advanced.
+    """
+    row = sessions.readable(db, project.key, person, wanted.id, own=True)
+    if (row["record_count"], written(row["head_digest"])) == (wanted.count, wanted.digest):
+        return Pushed(session=sessions.told(row), created=False, up_to_date=True)
+    raise Conflict(
+        f"The remote session has advanced ({wanted.base_count} -> {row['record_count']} records).",
+        "smart-fork team status shows each alias with its next command.",
+        count=row["record_count"],
+        digest=written(row["head_digest"]),
+    )

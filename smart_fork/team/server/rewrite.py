@@ -1,0 +1,361 @@
+"""Withdrawing: records are taken out of a session, or replaced, and by their digests out of all that was made of it.
+
+Forks of others are changed as well; what a session was made of never is: who copies a session cannot withdraw it from
+its author. All of them are changed in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from psycopg import sql
+
+from smart_fork.cuts.titles import without_suffix
+from smart_fork.errors import Conflict, Unshareable, Usage, WrongVerb
+from smart_fork.sharing import wire
+from smart_fork.sharing.canonical import decode, state_after, written
+from smart_fork.sharing.segments import Place, Segment, pack, unpack
+from smart_fork.sharing.wire import Rewrite, Rewritten
+from smart_fork.team.server import segments, sessions, withdrawn
+from smart_fork.team.server.auth import Person, Project
+from smart_fork.team.server.database import Connection, Database
+from smart_fork.team.server.sessions import Row
+
+#: What describes a session in words of its own.
+NOTHING_SAID: Mapping[str, Any] = {"title": "", "tags": [], "summary": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A session that is changed; its first `protected` records stay, whatever they are."""
+
+    id: str
+    owner: int
+    protected: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A withdrawal from one session of a project, whoever wants it."""
+
+    project: Project
+    session_id: str
+    kind: str
+
+    def targets(self, db: Connection) -> list[Target]:
+        """The session and all that was made of it, parents first, for its owner and for maintainers."""
+        rows = db.execute(
+            "SELECT id, owner_id, protected FROM family_below(%s, %s)", (self.project.id, self.session_id)
+        )
+        return [Target(str(row["id"]), row["owner_id"], row["protected"]) for row in rows]
+
+    def apply(self, db: Connection, target: Target, edits: Edits) -> Edited | None:
+        """Change one session, in a transaction that has the project alone."""
+        row = db.execute(
+            "SELECT base_count, base_digest, revision, bytes FROM sessions WHERE project_id = %s AND id = %s",
+            (self.project.id, target.id),
+        ).fetchone()
+        if row is None:
+            return None
+        places = sessions.places(db, self.project.id, target.id)
+        body_of, base = segments.body_of(db, self.project), (row["base_count"], bytes(row["base_digest"]))
+        made = edited(places, body_of, edits, protected=target.protected, base=base)
+        if made is None:
+            return None
+        for one in made.segments:
+            segments.store(db, self.project.id, one)
+        sessions.put_places(db, self.project.id, target.id, [one.place for one in made.segments], made.position)
+        segments.drop(db, self.project.id, [place.digest for place in places[made.position :]])
+        self._count(db, target, made, int(row["bytes"]))
+        # Whoever withdraws something may not read all that was made of it: the database takes it out of the search.
+        db.execute("SELECT unindex(%s, %s)", (self.project.id, target.id))
+        told = {old: new and sha256(new).digest() for old, new in edits.items() if old in made.done}
+        withdrawn.note(db, self.project.id, target.id, told, kind=self.kind, revision=row["revision"] + 1)
+        return made
+
+    def _count(self, db: Connection, target: Target, made: Edited, before: int) -> None:
+        db.execute(
+            "UPDATE sessions SET base_count = %s, base_digest = %s, record_count = %s, head_digest = %s,"
+            " revision = revision + 1 WHERE project_id = %s AND id = %s",
+            (
+                *(made.base_count, made.base_digest, made.record_count, made.head_digest),
+                *(self.project.id, target.id),
+            ),
+        )
+        more = sessions.counted(db, self.project.id, target.id) - before
+        db.execute("UPDATE users SET bytes = bytes + %s WHERE id = %s", (more, target.owner))
+        db.execute("UPDATE projects SET bytes = bytes + %s WHERE id = %s", (more, self.project.id))
+
+
+def rewrite(database: Database, key: str, person: Person, session_id: str, wanted: Rewrite) -> Rewritten:
+    """Withdraw records of a session. Asked once more, since an answer was lost, it changes nothing.
+
+    Raises:
+        NotFound: It cannot be read.
+        WrongVerb: Neither is it one's own, nor does one maintain the project.
+        Conflict: It has changed since this was planned.
+        Unshareable: A record is not canonical, or none of the session's own.
+    """
+    edits = checked(wanted)
+    given = {name: value for name in NOTHING_SAID if (value := getattr(wanted, name)) is not None}
+    given |= {"tags": list(given["tags"])} if "tags" in given else {}
+    with database.asked_by(person.id) as db:
+        row = _withdrawable(db, key, person, session_id)
+        known = withdrawn.known(db, row["project_id"], session_id, wanted.revision + 1)
+    work = Work(_project(row), session_id, wanted.kind)
+    if known == {old: new and sha256(new).digest() for old, new in edits.items()}:
+        return Rewritten(session=sessions.told(row), descendants=0)
+    if row["revision"] != wanted.revision:
+        raise _advanced(row)
+    return _withdraw(database, work, person, row, edits, given=given)
+
+
+def delete_everywhere(database: Database, key: str, person: Person, session_id: str) -> Rewritten:
+    """Withdraw all that is a session's own, of it and of all that was made of it, and hide it.
+
+    Raises:
+        NotFound: There is none that one may know of.
+        WrongVerb: Neither is it one's own, nor does one maintain the project.
+    """
+    with database.asked_by(person.id) as db:
+        row = _withdrawable(db, key, person, session_id, deleted=True)
+        work = Work(_project(row), session_id, "delete")
+        own = sessions.records(db, *_ids(work))[row["base_count"] :]
+    edits: dict[bytes, bytes | None] = {sha256(record).digest(): None for record in own}
+    return _withdraw(database, work, person, row, edits, given=NOTHING_SAID)
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """All that was withdrawn from a session, to be done again after a restore. `hide`: the whole session goes."""
+
+    project: str
+    session_id: str
+    edits: Edits
+    hide: bool
+
+
+def withdrawals(db: Connection) -> list[Withdrawal]:
+    """Return what was ever withdrawn, session by session. `db` belongs to the owner of the tables."""
+    rows = db.execute(
+        "SELECT t.project_id, p.key, t.session_id, array_agg(t.digest) AS digests,"
+        " EXISTS (SELECT FROM rewrites r WHERE r.project_id = t.project_id AND r.session_id = t.session_id"
+        " AND r.kind = 'delete') AS hide"
+        " FROM tombstones t JOIN projects p ON p.id = t.project_id GROUP BY 1, 2, 3 ORDER BY min(t.at), 1, 3"
+    ).fetchall()
+    found = []
+    for row in rows:
+        work = Work(_project(row), str(row["session_id"]), "cut")
+        there = {sha256(record).digest(): record for record in sessions.records(db, *_ids(work))}
+        digests = withdrawn.edits_of(db, *_ids(work))  # all that was ever withdrawn, with the records in their place
+        edits = {old: there.get(new) if new is not None else None for old, new in digests.items()}
+        buried = {digest: edits.get(digest) for digest in row["digests"]}
+        found.append(Withdrawal(row["key"], work.session_id, buried, row["hide"]))
+    return found
+
+
+def do_again(db: Connection, owner: int, one: Withdrawal, where: Project) -> None:
+    """Do a withdrawal again, where it has anything left to do. `db` belongs to the owner of the tables."""
+    work = Work(where, one.session_id, "delete" if one.hide else "cut")
+    with db.transaction():
+        withdrawn.alone(db, where.id)
+        _take_out(db, work, owner, one.edits)
+
+
+def _withdraw(
+    database: Database, work: Work, person: Person, row: Row, edits: Edits, *, given: Mapping[str, Any]
+) -> Rewritten:
+    with database.asked_by(row["owner_id"]) as db:
+        withdrawn.alone(db, work.project.id)
+        now = db.execute("SELECT revision FROM sessions WHERE project_id = %s AND id = %s", _ids(work)).fetchone()
+        if now is None or now["revision"] != row["revision"]:
+            raise _advanced(row)
+        done, changed = _take_out(db, work, row["owner_id"], edits)
+        if set(edits) != done:
+            raise Unshareable(
+                "Some of these records belong to a parent session.",
+                "Only the parent's owner can withdraw its messages.",
+            )
+        _as(db, person.id)
+        verb = "delete_everywhere" if work.kind == "delete" else "excise"
+        sessions.note(db, person, verb, *_ids(work), records=len(edits))
+        _describe(db, work, row, given)
+        _as(db, row["owner_id"])
+        after = db.execute("SELECT * FROM sessions WHERE project_id = %s AND id = %s", _ids(work)).fetchone()
+    return Rewritten(session=sessions.told({**row, **(after or {})}), descendants=changed)
+
+
+def _take_out(db: Connection, work: Work, owner: int, edits: Edits) -> tuple[frozenset[bytes], int]:
+    """Change the session and all that was made of it, and hide it where it is deleted. What of it the session had, and
+    how many others were changed.
+    """
+    withdrawn.bury(db, *_ids(work), edits)
+    _as(db, owner)
+    done, changed = frozenset[bytes](), 0
+    for target in work.targets(db):
+        _as(db, target.owner)
+        made = work.apply(db, target, edits)
+        if target.id == work.session_id:
+            done = made.done if made else done
+        else:
+            changed += made is not None
+    segments.drop_unused(db, work.project, edits)
+    _as(db, owner)
+    if work.kind == "delete":
+        db.execute(
+            "UPDATE sessions SET deleted_at = coalesce(deleted_at, now()) WHERE project_id = %s AND id = %s", _ids(work)
+        )
+    return done, changed
+
+
+def _withdrawable(db: Connection, key: str, person: Person, session_id: str, *, deleted: bool = False) -> Row:
+    """A session of which that person may withdraw something; where it is `deleted`, its owner alone."""
+    if deleted and (own := sessions.own(db, key, person, session_id)) is not None:
+        return own
+    row = sessions.readable(db, key, person, session_id)
+    if row["owner_id"] == person.id:
+        return row
+    maintains = db.execute(
+        "SELECT 1 FROM members WHERE project_id = %s AND user_id = %s AND role = 'maintainer'",
+        (row["project_id"], person.id),
+    ).fetchone()
+    if maintains is None:
+        raise WrongVerb(wire.NOT_YOURS)
+    return row
+
+
+def _describe(db: Connection, work: Work, row: Row, given: Mapping[str, Any]) -> None:
+    """Replace what describes the session, also of what was made of it and says the same, or is named its branch."""
+    targets = work.targets(db)
+    branches = f"{name} (Branch" if (name := without_suffix(row["title"])) else None
+    for target in targets:
+        _as(db, target.owner)
+        for name, value in given.items():
+            db.execute(
+                sql.SQL(
+                    "UPDATE sessions SET {0} = %s WHERE project_id = %s AND id = %s"
+                    " AND ({0} = %s OR starts_with({0}::text, %s))"
+                ).format(sql.Identifier(name)),
+                (value, work.project.id, target.id, row[name], branches if name == "title" else None),
+            )
+
+
+def _as(db: Connection, user: int) -> None:
+    db.execute("SELECT set_config('smartfork.user', %s, true)", (str(user),))
+
+
+def _ids(work: Work) -> tuple[int, str]:
+    return work.project.id, work.session_id
+
+
+def _project(row: Row) -> Project:
+    return Project(row["project_id"], row["key"], "writer")
+
+
+def _advanced(row: Row) -> Conflict:
+    return Conflict(
+        "The session changed after the plan.",
+        "Try again: the new plan uses the current session.",
+        count=row["record_count"],
+        digest=written(row["head_digest"]),
+    )
+
+
+#: By the SHA-256 of a record what takes its place, or nothing.
+Edits = Mapping[bytes, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """A session after its edits: the segments from `position` on, its base, its records. `done` are the edits that
+    applied.
+    """
+
+    position: int
+    segments: tuple[Segment, ...]
+    base_count: int
+    base_digest: bytes
+    record_count: int
+    head_digest: bytes
+    done: frozenset[bytes]
+
+
+def checked(wanted: Rewrite) -> dict[bytes, bytes | None]:
+    """The edits that somebody sends, with the records that they bring.
+
+    Raises:
+        Usage: They contradict each other, or name other records than they bring.
+        Unshareable: A record is not canonical, or too large.
+    """
+    for record in wanted.records:
+        decode(record)
+    sent = {sha256(record).hexdigest(): record for record in wanted.records}
+    olds = {edit.old for edit in wanted.edits}
+    news = {edit.new for edit in wanted.edits if edit.new is not None}
+    if len(olds) < len(wanted.edits) or news & olds:
+        raise Usage("A record is replaced twice.")
+    if news != set(sent):
+        raise Usage("The records are not those that the edits name.")
+    return {bytes.fromhex(edit.old): sent[edit.new] if edit.new else None for edit in wanted.edits}
+
+
+def edited(
+    places: Sequence[Place],
+    body_of: Callable[[Place], bytes],
+    edits: Edits,
+    *,
+    protected: int,
+    base: tuple[int, bytes],
+) -> Edited | None:
+    """A session after its edits; None where no record behind the first `protected` ones is one of them.
+
+    Segments before the first change stay as they are.
+    """
+    done: set[bytes] = set()
+    old: list[bytes] = []
+    position: int | None = None
+    for number, place in enumerate(places):
+        if place.end <= protected:
+            continue
+        records = unpack(body_of(place), place.digest)
+        reached = records[max(0, protected - place.first_record) :]
+        hits = {digest for record in reached if (digest := sha256(record).digest()) in edits}
+        done |= hits
+        if hits and position is None:
+            position = number
+        if position is not None:
+            old += records
+    if position is None:
+        return None
+    first = places[position]
+    start = first.first_record, first.chain_start
+    new, count = _with(edits, old, start[0], protected=protected, base_count=base[0])
+    return Edited(
+        position,
+        tuple(pack(new, *start)),
+        count,
+        base[1] if base[0] <= start[0] else state_after(new[: count - start[0]], start[1]),
+        start[0] + len(new),
+        state_after(new, start[1]),
+        frozenset(done),
+    )
+
+
+def _with(
+    edits: Edits, records: Iterable[bytes], first: int, *, protected: int, base_count: int
+) -> tuple[list[bytes], int]:
+    """The records after their edits, and how many of the session's are its base then."""
+    new: list[bytes] = []
+    count = base_count
+    for number, record in enumerate(records, first):
+        digest = sha256(record).digest()
+        if number < protected or digest not in edits:
+            new.append(record)
+        elif (replaced := edits[digest]) is not None:
+            new.append(replaced)
+        elif number < base_count:
+            count -= 1
+    return new, count

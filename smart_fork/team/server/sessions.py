@@ -1,0 +1,409 @@
+"""Sessions as they are stored: read, described, changed, branched, deleted; where their segments are; what they take.
+
+A branch or fork is a new session with the first records of another, of which none travels.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from psycopg import sql
+from psycopg.types.json import Jsonb
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+from smart_fork.errors import Conflict, NotFound, TooLarge, Usage, WrongVerb
+from smart_fork.sharing import wire
+from smart_fork.sharing.canonical import state_after, written
+from smart_fork.sharing.limits import LIMITS, MIB
+from smart_fork.sharing.segments import Place, cut, unpack
+from smart_fork.sharing.wire import Branch, Meta, Pushed, SessionChange, SessionInfo
+from smart_fork.team.server import segments, withdrawn
+from smart_fork.team.server.auth import ON_ITS_MACHINE, Person, Project, project
+from smart_fork.team.server.database import Connection, Database
+
+#: Segments that ride in a commit: a larger push sends them one by one first.
+COMMIT_BYTES = 12 * MIB
+QUESTION_BYTES = MIB
+
+
+class Query(BaseModel):
+    """The base class of what stands behind the question mark of an address."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class OverQuota(TooLarge):
+    """There is no room for it: `used` and `limit` say how much there is."""
+
+    code = "over_quota"
+
+    def __init__(self, message: str, hint: str, used: int, limit: int) -> None:
+        super().__init__(message, hint)
+        self.used, self.limit = used, limit
+
+
+def account(db: Connection, project: Project, person: Person, more: int) -> None:
+    """Count what is stored for a user and in a project.
+
+    Raises:
+        OverQuota: It is more than either may have.
+    """
+    for table, number, limit, whose in (
+        ("users", person.id, LIMITS.user_bytes, "You"),
+        ("projects", project.id, LIMITS.project_bytes, f"The sessions of {project.key}"),
+    ):
+        row = db.execute(
+            sql.SQL("UPDATE {} SET bytes = bytes + %s WHERE id = %s RETURNING bytes").format(sql.Identifier(table)),
+            (more, number),
+        ).fetchone()
+        if row is not None and more > 0 and row["bytes"] > limit:
+            raise OverQuota(
+                f"{whose} may have {limit} bytes on this server.", "Delete sessions", row["bytes"] - more, limit
+            )
+
+
+Row = dict[str, Any]
+VISIBILITY = ("private", "public")
+
+
+def missing(session_id: str) -> NotFound:
+    """One answer for all that cannot be had: it is not there, private, deleted, or of another project."""
+    return NotFound(f"Session not found: {session_id}", wire.NOT_FOUND)
+
+
+def readable(db: Connection, key: str, person: Person, session_id: str, *, own: bool = False) -> Row:
+    """A session that a person may read, or only if it is `own`.
+
+    Raises:
+        NotFound: There is none.
+    """
+    row = db.execute(
+        "SELECT s.*, u.name AS owner, p.key FROM projects p JOIN sessions s ON s.project_id = p.id"
+        " JOIN users u ON u.id = s.owner_id"
+        " WHERE p.key = %s AND s.id = %s AND may_read(s, %s) AND (s.owner_id = %s OR NOT %s)",
+        (key, session_id, person.id, person.id, own),
+    ).fetchone()
+    if row is None:
+        raise missing(session_id)
+    return row
+
+
+def told(row: Row) -> SessionInfo:
+    """A session without its records, as it travels."""
+    own: Row = {
+        "project": row["key"],
+        **{name: str(row[name]) for name in ("id", "root_id", "parent_id") if row[name]},
+        **{name: written(row[name]) for name in ("base_digest", "head_digest")},
+        "visibility": VISIBILITY[row["visibility"]],
+        "tags": tuple(row["tags"]),
+        "meta": Meta.model_validate(row["meta"], strict=False),
+    }
+    said: Row = {name: own.get(name, row.get(name)) for name in SessionInfo.model_fields}
+    return SessionInfo(**said)
+
+
+def places(db: Connection, project_id: int, session_id: UUID | str) -> list[Place]:
+    """Where the segments of a session are."""
+    rows = db.execute(
+        "SELECT digest, first_record, records, raw_bytes, chain_start FROM session_segments"
+        " WHERE project_id = %s AND session_id = %s ORDER BY position",
+        (project_id, session_id),
+    )
+    return [Place(**row | {"digest": row["digest"].hex()}) for row in rows]
+
+
+def records(db: Connection, project_id: int, session_id: UUID | str, until: int | None = None) -> list[bytes]:
+    """All records of a session, or those of the segments before one."""
+    there = places(db, project_id, session_id)[:until]
+    bodies = segments.bodies(db, project_id, (place.digest for place in there))
+    return [record for place in there for record in unpack(bodies[place.digest], place.digest)]
+
+
+def put_places(
+    db: Connection, project_id: int, session_id: UUID | str, new: Sequence[Place], position: int = 0
+) -> list[str]:
+    """Let a session have these segments from a position on, and none of those that it had there, which it gives back.
+
+    Raises:
+        Unshareable: One of them is not stored any more.
+    """
+    segments.hold(db, project_id, (one.digest for one in new))
+    gone = db.execute(
+        "DELETE FROM session_segments WHERE project_id = %s AND session_id = %s AND position >= %s RETURNING digest",
+        (project_id, session_id, position),
+    ).fetchall()
+    rows = [
+        (number, bytes.fromhex(one.digest), one.first_record, one.records, one.raw_bytes, one.chain_start)
+        for number, one in enumerate(new, position)
+    ]
+    if rows:
+        db.execute(
+            "INSERT INTO session_segments"
+            "(project_id, session_id, position, digest, first_record, records, raw_bytes, chain_start)"
+            " SELECT %s, %s, * FROM unnest(%s::int[], %s::bytea[], %s::bigint[], %s::int[], %s::bigint[], %s::bytea[])",
+            (project_id, session_id, *map(list, zip(*rows, strict=True))),
+        )
+    return [row["digest"].hex() for row in gone]
+
+
+def counted(db: Connection, project_id: int, session_id: UUID | str) -> int:
+    """The bytes of a session's segments, which are written down as well."""
+    row = db.execute(
+        "UPDATE sessions s SET bytes = (SELECT coalesce(sum(g.raw_bytes), 0) FROM session_segments g"
+        " WHERE g.project_id = s.project_id AND g.session_id = s.id)"
+        " WHERE s.project_id = %s AND s.id = %s RETURNING bytes",
+        (project_id, session_id),
+    ).fetchone()
+    return int(row["bytes"]) if row else 0
+
+
+def owned(db: Connection, key: str, person: Person, session_id: str) -> Row:
+    """A session that is a person's own.
+
+    Raises:
+        NotFound: It cannot be read.
+        WrongVerb: It is somebody else's.
+    """
+    row = readable(db, key, person, session_id)
+    if row["owner_id"] != person.id:
+        raise WrongVerb(wire.NOT_YOURS)
+    return row
+
+
+def change(db: Connection, key: str, person: Person, session_id: str, wanted: SessionChange) -> Row:
+    """Change what is said of a session, or who may read it.
+
+    Raises:
+        NotFound: It cannot be read.
+        WrongVerb: It is somebody else's.
+    """
+    row = owned(db, key, person, session_id)
+    visibility = None if wanted.visibility is None else VISIBILITY.index(wanted.visibility)
+    if visibility:  # who has left a project may take back what he has shared there, and no more
+        project(db, person, key)
+    tags = None if wanted.tags is None else list(wanted.tags)
+    db.execute(
+        "UPDATE sessions SET visibility = coalesce(%s, visibility), title = coalesce(%s, title),"
+        " tags = coalesce(%s, tags), summary = coalesce(%s, summary), revision = revision + 1"
+        " WHERE project_id = %s AND id = %s AND owner_id = %s AND deleted_at IS NULL",
+        (visibility, wanted.title, tags, wanted.summary, row["project_id"], session_id, person.id),
+    )
+    return readable(db, key, person, session_id)
+
+
+def own(db: Connection, key: str, person: Person, session_id: str) -> Row | None:
+    """A session of a person's own, also one that is hidden."""
+    return db.execute(
+        "SELECT s.*, u.name AS owner, p.key FROM projects p JOIN sessions s ON s.project_id = p.id"
+        " JOIN users u ON u.id = s.owner_id WHERE p.key = %s AND s.id = %s AND s.owner_id = %s",
+        (key, session_id, person.id),
+    ).fetchone()
+
+
+def delete(db: Connection, key: str, person: Person, session_id: str) -> Row | None:
+    """Hide a session, unless it is hidden already. What others forked of it stays theirs.
+
+    Raises:
+        NotFound: It cannot be read.
+        WrongVerb: It is somebody else's.
+    """
+    row = own(db, key, person, session_id) or owned(db, key, person, session_id)
+    return db.execute(
+        "UPDATE sessions SET deleted_at = now(), revision = revision + 1"
+        " WHERE project_id = %s AND id = %s AND owner_id = %s AND deleted_at IS NULL RETURNING project_id, id",
+        (row["project_id"], session_id, person.id),
+    ).fetchone()
+
+
+def _place(bookmark: str) -> tuple[datetime, UUID]:
+    """Where a page begins. It is no secret and no right: each row is looked at by itself."""
+    try:
+        at, _, session = base64.b64decode(bookmark, altchars=b"-_", validate=True).decode("ascii").partition(" ")
+        return datetime.fromisoformat(at), UUID(session)
+    except ValueError:
+        raise ValueError("it is not from this server") from None
+
+
+def _bookmark(row: Row) -> str:
+    return base64.urlsafe_b64encode(f"{row['last_activity'].isoformat()} {row['id']}".encode()).decode()
+
+
+_Word = Annotated[str | None, StringConstraints(pattern=r"^[^\x00]*$")]
+
+
+class AskedPage(Query):
+    """Which sessions of a project are listed, from where on: by their owner, a tag, the agent, their family, how their
+    ids begin; `mine` are one's own, whatever one is called.
+    """
+
+    owner: _Word = None
+    tag: _Word = None
+    agent: _Word = None
+    root: _Word = None
+    id: _Word = None
+    mine: bool = False
+    limit: Annotated[int, Field(ge=1, le=wire.PAGE)] = wire.PAGE
+    page: Annotated[tuple[datetime, UUID] | None, BeforeValidator(_place)] = None
+
+
+_NARROWING: Mapping[str, sql.SQL] = {
+    "owner": sql.SQL(" AND s.owner_id = (SELECT u.id FROM users u WHERE u.name = %(owner)s)"),
+    "tag": sql.SQL(" AND %(tag)s = ANY(s.tags)"),
+    "agent": sql.SQL(" AND s.agent = %(agent)s"),
+    "root": sql.SQL(" AND s.root_id::text = %(root)s"),
+    "id": sql.SQL(" AND starts_with(s.id::text, %(id)s)"),
+    "page": sql.SQL(" AND (s.last_activity, s.id) < (%(at)s::timestamptz, %(before)s::uuid)"),
+}
+
+
+def page(db: Connection, where: Project, person: Person, asked: AskedPage) -> wire.SessionPage:
+    """Sessions of a project that a person may read, newest first, from a place on."""
+    # Public ones and one's own are read from an index each, in their order: a project may have any number of sessions.
+    legs = (sql.SQL("s.visibility = 1"), sql.SQL("s.owner_id = %(me)s"))
+    values = asked.model_dump() | ({"owner": person.name} if asked.mine else {})
+    values |= dict(zip(("at", "before"), asked.page or (), strict=False))
+    narrowed = [_NARROWING[name] for name in _NARROWING if values[name] is not None]
+    leg = sql.SQL(
+        "(SELECT s.id, s.last_activity FROM sessions s WHERE s.project_id = %(project)s AND s.deleted_at IS NULL"
+        " AND {}{} ORDER BY s.last_activity DESC, s.id DESC LIMIT %(most)s)"
+    )
+    rows = db.execute(
+        sql.SQL(
+            "SELECT s.*, u.name AS owner, %(key)s AS key FROM sessions s JOIN users u ON u.id = s.owner_id"
+            " WHERE s.project_id = %(project)s AND s.id IN (SELECT n.id FROM ({}) n) AND may_read(s, %(me)s)"
+            " ORDER BY s.last_activity DESC, s.id DESC LIMIT %(most)s"
+        ).format(sql.SQL(" UNION ALL ").join(leg.format(one, sql.Composed(narrowed)) for one in legs)),
+        values | {"me": person.id, "project": where.id, "key": where.key, "most": asked.limit + 1},
+    ).fetchall()
+    more = _bookmark(rows[asked.limit - 1]) if len(rows) > asked.limit else None
+    return wire.SessionPage(sessions=tuple(map(told, rows[: asked.limit])), next_page=more)
+
+
+def note_pull(db: Connection, project_id: int, person: Person, session_id: str, revision: int) -> None:
+    """Remember who has a copy of a session: he is told when something of it is withdrawn."""
+    db.execute(
+        "INSERT INTO pulls(project_id, session_id, user_id, token_id, revision) VALUES (%s, %s, %s, %s, %s)",
+        (project_id, session_id, person.id, person.token, revision),
+    )
+
+
+def note(
+    db: Connection, person: Person | None, verb: str, project_id: int | None, session_id: str | None, **about: object
+) -> None:
+    """Write into the audit what somebody did: no word of a session stands in it."""
+    db.execute(
+        "INSERT INTO audit(actor, token, verb, project_id, session_id, details) VALUES (%s, %s, %s, %s, %s, %s)",
+        (person and person.id, person and person.token, verb, project_id, session_id, Jsonb(about)),
+    )
+
+
+def branch(database: Database, project: Project, person: Person, wanted: Branch) -> Pushed:
+    """Make a session of a person's own with the first records of another.
+
+    Raises:
+        NotFound: The source cannot be read.
+        WrongVerb: It is somebody else's and to be branched, or one's own and to be forked; or no writer asks.
+        Usage: It has no so many records.
+        Conflict: Another session has that id.
+    """
+    with database.asked_by(person.id) as db:
+        withdrawn.share(db, project.id)
+        source = readable(db, project.key, person, wanted.source_id)
+        _right_verb(source, person, wanted)
+        project.needs("writer")
+        visibility = VISIBILITY.index(wanted.visibility or "private")
+        count = source["record_count"] if wanted.count is None else wanted.count
+        if not 1 <= count <= source["record_count"]:
+            raise Usage(f"The session has {source['record_count']} records; --at takes 1 to {source['record_count']}.")
+        places, digest = _beginning(db, project, source, count)
+        row = db.execute(
+            "INSERT INTO sessions(project_id, id, owner_id, agent, root_id, parent_id, base_count, base_digest,"
+            " head_digest, record_count, visibility, title, tags, summary, meta, bytes)"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+            " ON CONFLICT (project_id, id) DO NOTHING RETURNING id",
+            (
+                *(project.id, wanted.id, person.id, source["agent"], source["root_id"], source["id"]),
+                *(count, digest, digest, count, visibility, _or(wanted.title, source["title"])),
+                *(list(_or(wanted.tags, source["tags"])), _or(wanted.summary, source["summary"])),
+                *(Jsonb(source["meta"]), _size(places)),
+            ),
+        ).fetchone()
+        if row is None:
+            return _there(db, project, person, wanted, count=count, digest=digest)
+        put_places(db, project.id, wanted.id, places)
+        account(db, project, person, _size(places))
+        note_pull(db, project.id, person, wanted.source_id, source["revision"])
+        note(db, person, wanted.verb, project.id, wanted.source_id)
+        made = readable(db, project.key, person, wanted.id)
+        return Pushed(session=told(made), created=True, up_to_date=False)
+
+
+def _right_verb(source: Row, person: Person, wanted: Branch) -> None:
+    own = source["owner_id"] == person.id
+    if wanted.verb == "branch" and not own:
+        raise WrongVerb(wire.NOT_YOURS)
+    if wanted.verb == "fork" and own and not wanted.force:
+        raise WrongVerb(wire.YOURS)
+
+
+def _beginning(db: Connection, project: Project, source: Row, count: int) -> tuple[list[Place], bytes]:
+    """Segments of the first records: those that are the source's, the last of them where it ends earlier, and the
+    digest of them all.
+    """
+    there = places(db, source["project_id"], source["id"])
+    kept, part = cut(there, count, segments.body_of(db, project))
+    if part is not None:
+        segments.store(db, project.id, part)
+        records = unpack(part.body, part.place.digest)
+        return [*kept, part.place], state_after(records, part.place.chain_start)
+    follows = there[len(kept)].chain_start if len(kept) < len(there) else source["head_digest"]
+    return kept, bytes(follows)
+
+
+def _there(db: Connection, project: Project, person: Person, wanted: Branch, *, count: int, digest: bytes) -> Pushed:
+    """The session that is there already, if an answer was lost and this is the same question."""
+    row = readable(db, project.key, person, wanted.id, own=True)
+    if (str(row["parent_id"]), row["base_count"], row["base_digest"]) == (wanted.source_id, count, digest):
+        return Pushed(session=told(row), created=False, up_to_date=True)
+    raise Conflict("Another session has that id.", count=row["record_count"], digest=written(row["head_digest"]))
+
+
+def _or(wanted: Any, otherwise: Any) -> Any:
+    return otherwise if wanted is None else wanted
+
+
+def _size(places: list[Place]) -> int:
+    return sum(place.raw_bytes for place in places)
+
+
+AUDIT_PAGE = 200
+
+
+class AuditQuestion(Query):
+    """Which lines are meant: of a session, since a time, one's own alone, those before a bookmark."""
+
+    session: UUID | None = None
+    since: AwareDatetime | None = None
+    mine: bool = False
+    page: Annotated[int, Field(ge=0, lt=1 << 63)] | None = None
+
+
+def audited(db: Connection, person: Person, asked: AuditQuestion) -> wire.Audit:
+    """What that person may see, newest first."""
+    rows = db.execute(
+        "SELECT a.id, a.at, coalesce(u.name, %(server)s) AS actor, a.verb, p.key AS project,"
+        " a.session_id::text AS session_id, a.details"
+        " FROM audit_seen(%(all)s) a LEFT JOIN users u ON u.id = a.actor LEFT JOIN projects p ON p.id = a.project_id"
+        " WHERE (%(session)s::uuid IS NULL OR a.session_id = %(session)s::uuid)"
+        " AND (%(since)s::timestamptz IS NULL OR a.at >= %(since)s::timestamptz)"
+        " AND (NOT %(mine)s OR a.actor = %(me)s) AND (%(page)s::bigint IS NULL OR a.id < %(page)s::bigint)"
+        " ORDER BY a.id DESC LIMIT %(most)s",
+        {"all": person.admin, "server": ON_ITS_MACHINE, "me": person.id, "most": AUDIT_PAGE + 1} | asked.model_dump(),
+    ).fetchall()
+    shown = ({name: row[name] for name in wire.AuditLine.model_fields} for row in rows[:AUDIT_PAGE])
+    lines = tuple(wire.AuditLine(**one) for one in shown)
+    return wire.Audit(lines=lines, next_page=str(rows[AUDIT_PAGE - 1]["id"]) if len(rows) > AUDIT_PAGE else None)

@@ -1,0 +1,414 @@
+"""A project's shared sessions as they are searched: what `smart_fork.finding` asks of an index, from PostgreSQL.
+
+Each question is answered from what its asker may read, and from nothing else: not a count, not the weight of a word.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from pgvector import HalfVector
+from psycopg.rows import DictRow
+
+from indexer.light import DIMENSIONS
+from indexer.outcome import Outcome
+from indexer.store.base import HavingTable, Near, Placement, Scope, Scored, SessionRow, Similarities, WordTable
+from smart_fork.team.server.database import Connection
+from smart_fork.team.server.index import cut
+from smart_fork.team.server.jobs import CANDIDATES, MOST_CANDIDATES
+
+#: The rarest words of a question, which so many rows have together, decide which rows are weighed by all of them.
+ROWS, LEAST = 8_000, 2
+#: So many times as many are weighed as are wanted.
+WEIGHED = 2
+#: BM25: how soon a word says no more by being there again, and how much less it says in a longer session.
+_SATURATION, _LENGTH = 1.2, 0.75
+#: Written as they are in the index of a large project (`near`): that has what all may read, and is used for it.
+_LEG = f"""(SELECT chunk_id, e FROM vectors WHERE project_id = %s AND space = %s AND reach = {{}}
+    ORDER BY e::halfvec({DIMENSIONS}) <=> %s::halfvec LIMIT %s)"""  # noqa: S608 - constants
+_NEAREST = f"""(SELECT * FROM ({_LEG.format("0")} UNION ALL {_LEG.format("%s")}) AS both_reaches
+    ORDER BY e <=> %s::halfvec LIMIT %s)"""  # noqa: S608 - constants
+#: All sessions of a project are one part.
+EVERYTHING = Scope((1,))
+
+
+class _Term(NamedTuple):
+    """A term as PostgreSQL looks for it, and in how many chunks and sessions it is."""
+
+    query: str
+    chunks: int
+    sessions: int
+    phrase: bool
+
+
+class _LookedAt(NamedTuple):
+    """Rows of a table, and what each term adds to those of them that have it."""
+
+    rows: frozenset[int]
+    scores: dict[str, dict[int, float]]
+
+
+class _Table(NamedTuple):
+    """Where words are looked for: who finds rows by the rarest of them, what a word counts that is there once (in
+    each part of a session), and the words, which are long for a whole session: they are read once for all questions.
+    """
+
+    function: str
+    rows: str
+    key: str
+    kind: str
+    weights: str
+    once: float
+    words: str
+
+
+_TABLES: Mapping[WordTable, _Table] = {
+    "chunks": _Table("rarest_chunks", "chunks", "id", "bigint", "{1,1,1,1}", 1.0, "words"),
+    # A word counts twice in the title, then in what was asked, answered and done: as in the local index.
+    "sessions": _Table(
+        "rarest_sessions", "session_words", "session_id", "uuid", "{0.3,0.5,0.75,1}", 2.0, "words || ''::tsvector"
+    ),
+}
+
+#: Where in the words of a passage or a session it is looked for what it has.
+_COLUMNS: Mapping[HavingTable, str] = {"chunks": "words", "sessions": "words", "titles": "titles", "work": "work"}
+
+
+@dataclass(slots=True)
+class TeamIndex:
+    """The `indexer.store.base.Searchable` of one project, for one person, in one transaction.
+
+    `space` is the number of the vectors' space, `None` where there are none. Sessions are numbered as they are met.
+    """
+
+    db: Connection
+    project_id: int
+    person_id: int
+    space: int | None
+    _numbers: dict[str, int] = field(default_factory=dict)
+    _ids: list[str] = field(default_factory=list)
+    _terms: dict[str, _Term] = field(default_factory=dict)
+    _looked_at: dict[HavingTable, _LookedAt] = field(default_factory=dict)
+    _all: tuple[int, int] | None = None
+
+    def number(self, session_id: UUID | str) -> int:
+        """The row of a session, for as long as this lives."""
+        known = self._numbers.get(name := str(session_id))
+        if known is None:
+            known = self._numbers[name] = len(self._ids)
+            self._ids.append(name)
+        return known
+
+    def id_of(self, row: int) -> str:
+        """The session of a row."""
+        return self._ids[row]
+
+    def session_count(self) -> int:
+        return self._everything()[1]
+
+    def without_vectors(self) -> int:
+        """How many sessions have passages and no vector at all."""
+        row = self.db.execute(
+            "SELECT count(*) AS number FROM session_words WHERE project_id = %s AND reach IN (0, %s)"
+            " AND passages > 0 AND (space < %s OR space > %s)",
+            (self.project_id, self.person_id, *[self.space or -1] * 2),
+        ).fetchone()
+        return int(row["number"]) if row else 0
+
+    def match_words(self, table: WordTable, terms: Sequence[str], scope: Scope, limit: int) -> list[Scored]:
+        weights = self._weights(table, terms)
+        if not scope.parts or not weights:
+            return []
+        by_term: dict[str, dict[int, float]] = {term: {} for term in terms}
+        known = sorted(weights, key=lambda term: -weights[term])
+        found = self._ranked(table, known, weights, limit)
+        average = sum(length for _, length, _ in found) / len(found) if found else 1.0
+        for row, length, ranks in found:
+            for term, rank in zip(known, ranks, strict=True):
+                if rank:
+                    often = 1.0 if self._terms[term].phrase else _TABLES[table].once * rank
+                    # A passage is as long as any other, and the local index does not look at it either.
+                    relative = 0.0 if table == "chunks" else length / (average or 1.0)
+                    rests = _SATURATION * (1 - _LENGTH + _LENGTH * relative)
+                    by_term[term][row] = weights[term] * often * (_SATURATION + 1) / (often + rests)
+        self._looked_at[table] = _LookedAt(frozenset(row for row, _, _ in found), by_term)
+        total: dict[int, float] = {}
+        for scores in by_term.values():
+            for row, score in scores.items():
+                total[row] = total.get(row, 0.0) + score
+        best = sorted(total, key=lambda row: (-total[row], row))[:limit]
+        return [Scored(row, total[row]) for row in best]
+
+    def word_scores(
+        self, table: WordTable, terms: Sequence[str], scope: Scope, rows: Collection[int]
+    ) -> dict[str, dict[int, float]]:
+        if not self._has_looked_at(table, terms, ()):
+            self.match_words(table, terms, scope, len(rows))
+        known = self._looked_at[table].scores if table in self._looked_at else {}
+        return {term: {row: score for row, score in known.get(term, {}).items() if row in rows} for term in terms}
+
+    def sessions_with(self, terms: Sequence[str]) -> dict[str, int]:
+        self._learn(terms)
+        return {term: self._terms[term].sessions for term in terms}
+
+    def having(self, table: HavingTable, terms: Sequence[str], rows: Iterable[int]) -> dict[str, set[int]]:
+        rows = set(rows)
+        if self._has_looked_at(table, terms, rows):
+            return {term: rows & self._looked_at[table].scores[term].keys() for term in terms}
+        self._learn(terms)
+        looked_for = [term for term in terms if self._terms[term].query]
+        having: dict[str, set[int]] = {term: set() for term in terms}
+        queries = [self._terms[term].query for term in looked_for]
+        here = _TABLES["chunks" if table == "chunks" else "sessions"]
+        found = self.db.execute(
+            f"SELECT u.n, r.{here.key} AS row FROM unnest(%s::tsquery[]) WITH ORDINALITY AS u(q, n), {here.rows} r"  # noqa: S608 - constants
+            f" WHERE r.project_id = %s AND r.{here.key} = ANY(%s::{here.kind}[]) AND r.reach IN (0, %s)"
+            f" AND r.{_COLUMNS[table]} @@ u.q",
+            (queries, self.project_id, [self._key(table, row) for row in rows], self.person_id),
+        )
+        for one in found:
+            having[looked_for[one["n"] - 1]].add(self._row(table, one["row"]))
+        return having
+
+    def _key(self, table: HavingTable, row: int) -> int | str:
+        """What a row is known by in the database."""
+        return row if table == "chunks" else self._ids[row]
+
+    def _row(self, table: HavingTable, key: Any) -> int:
+        return int(key) if table == "chunks" else self.number(key)
+
+    def similarities(self, questions: Sequence[bytes], scope: Scope) -> Similarities:
+        from indexer.arrays import np
+
+        if not questions or not scope.parts or self.space is None:
+            return _Cosines(self, ())
+        return _Cosines(self, tuple(HalfVector(np.frombuffer(one, np.float32)) for one in questions))
+
+    def vector_counts(self, sessions: Iterable[int]) -> dict[int, int]:
+        rows = self.db.execute(
+            "SELECT session_id, embedded FROM session_words WHERE project_id = %s AND session_id = ANY(%s::uuid[])"
+            " AND reach IN (0, %s) AND space = %s AND embedded > 0",
+            (self.project_id, [self._ids[row] for row in sessions], self.person_id, self.space),
+        )
+        return {self.number(row["session_id"]): int(row["embedded"]) for row in rows}
+
+    def placements(self, chunks: Iterable[int]) -> list[Placement]:
+        return self._placements("chunk_id = ANY(%s)", list(chunks))
+
+    def placements_of(self, session: int) -> list[Placement]:
+        return self._placements("session_id = %s", self._ids[session])
+
+    def positions(self, sessions: Iterable[int]) -> list[tuple[int, int, int]]:
+        rows = self.db.execute(
+            "SELECT session_id::text AS session, position, chunk_id FROM placements"
+            " WHERE project_id = %s AND session_id = ANY(%s::uuid[]) AND reach IN (0, %s)",
+            (self.project_id, [self._ids[row] for row in sessions], self.person_id),
+        )
+        return [(self.number(row["session"]), row["position"], row["chunk_id"]) for row in rows]
+
+    def own_passages(self, session: int, other: int) -> list[Placement]:
+        others = {place.chunk for place in self.placements_of(other)}
+        mine = self.placements_of(session)
+        # What a private session shares with a public one is stored for each of them.
+        digests = self._digests(others | {place.chunk for place in mine})
+        known = {digests[chunk] for chunk in others}
+        return [place for place in mine if digests[place.chunk] not in known]
+
+    def texts(self, chunks: Iterable[int]) -> dict[int, str]:
+        rows = self.db.execute(
+            "SELECT id, text FROM chunks WHERE project_id = %s AND id = ANY(%s) AND reach IN (0, %s)",
+            (self.project_id, list(chunks), self.person_id),
+        )
+        return {row["id"]: row["text"] for row in rows}
+
+    def sessions(self, rows: Iterable[int]) -> dict[int, SessionRow]:
+        found = self.db.execute(
+            "SELECT s.id::text AS session_id, s.agent, s.root_id::text, s.parent_id::text, w.title, w.started,"
+            " w.last_activity, w.until, w.acted, w.turns, w.prompts, w.tokens, w.compactions, w.outcome"
+            " FROM session_words w JOIN sessions s ON s.project_id = w.project_id AND s.id = w.session_id"
+            " WHERE w.project_id = %s AND w.session_id = ANY(%s::uuid[]) AND w.reach IN (0, %s) AND may_read(s, %s)",
+            (self.project_id, [self._ids[row] for row in rows], self.person_id, self.person_id),
+        )
+        return {(row := self.number(one["session_id"])): _session(row, one) for one in found}
+
+    def _learn(self, terms: Iterable[str]) -> None:
+        """How terms are looked for, and how many have them, each asked once."""
+        new = [term for term in dict.fromkeys(terms) if term not in self._terms]
+        if not new:
+            return
+        texts = [f"{cut(term)}:*" if term.endswith("*") else cut(term) for term in new]
+        rows = self.db.execute(
+            "SELECT t.*, l.chunks, l.sessions FROM (SELECT u.n, q::text AS query, numnode(q) AS nodes,"
+            " CASE WHEN numnode(q) = 1 AND NOT u.begins"
+            " THEN (tsvector_to_array(to_tsvector('english', u.term)))[1] END AS lexeme"
+            " FROM unnest(%s::text[], %s::bool[]) WITH ORDINALITY AS u(term, begins, n), LATERAL (SELECT CASE"
+            " WHEN u.begins THEN to_tsquery('english', u.term) ELSE phraseto_tsquery('english', u.term) END) AS p(q)"
+            " OFFSET 0) t, LATERAL (SELECT coalesce(sum(chunks), 0)::bigint AS chunks,"
+            " coalesce(sum(sessions), 0)::bigint AS sessions FROM lexemes"
+            " WHERE project_id = %s AND reach IN (0, %s) AND lexeme = t.lexeme) l ORDER BY t.n",
+            (texts, [text.endswith(":*") and " " not in text for text in texts], self.project_id, self.person_id),
+        ).fetchall()
+        phrases = [row["query"] for row in rows if row["nodes"] and not row["lexeme"]]
+        having = self._having(phrases)
+        for term, row in zip(new, rows, strict=True):
+            if not row["nodes"]:
+                self._terms[term] = _Term("", 0, 0, phrase=False)
+            elif row["lexeme"]:
+                self._terms[term] = _Term(row["query"], row["chunks"], row["sessions"], phrase=False)
+            else:
+                number = having[row["query"]]
+                self._terms[term] = _Term(row["query"], number, number, phrase=True)
+
+    def _having(self, queries: Sequence[str]) -> dict[str, int]:
+        """In how many sessions each of these is."""
+        if not queries:
+            return {}
+        rows = self.db.execute(
+            "SELECT n, sessions FROM sessions_having_each(%s, %s::tsquery[])", (self.project_id, list(queries))
+        )
+        return {queries[row["n"] - 1]: int(row["sessions"]) for row in rows}
+
+    def _everything(self) -> tuple[int, int]:
+        """How many chunks and sessions there are."""
+        if self._all is None:
+            row = self.db.execute(
+                "SELECT coalesce(sum(chunks), 0) AS chunks, coalesce(sum(sessions), 0) AS sessions FROM lexemes"
+                " WHERE project_id = %s AND reach IN (0, %s) AND lexeme = ''",
+                (self.project_id, self.person_id),
+            ).fetchone()
+            self._all = (int(row["chunks"]), int(row["sessions"])) if row else (0, 0)
+        return self._all
+
+    def _has_looked_at(self, table: HavingTable, terms: Sequence[str], rows: Collection[int]) -> bool:
+        """Whether it is known of all these rows what they have of all these terms."""
+        known = self._looked_at.get(table)
+        return known is not None and known.scores.keys() >= set(terms) and known.rows.issuperset(rows)
+
+    def _weights(self, table: WordTable, terms: Sequence[str]) -> dict[str, float]:
+        """How rare each term is that is there at all."""
+        self._learn(terms)
+        chunks, sessions = self._everything()
+        number = chunks if table == "chunks" else sessions
+        having = {
+            term: one.chunks if table == "chunks" else one.sessions
+            for term in dict.fromkeys(terms)
+            if (one := self._terms[term]).query and one.sessions
+        }
+        return {term: max(math.log((number - n + 0.5) / (n + 0.5)), 1e-6) for term, n in having.items() if n <= number}
+
+    def _ranked(
+        self, table: WordTable, known: Sequence[str], weights: Mapping[str, float], limit: int
+    ) -> list[tuple[int, int, Sequence[float]]]:
+        """The rows with most of the rarest of these terms; of each its length and how much it has of every term.
+
+        What is found in the index of words is found past the wall of the database, and looked at behind it.
+        """
+        function, rows, key, kind, parts, _, words = _TABLES[table]
+        rarest = self._rarest(table, known)
+        there = self.db.execute(
+            f"SELECT {function}(%s, %s::tsquery[], %s, %s) AS id",
+            (
+                self.project_id, [self._terms[term].query for term in rarest],
+                [weights[term] for term in rarest], max(limit, 1) * WEIGHED,
+            ),
+        ).fetchall()  # fmt: skip
+        # Of a single word that is the sum of what its places count; a phrase is there or not.
+        each = ", ".join(
+            "(words @@ %s::tsquery)::int::real"
+            if self._terms[term].phrase
+            else f"ts_rank_cd('{parts}', words, %s::tsquery)"
+            for term in known
+        )
+        found = self.db.execute(
+            f"SELECT id, length, ARRAY[{each}] AS ranks FROM (SELECT {key} AS id, length, {words} AS words FROM {rows}"  # noqa: S608 - constants
+            f" WHERE project_id = %s AND reach IN (0, %s) AND {key} = ANY(%s::{kind}[]) OFFSET 0) AS there",
+            (
+                *(self._terms[term].query for term in known), self.project_id, self.person_id,
+                [row["id"] for row in there],
+            ),
+        )  # fmt: skip
+        return [(self._row(table, row["id"]), row["length"], row["ranks"]) for row in found]
+
+    def _rarest(self, table: WordTable, known: Sequence[str]) -> list[str]:
+        """The rarest of these terms, by as many as can be looked up. The words of a phrase are there by themselves."""
+        rarest: list[str] = []
+        rows = 0
+        for term in [term for term in known if not self._terms[term].phrase] or known:
+            rows += self._terms[term].chunks if table == "chunks" else self._terms[term].sessions
+            if rows > ROWS and len(rarest) >= LEAST:
+                break
+            rarest.append(term)
+        return rarest
+
+    def _placements(self, condition: str, value: object) -> list[Placement]:
+        rows = self.db.execute(
+            "SELECT session_id AS session, position, chunk_id AS chunk, turn, message_id, role, exchange, ends, tokens"  # noqa: S608 - constants
+            " FROM placements"
+            f" WHERE project_id = %s AND reach IN (0, %s) AND {condition} ORDER BY session_id, position",
+            (self.project_id, self.person_id, value),
+        )
+        return [Placement(**row | {"session": self.number(row["session"])}) for row in rows]
+
+    def _digests(self, chunks: Collection[int]) -> dict[int, bytes]:
+        rows = self.db.execute(
+            "SELECT id, hash FROM chunks WHERE project_id = %s AND id = ANY(%s) AND reach IN (0, %s)",
+            (self.project_id, list(chunks), self.person_id),
+        )
+        return {row["id"]: bytes(row["hash"]) for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class _Cosines:
+    """As `indexer.store.base.Similarities`; each vector is looked at, but of what all may read in a large project."""
+
+    index: TeamIndex
+    questions: tuple[HalfVector, ...]
+
+    def best(self, limit: int) -> list[Near]:
+        if not self.questions:
+            return []
+        where = (self.index.project_id, self.index.space)
+        legs = [
+            value
+            for one in self.questions
+            for value in (*where, one, limit, *where, self.index.person_id, one, limit, one, limit)
+        ]
+        cosines = ", ".join("1 - (e <=> %s::halfvec)" for _ in self.questions)
+        self.index.db.execute(
+            "SELECT set_config('hnsw.ef_search', %s, true), set_config('hnsw.iterative_scan', 'relaxed_order', true)",
+            (str(min(max(CANDIDATES, limit), MOST_CANDIDATES)),),
+        )
+        rows = self.index.db.execute(
+            f"SELECT DISTINCT ON (chunk_id) chunk_id, ARRAY[{cosines}] AS cosines"  # noqa: S608 - constants
+            f" FROM ({' UNION ALL '.join([_NEAREST] * len(self.questions))}) AS near",
+            (*self.questions, *legs),
+        )
+        return sorted(
+            (Near(row["chunk_id"], tuple(row["cosines"])) for row in rows), key=lambda one: (-one.score, one.row)
+        )
+
+    def of(self, chunks: Collection[int]) -> dict[int, tuple[float, ...]]:
+        if not self.questions:
+            return {}
+        cosines = ", ".join("1 - (e <=> %s::halfvec)" for _ in self.questions)
+        rows = self.index.db.execute(
+            f"SELECT chunk_id, ARRAY[{cosines}] AS cosines FROM vectors"  # noqa: S608 - constants
+            " WHERE project_id = %s AND space = %s AND chunk_id = ANY(%s) AND reach IN (0, %s)",
+            (*self.questions, self.index.project_id, self.index.space, list(chunks), self.index.person_id),
+        )
+        return {row["chunk_id"]: tuple(row["cosines"]) for row in rows}
+
+
+#: What is known of a log, which none of these sessions has here.
+_NO_LOG: Mapping[str, Any] = {
+    "part": 1, "path": "", "cwd": "", "resolved_cwd": "", "repo_root": "", "git_branch": "", "also_called": "",
+    "version": "", "origin": "person", "inferred_from": "", "head": "",
+}  # fmt: skip
+
+
+def _session(row: int, one: DictRow) -> SessionRow:
+    return SessionRow(**{**_NO_LOG, **one, "row": row, "outcome": Outcome(one["outcome"])})

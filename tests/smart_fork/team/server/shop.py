@@ -1,0 +1,53 @@
+"""Sessions that a team shares in a test: what was said in them, as records and as they are searched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from smart_fork.agents import AGENTS
+from smart_fork.agents.forms import HomePlace
+from smart_fork.sharing.canonical import encode
+from smart_fork.team.server.index import index
+from tests.indexer.transcripts.records import assistant, use, user
+from tests.smart_fork.team.server.team import Team, new_id, push_of
+
+HERE = HomePlace("/srv/shop", "/home/ada")
+UPLOADER = ("Add retry with backoff to the uploader", "The uploader waits twice as long after each failure.")
+INVOICES = ("Print the invoices as PDF", "The invoices are drawn with reportlab now, in src/billing/pdf_writer.py.")
+LOGIN = ("Why does the login test fail at night?", "It compares local time with UTC; the clock is frozen now.")
+
+
+def records_of(*said: str, start: int = 0) -> list[bytes]:
+    """A conversation: what the person and the agent say in turn, the agent editing a file each time."""
+    forms = AGENTS.forms_of("claude")
+    made = []
+    for number, text in enumerate(said, start):
+        before = f"r{number - 1}" if number else None
+        if number % 2:
+            made.append(
+                assistant(f"r{number}", before, use(f"c{number}", "Edit", file_path=f"src/part_{number}.py"), text)
+            )
+        else:
+            made.append(user(f"r{number}", before, text))
+    return [encode(forms.outgoing(record, HERE)) for record in made]
+
+
+def share(team: Team, who: str, said: Sequence[str], *, indexed: bool = True, **options: object) -> str:
+    """A session of that person with this said in it, found from now on."""
+    session = str(options.pop("session", "")) or new_id()
+    old = options.pop("old", ())
+    team.push(who, push_of(session, old, records_of(*said)[len(old) :], **{"visibility": "public", **options}))
+    if indexed:
+        index_all(team)
+    return session
+
+
+def index_all(team: Team) -> None:
+    """Do what the worker does."""
+    jobs = "SELECT j.project_id, j.session_id, j.revision FROM jobs j JOIN projects p ON p.id = j.project_id WHERE p.key = %s AND kind = 'index'"
+    for job in team.owned.execute(jobs, (team.key,)).fetchall():
+        with team.pool.asked_by() as db:
+            index(db, *job)
+    team.owned.execute(
+        "DELETE FROM jobs USING projects p WHERE p.id = project_id AND p.key = %s AND kind = 'index'", (team.key,)
+    )

@@ -1,0 +1,153 @@
+"""A server where it is started: in folders that others may not enter, and with nobody who reads what it logs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from smart_fork.errors import Usage
+from smart_fork.team.commands.words import app
+from smart_fork.team.server.__main__ import serve
+from smart_fork.team.server.address import Options
+from smart_fork.team.server.cluster import Account, Cluster, Programs
+from tests.cases import first
+from tests.smart_fork.team.server.conftest import copied
+from tests.smart_fork.team.server.test_cluster import until
+from tests.smart_fork.team.server.test_serve import Asker, Running, postmaster_of
+
+ROOT = Path(__file__).resolve().parents[4]
+AS_ANOTHER = pytest.mark.skipif(os.geteuid() != 0, reason="only root serves as another user")
+
+
+@pytest.fixture
+def folder(made, open_folder, request):
+    return copied(made, open_folder / request.node.name.replace("[", "-").rstrip("]")).folder
+
+
+@pytest.fixture
+def cli(folder):
+    def said(*words):
+        result = CliRunner().invoke(app, [*words, "--data", str(folder), "--json"], catch_exceptions=False)
+        return json.loads(result.output)
+
+    return said
+
+
+@pytest.fixture
+def unread():
+    """The end of a pipe that is full, and that nobody reads."""
+    source, target = os.pipe()
+    os.set_blocking(target, False)
+    try:
+        while os.write(target, b"x" * 4096):
+            pass
+    except BlockingIOError:
+        os.set_blocking(target, True)
+    yield target
+    os.close(target)
+    os.close(source)
+
+
+@pytest.fixture
+def closed(tmp_path):
+    """A Python with all that is installed, in a folder of root alone."""
+    tmp_path.chmod(0o700)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--symlinks", str(tmp_path / "venv")], check=True)
+    [packages] = (tmp_path / "venv").glob("lib/python*/site-packages")
+    for name, place in (("code", ROOT), ("packages", Path(sysconfig.get_path("purelib")))):
+        (tmp_path / name).symlink_to(place)
+    packages.joinpath("closed.pth").write_text(f"{tmp_path / 'code'}\n{tmp_path / 'packages'}\n")
+    return tmp_path / "venv/bin/python"
+
+
+@pytest.mark.thorough
+def test_a_server_whose_database_was_killed_ends_where_nobody_reads_what_is_logged(folder, installed, unread):
+    """What keeps services starts it again."""
+    running = Running(folder, installed, stderr=unread)
+    try:
+        postmaster_of(folder).kill()
+
+        assert 1 == running.process.wait(60)
+    finally:
+        running.close()
+
+
+@AS_ANOTHER
+@pytest.mark.thorough
+def test_code_that_the_user_may_not_read_is_imported_before_and_people_are_served(folder, installed, cli, closed):
+    running = Running(folder, installed, python=closed)
+    try:
+        assert running.healthy()
+        account = Account.named("nobody")
+        asker = Asker(running, cli, Cluster(folder, account, installed))
+        until(lambda: (4, 4) == asker.indexed())
+        asker.client.__exit__(None, None, None)
+    finally:
+        running.close()
+
+
+@AS_ANOTHER
+def test_programs_in_a_closed_folder_are_refused_with_the_folder_before_anything_is_made(unmade, tmp_path, installed):
+    tmp_path.chmod(0o700)
+    (tmp_path / "bin").symlink_to(installed.folder)
+    cluster = Cluster(unmade.folder, unmade.account, Programs(tmp_path / "bin", installed.major))
+    with pytest.raises(Usage, match="nobody may not enter /") as refused, cluster.running():
+        pass
+
+    assert not unmade.folder.exists()
+    assert "PostgreSQL's programs" in refused.value.message
+    assert "/opt/smart-fork" in refused.value.hint
+
+
+@AS_ANOTHER
+@first("dsn", [None, "host=/nonexistent"])
+def test_a_data_folder_in_a_closed_one_is_refused_with_the_closed_one(tmp_path, installed, dsn, monkeypatch):
+    monkeypatch.setattr("smart_fork.team.server.database.with_tables", lambda conninfo: [])
+    data = tmp_path / "closed" / "team"
+    tmp_path.chmod(0o755)
+    data.parent.mkdir(mode=0o700)
+
+    options = Options("127.0.0.1:0", data=data, dsn=dsn, run_as="nobody", programs=installed.folder)
+    with pytest.raises(Usage) as refused:
+        serve(options, print)
+    assert not data.exists()
+    assert f"nobody may not enter {closed_one(data)}, and {data} is in there." == refused.value.message
+    assert "--data, such as /" in refused.value.hint
+
+
+def closed_one(path):
+    """The first folder above that is for its owner alone."""
+    return next(one for one in reversed(path.parents) if not one.stat().st_mode & 0o005)
+
+
+def test_nothing_is_left_to_import_once_the_rights_are_given_up():
+    """Python's own folder may be closed to who serves then, as that of root is."""
+    done = subprocess.run([sys.executable, "-c", _IMPORTED], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert "[]\n" == done.stdout
+
+
+_IMPORTED = """
+import os, sys, tempfile
+from pathlib import Path
+from smart_fork.team.server import index, processes
+index.embedded = lambda texts: None  # which has a test of its own
+processes.import_all()
+before = set(sys.modules)
+from smart_fork.agents import AGENTS
+from smart_fork.agents.forms import HomePlace
+from smart_fork.sharing import passages
+from smart_fork.sharing.canonical import encode
+said = {"type": "user", "uuid": "r0", "parentUuid": None, "timestamp": "2026-07-01T10:00:00.000Z", "cwd": "/srv/shop/\U0001f600",
+        "message": {"role": "user", "content": "caf\xe9"}}
+record = encode(AGENTS.forms_of("claude").outgoing(said, HomePlace("/srv/shop", "/home/ada")))
+passages.check("claude", [record])
+passages.searched([record], "claude", "0", "0")
+print(sorted(set(sys.modules) - before))
+"""
