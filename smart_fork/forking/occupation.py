@@ -217,33 +217,25 @@ def _started(pid: int | None) -> str:
 
 def _holder_of_file(log: Path) -> str:
     """A process other than this one that has the file open for writing, where the system tells (Linux)."""
-    try:
-        wanted = _identity(log.stat())
-        processes = [*os.scandir("/proc")]
-    except OSError:
-        return ""
-    for pid in (one.name for one in processes if one.name.isdigit()):
-        if int(pid) == os.getpid():
-            continue
-        for link in _opened_by(pid):
-            try:
-                found = _identity(link.stat())
-            except OSError:  # closed meanwhile
-                continue
-            if found == wanted and _writes(Path(f"/proc/{pid}/fdinfo/{link.name}")):
-                return f"process {pid} has its file open"
+    with suppress(OSError):
+        wanted = log.stat()
+        for pid, link in _opened_by_others():
+            with suppress(OSError):  # closed meanwhile
+                if os.path.samestat(link.stat(), wanted) and _writes(Path(f"/proc/{pid}/fdinfo/{link.name}")):
+                    return f"process {pid} has its file open"
     return ""
 
 
-def _identity(file: os.stat_result) -> tuple[int, int]:
-    return file.st_dev, file.st_ino
+def _opened_by_others() -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """What each other process has open: thousands of files in all, so without a `Path` of each.
 
-
-def _opened_by(pid: str) -> list[os.DirEntry[str]]:
-    """What a process has open: thousands of files in all, so without a `Path` of each."""
-    with suppress(OSError):  # it has ended, or is somebody else's
-        return [*os.scandir(f"/proc/{pid}/fd")]
-    return []
+    Raises:
+        OSError: the system does not tell.
+    """
+    for process in [*os.scandir("/proc")]:
+        if process.name.isdigit() and int(process.name) != os.getpid():
+            with suppress(OSError):  # it has ended, or is somebody else's
+                yield from [(process.name, link) for link in os.scandir(f"{process.path}/fd")]
 
 
 def _writes(info: Path) -> bool:
