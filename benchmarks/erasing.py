@@ -88,7 +88,7 @@ def _prepare(home: Path) -> None:
 
 
 def _take_snapshot(log: Path) -> None:
-    from smart_fork.cuts import snapshots
+    from smart_fork.agents.cuts import snapshots
 
     snapshots.take(log, SESSION, datetime.now(UTC))
 

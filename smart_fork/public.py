@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from indexer.embedder import Embedder
-    from smart_fork.cuts.answer import Excised
+    from smart_fork.excise.answer import Excised
     from smart_fork.finding.conversation import Conversation, Exported
     from smart_fork.finding.elsewhere import Elsewhere
     from smart_fork.finding.library import Library

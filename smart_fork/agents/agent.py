@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.ancestry import Births, Heads
     from smart_fork.agents.codec import Codec
     from smart_fork.agents.copier import Copier
+    from smart_fork.agents.cuts.cutter import Cutter
     from smart_fork.agents.forms import Forms
     from smart_fork.agents.hooks import Hooks
     from smart_fork.agents.login import Login
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from smart_fork.agents.starter import Starter
     from smart_fork.agents.subagents import SubAgents
     from smart_fork.agents.tail import Tail
-    from smart_fork.cuts.cutter import Cutter
 
 
 class Sign(NamedTuple):

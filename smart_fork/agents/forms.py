@@ -16,7 +16,7 @@ import orjson
 
 from indexer.transcripts.model import Session
 from smart_fork.agents.codec import Codec, Record
-from smart_fork.cuts.ties import PATHS, is_tie
+from smart_fork.agents.cuts.ties import PATHS, is_tie
 
 #: Replacements of the project's root and the home. The third escapes these characters in a person's text.
 ROOT, HOME, LITERAL = "\ue0f0", "\ue0f1", "\ue0f2"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.agent import ProgramSpec, Storage
     from smart_fork.agents.ancestry import Heads
     from smart_fork.agents.copier import Copier
+    from smart_fork.agents.cuts.cutter import Cutter, Files
     from smart_fork.agents.description import Home
     from smart_fork.agents.forms import Forms
     from smart_fork.agents.hooks import Hooks
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from smart_fork.agents.registration import Registration
     from smart_fork.agents.starter import Starter
     from smart_fork.agents.tail import Tail
-    from smart_fork.cuts.cutter import Cutter, Files
 
 F = TypeVar("F")
 #: The agents of the word ``both``, which were the first two.
@@ -151,7 +151,7 @@ class _Cuttable(_ByName):
 
     def files_of(self, tool: str) -> Files:
         """Return how transcripts of that agent are stored; of an unknown agent, as files."""
-        from smart_fork.cuts.cutter import Files
+        from smart_fork.agents.cuts.cutter import Files
 
         return self.find_cutter(tool) or Files()
 

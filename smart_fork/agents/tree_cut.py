@@ -11,11 +11,11 @@ from typing import Any, ClassVar, NamedTuple
 from indexer.transcripts.items import GivenBack, Item
 from indexer.transcripts.model import Role
 from smart_fork.agents.codec import Codec, Record
-from smart_fork.cuts import lines
-from smart_fork.cuts.cutter import Cutter
-from smart_fork.cuts.edits import Edits, relinked
-from smart_fork.cuts.lines import RawLine, SeenLine, first_record, names_one_of, turn_of
-from smart_fork.cuts.model import Transcript, TranscriptTurn
+from smart_fork.agents.cuts import lines
+from smart_fork.agents.cuts.cutter import Cutter
+from smart_fork.agents.cuts.edits import Edits, relinked
+from smart_fork.agents.cuts.lines import RawLine, SeenLine, first_record, names_one_of, turn_of
+from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 
 NOTHING: Mapping[str, Any] = {}
 COMPACTS: Mapping[str, Any] = {"compacts": True}

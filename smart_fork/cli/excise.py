@@ -21,7 +21,7 @@ from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
     from indexer.changes import Progress
-    from smart_fork.cuts.answer import Excised, Soundness
+    from smart_fork.excise.answer import Excised, Soundness
     from smart_fork.excise.plan import Plan
 
 app = Commands(help="Cut turns out of a transcript that its agent can still resume.", no_args_is_help=True)
@@ -177,7 +177,7 @@ def rollback(
     force: Annotated[bool, "Roll back even if the session has continued."] = False,
 ) -> None:
     """Undo a cut, byte for byte."""
-    from smart_fork.cuts import snapshots
+    from smart_fork.agents.cuts import snapshots
     from smart_fork.excise.undo import rollback as roll_back
 
     if not listing and snapshot is None:
@@ -215,7 +215,7 @@ def discard(
     yes: YesOption = False,
 ) -> None:
     """Delete snapshots for good. Their cuts become final."""
-    from smart_fork.cuts import snapshots as kept
+    from smart_fork.agents.cuts import snapshots as kept
 
     wanted = [kept.find(one).id for one in snapshots or ()]
     wanted += [one.id for one in kept.of_session(session)] if session else []

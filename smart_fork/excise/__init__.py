@@ -6,9 +6,9 @@ from typing import Any, ParamSpec
 
 from indexer.values import Value
 from smart_fork.agents import AGENTS
-from smart_fork.cuts.model import Call, CutWarning, Place, Result, Tool
-from smart_fork.cuts.model import Transcript as Session
-from smart_fork.cuts.model import TranscriptTurn as Turn
+from smart_fork.agents.cuts.model import Call, CutWarning, Place, Result, Tool
+from smart_fork.agents.cuts.model import Transcript as Session
+from smart_fork.agents.cuts.model import TranscriptTurn as Turn
 from smart_fork.excise import request, soundness, suggestions, undo
 from smart_fork.excise.plan import Plan, Refused, closure, excise, plan, verify
 from smart_fork.excise.replacement import write, writer_of

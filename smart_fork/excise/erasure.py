@@ -28,9 +28,8 @@ from indexer.paths import index_db, state_home
 from indexer.project import is_within, resolve
 from indexer.transcripts.model import AgentName
 from indexer.writer import only_writer
-from smart_fork.copies import leftovers
-from smart_fork.cuts import snapshots
-from smart_fork.cuts.model import Transcript
+from smart_fork.agents.cuts import snapshots
+from smart_fork.agents.cuts.model import Transcript
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import propagation
 from smart_fork.excise.following import resume
@@ -40,6 +39,7 @@ from smart_fork.excise.traces import agent_of, own_words, related, said_by, sear
 from smart_fork.excise.transcript import load_for_cut, meant
 from smart_fork.finding import notes
 from smart_fork.finding.engine import erased_by_engines
+from smart_fork.forking import temporary_logs
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_file import has_registry
@@ -148,7 +148,7 @@ def _forgotten(agent: AgentName, session_id: str) -> bool:
     if (agent, session_id) not in forgotten():
         return True  # it did not come to that
     snapshots.forget(session_id)
-    leftovers.clear()
+    temporary_logs.clear()
     with only_writer(PATIENCE):
         _remove_older_indexes()
     return forget_workers(session_id)
@@ -165,7 +165,7 @@ def erase(agent: AgentName | None, session_ids: Collection[str], words: Collecti
         with only_writer(PATIENCE):
             sweep_staged()
             sweep_reading()
-            leftovers.clear()
+            temporary_logs.clear()
             _remove_older_indexes()
             for copy in filter(None, (kept_logs.find(agent, one) for one in session_ids)) if agent else ():
                 _leave_out(copy, wanted)

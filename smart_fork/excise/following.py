@@ -14,11 +14,11 @@ from indexer.failures import what_failed
 from indexer.files import replace_file
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
-from smart_fork.cuts import snapshots
-from smart_fork.cuts.answer import Followed, NotFollowed
-from smart_fork.cuts.model import Transcript
+from smart_fork.agents.cuts import snapshots
+from smart_fork.agents.cuts.model import Transcript
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.excise import propagation
+from smart_fork.excise.answer import Followed, NotFollowed
 from smart_fork.excise.plan import Plan, plan
 from smart_fork.excise.replacement import write_lines, written_path, written_size
 from smart_fork.excise.secrets import masked

@@ -10,7 +10,7 @@ from itertools import chain
 from ahocorasick_rs import BytesAhoCorasick
 
 from indexer.transcripts.lines import decode_line
-from smart_fork.cuts.ties import texts
+from smart_fork.agents.cuts.ties import texts
 
 #: Words that a search could be made for.
 _WORD = re.compile(r"\w{3,64}")

@@ -8,7 +8,7 @@ from dataclasses import field
 
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
-from smart_fork.cuts.model import ANY_TURN, CutWarning, Transcript, TranscriptTurn
+from smart_fork.agents.cuts.model import ANY_TURN, CutWarning, Transcript, TranscriptTurn
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.forking.family import reached
 

@@ -29,12 +29,12 @@ from indexer.transcripts.model import Session as Conversation
 from indexer.versions import VERSION
 from indexer.writer import IndexBusyError, only_writer
 from smart_fork.agents import AGENTS
+from smart_fork.agents.cuts import titles
+from smart_fork.agents.cuts.model import UNKNOWN, Tool, Transcript, TranscriptTurn
 from smart_fork.agents.logs import staged_paths
 from smart_fork.agents.readers import READERS
-from smart_fork.cuts import titles
-from smart_fork.cuts.answer import Refreshed
-from smart_fork.cuts.model import UNKNOWN, Tool, Transcript, TranscriptTurn
 from smart_fork.errors import IndexUnavailable, SmartForkError, advice
+from smart_fork.excise.answer import Refreshed
 from smart_fork.excise.transcript import load_for_cut
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.session_place import permits

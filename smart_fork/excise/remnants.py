@@ -19,12 +19,12 @@ from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.lines import open_regular
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
+from smart_fork.agents.cuts import snapshots
+from smart_fork.agents.cuts.model import Transcript, raws
 from smart_fork.agents.readers import READERS
-from smart_fork.cuts import snapshots
-from smart_fork.cuts.answer import CopyBehind
-from smart_fork.cuts.model import Transcript, raws
 from smart_fork.errors import ProgramFailed, SmartForkError, advice
 from smart_fork.excise import propagation
+from smart_fork.excise.answer import CopyBehind
 from smart_fork.excise.line_words import LETTERS, SECRET, all_words, said_in, still_said, still_secret
 from smart_fork.excise.plan import Plan
 from smart_fork.excise.replacement import written_path

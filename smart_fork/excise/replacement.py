@@ -8,7 +8,7 @@ from pathlib import Path
 
 from indexer.disk import DISK, Disk
 from smart_fork.agents import AGENTS
-from smart_fork.cuts.model import UNKNOWN, Place, Tool, Transcript, TranscriptTurn, raws
+from smart_fork.agents.cuts.model import UNKNOWN, Place, Tool, Transcript, TranscriptTurn, raws
 from smart_fork.errors import Usage
 
 

@@ -14,12 +14,12 @@ from indexer.disk import DISK, Disk
 from indexer.paths import index_db
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
+from smart_fork.agents.cuts import snapshots, titles
+from smart_fork.agents.cuts.model import CutWarning, Place, Transcript
 from smart_fork.agents.readers import READERS
-from smart_fork.cuts import snapshots, titles
-from smart_fork.cuts.answer import Excised, NotFollowed
-from smart_fork.cuts.model import CutWarning, Place, Transcript
 from smart_fork.errors import ForkRefused, Usage, advice
 from smart_fork.excise import erasure, propagation
+from smart_fork.excise.answer import Excised, NotFollowed
 from smart_fork.excise.following import beside_of, change_of, follow, write
 from smart_fork.excise.plan import Plan, plan, refuse
 from smart_fork.excise.remnants import says

@@ -19,9 +19,9 @@ from indexer.masking.secrets import hidden, spans_of
 from indexer.transcripts.lines import decode_line
 from indexer.unchecked import dict_in
 from smart_fork.agents import AGENTS
+from smart_fork.agents.cuts.model import Transcript
+from smart_fork.agents.cuts.ties import DEPTH, is_tie
 from smart_fork.agents.learned import learned
-from smart_fork.cuts.model import Transcript
-from smart_fork.cuts.ties import DEPTH, is_tie
 from smart_fork.excise.plan import Plan, plan, same_records
 from smart_fork.json_edits import respelled
 

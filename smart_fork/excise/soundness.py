@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from smart_fork.agents import AGENTS
+from smart_fork.agents.cuts import snapshots
+from smart_fork.agents.cuts.model import CutWarning, Transcript, raws
 from smart_fork.agents.readers import READERS
-from smart_fork.cuts import snapshots
-from smart_fork.cuts.answer import CopyBehind, Soundness
-from smart_fork.cuts.model import CutWarning, Transcript, raws
+from smart_fork.excise.answer import CopyBehind, Soundness
 from smart_fork.excise.line_words import runs_of, secrets_of, solid_texts_of, still_said, within, words_of
 from smart_fork.excise.plan import dangling, unanswered
 from smart_fork.excise.propagation import descent_of, others

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator, Sequence
 from shlex import quote
 
 from indexer.transcripts.lines import decode_line
-from smart_fork.cuts.answer import Suggestion, Suggestions
-from smart_fork.cuts.model import Transcript, TranscriptTurn
-from smart_fork.cuts.ties import texts
+from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
+from smart_fork.agents.cuts.ties import texts
+from smart_fork.excise.answer import Suggestion, Suggestions
 from smart_fork.excise.plan import closure
 from smart_fork.excise.secrets import secrets_in
 from smart_fork.excise.transcript import meant

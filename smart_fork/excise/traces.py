@@ -21,9 +21,9 @@ from indexer.markdown import export_path
 from indexer.paths import file_name, index_db, state_home
 from indexer.store.soundness import read_only
 from indexer.transcripts.model import AgentName
+from smart_fork.agents.cuts.lines import overlapping, pieces
 from smart_fork.agents.readers import READERS
-from smart_fork.cuts.answer import Remnant
-from smart_fork.cuts.lines import overlapping, pieces
+from smart_fork.excise.answer import Remnant
 from smart_fork.workers.registry import WorkerRecord, known_workers
 from smart_fork.workers.registry_file import registry_file
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from smart_fork.agents import AGENTS, checkpoints
+from smart_fork.agents.cuts.lines import feeding, only_prompts_previewed
+from smart_fork.agents.cuts.model import Tool, Transcript, TranscriptTurn, told_again
+from smart_fork.agents.cuts.snapshots import cuts
 from smart_fork.agents.logs import newest_log
 from smart_fork.agents.own_logs import LogAdapter
 from smart_fork.agents.readers import OWN, READERS
-from smart_fork.cuts.answer import NumberedTurn, NumberedTurns
-from smart_fork.cuts.lines import feeding, only_prompts_previewed
-from smart_fork.cuts.model import Tool, Transcript, TranscriptTurn, told_again
-from smart_fork.cuts.snapshots import cuts
 from smart_fork.errors import ForkRefused, NotFound, Usage, advice
+from smart_fork.excise.answer import NumberedTurn, NumberedTurns
 from smart_fork.finding import sessions
 from smart_fork.snippets import quoted
 

@@ -21,12 +21,12 @@ from indexer.transcripts.titles import title_of
 from smart_fork import handovers
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
+from smart_fork.agents.cuts import snapshots, titles
+from smart_fork.agents.cuts.model import CutWarning, Transcript
 from smart_fork.agents.plan import check_id
 from smart_fork.agents.readers import READERS
-from smart_fork.cuts import snapshots, titles
-from smart_fork.cuts.answer import Parent, Trimmed
-from smart_fork.cuts.model import CutWarning, Transcript
 from smart_fork.errors import ForkRefused, Usage, advice
+from smart_fork.excise.answer import Parent, Trimmed
 from smart_fork.excise.following import beside_of
 from smart_fork.excise.plan import Plan, plan, refuse
 from smart_fork.excise.request import report

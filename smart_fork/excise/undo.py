@@ -13,12 +13,12 @@ from indexer.disk import DISK, Disk
 from indexer.failures import what_failed
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
-from smart_fork.cuts import snapshots
-from smart_fork.cuts.answer import NotFollowed, Restored, RolledBack
-from smart_fork.cuts.model import UNKNOWN, Transcript
-from smart_fork.cuts.snapshots import Noted, Snapshot
+from smart_fork.agents.cuts import snapshots
+from smart_fork.agents.cuts.model import UNKNOWN, Transcript
+from smart_fork.agents.cuts.snapshots import Noted, Snapshot
 from smart_fork.errors import ForkRefused, SmartForkError, Usage
 from smart_fork.excise import propagation
+from smart_fork.excise.answer import NotFollowed, Restored, RolledBack
 from smart_fork.forking.occupation import Occupation
 
 

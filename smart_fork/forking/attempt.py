@@ -15,13 +15,13 @@ from indexer.transcripts.model import Session
 from smart_fork import handovers
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession, copy_folder, second_name, stage_transcript
+from smart_fork.agents.cuts.cutter import Files
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.readers import READERS
-from smart_fork.copies import leftovers
-from smart_fork.copies.session_copy import write_branch
-from smart_fork.cuts.cutter import Files
 from smart_fork.errors import ForkRefused, SmartForkError
+from smart_fork.forking import temporary_logs
+from smart_fork.forking.session_copy import write_branch
 from smart_fork.forking.worker import Content, WorkerSpec
 from smart_fork.repository.worktree import Worktree, create_worktree, remove_if_saved, remove_worktree
 from smart_fork.system.processes import Machine
@@ -81,7 +81,7 @@ class Attempt:
 
     def stage(self, plan: ForkPlan, spec: WorkerSpec) -> list[str]:
         """Put on disk what the plan needs there, from the source's log. Returns what the person should know of it."""
-        leftovers.clear()
+        temporary_logs.clear()
         source = spec.source if spec.source and spec.source.turns else None
         if plan.staging == "name":
             return self._name(plan, source.source_path if source else None)

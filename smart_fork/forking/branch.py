@@ -26,13 +26,12 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork import handovers
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
+from smart_fork.agents.cuts.titles import key, without_suffix
 from smart_fork.agents.logs import changed_at
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import check_id
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import names_session
-from smart_fork.copies.session_copy import Branch, branch_point, last_branch_point, message_at, write_copy
-from smart_fork.cuts.titles import key, without_suffix
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding import sessions
 from smart_fork.finding.results import title as shown_title
@@ -43,6 +42,7 @@ from smart_fork.forking.budget import answering, chosen, gathered
 from smart_fork.forking.occupation import Occupation
 from smart_fork.forking.request import BranchRequest, Wanted
 from smart_fork.forking.results import Branched, Forked, Handed, Named
+from smart_fork.forking.session_copy import Branch, branch_point, last_branch_point, message_at, write_copy
 from smart_fork.snippets import MAX_NAME_CHARACTERS, plain_name, quoted
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Clock, Machine

@@ -11,7 +11,6 @@ from indexer.paths import index_db
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt
-from smart_fork.copies.session_copy import Point, last_branch_point, last_point, point_at
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage, advice
 from smart_fork.finding import sessions
 from smart_fork.finding.conversation import resumed_part
@@ -19,6 +18,15 @@ from smart_fork.finding.hit import score_in_words
 from smart_fork.finding.ranking import NAMED_FLOOR, ExchangeEvidence
 from smart_fork.forking.choice import Selected, selected
 from smart_fork.forking.request import MATCH, ForkRequest, Wanted
+from smart_fork.forking.session_copy import (
+    Part,
+    Point,
+    beginning_with,
+    last_branch_point,
+    last_point,
+    point_at,
+    without_shared,
+)
 from smart_fork.forking.units import costs
 from smart_fork.forking.worker import Content
 
@@ -39,8 +47,8 @@ def merged(
     Raises:
         SmartForkError: they cannot be merged.
     """
-    from smart_fork.copies.told import Part, beginning_with, whence, without_shared  # no other fork needs these
     from smart_fork.forking.handover import beyond, handover, joined, notes
+    from smart_fork.forking.handover_log import whence  # no other fork needs these
 
     _check(read, agent)
     found = _selected(read, wanted, answers)

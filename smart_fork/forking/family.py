@@ -22,9 +22,9 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork import handovers
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import Kin
+from smart_fork.agents.cuts import snapshots
+from smart_fork.agents.cuts.cutter import Cutter
 from smart_fork.agents.readers import OWN, READERS
-from smart_fork.cuts import snapshots
-from smart_fork.cuts.cutter import Cutter
 from smart_fork.workers.registry import WorkerRecord, known_workers
 
 #: Where a note is gone, the beginning of a log says it: what was told stands among so many of its bytes.

@@ -18,7 +18,6 @@ from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.checkpoints import in_clone
 from smart_fork.agents.references import Resolved
-from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.errors import ForkRefused, SmartForkError
 from smart_fork.finding import sessions
 from smart_fork.finding.hit import BUDGET_TOKENS
@@ -33,6 +32,7 @@ from smart_fork.forking.choice import Selected, chooser_of, within
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.request import MATCH, Amount, ForkRequest, Wanted, check
 from smart_fork.forking.results import Forked, ForkPrice, Selection, Way
+from smart_fork.forking.session_copy import Point, last_branch_point
 from smart_fork.forking.start import Prepared, prepare
 from smart_fork.forking.units import Costs, costs
 from smart_fork.forking.worker import Content, Launched, WorkerSpec, as_fork, done_by, named_as_shared, same_command

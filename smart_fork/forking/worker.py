@@ -20,19 +20,18 @@ from smart_fork.agents.plan import ForkPlan, shell_command
 from smart_fork.agents.references import names_session
 from smart_fork.agents.starter import Form
 from smart_fork.caller import calling_agent
-from smart_fork.copies.session_copy import Branch, Point
 from smart_fork.errors import ProgramFailed, SmartForkError, advice
 from smart_fork.finding.conversation import resumed_part
 from smart_fork.finding.session_place import as_guest, directory_of, in_project, where_now
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation
 from smart_fork.forking.results import Forked, StartedWorker
+from smart_fork.forking.session_copy import Branch, Part, Point
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Completed
 from smart_fork.workers.place import Started
 from smart_fork.workers.registry import Kind, WorkerRecord
 
 if TYPE_CHECKING:
-    from smart_fork.copies.told import Part
     from smart_fork.forking.choice import Selected
     from smart_fork.forking.handover import Handover
     from smart_fork.forking.request import ForkRequest, Wanted

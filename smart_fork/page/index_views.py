@@ -14,12 +14,12 @@ from indexer.masking import Masked
 from indexer.shapes import dataclass
 from indexer.store.base import Holding
 from indexer.transcripts.lines import bounded
+from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import reference
-from smart_fork.cuts import snapshots
-from smart_fork.cuts.answer import Excised, RolledBack
 from smart_fork.doctor import Check, Checked, run_checks
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
+from smart_fork.excise.answer import Excised, RolledBack
 from smart_fork.excise.plan import Plan
 from smart_fork.excise.request import Request
 from smart_fork.excise.undo import Cut, last_cut, rollback

@@ -20,13 +20,13 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare
 from indexer.writer import IndexBusyError, only_writer
+from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import parsed
-from smart_fork.cuts.answer import Excised, NotFollowed, Soundness
-from smart_fork.cuts.model import Transcript
 from smart_fork.errors import NotFound, SmartForkError, Usage, advice
 from smart_fork.excise import erasure, request, soundness
+from smart_fork.excise.answer import Excised, NotFollowed, Soundness
 from smart_fork.excise.propagation import descent_of, held
 from smart_fork.excise.request import Agree, Request
 from smart_fork.finding.index_access import kept_open, opened

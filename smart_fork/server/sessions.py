@@ -19,8 +19,8 @@ from pydantic import Field, WithJsonSchema
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import KEYS, takes
-from smart_fork.cuts.answer import Excised
 from smart_fork.errors import Usage
+from smart_fork.excise.answer import Excised
 from smart_fork.forking.request import BranchRequest, BudgetAsked
 from smart_fork.forking.results import Branched, Family, NotSpawned, Spawned, SpawnedWorker
 from smart_fork.server.caller import Caller

@@ -19,8 +19,8 @@ from indexer.masking.parts import hidden_in_parts, key_lines, lines_at, together
 from indexer.masking.secrets import hidden, spans_of
 from indexer.masking.spans import SHAPE, Span, positions_of
 from smart_fork.agents.codec import Record
+from smart_fork.agents.cuts.ties import DEPTH, is_tie, texts
 from smart_fork.agents.forms import Forms
-from smart_fork.cuts.ties import DEPTH, is_tie, texts
 from smart_fork.errors import Unshareable
 
 _MASK = re.compile(r"\[REDACTED:([a-z0-9-]{1,40})\]")

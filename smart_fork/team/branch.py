@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.copies.session_copy import Branch, write_copy
 from smart_fork.errors import Conflict, NotFound, ServerUnavailable, Usage, WrongVerb
 from smart_fork.forking.branch import command_to_resume
+from smart_fork.forking.session_copy import Branch, write_copy
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import digest_of
 from smart_fork.team import pull, pulled, unfinished

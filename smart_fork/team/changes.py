@@ -22,10 +22,10 @@ from indexer.files import replace_file
 from indexer.transcripts.model import AgentName
 from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS
+from smart_fork.agents.cuts import snapshots
+from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.forms import Identity
 from smart_fork.agents.readers import READERS
-from smart_fork.cuts import snapshots
-from smart_fork.cuts.model import Transcript
 from smart_fork.errors import Conflict, ForkRefused, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError
 from smart_fork.excise import propagation
 from smart_fork.excise.plan import Plan, plan

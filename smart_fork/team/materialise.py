@@ -21,16 +21,16 @@ from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copier import NewSession
+from smart_fork.agents.cuts import titles
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.agents.readers import OWN, READERS
-from smart_fork.copies.session_copy import Branch, branch_point, write_copy
-from smart_fork.copies.told import DATA, as_session, lost_of, utterances, written
-from smart_fork.cuts import titles
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, TooLarge, Unshareable, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.recent import recent_sessions
 from smart_fork.finding.session_place import belongs, directory_of, unplaced
 from smart_fork.forking.bringing_back import refuse_borrowed
+from smart_fork.forking.handover_log import DATA, as_session, lost_of, utterances, written
+from smart_fork.forking.session_copy import Branch, branch_point, write_copy
 from smart_fork.sharing import canonical, neutral, wire
 from smart_fork.sharing.canonical import START, decode, digest_of, encode, state_after, states
 from smart_fork.sharing.limits import LIMITS

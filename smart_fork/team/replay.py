@@ -16,9 +16,9 @@ from indexer.masking.masked import MARK
 from indexer.transcripts.model import Session, Turn
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
+from smart_fork.agents.cuts.model import CutWarning, Transcript
+from smart_fork.agents.cuts.ties import is_tie
 from smart_fork.agents.forms import Forms
-from smart_fork.cuts.model import CutWarning, Transcript
-from smart_fork.cuts.ties import is_tie
 from smart_fork.errors import SmartForkError, Unshareable
 from smart_fork.excise.plan import dangling
 from smart_fork.excise.soundness import broken_links

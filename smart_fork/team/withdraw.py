@@ -19,14 +19,14 @@ from indexer import state
 from indexer.masking import mask
 from indexer.unchecked import dict_in, json_in
 from smart_fork.agents import AGENTS
+from smart_fork.agents.cuts import snapshots
+from smart_fork.agents.cuts.model import Transcript
+from smart_fork.agents.cuts.ties import texts
+from smart_fork.agents.cuts.titles import without_suffix
 from smart_fork.agents.readers import READERS
-from smart_fork.cuts import snapshots
-from smart_fork.cuts.answer import CopyBehind
-from smart_fork.cuts.model import Transcript
-from smart_fork.cuts.ties import texts
-from smart_fork.cuts.titles import without_suffix
 from smart_fork.errors import Conflict, ServerUnavailable, SmartForkError, Usage, WrongVerb, advice
 from smart_fork.excise import propagation
+from smart_fork.excise.answer import CopyBehind
 from smart_fork.excise.line_words import said_in
 from smart_fork.excise.plan import Plan, plan, refuse
 from smart_fork.excise.remnants import telling

@@ -21,11 +21,11 @@ from indexer.transcripts.model import AgentName, Session
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
+from smart_fork.agents.cuts import snapshots, titles
+from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
+from smart_fork.agents.cuts.ties import texts
 from smart_fork.agents.forms import Becomes
 from smart_fork.agents.readers import READERS
-from smart_fork.cuts import snapshots, titles
-from smart_fork.cuts.model import Transcript, TranscriptTurn
-from smart_fork.cuts.ties import texts
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError
 from smart_fork.excise import erasure, propagation
 from smart_fork.excise.following import bring, changed_beside

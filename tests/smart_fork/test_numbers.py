@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from smart_fork.agents.readers import READERS
-from smart_fork.copies.session_copy import message_at
 from smart_fork.errors import NotFound
+from smart_fork.forking.session_copy import message_at
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])

@@ -14,11 +14,11 @@ from indexer.values import json_of
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.copier import NewSession, stage_transcript
 from smart_fork.agents.readers import READERS
-from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut, rollback
 from smart_fork.finding import sessions
 from smart_fork.finding.recent import list_recent
+from smart_fork.forking.session_copy import write_branch
 from smart_fork.repository.worktree import create_worktree
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry

@@ -18,7 +18,7 @@ from indexer.forgotten import forgotten
 from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from indexer.writer import only_writer
-from smart_fork.cuts import snapshots
+from smart_fork.agents.cuts import snapshots
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.finding.recent import list_recent
 from smart_fork.removal import sessions as session_removal

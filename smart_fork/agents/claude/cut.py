@@ -15,10 +15,10 @@ from smart_fork.agents.claude.fold import ClaudeCodec, is_request
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codec import Record, text_of
+from smart_fork.agents.cuts import titles
+from smart_fork.agents.cuts.model import ANY_TURN, TranscriptTurn
 from smart_fork.agents.logs import newest_log
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, About, TreeCutter
-from smart_fork.cuts import titles
-from smart_fork.cuts.model import ANY_TURN, TranscriptTurn
 from smart_fork.errors import NotFound
 
 #: What a first line has of one; summaries and snapshots of files, which may come first, have the last two.

@@ -19,7 +19,7 @@ from smart_fork.agents.codex.history import lines_of, whole
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.copied_texts import aside, characters, shortened
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession
-from smart_fork.cuts.model import TranscriptTurn
+from smart_fork.agents.cuts.model import TranscriptTurn
 from smart_fork.json_edits import respelled
 
 #: What begins with a turn of the agent's; it goes with what follows.

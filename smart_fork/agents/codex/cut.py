@@ -24,13 +24,13 @@ from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, ForkBase, 
 from smart_fork.agents.codex.history import Part, first_header, whole
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.codex.rollouts import id_in, rollout_in, rollouts
+from smart_fork.agents.cuts import edits, titles
+from smart_fork.agents.cuts.cutter import Cutter
+from smart_fork.agents.cuts.edits import Edits
+from smart_fork.agents.cuts.lines import RawLine, first_record, head, opened, raw_lines, turn_of, with_sources
+from smart_fork.agents.cuts.model import CutWarning, Stamp, Transcript, TranscriptTurn, told_again
+from smart_fork.agents.cuts.titles import mark
 from smart_fork.agents.depth import MAX_FORK_DEPTH
-from smart_fork.cuts import edits, titles
-from smart_fork.cuts.cutter import Cutter
-from smart_fork.cuts.edits import Edits
-from smart_fork.cuts.lines import RawLine, first_record, head, opened, raw_lines, turn_of, with_sources
-from smart_fork.cuts.model import CutWarning, Stamp, Transcript, TranscriptTurn, told_again
-from smart_fork.cuts.titles import mark
 
 CODEC = CodexCodec()
 #: Records that stay when what they repeat goes, without that.

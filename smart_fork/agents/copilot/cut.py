@@ -17,11 +17,11 @@ from smart_fork.agents.codec import Record
 from smart_fork.agents.copilot.fold import ANSWERED, CopilotCodec, asks, data_of, is_typed, requests_in
 from smart_fork.agents.copilot.home import EVENTS, WORKSPACE, copilot_home, name_in
 from smart_fork.agents.copilot.log import CopilotAdapter
+from smart_fork.agents.cuts import titles
+from smart_fork.agents.cuts.lines import RawLine
+from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.foreign_database import erase
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, About, TreeCutter
-from smart_fork.cuts import titles
-from smart_fork.cuts.lines import RawLine
-from smart_fork.cuts.model import Transcript
 
 _ROLES: Mapping[str, Role] = {"user.message": "user", "assistant.message": "assistant", ANSWERED: "tool"}
 #: Without the first record it does not find the session.

@@ -17,11 +17,11 @@ from indexer.paths import config_home
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Role, estimate_tokens
 from indexer.unchecked import dicts_in, json_in
+from smart_fork.agents.cuts.cutter import Cutter
+from smart_fork.agents.cuts.lines import first_record, opened, preview, raw_lines
+from smart_fork.agents.cuts.model import Call, Result, Stamp, Transcript, TranscriptTurn
+from smart_fork.agents.cuts.snapshots import cuts
 from smart_fork.agents.foreign_database import read_only
-from smart_fork.cuts.cutter import Cutter
-from smart_fork.cuts.lines import first_record, opened, preview, raw_lines
-from smart_fork.cuts.model import Call, Result, Stamp, Transcript, TranscriptTurn
-from smart_fork.cuts.snapshots import cuts
 from smart_fork.errors import NotFound, SmartForkError, Usage
 
 DATABASES = (".vscdb", ".sqlite")

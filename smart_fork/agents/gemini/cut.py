@@ -21,15 +21,15 @@ from indexer.transcripts.items import GivenBack, Item
 from indexer.transcripts.model import Role
 from indexer.unchecked import dicts_in
 from smart_fork.agents.codec import Record
+from smart_fork.agents.cuts import titles
+from smart_fork.agents.cuts.edits import Edits, rewritten
+from smart_fork.agents.cuts.lines import RawLine, opened, raw_lines
+from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 from smart_fork.agents.gemini.codec import GeminiCodec, answers_in, is_context, typed_in
 from smart_fork.agents.gemini.fold import named_in
 from smart_fork.agents.gemini.home import id_of
 from smart_fork.agents.gemini.memory import Memory
 from smart_fork.agents.tree_cut import COMPACTS, PLAIN, TreeCutter
-from smart_fork.cuts import titles
-from smart_fork.cuts.edits import Edits, rewritten
-from smart_fork.cuts.lines import RawLine, opened, raw_lines
-from smart_fork.cuts.model import Transcript, TranscriptTurn
 
 #: What it notes about the whole conversation, in the first record or in changes.
 ABOUT = ("summary", "memoryScratchpad")

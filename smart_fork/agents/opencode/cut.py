@@ -23,15 +23,15 @@ from indexer.transcripts.model import Role
 from indexer.transcripts.state import utc
 from indexer.unchecked import dict_in, dicts_in, json_in, text_in
 from smart_fork.agents.codec import only
+from smart_fork.agents.cuts import titles
+from smart_fork.agents.cuts.cutter import Cutter
+from smart_fork.agents.cuts.edits import Edits, rewritten
+from smart_fork.agents.cuts.lines import preview, turn_of
+from smart_fork.agents.cuts.model import Stamp, Transcript, TranscriptTurn
 from smart_fork.agents.foreign_database import columns, rewriting
 from smart_fork.agents.opencode.database import Json, has, opened
 from smart_fork.agents.opencode.fold import OpenCodeCodec, begun_in, said_in, text_of, written
 from smart_fork.agents.opencode.home import HOME
-from smart_fork.cuts import titles
-from smart_fork.cuts.cutter import Cutter
-from smart_fork.cuts.edits import Edits, rewritten
-from smart_fork.cuts.lines import preview, turn_of
-from smart_fork.cuts.model import Stamp, Transcript, TranscriptTurn
 from smart_fork.errors import ForkRefused, NotFound
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}

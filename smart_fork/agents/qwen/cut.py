@@ -10,11 +10,11 @@ from indexer.transcripts.items import Item
 from indexer.transcripts.model import Role
 from indexer.unchecked import dict_in, text_in
 from smart_fork.agents.codec import Record
+from smart_fork.agents.cuts import titles
+from smart_fork.agents.cuts.model import TranscriptTurn
 from smart_fork.agents.qwen.fold import QwenCodec, is_typed, parts_of, sums_up, typed_in
 from smart_fork.agents.qwen.home import agents_of
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, About, TreeCutter
-from smart_fork.cuts import titles
-from smart_fork.cuts.model import TranscriptTurn
 
 
 class QwenCutter(TreeCutter):

@@ -32,11 +32,11 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from indexer.unchecked import json_in
 from smart_fork.agents import AGENTS
+from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.readers import READERS
 from smart_fork.cli.service.guard import MAX_BODY, WITH, Doors, Guard, Key
 from smart_fork.cli.service.renewal import Renewal
 from smart_fork.cli.service.token import Token
-from smart_fork.cuts import snapshots
 from smart_fork.errors import SmartForkError
 from smart_fork.excise import erasure
 from smart_fork.finding.answer import Unsearched

@@ -13,7 +13,7 @@ from typing import Any
 
 from psycopg import sql
 
-from smart_fork.cuts.titles import without_suffix
+from smart_fork.agents.cuts.titles import without_suffix
 from smart_fork.errors import Conflict, Unshareable, Usage, WrongVerb
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode, state_after, written

@@ -3,7 +3,7 @@
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.cuts.model import UNKNOWN
+from smart_fork.agents.cuts.model import UNKNOWN
 from smart_fork.errors import Usage
 from tests.cases import each
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from indexer.disk import Disk
-from smart_fork.cuts import snapshots
+from smart_fork.agents.cuts import snapshots
 from smart_fork.excise import Request, cut, following, load_auto, rollback
 from smart_fork.excise.plan import plan
 from smart_fork.excise.replacement import write_lines
@@ -98,7 +98,7 @@ from tests import warm
 from tests.drilled import drilled
 from tests.smart_fork.excise.test_crashes import Breaking
 from indexer.disk import Disk
-from smart_fork.cuts import snapshots
+from smart_fork.agents.cuts import snapshots
 from smart_fork.excise import Request, cut
 for number in range(1, 20, int(sys.argv[2])):
     child = os.fork()

@@ -29,10 +29,10 @@ from indexer.paths import index_db, state_home
 from smart_fork import handovers
 from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.opencode.home import database as opencode_database
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
-from smart_fork.cuts.model import Transcript
 from smart_fork.errors import SmartForkError
 from smart_fork.excise import Request, check, cut, erasure
 from smart_fork.excise.transcript import load_numbered

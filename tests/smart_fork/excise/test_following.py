@@ -17,8 +17,8 @@ from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import index_db, state_home
 from smart_fork import handovers
+from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.readers import READERS
-from smart_fork.cuts import snapshots
 from smart_fork.excise import Request, check, cut, erasure, following, rollback
 from smart_fork.finding.index_access import opened
 from smart_fork.workers.registry import Registry

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.disk import Disk
-from smart_fork.cuts import snapshots
-from smart_fork.cuts.model import Call, Result
+from smart_fork.agents.cuts import snapshots
+from smart_fork.agents.cuts.model import Call, Result
 from smart_fork.errors import NotFound, Usage
 from smart_fork.excise import (
     ClaudeLoader,

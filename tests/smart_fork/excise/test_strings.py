@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smart_fork.cuts.ties import texts
+from smart_fork.agents.cuts.ties import texts
 from smart_fork.excise.secrets import mapped
 from tests.cases import each
 

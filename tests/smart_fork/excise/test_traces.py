@@ -18,8 +18,8 @@ from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import index_db, state_home
 from indexer.store import schema
+from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.readers import READERS
-from smart_fork.cuts import snapshots
 from smart_fork.errors import NotFound, Usage
 from smart_fork.excise import Request, check, cut, propagation
 from smart_fork.excise import erasure as erasing

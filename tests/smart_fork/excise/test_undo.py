@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.cuts import snapshots
+from smart_fork.agents.cuts import snapshots
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import Refused, Request, check, cut, load_auto, rollback
 from tests.cases import first

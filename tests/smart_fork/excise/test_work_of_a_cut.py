@@ -16,8 +16,8 @@ from indexer.masking import shorten
 from indexer.transcripts import lines
 from smart_fork.agents.claude.log import ClaudeAdapter, folder_of
 from smart_fork.agents.codex.cut import CodexCutter
-from smart_fork.cuts import lines as lines_of_cuts
-from smart_fork.cuts import ties
+from smart_fork.agents.cuts import lines as lines_of_cuts
+from smart_fork.agents.cuts import ties
 from smart_fork.excise import Request, check, cut, rollback, traces
 from smart_fork.excise.request import cut as cut_out
 from smart_fork.excise.soundness import gone_of

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from indexer.models import configured_embedder
-from smart_fork.copies.session_copy import last_branch_point
 from smart_fork.finding import sessions
 from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.budget import Answers, chosen
 from smart_fork.forking.request import wanted_of
+from smart_fork.forking.session_copy import last_branch_point
 from tests import warm
 from tests.cases import mostly_first
 from tests.smart_fork.asking import opened

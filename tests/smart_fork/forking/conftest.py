@@ -13,7 +13,7 @@ from indexer.transcripts.model import Session
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
-from smart_fork.copies.session_copy import Point
+from smart_fork.forking.session_copy import Point
 from smart_fork.forking.start import prepare
 from smart_fork.forking.worker import Content, WorkerSpec, as_fork
 from smart_fork.system.processes import Machine, Processes

@@ -16,10 +16,10 @@ from smart_fork.agents.claude import copy as claude_copy
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
-from smart_fork.copies.session_copy import Branch
 from smart_fork.errors import ForkRefused, NotFound, ProgramMissing, SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.forking import branch as branching
+from smart_fork.forking.session_copy import Branch
 from smart_fork.forking.start import resume_written
 from smart_fork.forking.worker import WorkerSpec
 from smart_fork.system.processes import Machine

@@ -16,9 +16,9 @@ import smart_fork
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
-from smart_fork.copies.told import as_session
 from smart_fork.finding import sessions
 from smart_fork.forking.handover import handover
+from smart_fork.forking.handover_log import as_session
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest, Wanted
 from smart_fork.forking.spawn import spawn
@@ -27,7 +27,7 @@ from smart_fork.system.processes import Machine
 from tests.cases import each
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
-from tests.smart_fork.copies.test_told import HERE, NEW
+from tests.smart_fork.forking.test_handover_log import HERE, NEW
 from tests.smart_fork.forks import FakeClock, FakeProcesses
 from tests.smart_fork.forks import branched as branch
 from tests.smart_fork.world import Did, World

@@ -15,7 +15,6 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import reference
 from smart_fork.cli.forked import ways_in_words
-from smart_fork.copies.session_copy import Point, branch_point, point_at, write_branch
 from smart_fork.finding.hit import Match, Price
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts, lost
 from smart_fork.finding.request import FindRequest
@@ -25,6 +24,7 @@ from smart_fork.forking.plan import fork_session, ways
 from smart_fork.forking.request import Best, ForkRequest, Wanted
 from smart_fork.forking.results import SelectedExchange, Selection
 from smart_fork.forking.search_and_fork import best_of, recommended
+from smart_fork.forking.session_copy import Point, branch_point, point_at, write_branch
 from smart_fork.forking.spawn import Asked
 from smart_fork.system.processes import Machine
 from tests.cases import each
@@ -33,7 +33,7 @@ from tests.smart_fork.agents.qwen.test_log import read_qwen
 from tests.smart_fork.asking import find_and_fork, opened
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
-from tests.smart_fork.copies.test_session_copy import NOW
+from tests.smart_fork.forking.test_session_copy import NOW
 from tests.smart_fork.forks import NEW, choosing, told
 from tests.smart_fork.found import a_fork, a_hit, an_answer
 

@@ -12,11 +12,11 @@ from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import MAX_PROMPT_BYTES
-from smart_fork.copies.session_copy import Point
 from smart_fork.forking.note import MOST_CHARACTERS, _told, preceded
 from smart_fork.forking.plan import check_startable, fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.results import SpawnedWorker
+from smart_fork.forking.session_copy import Point
 from smart_fork.forking.start import start
 from smart_fork.forking.worker import Content, WorkerSpec
 from smart_fork.repository.news import FileNews, News

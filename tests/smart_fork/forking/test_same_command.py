@@ -8,8 +8,8 @@ import shlex
 import pytest
 
 from smart_fork.agents.options import Options
-from smart_fork.copies.session_copy import Point
 from smart_fork.forking.request import ForkRequest, wanted_of
+from smart_fork.forking.session_copy import Point
 from smart_fork.forking.worker import same_command
 from tests.cases import each
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

@@ -16,7 +16,6 @@ from smart_fork.agents.copied_texts import shortened
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
-from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.excise.plan import dangling, unanswered
 from smart_fork.excise.soundness import broken_links
@@ -25,8 +24,9 @@ from smart_fork.finding.ranking import ExchangeEvidence, PointParts
 from smart_fork.forking.choice import selected
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import MATCH, ForkRequest, Wanted, amount, numbers
+from smart_fork.forking.session_copy import write_branch
 from tests.cases import mostly_first
-from tests.smart_fork.copies.test_session_copy import NOW
+from tests.smart_fork.forking.test_session_copy import NOW
 from tests.smart_fork.forks import NEW, SESSION, codex_path, said, text, write_log
 
 LONG = "line of the file\n" * 400

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from indexer.paths import index_db
+from smart_fork.agents.cuts import snapshots
 from smart_fork.cli.service import app
-from smart_fork.cuts import snapshots
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.request import FindRequest
 from tests.smart_fork.forks import eventually

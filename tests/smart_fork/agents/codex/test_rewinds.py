@@ -18,7 +18,6 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.readers import READERS
-from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut
 from smart_fork.excise.transcript import listed, load_numbered, located
@@ -26,6 +25,7 @@ from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened
 from smart_fork.forking.bringing_back import brought_back
 from smart_fork.forking.lineage import lineage
+from smart_fork.forking.session_copy import write_branch
 from smart_fork.removal.sessions import forget
 from smart_fork.team.tracking import Alias, Tracked
 from tests.indexer.transcripts.records import message, meta

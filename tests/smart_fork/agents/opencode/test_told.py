@@ -13,8 +13,8 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.forms import HomePlace, Utterance
 from smart_fork.agents.opencode.copy import usual_model
-from smart_fork.copies.told import as_session
 from smart_fork.errors import ForkRefused
+from smart_fork.forking.handover_log import as_session
 from tests.smart_fork.agents.opencode import database
 
 SAID = [Utterance(True, "add retry", "2026-01-01T00:00:00Z"), Utterance(False, "it retries", "2026-01-01T00:00:00Z")]

@@ -19,8 +19,8 @@ from indexer.transcripts.fold import LineFold
 from indexer.transcripts.items import Item
 from indexer.transcripts.lines import GLANCE_GAP_BYTES, Line, current_bound, decode_line, open_regular
 from indexer.transcripts.model import Role
-from smart_fork.cuts import titles
-from smart_fork.cuts.model import Call, Place, Result, Stamp, Tool, Transcript, TranscriptTurn
+from smart_fork.agents.cuts import titles
+from smart_fork.agents.cuts.model import Call, Place, Result, Stamp, Tool, Transcript, TranscriptTurn
 from smart_fork.errors import NotFound
 
 _ID = re.compile(r"[A-Za-z0-9-]{8,}")

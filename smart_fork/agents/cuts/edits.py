@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from indexer.transcripts.lines import decode_line
-from smart_fork.cuts.model import TranscriptTurn
+from smart_fork.agents.cuts.model import TranscriptTurn
 from smart_fork.json_edits import respelled
 
 

@@ -20,9 +20,9 @@ from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.codex.copy import through_parents
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.readers import READERS
-from smart_fork.copies import session_copy
-from smart_fork.copies.session_copy import branch_point, write_branch
 from smart_fork.errors import ForkRefused, NotFound, Usage
+from smart_fork.forking import session_copy
+from smart_fork.forking.session_copy import branch_point, write_branch
 from tests.drilled import drilled
 from tests.smart_fork.forks import NEW, SESSION, codex_path, codex_records, said, snapshot, text, write_log
 
@@ -296,7 +296,7 @@ from datetime import datetime
 from pathlib import Path
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.copier import NewSession
-from smart_fork.copies.session_copy import write_branch
+from smart_fork.forking.session_copy import write_branch
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 agent = READERS[{agent!r}]
 last = agent.read(Path({str(path)!r})).session.turns[-1].id
@@ -318,7 +318,7 @@ from pathlib import Path
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.claude import copy
 from smart_fork.agents.copier import NewSession
-from smart_fork.copies import session_copy
+from smart_fork.forking import session_copy
 class Slow(copy.ClaudeCopy):
     def __iter__(self):
         for line in super().__iter__():

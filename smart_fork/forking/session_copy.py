@@ -6,10 +6,10 @@ an exchange moves forward to such a turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from indexer.files import remove
 from indexer.shapes import dataclass
@@ -17,12 +17,10 @@ from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Copy, Excerpt, Merged, NewSession
+from smart_fork.agents.forms import HomePlace
 from smart_fork.agents.plan import check_id
 from smart_fork.errors import ForkRefused, NotFound, advice
 from smart_fork.system.processes import Machine
-
-if TYPE_CHECKING:
-    from smart_fork.copies.told import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +151,32 @@ def _waits_for_nothing(turns: Sequence[Turn]) -> bool:
     return last.role == "assistant" and bool(last.text) and not last.tool_calls and calls <= answered
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The kept turns of one of a copy's sessions. Where it is handed over its secrets are masked, unless `unmasked`."""
+
+    session: Session
+    excerpt: Excerpt
+    unmasked: bool = False
+
+
+def beginning_with(text: str, excerpt: Excerpt) -> Excerpt:
+    """Return the excerpt with a line at its beginning."""
+    if not excerpt.kept:
+        return excerpt
+    first = min(excerpt.kept)
+    told = "\n".join(filter(None, (text, excerpt.told.get(first, ""))))
+    return replace(excerpt, told={**excerpt.told, first: told})
+
+
+def without_shared(part: Part, others: Sequence[Session]) -> Part:
+    """Return the part without the turns that its session shares with the beginning of one of `others`."""
+    shared = max((_shared(part.session, other) for other in others), default=0)
+    kept = frozenset(turn for turn in part.excerpt.kept if turn >= shared)
+    told = {turn: text for turn, text in part.excerpt.told.items() if turn >= shared}
+    return replace(part, excerpt=replace(part.excerpt, kept=kept, told=told))
+
+
 def write_branch(
     adapter: AgentAdapter,
     source: Path,
@@ -216,8 +240,6 @@ def write_copy(
     with ExitStack() as stack:
         copy: Copy | Merged = agent.up_to(session, end, becomes)
         if excerpt:
-            from smart_fork.copies.told import Part, distilled
-
             parts = [Part(session, excerpt), *others]
             copy = Merged(stack.enter_context(distilled(parts, session.agent, becomes)))
         written = agent.write(copy, target, becomes, machine, lambda: None)
@@ -234,3 +256,44 @@ def write_copy(
         (*circular, *written.warnings),
         written.forget,
     )
+
+
+@contextmanager
+def distilled(parts: Sequence[Part], agent: AgentName, new: NewSession) -> Iterator[list[Copy]]:
+    """Yield the kept turns of each part as `agent` writes them. Parts of other agents are handed over.
+
+    Raises:
+        Usage: Sessions of one agent cannot be handed over to the other.
+        ForkRefused: A log was rewritten meanwhile, or turns of that agent's sessions cannot be dropped.
+    """
+    with ExitStack() as stack:
+        own = [part if part.session.agent == agent else stack.enter_context(_told(part, agent)) for part in parts]
+        yield [AGENTS.copier_of(agent).distilled(part.session, part.excerpt, new) for part in own]
+
+
+@contextmanager
+def _told(part: Part, agent: AgentName) -> Iterator[Part]:
+    """Yield a part of another agent's session as a session of `agent`, in a temporary private file."""
+    # Only forks to another agent, and merges, need these.
+    from smart_fork.forking.handover_log import DATA, as_session, utterances
+    from smart_fork.sharing.neutral import read
+
+    session, excerpt = part.session, part.excerpt
+    told = read(session, excerpt.end, excerpt.kept, unmasked=part.unmasked)
+    said = utterances(session, told.messages, beginning_with(DATA, excerpt).told)
+    place = HomePlace(session.cwd, str(Path.home()))
+    with as_session(agent, said, place, source_id=session.session_id) as made:
+        sizes = tuple(turn.token_est for turn in made.turns)
+        yield Part(made, Excerpt(frozenset(range(len(made.turns))), len(made.turns) - 1, {}, sizes))
+
+
+def _shared(one: Session, other: Session) -> int:
+    """Return how many turns at the beginning are the same in both."""
+    if one.agent != other.agent or one.root_id != other.root_id:
+        return 0
+    count = 0
+    for mine, theirs in zip(one.turns, other.turns, strict=False):
+        if (mine.id, mine.role, mine.text, mine.timestamp) != (theirs.id, theirs.role, theirs.text, theirs.timestamp):
+            break
+        count += 1
+    return count

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from indexer.disk import DISK, Disk
 from indexer.files import replace_file
-from smart_fork.cuts.edits import Edits
-from smart_fork.cuts.lines import only_prompts_previewed, pieces, stamp_of
-from smart_fork.cuts.model import CutWarning, Stamp, Tool, Transcript, TranscriptTurn
+from smart_fork.agents.cuts.edits import Edits
+from smart_fork.agents.cuts.lines import only_prompts_previewed, pieces, stamp_of
+from smart_fork.agents.cuts.model import CutWarning, Stamp, Tool, Transcript, TranscriptTurn
 from smart_fork.errors import ForkRefused, NotFound, Usage, advice
 
 

@@ -20,9 +20,9 @@ from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
 from indexer.shapes import dataclass
 from indexer.unchecked import json_in, list_in
-from smart_fork.cuts.cutter import Files
-from smart_fork.cuts.lines import pieces
-from smart_fork.cuts.model import Transcript
+from smart_fork.agents.cuts.cutter import Files
+from smart_fork.agents.cuts.lines import pieces
+from smart_fork.agents.cuts.model import Transcript
 from smart_fork.errors import NotFound, Usage
 
 KEPT = timedelta(days=30)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from indexer.values import Value, rare, record, value
-from smart_fork.cuts.model import CutWarning
+from smart_fork.agents.cuts.model import CutWarning
 
 
 @value

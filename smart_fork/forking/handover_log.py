@@ -1,29 +1,25 @@
-"""A handed-over session: its messages and actions as text, written as another agent's own log; and several sessions
-written as one.
-"""
+"""A handed-over session: its messages and actions as text, written as another agent's own log."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import replace
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
 
-from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copied_texts import aside
-from smart_fork.agents.copier import Copy, Excerpt, NewSession
+from smart_fork.agents.copier import NewSession
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
 from smart_fork.agents.readers import READERS
-from smart_fork.copies import leftovers
 from smart_fork.errors import ForkRefused
-from smart_fork.sharing.neutral import Message, Neutral, read
+from smart_fork.forking import temporary_logs
+from smart_fork.sharing.neutral import Message, Neutral
 from smart_fork.snippets import quotation
 
 #: The most characters of a directory or a branch in a line.
@@ -104,7 +100,7 @@ def as_session(
 def written(agent: AgentName, session_id: str, records: Iterable[Record], folder: Path | None = None) -> Iterator[Path]:
     """Yield a temporary private log with these records, in `folder` or in the folder for temporary logs."""
     with (
-        nullcontext(folder) if folder else leftovers.folder() as where,
+        nullcontext(folder) if folder else temporary_logs.folder() as where,
         tempfile.TemporaryDirectory(prefix="told-", dir=where) as own,
     ):
         name = AGENTS.copier_of(agent).place(Path(own) / "log", NewSession(session_id, None, datetime.now(UTC))).name
@@ -112,66 +108,3 @@ def written(agent: AgentName, session_id: str, records: Iterable[Record], folder
         with log.open("wb") as file:
             file.writelines(orjson.dumps(record) + b"\n" for record in records)
         yield log
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """The kept turns of one of a copy's sessions. Where it is handed over its secrets are masked, unless `unmasked`."""
-
-    session: Session
-    excerpt: Excerpt
-    unmasked: bool = False
-
-
-def beginning_with(text: str, excerpt: Excerpt) -> Excerpt:
-    """Return the excerpt with a line at its beginning."""
-    if not excerpt.kept:
-        return excerpt
-    first = min(excerpt.kept)
-    told = "\n".join(filter(None, (text, excerpt.told.get(first, ""))))
-    return replace(excerpt, told={**excerpt.told, first: told})
-
-
-def without_shared(part: Part, others: Sequence[Session]) -> Part:
-    """Return the part without the turns that its session shares with the beginning of one of `others`."""
-    shared = max((_shared(part.session, other) for other in others), default=0)
-    kept = frozenset(turn for turn in part.excerpt.kept if turn >= shared)
-    told = {turn: text for turn, text in part.excerpt.told.items() if turn >= shared}
-    return replace(part, excerpt=replace(part.excerpt, kept=kept, told=told))
-
-
-@contextmanager
-def distilled(parts: Sequence[Part], agent: AgentName, new: NewSession) -> Iterator[list[Copy]]:
-    """Yield the kept turns of each part as `agent` writes them. Parts of other agents are handed over.
-
-    Raises:
-        Usage: Sessions of one agent cannot be handed over to the other.
-        ForkRefused: A log was rewritten meanwhile, or turns of that agent's sessions cannot be dropped.
-    """
-    with ExitStack() as stack:
-        own = [part if part.session.agent == agent else stack.enter_context(_told(part, agent)) for part in parts]
-        yield [AGENTS.copier_of(agent).distilled(part.session, part.excerpt, new) for part in own]
-
-
-@contextmanager
-def _told(part: Part, agent: AgentName) -> Iterator[Part]:
-    """Yield a part of another agent's session as a session of `agent`, in a temporary private file."""
-    session, excerpt = part.session, part.excerpt
-    told = read(session, excerpt.end, excerpt.kept, unmasked=part.unmasked)
-    said = utterances(session, told.messages, beginning_with(DATA, excerpt).told)
-    place = HomePlace(session.cwd, str(Path.home()))
-    with as_session(agent, said, place, source_id=session.session_id) as made:
-        sizes = tuple(turn.token_est for turn in made.turns)
-        yield Part(made, Excerpt(frozenset(range(len(made.turns))), len(made.turns) - 1, {}, sizes))
-
-
-def _shared(one: Session, other: Session) -> int:
-    """Return how many turns at the beginning are the same in both."""
-    if one.agent != other.agent or one.root_id != other.root_id:
-        return 0
-    count = 0
-    for mine, theirs in zip(one.turns, other.turns, strict=False):
-        if (mine.id, mine.role, mine.text, mine.timestamp) != (theirs.id, theirs.role, theirs.text, theirs.timestamp):
-            break
-        count += 1
-    return count

@@ -11,8 +11,8 @@ import pytest
 from indexer.paths import state_home
 from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import Becomes, HomePlace
-from smart_fork.copies import leftovers
-from smart_fork.copies.told import as_session, lost_of, utterances, whence
+from smart_fork.forking import temporary_logs
+from smart_fork.forking.handover_log import as_session, lost_of, utterances, whence
 from smart_fork.sharing.neutral import read
 from tests.indexer.transcripts.records import assistant, claude_log, read_claude, result, use, user
 
@@ -113,8 +113,8 @@ def test_times_that_are_none_and_half_characters_do_no_harm(home, agent):
 
 KILLED = """
 import os, signal
-from smart_fork.copies import leftovers
-from smart_fork.copies.told import written
+from smart_fork.forking import temporary_logs
+from smart_fork.forking.handover_log import written
 with written("claude", "22222222-2222-4222-8222-222222222222", [{"said": "a secret"}]):
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -129,6 +129,6 @@ def test_what_a_killed_process_has_left_is_in_our_private_folder_and_gone_with_t
 
     with told(session, "claude") as there:
         assert [there.source_path.parent] == list(folder.glob("told-*"))
-        leftovers.clear()
+        temporary_logs.clear()
         assert there.source_path.is_file(), "somebody reads it"
     assert not list(folder.glob("told-*"))
