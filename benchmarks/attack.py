@@ -239,11 +239,11 @@ def _doors() -> Doors:
     from mcp.server.mcpserver import MCPServer
 
     from smart_fork.cli.service import app
-    from smart_fork.page.entry import Visits
+    from smart_fork.page.entry import SignIn
     from smart_fork.page.views import LIVE, Page
 
     nothing: Any = None
-    page = Page(nothing, nothing, nothing, Visits("asked", Path("nowhere"), str))
+    page = Page(nothing, SignIn(Path("nowhere"), "asked", str))
     _, doors = app.application(MCPServer("x"), app.Work(nothing, nothing, nothing), page)
     # What has no end is listened to by tests of its own.
     return Doors(_taken(doors.programs), _taken(route for route in page.routes() if route.path != LIVE))

@@ -45,7 +45,7 @@ COMMANDS = {
     "show": CommandEntry("find.show", "Print a session's conversation with numbered messages.", _FIND),
     "resume": CommandEntry("start.resume", "Resume a session in the directory it worked in.", _FIND),
     "continue": CommandEntry("start.continue_newest", "Resume the newest session of this directory.", _FIND),
-    "demo": CommandEntry("demonstration.demo", "Find and fork on made-up sessions in a temporary home.", _FIND),
+    "demo": CommandEntry("demo.demo", "Find and fork on made-up sessions in a temporary home.", _FIND),
     "branch": CommandEntry(
         "families.branch", "Copy a session, whole or up to a message, without running it.", _SESSIONS
     ),
@@ -54,7 +54,7 @@ COMMANDS = {
     "tag": CommandEntry("notes.tag", "Tag a session, or list all tags.", _SESSIONS),
     "pin": CommandEntry("notes.pin", "Put sessions first in lists.", _SESSIONS),
     "archive": CommandEntry("notes.archive", "Leave sessions out of lists. find still finds them.", _SESSIONS),
-    "export": CommandEntry("export.export", "Write a session to one HTML or Markdown file, secrets masked.", _SESSIONS),
+    "export": CommandEntry("find.export", "Write a session to one HTML or Markdown file, secrets masked.", _SESSIONS),
     "excise": CommandEntry("excise.app", "Cut turns or secrets out of a session. Every cut can be undone.", _SESSIONS),
     "project": CommandEntry("project.app", "Show which directories this project's sessions come from.", _SESSIONS),
     "forget": CommandEntry("forget.forget", "Remove a session from everything that smart-fork keeps.", _SESSIONS),
@@ -66,7 +66,7 @@ COMMANDS = {
     "wait": CommandEntry("workers.wait", "Wait until workers are idle, need an answer or have ended.", _WORKERS),
     "close": CommandEntry("workers.close", "End workers by name. Their work stays.", _WORKERS),
     "stop": CommandEntry("workers.stop", "End all workers of this project. Their work stays.", _WORKERS),
-    "compare": CommandEntry("comparison.compare", "Compare workers: answers, changes, tokens and time.", _WORKERS),
+    "compare": CommandEntry("workers.compare", "Compare workers: answers, changes, tokens and time.", _WORKERS),
     "worktrees": CommandEntry(
         "worktrees.worktrees", "List the git worktrees of workers, and remove the unneeded ones.", _WORKERS
     ),
@@ -79,7 +79,7 @@ COMMANDS = {
     ),
     "open": CommandEntry("serve.open_page", "Open the page: search, read and fork in the browser.", _SERVICE),
     "index": CommandEntry("index.app", "Update the search index, or show its state.", _SERVICE),
-    "service": CommandEntry("service_commands.app", "Keep the index fresh with launchd or systemd.", _SERVICE),
+    "service": CommandEntry("serve.app", "Keep the index fresh with launchd or systemd.", _SERVICE),
     "serve": CommandEntry("serve.serve", "Run the service in this terminal. Ctrl-C ends it.", _SERVICE),
     "logs": CommandEntry("serve.logs", "Print the service's log.", _SERVICE),
     "setup": CommandEntry("setup.app", "Connect smart-fork to your agents. --remove undoes it.", _SETUP),

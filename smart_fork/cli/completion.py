@@ -14,7 +14,7 @@ from typing import NamedTuple
 from indexer.paths import index_db
 from indexer.project import project_of
 from indexer.store import glimpse
-from smart_fork.cli import known_workers
+from smart_fork.cli import statusline
 from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.short_ids import harmless, is_id, short
 
@@ -109,7 +109,7 @@ def _sessions(beginning: str) -> list[Completion]:
 def _workers(beginning: str) -> list[Completion]:
     return [
         Completion(one.worker_id, harmless(f"{one.status or 'running'} {one.name}", _TITLE))
-        for one in known_workers.running()
+        for one in statusline.running()
         if one.worker_id.startswith(beginning) and is_id(one.worker_id)
     ]
 

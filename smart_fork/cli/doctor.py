@@ -1,19 +1,48 @@
-"""``doctor``."""
+"""``doctor``; with ``--deep``, whether what is stored is right, from the database's pages to the answers.
+
+Nothing is written.
+"""
 
 from __future__ import annotations
 
+import random
 import secrets
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Annotated, Any, cast
 
+import apsw
+import numpy as np
 import typer
 from rich.text import Text
 
+from indexer import kept_logs, models
+from indexer.changes import Progress, gone_of
+from indexer.embedder import Embedder, telling
+from indexer.failures import what_failed
+from indexer.forgotten import forgotten
+from indexer.markdown import export_names, export_path, is_export
+from indexer.paths import index_db
+from indexer.pipeline import document_of
+from indexer.shapes import dataclass
+from indexer.store import soundness, vectors
+from indexer.store.base import Scope, SessionRow, Store
+from indexer.store.queries import StoreReading
+from indexer.store.soundness import SHOWN, read_only
+from indexer.transcripts.base import LogFile
+from indexer.versions import VERSION
+from smart_fork.agents.readers import READERS
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar, working
+from smart_fork.cli.service.address import announced
+from smart_fork.cli.service.client import ServiceGoneError, find_service
 from smart_fork.cli.setup import plan
-from smart_fork.doctor import Check, Checked, run_checks
+from smart_fork.doctor import RUN_INDEX, Check, Checked, run_checks
+from smart_fork.finding.index_access import unavailable
+from smart_fork.finding.query import Query, words_of
+from smart_fork.finding.search import embedded, search
 from smart_fork.finding.team_search import is_known
+from smart_fork.workers.registry_file import registry_file
 
 
 def doctor(
@@ -28,8 +57,6 @@ def doctor(
 
             checks += Check.run("team", failed_jobs.checks)
     if deep:
-        from smart_fork.cli.examination import examine
-
         seed = secrets.randbelow(1_000_000) if seed is None else seed
         with progress_bar() as progress:
             checks += examine(seed, progress=progress)
@@ -49,3 +76,292 @@ def _print(checks: Sequence[Check]) -> None:
         out.print(Text(f"{mark}  ", style=style), plain(f"{check.name:<16} {check.detail}"), sep="")
         if check.next_step:
             out.print(plain(f"      {check.next_step}"))
+
+
+#: Logs that are read again: the newest, and some by chance. Passages that are embedded again; questions that are asked.
+NEWEST, BY_CHANCE, EMBEDDED, ASKED = 10, 10, 20, 5
+#: A vector is stored rounded; one of another text is far below.
+ALIKE = 0.99
+#: A passage of fewer different words might stand in many sessions.
+TELLING_WORDS = 4
+#: The result must be among so many.
+FIRST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """An indexed log that has not changed since it was read."""
+
+    session: SessionRow
+    file: LogFile
+
+
+def examine(seed: int, embedder: Embedder | None = None, progress: Progress | None = None) -> list[Check]:
+    """All checks. The same `seed` chooses the same sample of an index that has not changed."""
+    embedder, told = embedder or models.configured_embedder(), progress or (lambda *_: None)
+    if not index_db().exists():
+        return [
+            Check("index", ok=False, detail="there is no index to examine", next_step=RUN_INDEX),
+            *Check.run("service", _service),
+        ]
+    try:
+        with telling(progress), read_only(index_db()) as db:
+            return _Examination(StoreReading(db), random.Random(seed), embedder, told).checks()  # noqa: S311 - a sample
+    except apsw.Error as error:
+        problem = unavailable(error)
+        return [
+            Check("integrity", ok=False, detail=problem.message, next_step=problem.hint),
+            *Check.run("service", _service),
+        ]
+
+
+class _Examination:
+    def __init__(self, store: StoreReading, chance: random.Random, embedder: Embedder, progress: Progress) -> None:
+        self._store, self._chance, self._embedder, self._progress = store, chance, embedder, progress
+        self._samples: list[_Sample] = []
+
+    def checks(self) -> list[Check]:
+        """Each on its own: one that fails does not stop the next."""
+        db = self._store.db
+        stages: dict[str, Callable[[], Iterator[Check]]] = {
+            "integrity": lambda: _part("integrity", soundness.damage(db), "no damage in the index"),
+            "workers": _workers,
+            "references": lambda: _part("references", soundness.dangling(db), "no row points to a missing one"),
+            "words": lambda: _part("words", soundness.words(db), "all passages and sessions have their words"),
+            "vectors": lambda: _part("vectors", vectors.faults(db), "all vectors are where they belong"),
+            "logs": self._logs,
+            "sample": self._sample,
+            "exports": self._exports,
+            "meaning": self._meaning,
+            "questions": self._questions,
+            "service": _service,
+        }
+        found: list[Check] = []
+        for number, (name, stage) in enumerate(stages.items()):
+            self._progress("examining", number, len(stages))
+            found += Check.run(name, stage)
+        self._progress("examining", len(stages), len(stages))
+        return found
+
+    # -- logs ------------------------------------------------------------------------------------------------------
+
+    def _logs(self) -> Iterator[Check]:
+        """Logs that the index has not read, and those that it has and that are gone. The next run mends both."""
+        there = {file.location: file for agent in READERS for file in agent.discover()}
+        rows: Any = self._store.db.execute(
+            "SELECT files.path, files.agent, session_id FROM files LEFT JOIN sessions ON sessions.id = session"
+        )
+        known = {path: (agent, session_id) for path, agent, session_id in rows}
+        new = there.keys() - known
+        gone = gone_of(known.keys() - there.keys(), READERS)
+        bare = [path for path in gone if known[path][1] and kept_logs.find(*known[path]) is None]
+        for paths, what in (
+            (new, "are not in the index yet"),
+            (gone, "in the index are gone"),
+            (bare, "have no kept copy: their sessions can be found, but not forked"),
+        ):
+            if paths:
+                detail = f"{len(paths)} logs {what}: {_some(paths)}"
+                yield Check("logs", ok=False, detail=detail, next_step=RUN_INDEX, optional=True)
+        self._samples = self._sampled(there)
+        yield Check("logs", ok=True, detail=f"{len(there)} logs, {len(known)} of them indexed")
+
+    def _sampled(self, there: dict[str, LogFile]) -> list[_Sample]:
+        rows: Any = self._store.db.execute(
+            "SELECT files.path, session, size, mtime_ns, inode FROM files JOIN sessions ON sessions.id = session "
+            "WHERE sessions.path = files.path AND skipped = '' AND files.version = ? "
+            "ORDER BY mtime_ns DESC, files.path",
+            (VERSION,),
+        )
+        same = [(path, row) for path, row, *stamp in rows if path in there and there[path].stamp == tuple(stamp)]
+        chosen = same[:NEWEST] + self._chance.sample(same[NEWEST:], min(BY_CHANCE, len(same[NEWEST:])))
+        sessions = self._store.sessions(row for _, row in chosen)
+        return [_Sample(sessions[row], there[path]) for path, row in chosen]
+
+    def _sample(self) -> Iterator[Check]:
+        """What is stored of these logs is what they say, and so are their exports."""
+        faults: list[str] = []
+        changed: list[str] = []
+        for number, one in enumerate(self._samples):
+            self._progress("reading logs again", number, len(self._samples))
+            stored, exported = self._compared(one)
+            faults += [stored] * bool(stored)
+            changed += [exported] * bool(exported)
+        yield from _told(
+            "sample", faults, f"{len(self._samples)} logs were read again, and match the index", _rebuild()
+        )
+        if changed:
+            step = f"Delete {'it' if len(changed) == 1 else 'them'}, then run `smart-fork index run`."
+            yield from _told("exports", [f"does not match its log: {path}" for path in changed], "", step)
+
+    def _compared(self, one: _Sample) -> tuple[str, str]:
+        """What is wrong with the passages of a log, and the path of its export where that is wrong."""
+        agent, file, row = READERS[one.file.agent], one.file, one.session
+        who = f"{row.agent} session {row.session_id}"
+        try:
+            session = agent.read(file.path).session
+        except OSError as error:
+            return f"{who}: its log cannot be read: {what_failed(error)}", ""
+        now = agent.log_at(file.location)
+        if now is None or now.stamp != file.stamp:
+            return "", ""  # it has changed meanwhile
+        if session is None or session.session_id != row.session_id:
+            return f"{who}: its log belongs to another session", ""
+        if session.parent_id and not agent.locate(session.parent_id):
+            return "", ""  # what it shares with its parent cannot be read any more
+        document, _ = document_of(session, READERS, row.repo_root)
+        path = export_path(row.agent, row.session_id)
+        export = str(path) if path.exists() and not is_export(path, document.export) else ""
+        wanted = [(chunk.hash, chunk.text, *chunk.lines) for chunk in document.chunks]
+        stored = self._store.db.execute(
+            "SELECT hash, text, first_line, last_line FROM placements LEFT JOIN chunks ON id = chunk "
+            "WHERE session = ? ORDER BY position",
+            (row.row,),
+        ).fetchall()
+        wrong = sum(a != b for a, b in zip(wanted, stored, strict=False)) + abs(len(wanted) - len(stored))
+        return (f"{who}: {wrong} of {len(wanted)} passages do not match its log" if wrong else ""), export
+
+    def _exports(self) -> Iterator[Check]:
+        names = {agent.name: export_names(agent.name) for agent in READERS}
+        rows: list[Any] = self._store.db.execute(
+            "SELECT agent, session_id, path FROM sessions WHERE home IS NULL"
+        ).fetchall()
+        missing = [(sid, log) for agent, sid, log in rows if export_path(agent, sid).name not in names[agent]]
+        back = [session_id for session_id, log in missing if log]
+        lost = [session_id for session_id, log in missing if not log]
+        left = [str(path) for one in forgotten() if (path := export_path(*one)).exists()]
+        if back:
+            yield Check("exports", ok=False, detail=f"{len(back)} are missing: {_some(back)}", next_step=RUN_INDEX)
+        if lost:
+            detail = f"{len(lost)} exports of sessions with deleted logs are missing: {_some(lost)}"
+            step = "`smart-fork show ID` prints a kept copy; `smart-fork forget ID` removes the rest."
+            yield Check("exports", ok=False, detail=detail, next_step=step)
+        if left:
+            detail = f"{len(left)} exports of forgotten sessions are still there: {_some(left)}"
+            yield Check("exports", ok=False, detail=detail, next_step=RUN_INDEX)
+        if not missing and not left:
+            yield Check("exports", ok=True, detail=f"{len(rows)} sessions have theirs")
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+
+    def _meaning(self) -> Iterator[Check]:
+        """Passages that are embedded again are where they were."""
+        model = self._store.meta("model")
+        if not model:
+            yield Check("meaning", ok=True, detail="nothing is embedded yet", next_step=RUN_INDEX)
+            return
+        if model != self._embedder.model:
+            detail = f"the index is embedded with {model}, and questions with {self._embedder.model}"
+            step = f"{RUN_INDEX} It embeds everything again; or set SMART_FORK_MODEL as it was."
+            yield Check("meaning", ok=False, detail=detail, next_step=step)
+            return
+        ids = [chunk for (chunk,) in self._store.db.execute("SELECT id FROM chunks WHERE block ORDER BY id")]
+        texts = self._store.texts(self._chance.sample(ids, min(EMBEDDED, len(ids))))
+        far = 0
+        for number, (chunk, text) in enumerate(texts.items()):
+            self._progress("embedding again", number, len(texts))
+            far += self._similarity(chunk, self._embedder.embed([text])[0].astype(np.float32).tobytes()) < ALIKE
+        faults = [f"{far} of {len(texts)} passages have the vector of another text"] if far else []
+        yield from _told(
+            "meaning", faults, f"{len(texts)} passages were embedded again, and match the index", _rebuild()
+        )
+
+    def _similarity(self, chunk: int, vector: bytes) -> float:
+        part = self._store.db.execute("SELECT part FROM chunks WHERE id = ?", (chunk,)).get
+        return max(self._store.similarities([vector], Scope((int(part or 0),))).of([chunk]).get(chunk, (0.0,)))
+
+    def _questions(self) -> Iterator[Check]:
+        """The words of a passage find its session. One may lose to sessions that say the same; most may not."""
+        failed: list[str] = []
+        missed: list[str] = []
+        asked = 0
+        for one in self._chance.sample(self._samples, len(self._samples)):
+            if asked < ASKED and (text := self._telling(one.session.row)):
+                self._progress("asking", asked, ASKED)
+                asked += 1
+                error, miss = self._asked(one.session, text)
+                failed += [error] * bool(error)
+                missed += [miss] * bool(miss)
+        well = f"{asked - len(missed)} of {asked} passages asked for were found by words and meaning"
+        yield from _told("questions", failed, well, RUN_INDEX)
+        for miss in missed:
+            yield Check("questions", ok=False, detail=miss, next_step=_rebuild(), optional=2 * len(missed) <= asked)
+
+    def _telling(self, session: int) -> str:
+        """The passage of a session with the most different words; nothing where it has too few."""
+        texts = self._store.texts(place.chunk for place in self._store.placements_of(session))
+        best = max(texts.values(), key=lambda text: len(words_of(text)), default="")
+        return best if len(words_of(best)) >= TELLING_WORDS else ""
+
+    def _asked(self, session: SessionRow, text: str) -> tuple[str, str]:
+        """What failed while it was asked, and what was not found."""
+        query = Query(text, Scope((session.part,)), FIRST)
+        store = cast("Store", self._store)  # to search is to read
+        found = search(store, query, partial(embedded, self._embedder))
+        families = {row.row for hit in found.hits for row in hit.family} | {hit.session.row for hit in found.hits}
+        there = session.row in families or any(hit.text == text for hit in found.hits)
+        who = f"{session.agent} session {session.session_id}"
+        return (
+            f"found by {found.mode} alone: {found.error}" if found.error else "",
+            "" if there else f"{who} is not among the first {FIRST} for the words of its own passage",
+        )
+
+
+def _part(name: str, faults: Iterator[str], well: str) -> Iterator[Check]:
+    yield from _told(name, list(faults), well, _rebuild())
+
+
+def _workers() -> Iterator[Check]:
+    path = registry_file()
+    if not path.exists():
+        return
+    step = f"Stop all workers, and move {path} away: running workers are found again, others are lost."
+    try:
+        with read_only(path) as db:
+            yield from _told("workers", list(soundness.damage(db)), "the register of workers is intact", step)
+    except apsw.Error as error:
+        yield Check("workers", ok=False, detail=str(error), next_step=step)
+
+
+def _service() -> Iterator[Check]:
+    service, address = find_service(), announced()
+    if service is None:
+        if address is None:
+            yield Check("service", ok=True, detail="does not run", optional=True)
+        else:
+            step = "`smart-fork logs` says how it ended; `smart-fork serve` or `smart-fork service install` starts it."
+            detail = f"was at {address.url}, and does not answer there"
+            yield Check("service", ok=False, detail=detail, next_step=step, optional=True)
+        return
+    status = service.status
+    where = f"version {status.version} at {service.address.url}"
+    try:
+        well, problem = service.health(), str(status.indexing.get("last_error") or "")
+    except ServiceGoneError as error:
+        well, problem = False, str(error)
+    if not well:
+        problem = "; ".join(filter(None, ("it does not answer a real question", problem)))
+    if status.change:
+        where += f", restart pending: {status.change}"
+    step = "`smart-fork logs` says more." if problem else ""
+    detail = f"{where}: {problem}" if problem else where
+    yield Check("service", ok=not problem, detail=detail, next_step=step, optional=well)
+
+
+def _told(name: str, faults: Sequence[str], well: str, step: str) -> Iterator[Check]:
+    """A check for each fault, of many only for the first; one that all is `well` where there is none."""
+    for fault in faults[:SHOWN]:
+        yield Check(name, ok=False, detail=fault, next_step=step)
+    if len(faults) > SHOWN:
+        yield Check(name, ok=False, detail=f"and {len(faults) - SHOWN} more", next_step=step)
+    if not faults:
+        yield Check(name, ok=True, detail=well)
+
+
+def _some(names: Iterable[str]) -> str:
+    shown = sorted(names)
+    return ", ".join(shown[:SHOWN]) + (", …" if len(shown) > SHOWN else "")
+
+
+def _rebuild() -> str:
+    return unavailable(apsw.CorruptError()).hint

@@ -12,9 +12,8 @@ import typer
 
 from indexer.transcripts.lines import bounded
 from smart_fork.agents import AGENTS
-from smart_fork.cli.agents import among, option
 from smart_fork.cli.command import Commands
-from smart_fork.cli.options import YesOption
+from smart_fork.cli.options import YesOption, among, option
 from smart_fork.cli.output import NOT_ERASED, out, plain, printed_as_json, say, wants_json
 from smart_fork.cli.progress import ProgressBar, progress_bar, working
 from smart_fork.errors import Usage

@@ -12,7 +12,7 @@ import typer
 
 from smart_fork.agents.options import takes
 from smart_fork.caller import caller_session
-from smart_fork.cli.agents import HandedOption
+from smart_fork.cli.options import HandedOption, SessionArgument
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import library_shown, starting
 from smart_fork.errors import Usage
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 WIDE = 10_000
 #: Commits that are named one by one.
 COMMITS = 3
-
-SessionArgument = Annotated[str, typer.Argument(help="Session id, 8 characters or more.")]
 
 
 @takes(

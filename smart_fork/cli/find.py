@@ -1,19 +1,19 @@
-"""``find``, ``list`` and ``show``."""
+"""``find``, ``recall``, ``why``, ``fix``, ``list``, ``show`` and ``export``."""
 
 from __future__ import annotations
 
 import select
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from smart_fork.agents.options import takes
-from smart_fork.cli.agents import EVERYBODY, WhoseOption
 from smart_fork.cli.found import INDENT, print_found, print_gone
-from smart_fork.cli.options import EverywhereOption, ProjectOption
-from smart_fork.cli.output import out, plain, printed_as_json, say, say_passed_over
+from smart_fork.cli.options import EVERYBODY, EverywhereOption, ProjectOption, SessionArgument, WhoseOption
+from smart_fork.cli.output import out, plain, printed_as_json, say, say_passed_over, write
 from smart_fork.cli.progress import progress_bar
 from smart_fork.cli.short_ids import short
 from smart_fork.errors import Usage
@@ -23,6 +23,7 @@ from smart_fork.snippets import minute
 if TYPE_CHECKING:
     from smart_fork.finding.answer import Answer
     from smart_fork.finding.conversation import Conversation
+
 
 #: The team's server lists so many at once.
 _MOST_SHARED = 100
@@ -229,7 +230,7 @@ def list_sessions(
 
 
 def show(
-    session: Annotated[str, typer.Argument(help="Session id, 8 characters or more.")],
+    session: SessionArgument,
     at: Annotated[int | None, "Show the messages around this number."] = None,
     context: Annotated[int, typer.Option("--context", "-C", min=0, help="Messages before and after --at.")] = 3,
 ) -> None:
@@ -267,3 +268,27 @@ def _exit_code(answer: Answer) -> int:
         return 0 if answer.results else 3
     there = answer.results or answer.fallback_sessions or answer.index.sessions or answer.index.unread_logs
     return 0 if there else 3
+
+
+def export(
+    session: SessionArgument,
+    file: Annotated[Path | None, typer.Argument(help="File to write. Without it, print to stdout.")] = None,
+    html: Annotated[bool, "Write one HTML page without scripts."] = False,
+    markdown: Annotated[bool, "Write Markdown."] = False,
+    force: Annotated[bool, "Replace an existing file."] = False,
+) -> None:
+    """A session as one file to read or send: what was said, what was run, and edits as diffs; secrets are masked."""
+    from smart_fork.page.export import exported
+
+    if html == markdown:
+        raise Usage("Choose a format: --html or --markdown")
+    where = None if file == Path("-") else file
+    made = exported(session, "html" if html else "markdown", where, force=force)
+    if printed_as_json(made):
+        return
+    if made.left_out:
+        say(made.left_out)
+    if made.file is not None:
+        say(f"{made.title}: {made.characters:,} characters in {made.file}. Read it before you send it.")
+    else:
+        write(made.text)

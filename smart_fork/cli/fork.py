@@ -10,9 +10,9 @@ import typer
 
 from smart_fork.agents.options import Options, takes
 from smart_fork.caller import caller_session
-from smart_fork.cli.agents import HandedOption
 from smart_fork.cli.command import Command
 from smart_fork.cli.forked import print_forked
+from smart_fork.cli.options import HandedOption
 from smart_fork.cli.output import printed_as_json
 from smart_fork.cli.progress import library_shown, starting
 from smart_fork.errors import Usage

@@ -1,10 +1,13 @@
-"""Options and arguments of commands, made of the fields of their requests. See `smart_fork.agents.options`."""
+"""Options and arguments of commands, made of the fields of their requests; and those that say which agent.
+
+See `smart_fork.agents.options`.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, replace
 from inspect import Parameter
 from pathlib import Path
@@ -13,9 +16,11 @@ from typing import Annotated, Any
 import typer
 from typer.models import TyperPath
 
+from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options, Said, inputs, said_of
 from smart_fork.cli.output import answer_in_json
 from smart_fork.errors import Usage
+from smart_fork.snippets import one_of
 
 _NAMED = "worktree_name"
 _WORKTREE_NAME = Annotated[
@@ -26,6 +31,7 @@ ProjectOption = Annotated[
     typer.Option("--project", "-p", click_type=TyperPath(), help="Directory of the project. All its worktrees count."),
 ]
 EverywhereOption = Annotated[bool, typer.Option("--all-projects", "-A", help="Search the sessions of all projects.")]
+SessionArgument = Annotated[str, typer.Argument(help="Session id, 8 characters or more.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 #: Stands where a command takes options of a worker.
 NOTHING_SAID = Options()
@@ -130,3 +136,45 @@ def _plain(value: Any, said: Said) -> Any:
     if isinstance(value, Path) and Path not in said.types:
         return str(value)
     return tuple(value) if isinstance(value, list) else value
+
+
+Names = Callable[[], Sequence[str]]
+_NAMES = ("--agent", "--adapter")
+
+
+def option(purpose: str, words: Names, check: Callable[[str], str], *names: str) -> Any:
+    """An option that takes one of these words, which it names, is completed with, and refuses others with."""
+
+    def checked(value: str | None) -> str | None:
+        return value if value is None else check(value)
+
+    def completed(beginning: str) -> list[str]:
+        return [word for word in words() if word.startswith(beginning)]
+
+    said = f"{purpose}: {one_of(words(), '')}."
+    return typer.Option(*names, metavar="NAME", help=said, callback=checked, autocompletion=completed)
+
+
+def among(words: Names) -> Callable[[str], str]:
+    """The check that a word is one of these."""
+
+    def check(value: str) -> str:
+        if value not in words():
+            raise typer.BadParameter(f"{value!r} is not {one_of(words())}.")
+        return value
+
+    return check
+
+
+#: Whose sessions, or workers; all agents' by default.
+WhoseOption = Annotated[str, option("Agent", AGENTS.choices, among(AGENTS.choices), "--agent")]
+WorkersOption = Annotated[str, option("Agent", AGENTS.choices, among(AGENTS.choices), *_NAMES)]
+EVERYBODY = AGENTS.ALL
+#: The agent that is started; the first by default.
+StartedOption = Annotated[str, option("Agent", AGENTS.startable, AGENTS.to_start, *_NAMES)]
+FIRST = AGENTS.first()
+#: The same, where it may go without saying.
+AnyStartedOption = Annotated[str | None, option("Agent", AGENTS.startable, AGENTS.to_start, *_NAMES)]
+HandedOption = Annotated[str | None, option("Hand over to another agent", AGENTS.handed_to, AGENTS.to_start, "--as")]
+CwdOption = Annotated[Path | None, typer.Option("--cwd", help="Working directory. Default: the session's own.")]
+GivenOption = Annotated[str | None, option("Agent that knows this id", AGENTS.startable, AGENTS.to_start, *_NAMES)]

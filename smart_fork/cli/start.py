@@ -15,8 +15,7 @@ import typer
 from indexer.errors import joined
 from smart_fork.agents.options import Options, Subject, as_said, takes
 from smart_fork.caller import caller_session
-from smart_fork.cli.agents import FIRST, AnyStartedOption, CwdOption, GivenOption, StartedOption
-from smart_fork.cli.options import NOTHING_SAID
+from smart_fork.cli.options import FIRST, NOTHING_SAID, AnyStartedOption, CwdOption, GivenOption, StartedOption
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import starting
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage

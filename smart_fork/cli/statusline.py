@@ -1,6 +1,7 @@
 """``smart-fork statusline``: one segment of Claude Code's status line, for people who compose their own.
 
 It is asked several times a minute, with the session as JSON on stdin, and says whose fork this is and what workers do.
+The register is read as it is, without importing what writes it.
 """
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 from indexer.paths import index_db
 from indexer.project import project_of
 from indexer.store import glimpse
-from smart_fork.cli import known_workers
 from smart_fork.cli.short_ids import harmless
+from smart_fork.workers.registry_file import registry_file
 
 MAX_BYTES = 1 << 20
 _TITLE = 32
@@ -35,10 +36,8 @@ def segment(status: Any) -> str:
     """``fork of … · 2 workers, 1 asks`` for what Claude Code says of its session; empty where nothing is to be said."""
     session_id = _text(status, "session_id")
     directory = _text(status, "workspace", "project_dir") or _text(status, "cwd")
-    running = known_workers.running()
-    return " · ".join(
-        part for part in (_fork(known_workers.source_of(session_id)), _working(running, session_id, directory)) if part
-    )
+    there = running()
+    return " · ".join(part for part in (_fork(source_of(session_id)), _working(there, session_id, directory)) if part)
 
 
 def _fork(parent: str) -> str:
@@ -47,7 +46,7 @@ def _fork(parent: str) -> str:
     return f"fork of {harmless(glimpse.title(index_db(), parent) or parent[:13], _TITLE)}"
 
 
-def _working(running: list[known_workers.KnownWorker], session_id: str, directory: str) -> str:
+def _working(running: list[KnownWorker], session_id: str, directory: str) -> str:
     """The workers of this session, and of the same project."""
     here = project_of(directory).key if directory else ""
     mine = [
@@ -67,3 +66,43 @@ def _text(value: Any, *names: str) -> str:
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value if isinstance(value, str) else ""
+
+
+class KnownWorker(NamedTuple):
+    """A worker that runs, as far as the register knows. `status` is what its hooks said last."""
+
+    worker_id: str
+    name: str
+    status: str
+    session_id: str
+    source_session_id: str
+    caller_session_id: str
+    cwd: str
+    pid: int | None
+
+
+def running() -> list[KnownWorker]:
+    """Those that run, newest first. One whose process is gone is none, whatever the register says."""
+    query = (
+        "SELECT id, name, status, coalesce(session_id, ''), source_session_id, coalesce(caller_session_id, ''), cwd,"
+        " pid FROM workers WHERE state IN ('starting', 'running') ORDER BY started_at DESC"
+    )
+    found = [KnownWorker(*row) for row in glimpse.rows(registry_file(), query, ())]
+    return [one for one in found if one.pid is None or _lives(one.pid)]
+
+
+def source_of(session_id: str) -> str:
+    """The session that a worker's session is a fork of, whether that worker still runs or not; empty for any other."""
+    query = "SELECT source_session_id FROM workers WHERE session_id = ? AND kind IN ('fork', 'branch')"
+    found = glimpse.rows(registry_file(), query, (session_id,))
+    return str(found[0][0]) if found else ""
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        pass  # somebody else's, or no number of a process
+    return True

@@ -1,4 +1,4 @@
-"""``active``, ``read``, ``message``, ``wait``, ``close`` and ``stop``: the workers that run already."""
+"""``active``, ``read``, ``message``, ``wait``, ``close``, ``stop`` and ``compare``: the workers that run already."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from indexer.masking import beginning
 from indexer.values import json_of
-from smart_fork.cli.agents import EVERYBODY, WorkersOption
-from smart_fork.cli.options import ProjectOption
-from smart_fork.cli.output import err, out, plain, printed_as_json, say, say_notes, wants_json
+from smart_fork.cli.options import EVERYBODY, ProjectOption, WorkersOption
+from smart_fork.cli.output import err, out, plain, print_json, printed_as_json, say, say_notes, wants_json
 from smart_fork.finding.request import current_project
 from smart_fork.snippets import minute
+from smart_fork.system.processes import Processes
+from smart_fork.workers.comparison import compare as compared
+from smart_fork.workers.comparison import counted, facts
 from smart_fork.workers.roster import list_workers, read_worker, wait_workers
+from smart_fork.workers.state import Compared
 
 if TYPE_CHECKING:
     from smart_fork.workers.state import WorkerClosed, WorkerState
+
 
 WorkerArgument = Annotated[str, typer.Argument(metavar="ID", help="Worker: id, name, session id or terminal.")]
 WorkersArgument = Annotated[list[str], typer.Argument(metavar="ID…", help="Workers: id, name, session id or terminal.")]
@@ -159,3 +164,56 @@ def _state(one: WorkerState) -> str:
 def _in_words(one: WorkerState) -> str:
     asks = f": {one.waiting_for}" if one.waiting_for else ""
     return f"{one.worker_id} ({one.session_id or 'session not known yet'}) {_state(one)}{asks}"
+
+
+#: What a column of the table shows; all of it is in the page and in the JSON.
+ANSWER_CHARACTERS, MOST_FILES = 1_500, 15
+
+
+def compare(
+    workers: Annotated[list[str] | None, typer.Argument(help="Workers. Default: the last fan-out.")] = None,
+    diff: Annotated[bool, "Print each diff."] = False,
+    html: Annotated[Path | None, "Write answers and diffs to this HTML file."] = None,
+) -> None:
+    """What workers have made of the same prompt, side by side: answers, changes, tokens and time."""
+    found = compared(list(workers or ()), Processes(), patch=diff or html is not None)
+    if html is not None:
+        from smart_fork.page.export import write_comparison
+
+        write_comparison(found, html)
+        say(f"Written: {html}")
+    if wants_json():
+        keys = set() if diff else {"diff"}
+        print_json({"workers": [{k: v for k, v in one.as_json().items() if k not in keys} for one in found]})
+    elif html is None:
+        _print(found, diff=diff)
+
+
+def _print(found: list[Compared], *, diff: bool) -> None:
+    from rich.table import Table
+
+    table = Table(show_lines=True, expand=False)
+    table.add_column("")
+    for one in found:
+        table.add_column(plain(one.name), overflow="fold", ratio=1)
+    table.add_row("worker", *(plain(f"{one.worker_id} ({one.agent_type})") for one in found))
+    for rows in zip(*map(facts, found), strict=True):
+        table.add_row(rows[0][0], *(plain(value) for _, value in rows))
+    table.add_row("files", *(plain(_files(one)) for one in found))
+    table.add_row("answer", *(plain(_answer(one)) for one in found))
+    out.print(table, soft_wrap=False)
+    for one in found if diff else ():
+        out.print(plain(f"\n{one.name}: {one.worktree or 'no worktree of its own'}", "bold"))
+        out.print(plain(one.diff or ("Not known." if one.files is None else "No changes.")))
+
+
+def _files(one: Compared) -> str:
+
+    lines = [f"{file.path} {counted(file)}" for file in one.files or ()]
+    return "\n".join(lines[:MOST_FILES] + ([f"… {len(lines) - MOST_FILES} more"] if len(lines) > MOST_FILES else []))
+
+
+def _answer(one: Compared) -> str:
+
+    text = beginning(one.answer, ANSWER_CHARACTERS)
+    return "\n".join([*([text] if text else []), *(f"({note}.)" for note in one.notes)])

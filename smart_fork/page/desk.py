@@ -22,8 +22,8 @@ from indexer.unchecked import dict_in, json_in
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.finding.index_access import opened
 from smart_fork.page.board import WorkerBoard
+from smart_fork.page.entry import PageForms
 from smart_fork.page.renderer import HEADERS, Shown, rendered
-from smart_fork.page.sent_forms import PageForms
 
 #: What an address says that asks about all projects, where the browser remembers one.
 EVERYWHERE = "*"

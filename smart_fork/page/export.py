@@ -23,8 +23,7 @@ from smart_fork.errors import SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.results import title
 from smart_fork.page.reading import ConversationPage, ShownMessage, reading
-from smart_fork.page.renderer import Shown, written
-from smart_fork.page.statics import own_style
+from smart_fork.page.renderer import Shown, own_style, written
 from smart_fork.page.steps import FileDiff, PageStep
 from smart_fork.workers.state import Compared
 

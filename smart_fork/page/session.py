@@ -36,9 +36,18 @@ from smart_fork.forking.plan import shared_until
 from smart_fork.page.desk import Asked, Desk, Scopes, folder, in_thread
 from smart_fork.page.index_views import undone
 from smart_fork.page.phrases import link, session_link, subagent_link
-from smart_fork.page.reading import ConversationPage, LeftForks, reading
+from smart_fork.page.reading import (
+    ConversationPage,
+    LeftForks,
+    Since,
+    check_still,
+    looked_at,
+    mark_in,
+    mark_of,
+    reading,
+    since,
+)
 from smart_fork.page.renderer import HEADERS, PageValues, Shown, problem, rendered, streamed
-from smart_fork.page.since import Since, check_still, looked_at, mark_in, mark_of, since
 from smart_fork.page.steps import Steps
 from smart_fork.team.conversation import look_into
 from smart_fork.workers import comparison

@@ -28,18 +28,17 @@ from smart_fork.finding.team_search import sessions_here
 from smart_fork.forking.plan import fork_session, parts_in_words, way_in_words
 from smart_fork.forking.request import MATCH, ForkRequest, Wanted, amount
 from smart_fork.forking.results import Forked
-from smart_fork.page import statics
+from smart_fork.page import renderer
 from smart_fork.page.board import BoardView, WorkerBoard, asked, inherited
 from smart_fork.page.desk import Asked, Desk, Scopes, ServiceState, folder, given, in_thread, project_in
-from smart_fork.page.entry import CODE_SECONDS, Entries, Visits
+from smart_fork.page.entry import CODE_SECONDS, SentForm, SignIn
 from smart_fork.page.export import side_by_side
 from smart_fork.page.index_views import index_routes
 from smart_fork.page.kin import related
+from smart_fork.page.reading import check_still
 from smart_fork.page.renderer import HEADERS, Shown, problem, rendered, stranger
 from smart_fork.page.search_views import SearchViews
-from smart_fork.page.sent_forms import PageForms, SentForm
 from smart_fork.page.session import number, session_routes
-from smart_fork.page.since import check_still
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare
@@ -256,31 +255,29 @@ def compared(wanted: list[str]) -> Shown:
 
 #: Addresses that need no token: where a browser sends its code, and what the page looks like.
 WAY_IN = "/open"
-PUBLIC = statics.PUBLIC
+PUBLIC = renderer.PUBLIC
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The page: `library` answers questions, `entries` let browsers in, which then have the cookies of `visits`."""
+    """The page: `library` answers questions, and `sign_in` lets browsers in."""
 
     library: Opening
-    forms: PageForms[Any]
-    entries: Entries
-    visits: Visits
+    sign_in: SignIn
     state: Callable[[], ServiceState] = ServiceState
     board: WorkerBoard = field(default_factory=WorkerBoard)
 
     @property
     def scopes(self) -> Scopes:
         """What each browser remembers of the project that it asks about."""
-        return Scopes(f"{self.visits.name}-project")
+        return Scopes(f"{self.sign_in.visits.name}-project")
 
     @property
     def desk(self) -> Desk:
         """What its answers are made with."""
-        return Desk(self.forms, self.board, self.state)
+        return Desk(self.sign_in.forms, self.board, self.state)
 
     def routes(self) -> list[Route]:
         """All addresses that browsers ask for."""
@@ -309,28 +306,29 @@ class Page:
 
     def _forked(self, place: Asked, _: Asked) -> Shown:
         """With the form that another window had sent before with the same in it, if one had."""
-        return outcome(self.desk.answer(place["form"], Forked), self.forms.twin(place["form"]))
+        return outcome(self.desk.answer(place["form"], Forked), self.sign_in.forms.twin(place["form"]))
 
     async def _code(self, request: Request) -> Response:
         project = project_in(await request.body())
         try:
-            entry = await anyio.to_thread.run_sync(self.entries.new, project)
+            entry = await anyio.to_thread.run_sync(self.sign_in.entries.new, project)
         except OSError as error:
             log.warning("no way in can be made: %s", error)
             return JSONResponse({"error": what_failed(error)}, 503)
-        asyncio.get_running_loop().call_later(CODE_SECONDS + 1, self.entries.sweep)
+        asyncio.get_running_loop().call_later(CODE_SECONDS + 1, self.sign_in.entries.sweep)
         return JSONResponse(
-            {"file": str(entry.file), "page": self.entries.address, "code": entry.code, "seconds": CODE_SECONDS}
+            {"file": str(entry.file), "page": self.sign_in.entries.address, "code": entry.code, "seconds": CODE_SECONDS}
         )
 
     async def _open(self, request: Request) -> Response:
         fields = await given(request)
-        entry = self.entries.use(fields.get("code", "").strip())
+        entry = self.sign_in.entries.use(fields.get("code", "").strip())
         if entry is None:
             why = Usage("This code is wrong, expired or already used", "Get a new one: smart-fork open")
             return problem(why, 401)
         answer = rendered("entered.html")
-        answer.set_cookie(self.visits.name, self.visits.begin(), httponly=True, samesite="strict", path="/")
+        visits = self.sign_in.visits
+        answer.set_cookie(visits.name, visits.begin(), httponly=True, samesite="strict", path="/")
         if entry.project:
             self.scopes.keep(answer, entry.project)
         return answer
@@ -341,4 +339,4 @@ async def _enter(_: Request) -> Response:
 
 
 async def _static(request: Request) -> Response:
-    return statics.answer(request.path_params["name"], request.query_params.get("v", ""))
+    return renderer.answer(request.path_params["name"], request.query_params.get("v", ""))

@@ -39,8 +39,7 @@ from smart_fork.forking.request import (
     nobody_chose,
     none_wanted,
 )
-from smart_fork.server.caller import Caller
-from smart_fork.server.calls import progress_of, project_for, sent
+from smart_fork.server.calls import Caller, progress_of, project_for, sent
 from smart_fork.server.steps import FURTHER, after_search
 from smart_fork.server.tools import brief as briefly
 from smart_fork.server.tools import strict

@@ -23,8 +23,7 @@ from smart_fork.errors import Usage
 from smart_fork.excise.answer import Excised
 from smart_fork.forking.request import BranchRequest, BudgetAsked
 from smart_fork.forking.results import Branched, Family, NotSpawned, Spawned, SpawnedWorker
-from smart_fork.server.caller import Caller
-from smart_fork.server.calls import progress_of, project_for
+from smart_fork.server.calls import Caller, progress_of, project_for
 from smart_fork.server.tools import strict
 from smart_fork.system import permission
 from smart_fork.system.cancellation import Cancelled

@@ -14,8 +14,7 @@ from pydantic import Field
 
 from smart_fork.agents import AGENTS
 from smart_fork.errors import Usage
-from smart_fork.server.caller import Caller
-from smart_fork.server.calls import BEAT_SECONDS, in_thread, project_for, reporter
+from smart_fork.server.calls import BEAT_SECONDS, Caller, in_thread, project_for, reporter
 from smart_fork.server.steps import about_workers
 from smart_fork.server.tools import strict
 from smart_fork.system.cancellation import Cancelled, refuse_cancelled

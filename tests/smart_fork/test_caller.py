@@ -11,7 +11,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent, ClientCall
 from smart_fork.agents.known import Known
 from smart_fork.caller import caller_session
-from smart_fork.server.caller import Caller, agent_of, identify
+from smart_fork.server.calls import Caller, agent_of, identify
 from tests.cases import each
 
 CALL = "toolu_01ABCDEFGHIJ"
@@ -120,7 +120,7 @@ class Newcomer(Agent):
 @pytest.fixture
 def newcomer(monkeypatch):
     agent = Newcomer()
-    monkeypatch.setattr("smart_fork.server.caller.AGENTS", Known(*AGENTS, agent))
+    monkeypatch.setattr("smart_fork.server.calls.AGENTS", Known(*AGENTS, agent))
     return agent
 
 

@@ -37,12 +37,15 @@ from smart_fork.cli.preload.client import (
     READY,
     REFUSED,
     SIZE,
+    code,
     exactly,
+    fixed_at_start,
+    folder,
     message,
     packed,
+    socket_path,
     unpacked,
 )
-from smart_fork.cli.preload.place import code, fixed_at_start, folder, socket_path
 from smart_fork.cli.service.upgrade import load_all
 from smart_fork.system import processes
 from smart_fork.system.peers import credentials

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from indexer.paths import private_dir, state_home
 from indexer.settings import BACKGROUND
-from smart_fork.cli.preload.place import is_wanted, socket_path
+from smart_fork.cli.preload.client import is_wanted, socket_path
 from smart_fork.errors import SmartForkError
 from smart_fork.system.processes import Processes
 

@@ -49,9 +49,7 @@ from smart_fork.hooks import switch
 from smart_fork.hooks.receive import receive
 from smart_fork.page import views
 from smart_fork.page.desk import ServiceState
-from smart_fork.page.entry import Entries, Visits
-from smart_fork.page.renderer import stranger
-from smart_fork.page.sent_forms import PageForms
+from smart_fork.page.entry import SignIn
 from smart_fork.server import create_server
 from smart_fork.system.release import own_version
 from smart_fork.system.rpc import RpcMessage
@@ -196,22 +194,17 @@ async def _object(request: Request) -> dict[str, Any] | None:
     return given if isinstance(given, dict) else None
 
 
-class Entrance:
-    """Authentication of the service at `host`, a name with a port: the token, and the cookies, codes and forms derived
-    from it. A new token invalidates all of them. It keeps its files in `folder`.
-    """
+class Entrance(SignIn):
+    """Authentication of the service at `host`: the token and what derives from it. A new token invalidates all."""
 
     def __init__(self, folder: Path, host: str) -> None:
         self.token = Token(self._changed)
-        # Browsers give a cookie to every port of a machine: each service has a name of its own for it.
-        self.visits = Visits(f"smart-fork-{host.rpartition(':')[2]}", folder / "visits.json", self.token)
-        self.entries = Entries(folder, f"http://{host}/")
-        self.forms: PageForms[Any] = PageForms(self.token, folder / "forms")
+        super().__init__(folder, host, self.token)
         self._guards: list[Guard] = []
 
     def guard(self, app: ASGIApp, names: Sequence[str], doors: Doors) -> Guard:
         """Return `app` behind a guard that accepts these host names."""
-        made = Guard(app, token=self.token, hosts=names, doors=doors, cookies=self.visits, stranger=stranger)
+        made = Guard(app, token=self.token, hosts=names, doors=doors, sign_in=self)
         self._guards.append(made)
         return made
 
@@ -246,7 +239,7 @@ class ServiceParts:
 
     def application(self, entrance: Entrance) -> tuple[Starlette, Doors]:
         """What answers, and which of its addresses are for whom."""
-        page = views.Page(self.library, entrance.forms, entrance.entries, entrance.visits, self._state)
+        page = views.Page(self.library, entrance, self._state)
         work = Work(self._question, self._status, self._restart)
         return application(
             create_server(self.model),

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from indexer.shapes import dataclass
 from smart_fork.cli.service.token import Token
-from smart_fork.page.entry import Visits
+from smart_fork.page.entry import SignIn
 from smart_fork.system.http_limits import Bucket, Connection, Peer
 from smart_fork.system.peers import SERVICE
 
@@ -80,7 +80,7 @@ class Doors:
 class Guard:
     """Passes on what is allowed. Refuses everything else with one line, and logs some of the refusals.
 
-    A browser that has not signed in gets the page `stranger` instead of that line.
+    A browser that has not signed in gets a page that says how, instead of that line.
     """
 
     def __init__(
@@ -90,16 +90,14 @@ class Guard:
         token: Token,
         hosts: Collection[str],
         doors: Doors,
-        cookies: Visits | None = None,
-        stranger: Callable[[], Response] | None = None,
+        sign_in: SignIn | None = None,
     ) -> None:
         self._app = app
         self._token = token
         self._hosts = frozenset(host.lower() for host in hosts)
         self._origins = frozenset(f"http://{host}" for host in self._hosts)
         self._doors = doors
-        self._cookies = cookies
-        self._stranger = stranger
+        self._sign_in = sign_in
         self._strangers = Bucket(STRANGERS_BURST, STRANGERS_RATE)
         self._wrong = Bucket(WRONG_BURST, WRONG_RATE)
         self._logged = Bucket(LOGGED_BURST, LOGGED_RATE)
@@ -146,8 +144,8 @@ class Guard:
     def _said(self, status: int, why: str, headers: Headers) -> Response:
         if status != 401:
             return PlainTextResponse(f"{why}\n", status)
-        looks = self._stranger is not None and "text/html" in headers.get("accept", "")
-        answer = self._stranger() if self._stranger and looks else PlainTextResponse(f"{why}\n", status)
+        looks = "text/html" in headers.get("accept", "")
+        answer = self._sign_in.stranger() if self._sign_in and looks else PlainTextResponse(f"{why}\n", status)
         answer.headers["WWW-Authenticate"] = "Bearer"
         return answer
 
@@ -193,8 +191,9 @@ class Guard:
             # How long it takes tells nothing of the token.
             good = hmac.compare_digest(given.strip().encode("utf-8", "replace"), secret.encode())
             return Key.TOKEN if good else Key.NONE
-        values = _cookies(headers, self._cookies.name) if self._cookies is not None else []
-        return Key.COOKIE if self._cookies is not None and values and self._cookies.good(values) else Key.NONE
+        visits = self._sign_in.visits if self._sign_in is not None else None
+        values = _cookies(headers, visits.name) if visits is not None else []
+        return Key.COOKIE if visits is not None and values and visits.good(values) else Key.NONE
 
 
 def _once(peer: Peer, send: Send) -> Send:

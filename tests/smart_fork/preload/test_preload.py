@@ -18,7 +18,7 @@ from typing import TypeVar
 import psutil
 import pytest
 
-from smart_fork.cli.preload import place
+from smart_fork.cli.preload import client
 from smart_fork.cli.preload.server import may_ask
 from smart_fork.cli.preload.start import begin
 from tests.cases import first
@@ -60,7 +60,7 @@ def leave_a_killed_one() -> None:
     with subprocess.Popen((sys.executable, "-P", "-c", listens)) as killed:
         until(lambda: psutil.Process(killed.pid).children())
         killed.kill()
-    assert Path(place.socket_path() or "").exists()
+    assert Path(client.socket_path() or "").exists()
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def started(tmp_path_factory) -> Iterator[Preloader]:
     with pytest.MonkeyPatch.context() as patch:
         home = tmp_path_factory.mktemp("preloaded")
         move_into(home, patch)
-        patch.delenv(place.VARIABLE)
+        patch.delenv(client.VARIABLE)
         (home / ".smart-fork").mkdir(mode=0o700)
         leave_a_killed_one()
         preloader = Preloader(home)
@@ -80,7 +80,7 @@ def started(tmp_path_factory) -> Iterator[Preloader]:
 def preloader(started, monkeypatch) -> Preloader:
     """The preloader, and this test in its home."""
     move_into(started.home, monkeypatch)
-    monkeypatch.delenv(place.VARIABLE)
+    monkeypatch.delenv(client.VARIABLE)
     until(lambda: len(started.waiting()) == 2)
     return started
 
@@ -138,7 +138,7 @@ def agent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_command_prints_and_ends_as_without_a_preloader(preloader, monkeypatch, tmp_path, words):
     waited, sooner = handed_over(preloader, lambda: ran(*words.split(), cwd=tmp_path))
     assert waited
-    monkeypatch.setenv(place.VARIABLE, "off")
+    monkeypatch.setenv(client.VARIABLE, "off")
     by_itself = ran(*words.split(), cwd=tmp_path)
     assert (sooner.returncode, sooner.stdout, sooner.stderr) == (
         by_itself.returncode, by_itself.stdout, by_itself.stderr,
@@ -256,7 +256,7 @@ def test_a_process_that_gave_up_rights_may_not_ask(preloader, tmp_path):
 
 
 def test_this_process_may_ask_and_a_forged_request_is_refused(preloader):
-    path = place.socket_path()
+    path = client.socket_path()
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(path)
         assert line.recv(1) == b"+"
@@ -269,13 +269,13 @@ def test_this_process_may_ask_and_a_forged_request_is_refused(preloader):
 
 
 def test_nobody_else_can_reach_it(preloader):
-    assert stat.S_IMODE(Path(place.folder()).stat().st_mode) == 0o700
+    assert stat.S_IMODE(Path(client.folder()).stat().st_mode) == 0o700
 
 
 @pytest.mark.thorough  # many of them; that one is replaced, and that none is waited for, others say
 @pytest.mark.timeout(900)  # all drills: 1,000 commands
 def test_commands_of_many_callers_are_all_answered_while_the_preloader_is_killed(home, monkeypatch):
-    monkeypatch.delenv(place.VARIABLE)
+    monkeypatch.delenv(client.VARIABLE)
     (home / ".smart-fork").mkdir(mode=0o700)
     ends: list[tuple[int, str]] = []
     over = threading.Event()
@@ -308,10 +308,10 @@ def test_commands_of_many_callers_are_all_answered_while_the_preloader_is_killed
 
 
 def test_a_preloader_that_hangs_is_left_alone_after_a_moment(home, monkeypatch):
-    monkeypatch.delenv(place.VARIABLE)
-    Path(place.folder()).mkdir(parents=True, mode=0o700)
+    monkeypatch.delenv(client.VARIABLE)
+    Path(client.folder()).mkdir(parents=True, mode=0o700)
     with socket.socket(socket.AF_UNIX) as silent:
-        silent.bind(place.socket_path() or "")
+        silent.bind(client.socket_path() or "")
         silent.listen()
         got = ran("list")
     assert got.returncode == 0
@@ -319,46 +319,46 @@ def test_a_preloader_that_hangs_is_left_alone_after_a_moment(home, monkeypatch):
 
 
 def test_a_stale_socket_is_no_preloader(home, monkeypatch):
-    monkeypatch.delenv(place.VARIABLE)
+    monkeypatch.delenv(client.VARIABLE)
     monkeypatch.setenv("SMART_FORK_BACKGROUND", "0")  # no command begins another one
-    Path(place.folder()).mkdir(parents=True, mode=0o700)
+    Path(client.folder()).mkdir(parents=True, mode=0o700)
     with socket.socket(socket.AF_UNIX) as gone:
-        gone.bind(place.socket_path() or "")
+        gone.bind(client.socket_path() or "")
     assert ran("list").returncode == 0
 
 
 def test_a_home_with_a_long_path_has_none(monkeypatch, tmp_path):
     monkeypatch.setenv("SMART_FORK_HOME", str(tmp_path / ("x" * 100)))
-    assert place.socket_path() is None
+    assert client.socket_path() is None
 
 
 def test_each_home_and_each_change_of_the_code_has_a_preloader_of_its_own(monkeypatch, tmp_path):
-    first = place.socket_path()
+    first = client.socket_path()
     monkeypatch.setenv("SMART_FORK_HOME", str(tmp_path))
-    assert place.socket_path() != first
-    monkeypatch.setattr(place, "_changed", lambda package: 1)
-    before = place.code()
-    monkeypatch.setattr(place, "_changed", lambda package: 2)
-    assert place.code() != before
+    assert client.socket_path() != first
+    monkeypatch.setattr(client, "_changed", lambda package: 1)
+    before = client.code()
+    monkeypatch.setattr(client, "_changed", lambda package: 2)
+    assert client.code() != before
 
 
 def test_it_ends_when_nobody_asks_and_leaves_nothing(home, monkeypatch):
-    monkeypatch.delenv(place.VARIABLE)
+    monkeypatch.delenv(client.VARIABLE)
     (home / ".smart-fork").mkdir(mode=0o700)
     brief = "import smart_fork.cli.preload.server as one; one.IDLE_SECONDS = one.LOOK_SECONDS = 0.1; one._load = lambda: None; one.main()"
     subprocess.run((sys.executable, "-P", "-c", brief), check=True, timeout=120)
-    assert list(Path(place.folder()).iterdir()) == []
+    assert list(Path(client.folder()).iterdir()) == []
 
 
 @pytest.mark.thorough
 def test_looking_at_something_starts_none_where_nothing_is_kept(home, monkeypatch):
-    monkeypatch.delenv(place.VARIABLE)
+    monkeypatch.delenv(client.VARIABLE)
     assert ran("list").returncode == 0
     assert not (home / ".smart-fork").exists()
 
 
 def test_the_next_command_begins_another_where_one_was_killed(home, monkeypatch):
-    monkeypatch.delenv(place.VARIABLE)
+    monkeypatch.delenv(client.VARIABLE)
     monkeypatch.delenv("SMART_FORK_BACKGROUND", raising=False)
     (home / ".smart-fork").mkdir(mode=0o700)
     leave_a_killed_one()

@@ -125,9 +125,7 @@ def served(world, monkeypatch):
     entrance = running.entrance
     page = views.Page(
         lambda *how, **where: opened(Engine(world.model), *how, **where),
-        entrance.forms,
-        entrance.entries,
-        entrance.visits,
+        entrance,
         lambda: running.state,
     )
     work = Work(question, lambda: {"state": "idle"})

@@ -11,8 +11,7 @@ from smart_fork.cli.service import app
 from smart_fork.cli.service.address import Address, publish
 from smart_fork.cli.service.client import find_service
 from smart_fork.page import views
-from smart_fork.page.entry import Entries, Visits
-from smart_fork.page.sent_forms import PageForms
+from smart_fork.page.entry import SignIn
 from smart_fork.system.release import own_version
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.tool_server import create_server
@@ -52,9 +51,7 @@ def test_others_may_ask_under_the_name_by_which_they_reach_it(world, tmp_path):
     body["params"] = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     page = views.Page(
         lambda: None,
-        PageForms(str, tmp_path / "forms"),
-        Entries(tmp_path, "http://x/"),
-        Visits("x", tmp_path / "x", str),
+        SignIn(tmp_path, "x", str),
     )
     served, _ = app.application(create_server(world.model), work, page)
     with TestClient(served, base_url="http://192.168.1.5:8766") as client:

@@ -16,7 +16,7 @@ from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import index_db, state_home
 from smart_fork.agents.readers import READERS
-from smart_fork.cli.examination import examine
+from smart_fork.cli.doctor import examine
 from smart_fork.cli.service.address import Address, publish
 from smart_fork.doctor import Check, Checked
 from smart_fork.finding.index_access import opened
@@ -229,7 +229,7 @@ def test_sessions_that_are_not_found_by_their_own_words(settled, monkeypatch, lo
         asked.append(query)
         return Candidates((), "hybrid") if len(asked) <= lost else search(store, query, embed)
 
-    monkeypatch.setattr("smart_fork.cli.examination.search", losing)
+    monkeypatch.setattr("smart_fork.cli.doctor.search", losing)
     checks = checked(settled)["questions"]
 
     assert lost == sum("is not among the first 5 for the words" in check.detail for check in checks)

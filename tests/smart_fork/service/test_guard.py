@@ -35,6 +35,13 @@ class LetIn:
     def good(self, values):
         return "let in" in values
 
+    @property
+    def visits(self):
+        return self
+
+    def stranger(self):
+        return PlainTextResponse("", 401)
+
 
 @pytest.fixture
 def port():
@@ -46,7 +53,7 @@ def port():
     ]
     doors = Doors(always=["/always"], public=["/public", "/enter"], programs=routes[-1:], way_in="/enter")
     hosts = [f"127.0.0.1:{number}", f"localhost:{number}"]
-    guarded = Guard(Starlette(routes=routes), token=lambda: SECRET, hosts=hosts, doors=doors, cookies=LetIn())
+    guarded = Guard(Starlette(routes=routes), token=lambda: SECRET, hosts=hosts, doors=doors, sign_in=LetIn())
     server = PromptServer(uvicorn.Config(guarded, log_config=None, lifespan="off", ws="none", http=Connection))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

@@ -19,10 +19,10 @@ from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.finding.ranking import chance, percent
 from smart_fork.page import renderer
 from smart_fork.page.desk import Desk, Frame, ServiceState
+from smart_fork.page.entry import ALIKE_SECONDS, FORM_SECONDS, MAX_KEPT, PageForms
 from smart_fork.page.kin import own_beginning, timeline
 from smart_fork.page.phrases import ago, clock, day, exact, homely, inside, place, session_link, tokens
 from smart_fork.page.reading import leaving, reading
-from smart_fork.page.sent_forms import ALIKE_SECONDS, FORM_SECONDS, MAX_KEPT, PageForms
 from smart_fork.page.session import AddressedSession
 from tests.smart_fork.relatives import a_relative
 

@@ -75,9 +75,7 @@ def page(bob, tmp_path, monkeypatch) -> Iterator[str]:
     entrance = Entrance(tmp_path / "page", "127.0.0.1:1")
     shown = views.Page(
         partial(opened, Engine(bob.world.model)),
-        entrance.forms,
-        entrance.entries,
-        entrance.visits,
+        entrance,
     )
     with bob.here(), serving(Starlette(routes=shown.routes())) as url:
         monkeypatch.chdir(tmp_path)  # a service stands in no project
