@@ -69,7 +69,7 @@ def _best(
         elif row.part in query.scope.parts and (row.row not in found or _order(document) > _order(found[row.row][1])):
             found[row.row] = (row, document)
     shown, dropped = admitted((row for row, _ in found.values()), query)
-    shown = without_askers(store, shown, query.phrasings)
+    shown = without_askers(store, shown, (query.intent, *query.also))
     ranked = [found[row] for row in shown if _fits(found[row][1], query.min_score)]
     ranked.sort(key=lambda one: one[0].session_id)
     ranked.sort(key=lambda one: (_order(one[1]), one[0].until), reverse=True)

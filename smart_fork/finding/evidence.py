@@ -83,7 +83,9 @@ def gather_more(
         family = families(rows.values())
     found = Gathered(families=family, weighed=wording.phrasings if wording else ())
     allowed, found.dropped = admitted(rows.values(), query)
-    found.sessions = without_askers(store, allowed, query.phrasings) if query.scope.session is None else allowed
+    found.sessions = (
+        without_askers(store, allowed, (query.intent, *query.also)) if query.scope.session is None else allowed
+    )
     places = [one for one in places if one.session in found.sessions and _counts(found.sessions[one.session], one)]
     # The words of a whole session include what the caller knows: what a fork shares with its parent, what was told.
     telling = {row for row in by_session.rows & found.sessions.keys() if not query.is_kin(found.sessions[row])}

@@ -73,6 +73,7 @@ from smart_fork.finding.upkeep import (
     unread_notice,
 )
 from smart_fork.finding.worth import BETTER_FIRST, COMPARED, Worth, better_first, close, worth_of
+from smart_fork.repository.past import branch_at
 
 if TYPE_CHECKING:
     from smart_fork.finding.hints import Hint, HookEvent
@@ -182,7 +183,8 @@ class Library(ProjectIndex):
         with self.index() as store:
             if store.meta("model") != self.engine.embedder.model:
                 return None
-            query = asked.query(self.scope(asked), hidden=frozenset({first.session_id}))
+            here = branch_at(self.directory)
+            query = asked.query(self.scope(asked), hidden=frozenset({first.session_id}), branch=here)
             return recalled(search(store, query, partial(self.vectors, "")))
 
     def fix(self, request: FindRequest) -> Fixes:
@@ -356,7 +358,7 @@ class Library(ProjectIndex):
         there, project, own = self.elsewhere, self.project, self.search_program is None
         if there is None or project is None or not own or asked.tag or asked.code:
             return None
-        query = asked.query(Scope(), directory=Path(project.root))
+        query = asked.query(Scope(), directory=Path(project.root), branch=branch_at(self.directory))
         there.begin(replace(query, limit=max(query.limit, RIVALS)), self.meaning(query.meanings))
         return there
 

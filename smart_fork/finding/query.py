@@ -44,11 +44,25 @@ _NAME = re.compile(
 )
 #: How a question speaks of the branch that is checked out, without its name; a number names another one.
 _THIS_BRANCH = re.compile(
-    r"\b(?:(?:this|my|our|current|local) (?:\w+ )?branch"
+    r"\b(?:(?:this|the|my|our|current|local) (?!main\b|master\b|default\b)(?:\w+ )?branch"
     r"|(?:this|that|the|my|our) (?:\w+ )?(?:prs?|pull request|merge request|mr)|prs? (?:comments?|feedback|review))\b"
-    r"(?! ?#?\d)|\bwhere (?:were|are) we\b|\b(?:we|i) (?:left|leave) off\b",
+    r"(?! ?#?\d)|\bwhere (?:were|are) we\b|\b(?:we|i) (?:left|leave) off\b"
+    r"|\b(?:my|our) (?:\w+ )?(?:tests?|changes|commits?|build|checks?)\b|\bmerge conflicts?\b"
+    r"|\b(?:i|we) (?:opened|created|pushed) (?:a|an|the) (?:\w+ )?(?:pr|pull request|merge request|mr)\b"
+    r"|\b(?:failing|broken|red) (?:\w+ )?(?:tests?|checks?|build|lint|ci|pipeline)\b"
+    r"|\b(?:tests?|checks?|build|lint(?:er|ing)?|ci|pipeline) (?:is|are|still|keeps?) (?:still )?"
+    r"(?:failing|fails?|broken|red)\b",
     re.IGNORECASE,
 )
+#: A pull request or an issue by its number, as people write it and as its address ends.
+_NUMBERED = re.compile(
+    r"https?://\S+?/(?:pull|issues|merge_requests)/(\d+)\S*"
+    r"|\b(?:prs?|pull request|mr|merge request|issue) ?[#!]?(\d+)\b",
+    re.IGNORECASE,
+)
+#: Branches that say nothing of what is done on them, and the parts of a branch's name that are words.
+_TRUNKS = frozenset({"main", "master", "develop", "trunk"})
+_SLUG_WORD = re.compile(r"[^\W\d_]{2,}")
 #: More names of one question are not looked for.
 MAX_NAMES = 64
 #: Words that say nothing about what a session is about; left out unless nothing else was typed.
@@ -71,8 +85,12 @@ def plain(intent: str) -> str:
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """The words to search for, in order, once each, lower case, without stop words where that leaves any."""
-    words = list(dict.fromkeys(word.lower()[:MAX_WORD_CHARACTERS] for word in _WORD.findall(text)))
+    """The words to search for, in order, once each, lower case, without stop words where that leaves any.
+
+    A pull request's address and number are none: they would find every other pull request.
+    """
+    named = _WORD.findall(_NUMBERED.sub(" ", text))
+    words = list(dict.fromkeys(word.lower()[:MAX_WORD_CHARACTERS] for word in named))
     telling = [word for word in words if word not in _STOP and (len(word) > 1 or not word.isascii())]
     return tuple((telling or words)[:MAX_WORDS])
 
@@ -83,8 +101,16 @@ def is_long(text: str) -> bool:
 
 
 def terms_of(text: str) -> tuple[str, ...]:
-    """The words, and whole compounds (``src/upload.py``) as phrases, each quoted as FTS5 wants it."""
-    phrases = dict.fromkeys(_phrase(compound) for compound in _COMPOUND.findall(text.lower()))
+    """The words, and whole compounds (``src/upload.py``) as phrases, each quoted as FTS5 wants it.
+
+    A pull request is a compound of what it is called and its number.
+    """
+    numbered = [
+        f"{kind}/{one[1] or one[2]}"
+        for one in _NUMBERED.finditer(text)
+        for kind in (("issue",) if "issue" in one[0].lower() else ("pull", "pr"))
+    ]
+    phrases = dict.fromkeys(map(_phrase, (*_COMPOUND.findall(_NUMBERED.sub(" ", text.lower())), *numbered)))
     compounds = [" ".join(phrase) for phrase in phrases if len(phrase) > 1][:MAX_WORDS]
     return tuple(dict.fromkeys(f'"{term}"' for term in (*words_of(text), *compounds)))
 
@@ -104,6 +130,11 @@ def quoted_names(given: Iterable[str]) -> tuple[str, ...]:
 def is_of_this_branch(text: str) -> bool:
     """Whether `text` asks for what was done on the branch that is checked out."""
     return _THIS_BRANCH.search(text) is not None
+
+
+def branch_words(branch: str) -> str:
+    """What the name of a branch says of the work on it: its words behind the last slash; nothing of a trunk's."""
+    return "" if branch in _TRUNKS else " ".join(_SLUG_WORD.findall(branch.rpartition("/")[2]))
 
 
 def _phrase(compound: str) -> tuple[str, ...]:
@@ -183,8 +214,8 @@ class Query:
     `everywhere` means all projects, `caller` is the session that asks, `relatives` are those of other families that
     know what it knows, `hidden` is never found, `doubt` counts against all: what is not known yet may speak for others.
     `read` is the share of sessions that were read: the one that is meant may be among the rest.
-    `branch` is what is checked out where it is asked, `in_play` the files that are worked on there, `given`
-    by the caller or found changed. `agents` are those whose sessions are searched, and `directory` is
+    `branch` is what is checked out where it is asked, `landed` the subjects of its commits, `in_play` the files that
+    are worked on there, `given` by the caller or found changed. `agents` are those whose sessions are searched, and `directory` is
     where it is asked.
     """
 
@@ -200,6 +231,7 @@ class Query:
     doubt: float = 0.0
     read: float = 1.0
     branch: str = ""
+    landed: str = ""
     in_play: tuple[str, ...] = ()
     given: bool = False
     agents: tuple[AgentName, ...] = ()
@@ -217,8 +249,9 @@ class Query:
 
     @property
     def phrasings(self) -> tuple[str, ...]:
-        """The question in each of its wordings, the person's own first."""
-        return (self.intent, *self.also)
+        """The question in each of its wordings, the person's own first, with the words of what it points at."""
+        pointed = (branch_words(self.branch), self.landed) if is_of_this_branch(self.intent) else ()
+        return (" ".join(filter(None, (self.intent, *pointed))), *self.also)
 
     @property
     def embedded(self) -> tuple[int, ...]:
@@ -392,8 +425,8 @@ def _known(
     known = {term: counts[term] for term in terms}
     if len(known) > MOST_NAMES or any(known.values()):
         return known
-    # Without its last letter, which a stem may not have; a term stands between quotes.
-    return count([f'{term[:-2]}"*' for term in known if len(term) > SHORTEST_BEGINNING + 2])
+    # Without its last letter, which a stem may not have; a term stands between quotes. A number is typed whole.
+    return count([f'{term[:-2]}"*' for term in known if len(term) > SHORTEST_BEGINNING + 2 and " " not in term])
 
 
 # The language of a text, told by its commonest words, and what is said where a model does not know it.

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from smart_fork.finding.query import (
     MAX_CHARACTERS,
     MAX_WORDS,
+    branch_words,
     is_long,
     is_mostly_not_latin,
     is_of_this_branch,
@@ -146,7 +147,45 @@ def test_a_text_of_more_words_than_are_looked_for_is_long():
         ("check PR #12", False),
         ("merge request 7 broke the map", False),
         ("a branching rate limiter", False),
+        ("what does the branch change?", True),
+        ("I opened a PR, describe it", True),
+        ("run my tests", True),
+        ("fix the failing test", True),
+        ("lint is failing", True),
+        ("CI is red", True),
+        ("resolve the merge conflicts", True),
+        ("merge it into the main branch", False),
+        ("add tests for the uploader", False),
+        ("describe how a build is made", False),
     ],
 )
 def test_a_question_may_be_of_the_branch_that_is_checked_out(asked, is_of_it):
     assert is_of_this_branch(asked) is is_of_it
+
+
+@each(
+    ("branch", "says"),
+    [
+        ("feature/add-retry_to-upload", "add retry to upload"),
+        ("ann/fix/round-maps", "round maps"),
+        ("issue-42-naïve-Ünïcode", "issue naïve Ünïcode"),
+        ("main", ""),
+        ("master", ""),
+        ("", ""),
+    ],
+)
+def test_the_name_of_a_branch_says_words_of_its_work(branch, says):
+    assert branch_words(branch) == says
+
+
+@each(
+    ("asked", "terms"),
+    [
+        ("https://git.example/shop/till/pull/12/files review", '"review" OR "pull 12" OR "pr 12"'),
+        ("review PR #12", '"review" OR "pull 12" OR "pr 12"'),
+        ("merge request !7", '"pull 7" OR "pr 7"'),
+        ("https://git.example/shop/till/issues/5#c1", '"issue 5"'),
+    ],
+)
+def test_the_address_and_number_of_a_pull_request_are_no_words_of_others(asked, terms):
+    assert any_of(asked) == terms

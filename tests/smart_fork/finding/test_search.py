@@ -206,6 +206,26 @@ def test_where_this_branch_is_asked_for_its_sessions_are_found_first(world, shop
     assert world.ids("check the comments of PR 1", shop)[0] != here
 
 
+def test_a_question_that_points_at_the_branch_asks_for_the_words_of_its_name(world, shop):
+    for number in range(3):
+        world.claude(shop, f"fix the failing test {number}", "it is green", gitBranch="main")
+    knows = world.claude(shop, "draw the map rounder", "the map is round", gitBranch="wip")
+    git(shop, "checkout", "-q", "-b", "ann/rounder-map")
+
+    assert world.ids("fix the failing test", shop)[0] == knows
+    assert world.ids("fix test 1", shop)[0] != knows
+
+
+def test_the_address_of_a_pull_request_finds_no_other_one(world, shop):
+    one, other = (
+        world.claude(shop, f"review https://git.example/a/shop/pull/{number}", "it is good") for number in (12, 13)
+    )
+
+    assert [one, other] == world.ids("https://git.example/a/shop/pull/12", shop)[:2]
+    found = world.find("https://git.example/a/shop/pull/14", shop, explain=True)["results"]
+    assert {0} == {hit["explain"]["points"]["session_words"] for hit in found}
+
+
 def test_damage_of_the_index_is_not_searched_around(store, monkeypatch):
     def damaged(*_: object, **__: object) -> None:
         raise apsw.CorruptError("malformed")
