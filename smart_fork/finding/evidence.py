@@ -12,9 +12,10 @@ from indexer.project import is_within
 from indexer.shapes import dataclass
 from indexer.store.base import Placement, Searchable, SessionRow, Similarities, Store
 from smart_fork import handovers
-from smart_fork.finding.query import Matches, Query, QueryWords, is_long, is_of_this_branch
+from smart_fork.finding.query import Matches, Query, QueryWords, is_long
 from smart_fork.finding.ranking import Coverage, Evidence, Phrased, PointParts, edited, exchange_parts, fork_point
 from smart_fork.finding.session_place import belongs, is_in_doubt, placed, placed_here
+from smart_fork.finding.this_branch import is_of_this_branch
 from smart_fork.snippets import quoted
 
 NEAREST_CHUNKS = 400

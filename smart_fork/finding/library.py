@@ -73,7 +73,6 @@ from smart_fork.finding.upkeep import (
     unread_notice,
 )
 from smart_fork.finding.worth import BETTER_FIRST, COMPARED, Worth, better_first, close, worth_of
-from smart_fork.repository.past import branch_at
 
 if TYPE_CHECKING:
     from smart_fork.finding.hints import Hint, HookEvent
@@ -183,8 +182,8 @@ class Library(ProjectIndex):
         with self.index() as store:
             if store.meta("model") != self.engine.embedder.model:
                 return None
-            here = branch_at(self.directory)
-            query = asked.query(self.scope(asked), hidden=frozenset({first.session_id}), branch=here)
+            hidden = frozenset({first.session_id})
+            query = asked.query(self.scope(asked), hidden=hidden, **self.pointed_at(asked.intent))
             return recalled(search(store, query, partial(self.vectors, "")))
 
     def fix(self, request: FindRequest) -> Fixes:
@@ -358,7 +357,7 @@ class Library(ProjectIndex):
         there, project, own = self.elsewhere, self.project, self.search_program is None
         if there is None or project is None or not own or asked.tag or asked.code:
             return None
-        query = asked.query(Scope(), directory=Path(project.root), branch=branch_at(self.directory))
+        query = asked.query(Scope(), directory=Path(project.root), **self.pointed_at(asked.intent))
         there.begin(replace(query, limit=max(query.limit, RIVALS)), self.meaning(query.meanings))
         return there
 

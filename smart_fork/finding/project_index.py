@@ -29,11 +29,11 @@ from smart_fork.finding.query import Code, Query, further, plain
 from smart_fork.finding.ranking import ExchangeEvidence
 from smart_fork.finding.request import FindRequest, current_project
 from smart_fork.finding.search import Meaning, check_comparable
+from smart_fork.finding.this_branch import pointed_at
 from smart_fork.finding.upkeep import SOON_SECONDS, Engine, Upkeep, embed_some, refresh
 from smart_fork.repository.git import opened as repository_at
 from smart_fork.repository.git import paths
 from smart_fork.repository.identity import AboutProject, described
-from smart_fork.repository.past import branch_at
 from smart_fork.snippets import shown
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry_file import has_registry
@@ -131,9 +131,13 @@ class ProjectIndex:
             caller=caller,
             hidden=own | withheld,
             relatives=relatives(self.store, caller) if caller else (),
-            branch=branch_at(self.directory) if self.project else "",
             directory=self.directory,
+            **self.pointed_at(asked.intent),
         )
+
+    def pointed_at(self, intent: str) -> dict[str, str]:
+        """What is checked out, with the subjects of its commits if the intent points at it, for a query."""
+        return pointed_at(intent, self.directory, self.engine.processes) if self.project else {}
 
     def refreshed(self, asked: FindRequest, *, vectors: bool = True) -> Upkeep:
         """Bring the index up to date, once; vectors are made for what each question asks about."""

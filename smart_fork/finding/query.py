@@ -19,6 +19,7 @@ from indexer.shapes import dataclass
 from indexer.store.base import HavingTable, Placement, Scope, Scored, Searchable, SessionRow, WordTable
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import Usage, is_empty
+from smart_fork.finding.this_branch import branch_words, is_of_this_branch
 from smart_fork.snippets import shown
 
 if TYPE_CHECKING:
@@ -42,27 +43,12 @@ _NAME = re.compile(
     r"|(?<![\w.-])[\w-]++(?:\.[\w-]++)*\.[A-Za-z]\w{0,4}\b"
     r"|\b[A-Za-z]\w*(?:_\w|[a-z0-9][A-Z])\w*"
 )
-#: How a question speaks of the branch that is checked out, without its name; a number names another one.
-_THIS_BRANCH = re.compile(
-    r"\b(?:(?:this|the|my|our|current|local) (?!main\b|master\b|default\b)(?:\w+ )?branch"
-    r"|(?:this|that|the|my|our) (?:\w+ )?(?:prs?|pull request|merge request|mr)|prs? (?:comments?|feedback|review))\b"
-    r"(?! ?#?\d)|\bwhere (?:were|are) we\b|\b(?:we|i) (?:left|leave) off\b"
-    r"|\b(?:my|our) (?:\w+ )?(?:tests?|changes|commits?|build|checks?)\b|\bmerge conflicts?\b"
-    r"|\b(?:i|we) (?:opened|created|pushed) (?:a|an|the) (?:\w+ )?(?:pr|pull request|merge request|mr)\b"
-    r"|\b(?:failing|broken|red) (?:\w+ )?(?:tests?|checks?|build|lint|ci|pipeline)\b"
-    r"|\b(?:tests?|checks?|build|lint(?:er|ing)?|ci|pipeline) (?:is|are|still|keeps?) (?:still )?"
-    r"(?:failing|fails?|broken|red)\b",
-    re.IGNORECASE,
-)
 #: A pull request or an issue by its number, as people write it and as its address ends.
 _NUMBERED = re.compile(
     r"https?://\S+?/(?:pull|issues|merge_requests)/(\d+)\S*"
     r"|\b(?:prs?|pull request|mr|merge request|issue) ?[#!]?(\d+)\b",
     re.IGNORECASE,
 )
-#: Branches that say nothing of what is done on them, and the parts of a branch's name that are words.
-_TRUNKS = frozenset({"main", "master", "develop", "trunk"})
-_SLUG_WORD = re.compile(r"[^\W\d_]{2,}")
 #: More names of one question are not looked for.
 MAX_NAMES = 64
 #: Words that say nothing about what a session is about; left out unless nothing else was typed.
@@ -125,16 +111,6 @@ def quoted_names(given: Iterable[str]) -> tuple[str, ...]:
     names = (_WORD.findall(name.lower().replace("_", " ")) for name in given)
     phrases = dict.fromkeys(" ".join(word[:MAX_WORD_CHARACTERS] for word in name[-MAX_PHRASE_WORDS:]) for name in names)
     return tuple(f'"{phrase}"' for phrase in phrases if phrase)[:MAX_NAMES]
-
-
-def is_of_this_branch(text: str) -> bool:
-    """Whether `text` asks for what was done on the branch that is checked out."""
-    return _THIS_BRANCH.search(text) is not None
-
-
-def branch_words(branch: str) -> str:
-    """What the name of a branch says of the work on it: its words behind the last slash; nothing of a trunk's."""
-    return "" if branch in _TRUNKS else " ".join(_SLUG_WORD.findall(branch.rpartition("/")[2]))
 
 
 def _phrase(compound: str) -> tuple[str, ...]:
@@ -215,8 +191,8 @@ class Query:
     know what it knows, `hidden` is never found, `doubt` counts against all: what is not known yet may speak for others.
     `read` is the share of sessions that were read: the one that is meant may be among the rest.
     `branch` is what is checked out where it is asked, `landed` the subjects of its commits, `in_play` the files that
-    are worked on there, `given` by the caller or found changed. `agents` are those whose sessions are searched, and `directory` is
-    where it is asked.
+    are worked on there, `given` by the caller or found changed. `agents` are those whose sessions are searched, and
+    `directory` is where it is asked.
     """
 
     intent: str

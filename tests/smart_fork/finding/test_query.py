@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 from smart_fork.finding.query import (
     MAX_CHARACTERS,
     MAX_WORDS,
-    branch_words,
     is_long,
     is_mostly_not_latin,
-    is_of_this_branch,
     names_of,
     plain,
     terms_of,
     words_of,
 )
+from smart_fork.finding.this_branch import branch_words, is_of_this_branch
 from tests.cases import each
 
 HOSTILE = [

@@ -216,6 +216,20 @@ def test_a_question_that_points_at_the_branch_asks_for_the_words_of_its_name(wor
     assert world.ids("fix test 1", shop)[0] != knows
 
 
+def test_a_question_that_points_at_the_branch_asks_for_the_subjects_of_its_commits(world, shop):
+    for number in range(3):
+        world.claude(shop, f"fix the failing test {number}", "it is green", gitBranch="main")
+    knows = world.claude(shop, "draw the map rounder", "the map is round", gitBranch="main")
+    (shop / "map.py").write_text("round\n")
+    for branch in ("wip", "main"):
+        git(shop, "checkout", "-q", "-B", branch)
+        git(shop, "add", ".")
+        if branch == "wip":
+            assert world.ids("fix the failing test", shop)[0] != knows
+            git(shop, "commit", "-q", "-m", "Draw the map rounder")
+        assert (world.ids("fix the failing test", shop)[0] == knows) is (branch == "wip")
+
+
 def test_the_address_of_a_pull_request_finds_no_other_one(world, shop):
     one, other = (
         world.claude(shop, f"review https://git.example/a/shop/pull/{number}", "it is good") for number in (12, 13)
