@@ -201,7 +201,7 @@ def _logs() -> Iterator[Check]:
 def _other_homes(agent: AgentAdapter) -> list[Path]:
     """The folders that look like those of further accounts and are not among those that are read."""
     usual = AGENTS[agent.name].home.default
-    if AGENTS[agent.name].home.parent is not None:
+    if AGENTS[agent.name].home.inside:
         return []
     found = [*sorted(Path.home().glob(f"{usual}-*")), Path.home() / ".config" / usual.removeprefix(".")]
     logs = [folder.relative_to(agent.home()) for folder, _ in agent.folders() if folder.is_relative_to(agent.home())]

@@ -109,12 +109,12 @@ class AgentAdapter(Protocol):
     #: The words before a session's id with which a person goes on in it; its name and ``--resume`` where none are told.
     resumes: tuple[str, ...] = ()
 
-    def home(self) -> Path:
-        """The agent's own folder; it need not exist."""
-
     def homes(self) -> tuple[Path, ...]:
-        """The agent's own folder, and those of further accounts."""
-        return (self.home(),)
+        """The agent's own folder, and those of further accounts; they need not exist."""
+
+    def home(self) -> Path:
+        """The agent's own folder: the first one."""
+        return self.homes()[0]
 
     def folders(self) -> tuple[tuple[Path, int], ...]:
         """The folders that its logs are in, each with how many levels below; they need not exist."""

@@ -39,8 +39,8 @@ class DatabaseAdapter(OwnLogs):
     advice: ClassVar[str]
 
     @abstractmethod
-    def database(self) -> Path:
-        """Return the database, which need not exist."""
+    def databases(self) -> Iterator[Path]:
+        """Yield the database of each home. It need not exist."""
 
     @abstractmethod
     def opened(self, path: Path) -> AbstractContextManager[apsw.Connection]:
@@ -71,11 +71,12 @@ class DatabaseAdapter(OwnLogs):
 
     def log_at(self, location: str) -> LogFile | None:
         within, _, key = location.rpartition("/")
-        return next(iter(self._found(key)), None) if key and within == str(self.database()) else None
+        return next(iter(self._found(key, within)), None) if key and within else None
 
     def logs_of(self, changed: str) -> Iterator[LogFile]:
-        if changed in {f"{self.database()}{end}" for end in ("", "-wal", "-shm")}:
-            return self.discover()
+        for path in map(str, self.databases()):
+            if changed in {f"{path}{end}" for end in ("", "-wal", "-shm")}:
+                return iter(self._found("", path))
         found = self.log_at(changed)
         return iter(() if found is None else (found,))
 
@@ -90,9 +91,9 @@ class DatabaseAdapter(OwnLogs):
         if closed := super().unread():
             return closed
         try:
-            if self.database().exists():
-                with self.opened(self.database()):
-                    return ""
+            for path in filter(Path.exists, self.databases()):
+                with self.opened(path):
+                    pass
         except OSError as error:
             return f"{error}; {self.advice}"
         return ""
@@ -109,19 +110,24 @@ class DatabaseAdapter(OwnLogs):
             yield copy
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
-        return tuple(file.path for file in self._found(session_id)) if session_id else ()
+        found = self._found(session_id) if session_id else []
+        return tuple(file.path for file in sorted(found, key=lambda file: file.mtime_ns, reverse=True))
 
     def is_copy(self, path: Path) -> bool:
         return path.is_file()
 
-    def _found(self, key: str) -> list[LogFile]:
-        """Return all sessions, or the one with this id; nothing if the database cannot be read."""
-        path = self.database()
-        with suppress(OSError):
-            inode = path.stat().st_ino
-            with self.opened(path) as db:
-                return [
-                    LogFile(self.name, f"{path}/{one.key}", one.size, one.mtime_ns, inode, str(path))
-                    for one in self.stamps(db, key)
-                ]
-        return []
+    def _found(self, key: str, within: str = "") -> list[LogFile]:
+        """Return all sessions, or those with this id, in all databases or in that one. One that cannot be read has
+        none.
+        """
+        found = list[LogFile]()
+        for path in dict.fromkeys(self.databases()):
+            with suppress(OSError):
+                if within in ("", str(path)):
+                    inode = path.stat().st_ino
+                    with self.opened(path) as db:
+                        found += [
+                            LogFile(self.name, f"{path}/{one.key}", one.size, one.mtime_ns, inode, str(path))
+                            for one in self.stamps(db, key)
+                        ]
+        return found

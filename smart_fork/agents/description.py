@@ -11,48 +11,45 @@ from pathlib import Path
 from typing import NamedTuple
 
 from indexer.transcripts.model import AgentName
+from smart_fork import config
 
-#: The folder of data that ``XDG_DATA_HOME`` names, which is the same for all programs.
-DATA = ".local/share"
-
-
-#: The folders of the session that is being started, by the variables that name them.
-_USED: ContextVar[Mapping[str, Path]] = ContextVar("used homes", default={})  # noqa: B039 - never changed
+#: The folder of data, which ``XDG_DATA_HOME`` names otherwise, for all programs.
+_DATA = ".local/share/"
 
 
 class Home(NamedTuple):
     """An agent's own folder: the `variable` that names it, and the default below a person's home.
 
-    `logs` are the folders of its logs in it, `beside` variables that name other places of its files. With a `parent`,
-    the variable names the folder that it is in: an empty one is the home, the other is `DATA`.
+    `logs` are the folders of its logs in it, `beside` variables that name other places of its files. The variable may
+    name another folder, which its own is `inside`.
     """
 
     variable: str
     default: str
     logs: tuple[str, ...] = ("projects",)
     beside: tuple[str, ...] = ()
-    parent: str | None = None
+    inside: str = ""
 
     @property
     def places(self) -> tuple[str, ...]:
         """The folders of its logs below a home where no variable says otherwise, such as ``.agent/sessions``."""
-        below = f"{self.parent or ''}/{self.default}".lstrip("/")
-        return tuple(f"{below}/{one}".rstrip("/") for one in self.logs)
+        return tuple(f"{self.default}/{one}".rstrip("/") for one in self.logs)
 
     def folder(self) -> Path:
         """Return the folder, which need not exist: that of the session being started, else the first one."""
-        return _USED.get().get(self.variable) or self._first()
+        return _USED.get().get(self) or self._first()
 
     def folders(self) -> tuple[Path, ...]:
         """Return the folder and further ones: a variable may list several, and a person names those of other accounts
         in config.toml.
         """
-        more = (Path(one).expanduser() for one in (*self._named()[1:], *_further(self.variable)))
-        return tuple(dict.fromkeys((self._first(), *more)))
+        more = (self._named_so(one) for one in (*self._named()[1:], *_further(self.variable)))
+        return tuple(dict.fromkeys((self.folder(), self._first(), *more)))
 
     def of(self, log: Path | str) -> Path:
         """Return the folder that a log is in; the first one if it is in none."""
-        return next((one for one in self.folders() if str(log).startswith(f"{one}/")), self._first())
+        around = (one for one in self.folders() if str(log).startswith(f"{one}/"))
+        return max(around, key=lambda one: len(one.parts), default=self._first())
 
     def is_further(self, *logs: Path | str) -> bool:
         """Return whether these logs are in a folder that their agent finds only if its variable names it."""
@@ -62,7 +59,7 @@ class Home(NamedTuple):
     def used(self, log: Path | None) -> Iterator[None]:
         """Take the folder that a log is in for the agent's own, while its session is started."""
         several = len(self.folders()) > 1
-        own = {self.variable: self.of(log) if log else self._first()} if several else {}
+        own = {self: self.of(log) if log else self._first()} if several else {}
         token = _USED.set({**_USED.get(), **own})
         try:
             yield
@@ -71,32 +68,43 @@ class Home(NamedTuple):
 
     def environment(self) -> dict[str, str]:
         """Return the variable with which a program uses the folder of the session being started."""
-        used = _USED.get().get(self.variable)
-        return {self.variable: str(used)} if used and (used != self._first() or len(self._named()) > 1) else {}
+        used = _USED.get().get(self)
+        if used is None or (used == self._first() and len(self._named()) < 2):
+            return {}
+        return {self.variable: str(used).removesuffix(f"/{self.inside}")}
 
     def _named(self) -> list[str]:
         """Return the folders that the variable names. It is no list if such a folder exists."""
         named = os.environ.get(self.variable, "")
+        if self.default.startswith(_DATA):  # a path that is not absolute does not count, as XDG wants it
+            return [named] if named.startswith("/") else []
         parts = [part for one in named.split(",") if (part := one.strip())]
-        return [named] if self.parent is not None or len(parts) < 2 or Path(named).is_dir() else parts
+        return [named] if self.inside or len(parts) < 2 or Path(named).is_dir() else parts
 
     def _first(self) -> Path:
-        named = next(iter(self._named()), "")
-        if self.parent is None:
-            return Path(named or Path.home() / self.default).expanduser()
-        if self.parent and not named.startswith("/"):  # a path that is not absolute does not count, as XDG wants it
-            named = ""
-        return (Path(named).expanduser() if named else Path.home() / self.parent) / self.default
+        if named := next(iter(self._named()), ""):
+            return self._named_so(named)
+        data = os.environ.get("XDG_DATA_HOME", "")
+        if self.default.startswith(_DATA) and data.startswith("/"):
+            return Path(data, self.default.removeprefix(_DATA))
+        return Path.home() / self.default
+
+    def _named_so(self, value: str) -> Path:
+        """Return the folder if the variable has this value."""
+        return Path(value).expanduser() / self.inside
 
     def usual(self) -> str:
-        """Return the folder used without the variable."""
-        return f"~/{self.default if self.parent is None else self.parent}".rstrip("/")
+        """Return the value of the variable that stands for the folder used without it; empty if none does."""
+        outside = self.default.removesuffix(self.inside)
+        return f"~/{outside}".rstrip("/") if self.default.endswith(self.inside) else ""
+
+
+#: The folders of the session that is being started.
+_USED: ContextVar[Mapping[Home, Path]] = ContextVar("used homes", default={})  # noqa: B039 - never changed
 
 
 def _further(variable: str) -> tuple[str, ...]:
     """The further folders in config.toml of the agent whose folder this variable names."""
-    from smart_fork import config
-
     file = str(config.file())
     if not os.path.exists(file):  # noqa: PTH110 - as text
         return ()
@@ -106,8 +114,6 @@ def _further(variable: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def _in_config(*_state: object) -> dict[str, tuple[str, ...]]:
-    from smart_fork import config
-
     pairs = [(name.strip(), folder.strip()) for name, _, folder in (one.partition("=") for one in config.homes())]
     return {variable: tuple(folder for name, folder in pairs if name == variable) for variable, _ in pairs}
 

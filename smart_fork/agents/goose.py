@@ -6,7 +6,6 @@ and one for each message. A copy of a session has a line for each.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -113,15 +112,8 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
     keys = re.compile(r"[A-Za-z0-9_-]{1,128}")
     advice = "try again when no Goose is busy, or update smart-fork"
 
-    def home(self) -> Path:
-        """See `AgentAdapter.home`. Paths in variables that are not absolute do not count."""
-        root, data = (os.environ.get(name, "") for name in (self.variable, "XDG_DATA_HOME"))
-        if root.startswith("/"):
-            return Path(root, "data")
-        return Path(data, "goose") if data.startswith("/") else Path.home() / self.own.default
-
-    def database(self) -> Path:
-        return self.projects / "sessions.db"
+    def databases(self) -> Iterator[Path]:
+        return (folder / "sessions.db" for folder, _ in self.folders())
 
     def opened(self, path: Path) -> AbstractContextManager[apsw.Connection]:
         from smart_fork.agents.foreign_database import with_tables

@@ -23,9 +23,6 @@ class OwnLogs(AgentAdapter):
         self.own = AGENTS[self.name].home
         self.variable, self.places = self.own.variable, self.own.places
 
-    def home(self) -> Path:
-        return self.own.folder()
-
     def homes(self) -> tuple[Path, ...]:
         return self.own.folders()
 

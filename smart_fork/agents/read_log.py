@@ -28,10 +28,6 @@ class ReadAdapter(TreeAdapter, ReadSource):
 
         return partial(ReadTree, self)
 
-    @property
-    def projects(self) -> Path:
-        return self.home() / self.own.logs[0]
-
     def is_session(self, location: str, projects: str) -> bool:
         return True
 

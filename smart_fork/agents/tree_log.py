@@ -32,14 +32,10 @@ class TreeAdapter(LogAdapter):
     @property
     def projects(self) -> Path:
         """The folder of all projects."""
-        return self.home() / "projects"
+        return self.home() / self.own.logs[0]
 
     def folders(self) -> tuple[tuple[Path, int], ...]:
-        projects, home = str(self.projects), str(self.home())
-        below = projects.removeprefix(home)
-        if projects == below:
-            return ((self.projects, self.depth),)
-        return tuple((Path(f"{one}{below}"), self.depth) for one in self.homes())
+        return tuple((one / self.own.logs[0], self.depth) for one in self.homes())
 
     def discover(self) -> Iterator[LogFile]:
         return self._logs(self.endings[0])

@@ -100,22 +100,22 @@ def going_on(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
             f"The session of {worker.id} is not known",
             advice("Start a new worker: smart-fork new", tool="Fork the session that knows instead: smart_fork."),
         )
-    return plan_fork(
-        Launch(
-            agent=worker.agent,
-            session_id=worker.session_id,
-            target_cwd=Path(worker.cwd),
-            program=program,
-            prompt=typed_text(text),
-            headless=True,
-            name=worker.name,
-            depth=worker.depth - 1,  # it is as deep as it was
-            worker_id=worker.id,
-            form="resume",
-            of_others=worker.permission_mode == ASKED,
-            options=Options(skip_permissions=worker.permission_mode == UNASKED),
-        )
+    launch = Launch(
+        agent=worker.agent,
+        session_id=worker.session_id,
+        target_cwd=Path(worker.cwd),
+        program=program,
+        prompt=typed_text(text),
+        headless=True,
+        name=worker.name,
+        depth=worker.depth - 1,  # it is as deep as it was
+        worker_id=worker.id,
+        form="resume",
+        of_others=worker.permission_mode == ASKED,
+        options=Options(skip_permissions=worker.permission_mode == UNASKED),
     )
+    with AGENTS[worker.agent].home.used(original_of(READERS[worker.agent], worker.session_id)):
+        return plan_fork(launch)
 
 
 def _mark(typist: Typist, question: Question, number: str) -> None:

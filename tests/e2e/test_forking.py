@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import psutil
 import pytest
 
+from smart_fork.agents import AGENTS
 from tests.drilled import drilled
 from tests.e2e.agents import SMART_FORK, Machine
 from tests.e2e.logs import Log
@@ -195,6 +197,44 @@ def test_a_fork_never_overwrites_what_lies_where_its_transcript_should(
     assert str(other) in done.stderr
     assert logs == set(equipped.logs(agent))
     other.unlink()
+
+
+@each_agent(thorough="codex")
+def test_a_session_of_a_further_account_is_forked_and_gone_on_with_in_its_own_home(equipped: Machine, agent: Protocol):
+    """Its agent finds it nowhere else: that is where its sessions and its login are."""
+    own, further = (equipped.home / f".{agent}{ending}" for ending in ("", "-work"))
+    shutil.copytree(own, further, symlinks=True, ignore=shutil.ignore_patterns("projects", "*sessions", "*.sqlite*"))
+    if agent == "claude":
+        shutil.copyfile(equipped.home / ".claude.json", further / ".claude.json")
+    parent = equipped.session_of_before(agent, *EXCHANGES)
+    there = further / parent.path.relative_to(own)
+    there.parent.mkdir(parents=True)
+    parent.path.rename(there)
+    settings = equipped.home / ".smart-fork/config.toml"
+    settings.parent.mkdir(exist_ok=True, mode=0o700)
+    settings.write_text(f'homes = ["{AGENTS[agent].home.variable}={further}"]\n')
+    prompt, second, third = map(unlike_any_other, (NEXT, "And one step more", "And the last one"))
+
+    fork = run_fork(equipped, parent, prompt, "--in", "process")
+
+    def log_of(answer: str) -> Path | None:
+        return next((one for one in further.rglob("*.jsonl") if answer in one.read_text()), None)
+
+    assert [*CONVERSATION, Message("user", prompt)] == heard(equipped, prompt).said
+    log = wait_until(lambda: log_of(f"Noted: {prompt}"), "the fork's log in the home of its parent")
+    assert fork["new_session_id"] in log.name
+    assert not [one for one in equipped.logs(agent) if fork["new_session_id"] in one.path.name]
+    wait_until(lambda: not _told(equipped, prompt), "the worker to end")
+
+    equipped.smart_fork("message", fork["worker_id"], second)
+
+    said = [*CONVERSATION, Message("user", prompt), Message("assistant", f"Noted: {prompt}"[:67])]
+    assert [*said, Message("user", second)] == heard(equipped, second).said
+    equipped.smart_fork("resume", parent.session_id, "--in", "process", "--", third)
+    assert [*CONVERSATION, Message("user", third)] == heard(equipped, third).said
+    wait_until(lambda: log_of(f"Noted: {third}") == there, "the answer in the session itself")
+    wait_until(lambda: not _told(equipped, third), "the worker to end")
+    settings.unlink()
 
 
 def executed(machine: Machine) -> list[str]:

@@ -35,8 +35,8 @@ class Shelf(AgentAdapter):
     def __init__(self) -> None:
         self.read_keys: list[str] = []
 
-    def home(self) -> Path:
-        return Path.home() / "shelf"
+    def homes(self) -> tuple[Path, ...]:
+        return (Path.home() / "shelf",)
 
     @property
     def file(self) -> Path:

@@ -10,9 +10,8 @@ from indexer.transcripts.items import GivenBack
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Role
 from indexer.unchecked import dict_in, dicts_in
-from smart_fork.agents.claude.copy import file_history
 from smart_fork.agents.claude.fold import ClaudeCodec, is_request
-from smart_fork.agents.claude.home import claude_home
+from smart_fork.agents.claude.home import HOME, claude_home
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codec import Record, text_of
 from smart_fork.agents.cuts import titles
@@ -137,8 +136,8 @@ class ClaudeCutter(TreeCutter):
 
     def stores(self, session_id: str) -> list[Path]:
         """The versions of files from before its edits."""
-        folder = file_history(session_id)
-        return [folder] if folder.is_dir() else []
+        found = (home / "file-history" / session_id for home in HOME.folders())
+        return [folder for folder in found if folder.is_dir()]
 
     def apart(self) -> list[Path]:
         """Its settings: old versions kept a person's prompts there."""

@@ -15,7 +15,7 @@ from indexer.transcripts.model import Role
 from indexer.unchecked import dict_in, dicts_in, text_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copilot.fold import ANSWERED, CopilotCodec, asks, data_of, is_typed, requests_in
-from smart_fork.agents.copilot.home import EVENTS, WORKSPACE, copilot_home, name_in
+from smart_fork.agents.copilot.home import EVENTS, HOME, WORKSPACE, name_in
 from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.lines import RawLine
@@ -142,7 +142,7 @@ class CopilotCutter(TreeCutter):
                 db.execute(f'DELETE FROM "{table}" WHERE session_id = ?', (session.session_id,))  # noqa: S608 - its own
             db.execute("UPDATE sessions SET summary = NULL WHERE id = ?", (session.session_id,))
 
-        erase(copilot_home() / "session-store.db", "Copilot CLI", change)
+        erase(HOME.of(session.source_path) / "session-store.db", "Copilot CLI", change)
 
 
 def _tables(db: apsw.Connection) -> list[str]:

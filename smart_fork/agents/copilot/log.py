@@ -6,7 +6,7 @@ from pathlib import Path
 
 from indexer.transcripts.files import is_name
 from smart_fork.agents.agent import Storage
-from smart_fork.agents.copilot.home import EVENTS, sessions
+from smart_fork.agents.copilot.home import EVENTS
 from smart_fork.agents.tree_log import TreeAdapter
 
 
@@ -25,10 +25,6 @@ class CopilotAdapter(TreeAdapter):
     depth = 1
     fold = "copilot.fold:CopilotTree"
 
-    @property
-    def projects(self) -> Path:
-        return sessions()
-
     def is_session(self, location: str, projects: str) -> bool:
         folder, _, name = location.rpartition("/")
         above, _, session_id = folder.rpartition("/")
@@ -37,8 +33,9 @@ class CopilotAdapter(TreeAdapter):
     def locate(self, session_id: str) -> tuple[Path, ...]:
         if not session_id or "/" in session_id or "\0" in session_id:
             return ()
-        file = self.log_at(str(sessions() / session_id / EVENTS))
-        return (file.path,) if file else ()
+        places = (folder / session_id / EVENTS for folder, _ in self.folders())
+        found = [file for place in places if (file := self.log_at(str(place)))]
+        return tuple(file.path for file in sorted(found, key=lambda file: file.mtime_ns, reverse=True))
 
     def id_of(self, path: Path) -> str:
         return path.parent.name if path.name == EVENTS else path.stem

@@ -18,7 +18,7 @@ from indexer.paths import private_dir
 from indexer.transcripts.state import is_path
 from smart_fork.agents.description import Home
 
-HOME = Home("GEMINI_CLI_HOME", ".gemini", ("tmp",), parent="")
+HOME = Home("GEMINI_CLI_HOME", ".gemini", ("tmp",), inside=".gemini")
 gemini_home = HOME.folder
 #: The variable in which it tells its session to what it starts.
 SESSION = "GEMINI_SESSION_ID"

@@ -16,7 +16,7 @@ from indexer.transcripts.files import regular_file, regular_files
 from indexer.transcripts.model import Session
 from indexer.unchecked import dict_in, json_at
 from smart_fork.agents.agent import Storage
-from smart_fork.agents.gemini.home import BEGINS, CHATS, claim, id_of, is_named_whole, project_for, projects
+from smart_fork.agents.gemini.home import BEGINS, CHATS, claim, id_of, is_named_whole, project_for
 from smart_fork.agents.own_logs import OwnLogs
 
 _ENDINGS = (".jsonl", ".json")
@@ -35,7 +35,7 @@ class GeminiAdapter(OwnLogs):
     named_by_id = False
 
     def folders(self) -> tuple[tuple[Path, int], ...]:
-        return ((projects(), 2),)
+        return tuple((one / "tmp", 2) for one in self.homes())
 
     def retention(self) -> Retention | None:
         path = self.home() / "settings.json"
@@ -104,7 +104,8 @@ class GeminiAdapter(OwnLogs):
         found = [
             file
             for ending in endings
-            for file in regular_files(projects(), self.name, ending, depth=2, prefix=BEGINS)
+            for folder, depth in self.folders()
+            for file in regular_files(folder, self.name, ending, depth=depth, prefix=BEGINS)
             if _is_session(file.location)
         ]
         named_whole = {(file.path.parent, file.inode) for file in found if is_named_whole(file.path)}

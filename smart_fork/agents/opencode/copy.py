@@ -24,7 +24,7 @@ from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, Merged, Ne
 from smart_fork.agents.opencode.database import Document, decoded, opened
 from smart_fork.agents.opencode.fold import LEFT_OUT, conversation, text_of, written
 from smart_fork.agents.opencode.forms import UNKNOWN, document_of
-from smart_fork.agents.opencode.home import database, settings_folder
+from smart_fork.agents.opencode.home import HOME, database, settings_folder
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.agents.programs import find_program
 from smart_fork.errors import ForkRefused, ProgramFailed
@@ -339,7 +339,8 @@ def _short_part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(env: Mapping[str, str]) -> dict[str, str]:
     """Without what an OpenCode that has started us says of itself."""
-    return {name: value for name, value in env.items() if name not in ("OPENCODE", "OPENCODE_PID")}
+    own = {name: value for name, value in env.items() if name not in ("OPENCODE", "OPENCODE_PID")}
+    return own | HOME.environment()
 
 
 def _forget(session_id: str, machine: Machine) -> None:

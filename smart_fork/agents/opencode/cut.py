@@ -90,7 +90,7 @@ class OpenCodeCutter(Cutter):
 
     def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
         """See `Cutter.beside`: outputs that are too long for a part, each in a file that the part names."""
-        folder = HOME.folder() / "tool-output"
+        folder = HOME.of(path) / "tool-output"
         parts = (part for turn in removed for part in dicts_in(orjson.loads(turn.raw).get("parts")))
         named = (dict_in(dict_in(part.get("state")).get("metadata")).get("outputPath") for part in parts)
         found = [Path(one) for one in named if isinstance(one, str)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from smart_fork.agents.description import DATA, Home
+from smart_fork.agents.description import Home
 
 
 def settings_folder() -> Path:
@@ -14,9 +14,9 @@ def settings_folder() -> Path:
     return (Path(named) if named.startswith("/") else Path.home() / ".config") / "opencode"
 
 
-HOME = Home("XDG_DATA_HOME", "opencode", ("",), ("OPENCODE_DB",), DATA)
+HOME = Home("XDG_DATA_HOME", ".local/share/opencode", ("",), ("OPENCODE_DB",), "opencode")
 
 
-def database() -> Path:
+def database(home: Path | None = None) -> Path:
     """The database; it need not exist. ``OPENCODE_DB`` may name another one."""
-    return HOME.folder() / (os.environ.get("OPENCODE_DB") or "opencode.db")
+    return (home or HOME.folder()) / (os.environ.get("OPENCODE_DB") or "opencode.db")

@@ -30,10 +30,10 @@ class OpenCodeAdapter(DatabaseAdapter):
     advice = "try again when no OpenCode is busy, `opencode db path` names it, or update smart-fork"
 
     def folders(self) -> tuple[tuple[Path, int], ...]:
-        return ((database().parent, 0),)
+        return tuple((one, 0) for one in dict.fromkeys(file.parent for file in self.databases()))
 
-    def database(self) -> Path:
-        return database()
+    def databases(self) -> Iterator[Path]:
+        return map(database, self.homes())
 
     def opened(self, path: Path) -> AbstractContextManager[apsw.Connection]:
         from smart_fork.agents.opencode.database import opened

@@ -16,13 +16,18 @@ SESSION = "QWEN_CODE_SESSION_ID"
 CHATS, ARCHIVE = "chats", "archive"
 
 
-def runtime_home() -> Path:
-    """The folder below which its sessions are: that of ``QWEN_RUNTIME_DIR``, else its own.
+def runtime_homes() -> tuple[Path, ...]:
+    """Return the folders below which its sessions are: that of ``QWEN_RUNTIME_DIR``, else its own ones.
 
     One that is relative would be below wherever it is started.
     """
     named = os.environ.get(_RUNTIME, "")
-    return Path(named).expanduser() if named.startswith(("/", "~/")) else qwen_home()
+    return (Path(named).expanduser(),) if named.startswith(("/", "~/")) else HOME.folders()
+
+
+def runtime_home() -> Path:
+    """Return the one of the session being started, else the first one."""
+    return runtime_homes()[0]
 
 
 def project_of(log: Path) -> Path:

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from smart_fork.agents.agent import Storage
-from smart_fork.agents.qwen.home import ARCHIVE, CHATS, runtime_home
+from smart_fork.agents.qwen.home import ARCHIVE, CHATS, runtime_home, runtime_homes
 from smart_fork.agents.tree_log import TreeAdapter
 
 
@@ -21,11 +21,8 @@ class QwenAdapter(TreeAdapter):
     depth = 3
     fold = "qwen.fold:QwenTree"
 
-    def home(self) -> Path:
-        return runtime_home()
-
     def homes(self) -> tuple[Path, ...]:
-        return (runtime_home(),)
+        return runtime_homes()
 
     def slug(self, directory: str) -> str:
         return slug(directory)

@@ -272,7 +272,6 @@ def import_all() -> None:
     for codec in _CODECS:
         codecs.lookup(codec)
     from indexer.embedder import ModelUnavailableError
-    from smart_fork import config  # noqa: F401 - agents' readers look for their homes in it
     from smart_fork.team.server.index import embedded
 
     "\u00e9".encode("idna")  # codecs are looked for when they are first used: of hosts that are not ASCII

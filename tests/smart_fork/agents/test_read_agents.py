@@ -151,7 +151,7 @@ def test_variables_say_where_goose_has_its_database(home, monkeypatch, variables
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
 
-    assert Path(place, "sessions/sessions.db") == READERS["goose"].database()
+    assert Path(place, "sessions/sessions.db") == next(READERS["goose"].databases())
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,21 @@ from smart_fork.agents.codex.log import threads
 from smart_fork.agents.logs import longest_first, odd
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.tail import TAIL_BYTES, backwards
-from tests.indexer.transcripts.records import chained, claude_log, codex_log, enveloped, id_of, message, meta, user
+from tests.indexer.transcripts.records import (
+    ASKED,
+    FIXTURES,
+    READ_LOGS,
+    chained,
+    claude_log,
+    codex_log,
+    enveloped,
+    id_of,
+    lay_out,
+    made_database,
+    message,
+    meta,
+    user,
+)
 
 ONE, TWO = id_of(1), id_of(2)
 LATER, AHEAD = {"timestamp": "2026-07-01T11:00:00.000Z"}, {"timestamp": "2131-01-01T00:00:00.000Z"}
@@ -244,6 +258,52 @@ def test_further_homes_are_named_by_a_list_or_in_config_and_a_session_knows_its_
     assert {log, other} == {file.path for file in READERS["claude"].discover()}
     with own.used(log):
         assert {"CLAUDE_CONFIG_DIR": f"{home}/.claude"} == own.environment()
+
+
+def laid_out(home: Path, agent: str) -> None:
+    """Any session of that agent in its own folder."""
+    if agent == "opencode":
+        file = home / ".local/share/opencode/opencode.db"
+        file.parent.mkdir(parents=True)
+        made_database(FIXTURES / "opencode/sessions.sql", file)
+    elif agent in READ_LOGS:
+        lay_out(agent)
+    else:
+        ASKED[agent](home, "add retry")
+
+
+@pytest.mark.parametrize("agent", list(AGENTS), ids=lambda agent: agent.name)
+def test_sessions_of_each_agent_are_found_in_a_further_home_which_they_know(home, agent):
+    laid_out(home, agent.name)
+    own, reader, value = agent.home, READERS[agent.name], home / "work account"
+    found = {str(file.path.relative_to(own.folder())) for file in reader.discover()}
+    further = value / own.inside
+    further.parent.mkdir(exist_ok=True)
+    shutil.move(own.folder(), further)
+    assert (found != set(), []) == (True, list(reader.discover()))
+
+    settings = home / ".smart-fork/config.toml"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text(f'homes = ["{own.variable}={value}"]\n')
+    log, *more = [file.path for file in reader.discover()]
+
+    assert {str(one.relative_to(further)) for one in (log, *more)} == found
+    assert (log,) == reader.locate(reader.id_of(log))
+    assert str(log) == reader.log_at(str(log)).location
+    assert (further, True) == (own.of(log), own.is_further(log))
+    with own.used(log):
+        others = {one.name: one.home.folder() for one in AGENTS if one is not agent}
+        assert ({own.variable: str(value)}, further) == (own.environment(), reader.home())
+    assert others == {one.name: one.home.folder() for one in AGENTS if one is not agent}
+
+
+def test_a_home_within_another_is_that_of_its_sessions(home):
+    settings = home / ".smart-fork/config.toml"
+    settings.parent.mkdir()
+    settings.write_text('homes = ["CODEX_HOME=~/.codex/accounts/work"]\n')
+
+    own = AGENTS["codex"].home
+    assert home / ".codex/accounts/work" == own.of(home / ".codex/accounts/work/sessions/2026/07/01/rollout-x.jsonl")
 
 
 def test_a_list_reads_on_until_it_knows_what_was_asked(home):
