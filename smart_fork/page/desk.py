@@ -5,7 +5,8 @@ forms that are sent once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -19,6 +20,7 @@ from indexer.failures import next_step, what_failed
 from indexer.runs import Freshness
 from indexer.shapes import dataclass
 from indexer.unchecked import dict_in, json_in
+from smart_fork.agents.options import said_of
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.finding.index_access import opened
 from smart_fork.page.board import WorkerBoard
@@ -235,6 +237,21 @@ class Desk:
     def _frame(self) -> Shown:
         """Also names each form of a page, for the address that it is sent to."""
         return {"frame": framed(self.board, self.state), "new_form": self.forms.new}
+
+
+def read(kind: type[T], form: Mapping[str, str], only: Collection[str]) -> T:
+    """Return a request as a form says it: `only` these of its fields. A box that is ticked says "yes"."""
+    values: dict[str, Any] = {}
+    for one in fields(kind):  # type: ignore[arg-type]  # a request is a dataclass
+        said, text = said_of(one), form.get(one.name, "").strip()
+        if said is None or one.name not in only:
+            continue
+        if bool in said.types:
+            values[one.name] = text == "yes" or (None if one.default is None else False)
+        elif text:
+            is_number = int in said.types and text.isascii() and text.isdigit() and len(text) < 10
+            values[one.name] = int(text) if is_number else text
+    return kind(**values)
 
 
 async def given(request: Request) -> dict[str, str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -26,11 +26,11 @@ from smart_fork.finding import sessions
 from smart_fork.finding.library import Opening
 from smart_fork.finding.team_search import sessions_here
 from smart_fork.forking.plan import fork_session, parts_in_words, way_in_words
-from smart_fork.forking.request import MATCH, ForkRequest, Wanted, amount
+from smart_fork.forking.request import MATCH, BudgetAsked, ForkRequest, amount, numbers
 from smart_fork.forking.results import Forked
 from smart_fork.page import renderer
 from smart_fork.page.board import BoardView, WorkerBoard, asked, inherited
-from smart_fork.page.desk import Asked, Desk, Scopes, ServiceState, folder, given, in_thread, project_in
+from smart_fork.page.desk import Asked, Desk, Scopes, ServiceState, folder, given, in_thread, project_in, read
 from smart_fork.page.entry import CODE_SECONDS, SentForm, SignIn
 from smart_fork.page.export import side_by_side
 from smart_fork.page.index_views import index_routes
@@ -38,7 +38,7 @@ from smart_fork.page.kin import related
 from smart_fork.page.reading import check_still
 from smart_fork.page.renderer import HEADERS, Shown, problem, rendered, stranger
 from smart_fork.page.search_views import SearchViews
-from smart_fork.page.session import number, session_routes
+from smart_fork.page.session import session_routes
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare
@@ -47,8 +47,8 @@ from smart_fork.workers.observation import WorkerWatch
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.termination import close_workers
 
-#: What a form asks of a fork.
-_SAID = ("prompt", "at", "worktree", "place", "budget", "brief", "agent", "unmasked")
+#: What a form asks of a fork: fields of its requests.
+_SAID = ("prompt", "at", "worktree", "place", "budget", "keep", "drop", "brief", "as_agent", "unmasked")
 ASKED = ("session", "project", *_SAID, "form", "seen")
 
 
@@ -63,16 +63,12 @@ def forked(form: Mapping[str, str], *, library: Opening, dry_run: bool = False) 
     session, project = form.get("session", "").strip(), form.get("project", "").strip()
     if is_empty(form.get("prompt", "")):
         raise Usage("The prompt is empty.", "Go back and write it in a sentence.")
-    prompt, at, worktree, place, budget, brief, agent, plain = (form.get(name, "").strip() for name in _SAID)
+    options, budget = read(Options, form, _SAID), read(BudgetAsked, {**form, **_moves(form)}, _SAID)
     with sessions_here([session], folder(project) if project else None, keep=not dry_run) as (here,):
         if seen := form.get("seen", ""):
             check_still(seen, sessions.look_into(sessions.locate(here.session_id)))
-        own, told = worktree == "yes" or None, brief == "yes"
-        wanted = Wanted(amount(budget), _moved(form, "keep"), _moved(form, "drop")) if budget else None
-        options = Options(prompt, own, place=place or None, brief=told, unmasked=plain == "yes")
-        leaves = at if at == MATCH else number(at)
-        asked = ForkRequest(here.session_id, options, leaves, budget=wanted, as_agent=agent or None, dry_run=dry_run)
-        return fork_session(asked, library)
+        asked = replace(read(ForkRequest, form, _SAID), session=here.session_id, options=options, dry_run=dry_run)
+        return fork_session(replace(asked, budget=budget.wanted() if budget.budget else None), library)
 
 
 def previewed(form: Mapping[str, str], library: Opening) -> Shown:
@@ -89,7 +85,7 @@ def previewed(form: Mapping[str, str], library: Opening) -> Shown:
     # Each way in words: what it keeps, the option that asks for it, and what is said of it beside.
     ways = tuple((_keeps(way.option), way.option, way.tokens, way_in_words(way)) for way in would.ways)
     given = {name: value for name in ASKED if (value := form.get(name, "").strip())}
-    moved = {number: where for where in ("keep", "drop") for number in _moved(form, where)}
+    moved = {number: where for where, those in _moves(form).items() for number in numbers(those)}
     parts = " ".join(parts_in_words(would.ways))
     choice = {"chosen": _option(given), "given": given, "moved": moved}
     return {"fork": would, "selection": would.selection, "ways": ways, "parts": parts, **choice}
@@ -121,10 +117,11 @@ def _keeps(option: str) -> str:
     return "The whole session"
 
 
-def _moved(form: Mapping[str, str], where: str) -> frozenset[int]:
-    """The numbers of the exchanges that a person has moved there."""
-    moved = (name.removeprefix("exchange-") for name, value in form.items() if value == where)
-    return frozenset(int(number) for number in moved if number.isascii() and number.isdigit() and len(number) < 7)
+def _moves(form: Mapping[str, str]) -> dict[str, str]:
+    """The exchanges that a person has moved, as the fields of a budget have them."""
+    moved = [(name.removeprefix("exchange-"), value) for name, value in form.items() if name.startswith("exchange-")]
+    known = [(number, value) for number, value in moved if number.isascii() and number.isdigit() and len(number) < 7]
+    return {where: ",".join(number for number, value in known if value == where) for where in ("keep", "drop")}
 
 
 def outcome(fork: Forked, twin: SentForm[Any] | None) -> Shown:

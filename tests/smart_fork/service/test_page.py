@@ -424,7 +424,7 @@ def test_a_form_asks_for_exactly_what_the_command_line_asks_for(run, world):  # 
     told = {"brief": "yes"}
     for fields, words in (
         (told, ()), (told | {"at": "1", "place": "process"}, ("--at", "1", "--in", "process")),
-        (told | {"worktree": "yes"}, ("--worktree",)), (told | {"agent": "codex"}, ("--as", "codex")),
+        (told | {"worktree": "yes"}, ("--worktree",)), (told | {"as_agent": "codex"}, ("--as", "codex")),
         (told | {"budget": "match"}, ("--budget", "match")), (told | {"way": "--at match"}, ("--at", "match")),
         (told | {"way": "--budget match", "at": "1"}, ("--budget", "match", "--at", "1")),
         (told | {"way": "whole", "at": "1", "budget": "15k"}, ()),

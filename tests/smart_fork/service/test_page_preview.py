@@ -35,11 +35,11 @@ def test_a_preview_says_what_a_dry_run_says_and_exchanges_are_moved_over(served,
     assert "<code>--budget match</code>" in text
     status, text = preview("")
     assert (200, False) == (status, "of 3 exchanges" in text)
-    assert 400 == preview("&agent=nobody")[0]
+    assert 400 == preview("&as_agent=nobody")[0]
     page = served.get(f"/session/claude/{knows}")[1]
     assert '<option value="codex">Codex, handed over' in page
     assert '<option value="claude">' not in page
-    assert 'name="agent" value="codex"' in preview("&agent=codex")[1]
+    assert 'name="as_agent" value="codex"' in preview("&as_agent=codex")[1]
     assert all(
         way in text for way in ("The whole session", "<code>--budget match</code>", "<code>--budget 30000</code>")
     )
@@ -50,7 +50,7 @@ def test_a_preview_says_what_a_dry_run_says_and_exchanges_are_moved_over(served,
 def test_a_preview_of_a_hand_over_says_how_many_secrets_are_masked(served, world, shop):
     secret = "ghp_" + "a1B2" * 9
     knows = world.claude(shop, f"{RETRY} with {secret}", DONE)
-    body = f"session={knows}&prompt=go+on&place=process&agent=codex"
+    body = f"session={knows}&prompt=go+on&place=process&as_agent=codex"
 
     masked, whole = (
         served.answer("POST", "/preview", f"{body}{more}".encode()).read().decode() for more in ("", "&unmasked=yes")
