@@ -5,7 +5,7 @@ from __future__ import annotations
 from indexer.masking.masked import VERSION as MASKS_VERSION
 
 #: A reader whose fold changes raises this, so that kept states of the old form are not used.
-READER_VERSION = 26
+READER_VERSION = 27
 #: Raised when the same session would be cut into other chunks.
 CHUNKER_VERSION = 7
 #: Raised when the same session would be exported differently: every export is then rewritten.

@@ -71,6 +71,10 @@ _ITEMS = frozenset({
     *CALLS, *OUTPUTS, "message", "reasoning", "web_search_call", "image_generation_call", "ghost_snapshot",
     "compaction", "compaction_summary",
 })  # fmt: skip
+#: Who says what a compaction has left, what Codex puts before its summary, and in the middle of what was too long.
+_SPEAKING = ("user", "assistant")
+_SUMS_UP = re.compile(r"Another language model started to solve this problem[^\n]*\n")
+_CUT = re.compile(r"\u2026\d+ tokens truncated\u2026")
 #: What Codex needs of a header to load a session.
 _NEEDED = frozenset({"cwd", "originator", "cli_version"})
 #: A fork of an old version carries its parent's header second.
@@ -234,7 +238,7 @@ class CodexFold(fold.LineFold):
         elif kind == "compacted":
             self.note_compaction()
             at = ordinal_of(line)
-            compacted = at, self._messages_in(payload), at
+            compacted = at, self._messages_in(payload), at, self._left_by(payload)
             self.facts["compacted"] = [*self.facts.get("compacted", ()), compacted]
         elif kind == "response_item":
             self._item(payload, identity, moment, raw)
@@ -344,7 +348,7 @@ class CodexFold(fold.LineFold):
         """Note that a compaction at the beginning of this prompt's turn goes when the prompt is rolled back."""
         began, compacted = self.facts.pop("began", None), self.facts.get("compacted", ())
         if began is not None and compacted and compacted[-1][0] > began:
-            self.facts["compacted"] = [*compacted[:-1], (*compacted[-1][:2], prompt)]
+            self.facts["compacted"] = [*compacted[:-1], (*compacted[-1][:2], prompt, compacted[-1][3])]
 
     def note_title(self, record: fold.Record) -> None:
         """See `LineFold.note_title`."""
@@ -382,7 +386,14 @@ class CodexFold(fold.LineFold):
 
     def active(self) -> tuple[Turn, ...]:
         """See `Fold.active`."""
-        return told_once(self.all_turns())
+        turns = list(told_once(self.all_turns()))
+        for last, _, _, left in self.facts.get("compacted", ()) if turns else ():
+            said = {_digest(turn.role, turn.text) for turn in self.inherited}
+            words = [text for digest, text in left if digest not in said]
+            if words:
+                at = next((at for at, turn in enumerate(turns) if int(turn.id) > last), len(turns) - 1)
+                turns[at] = replace(turns[at], summary=mask_once("\n\n".join(words)))
+        return tuple(turns)
 
     def is_loaded(self) -> bool:
         """Return whether Codex loads it: not with a header of 2025, nor where a rollout before it is missing."""
@@ -396,7 +407,7 @@ class CodexFold(fold.LineFold):
             return Resumed(len(turns), "gap")
         if not (compacted := self.facts.get("compacted")):
             return Resumed()
-        last, messages, _ = compacted[-1]
+        last, messages, *_ = compacted[-1]
         start = next((at for at, turn in enumerate(turns) if int(turn.id) > last), len(turns))
         left, kept = Counter(messages), list[int]()
         for at in reversed(range(start)):
@@ -410,6 +421,15 @@ class CodexFold(fold.LineFold):
         items = dicts_in(compacted.get("replacement_history"))
         said = ((str(one.get("role")), _said(one)) for one in items if one.get("type") == "message")
         return [_digest(role, mask_once(text) if self.masks else text) for role, text in said if text]
+
+    def _left_by(self, compacted: dict[str, Any]) -> list[tuple[str, str]]:
+        """Return the messages that a compaction has left and nobody has said here, with their digests: its summary."""
+        said = {_digest(turn.role, turn.text) for turn in self.turns}
+        items = ((one.get("role"), _said(one)) for one in dicts_in(compacted.get("replacement_history")))
+        texts = [("user", text_in(compacted.get("message"))), *items]
+        masked = ((role, mask_once(text) if self.masks else text) for role, text in texts if role in _SPEAKING and text)
+        found = {_digest(role, text): text for role, text in masked if not _CUT.search(text)}
+        return [(digest, _SUMS_UP.sub("", text)) for digest, text in found.items() if digest not in said]
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
         """See `Fold.own_name`. Codex makes names of its own from the first prompt."""

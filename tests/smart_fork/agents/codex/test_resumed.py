@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from indexer.masking import mask
+from indexer.pieces import pieces_of
 from indexer.transcripts.base import UNREAD
 from smart_fork.agents.codex.log import CodexAdapter
 from tests.indexer.transcripts.records import (
@@ -131,3 +133,59 @@ def test_nothing_is_loaded_without_today_s_header(home, header):
 
     assert (2, "gap") == session.resumed[:2]
     assert "" == loaded(session)
+
+
+PREFIX = "Another language model started to solve this problem and produced a summary of its thinking process:"
+FOUND = "The narwhal cache was chosen."
+
+
+def left(*texts: str, kept: object = A, words: str = "") -> object:
+    """A compaction with what it has left beside a prompt."""
+    items = [kept["payload"], *(message("user", text)["payload"] for text in texts)]
+    return enveloped("compacted", message=words, replacement_history=items)
+
+
+@pytest.mark.parametrize(
+    ("records", "where"),
+    [
+        ([*said("a", "b"), left(f"{PREFIX}\n{FOUND}"), *said("c")], {"c": FOUND}),
+        ([*said("a", "b"), left(words=FOUND), *said("c")], {"c": FOUND}),
+        ([*said("a"), left(FOUND)], {"did a": FOUND}),
+        ([*said("a"), left("a summary"), *said("b"), left(FOUND, kept=B), *said("c")], {"b": "a summary", "c": FOUND}),
+        ([*said("a", "b"), left(FOUND), *said("c"), back(2), *said("d")], {}),
+        ([*said("a", "b"), left("b", "a\u20265 tokens truncated\u2026"), *said("c")], {}),
+        ([*said("a"), event("user_message", message="b"), left("b"), *said("c")], {}),
+    ],
+    ids=["with a preface", "of an old version", "at the end", "two", "rolled back", "prompts", "prompts as events"],
+)
+def test_the_summary_of_a_compaction_is_found_by_its_words_and_is_no_turn(home, records, where):
+    log = codex_log(home, ONE, meta(ONE), *records)
+    plain, session = read_codex(log), CodexAdapter().read(log, UNREAD).session
+
+    assert where == {turn.text: turn.summary for turn in session.turns if turn.summary}
+    assert [turn.text for turn in plain.turns] == [turn.text for turn in session.turns]
+    found = [piece for piece in pieces_of(session, mask) if piece.summary]
+    assert [*where.values()] == [one.text.removeprefix("Summary of what came before: ") for one in found]
+
+
+def test_what_a_fork_has_from_its_parent_is_no_summary_of_its_own_compaction(home):
+    codex_log(home, ONE, meta(ONE, 0), *(one | {"ordinal": n} for n, one in enumerate(said("a", "b"), 1)))
+    base = {"thread_id": ONE, "end_ordinal_exclusive": 5, "end_byte_offset": 1}
+    own = [meta(TWO, 5, forked_from_id=ONE, history_base=base), left(FOUND, "b"), *said("c")]
+    log = codex_log(home, TWO, *(one | {"ordinal": n} for n, one in enumerate(own, 5)))
+
+    session = CodexAdapter().read(log, UNREAD).session
+    assert ["a", "did a", "b", "did b", "c", "did c"] == [turn.text for turn in session.turns]
+    assert {"c": FOUND} == {turn.text: turn.summary for turn in session.turns if turn.summary}
+
+
+def test_the_summary_of_a_compaction_is_that_of_a_log_that_is_read_in_parts(home):
+    log = codex_log(home, ONE, meta(ONE), *said("a", "b"), left(FOUND), *said("c"))
+    whole = log.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    for end in range(3, len(lines)):
+        log.write_bytes(b"".join(lines[:end]))
+        before = CodexAdapter().read(log, UNREAD)
+        log.write_bytes(whole)
+
+        assert CodexAdapter().read(log, before.checkpoint).session == CodexAdapter().read(log, UNREAD).session
