@@ -80,7 +80,8 @@ class SeenFile(NamedTuple):
 class SessionRow(NamedTuple):
     """A stored session. `path` is empty when the agent has deleted the log. `also_called` is never shown.
 
-    The last fields are as in `Document`, `Cache` and `Resumed`. Its last compaction has `forgotten` so many turns.
+    The last fields are as in `Document`, `Cache` and `Resumed`. Its last compaction has `forgotten` so many turns; of a
+    fork the first `own` ones are its parent's.
     `home` is the row of the session itself, if this one is what it did in `repo_root`, where it was not begun.
     """
 
@@ -117,6 +118,7 @@ class SessionRow(NamedTuple):
     resumed_reason: ResumedReason = ""
     forgotten: int = 0
     instructions: int = 0
+    own: int = 0
     home: int | None = None
 
     @property

@@ -22,7 +22,7 @@ from indexer.paths import private_dir
 #: How words are cut: stemmed, case and accents folded; ``_`` and ``.`` separate, so parts of identifiers are found.
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 #: Raised with the tables. An index of an older form is brought up to it, and one of a newer form is left alone.
-FORM = 18
+FORM = 19
 #: The vectors of an older one are elsewhere: it is built again.
 _OLDEST = 8
 _TABLES = f"""
@@ -58,6 +58,7 @@ CREATE TABLE sessions(
     resumed INTEGER NOT NULL DEFAULT 0, resumed_reason TEXT NOT NULL DEFAULT '', -- as in `Resumed`
     forgotten INTEGER NOT NULL DEFAULT 0,    -- how many turns its last compaction has forgotten
     instructions INTEGER NOT NULL DEFAULT 0, -- the tokens of its agent's own instructions and tools
+    own INTEGER NOT NULL DEFAULT 0,          -- of a fork, how many turns it has from its parent
     -- The session itself, if this row is what it did in a repository that it was not begun in. The id of such a row has
     -- a second line.
     home INTEGER REFERENCES sessions(id),
@@ -67,6 +68,12 @@ CREATE INDEX sessions_family ON sessions(root_id);
 CREATE INDEX sessions_part ON sessions(part, last_activity);
 CREATE INDEX sessions_home ON sessions(home) WHERE home NOT NULL;
 CREATE INDEX sessions_cwd ON sessions(resolved_cwd);
+
+-- The turns with which forks of a session may begin: sessions that share one are of one family.
+CREATE TABLE beginnings(
+    session INTEGER NOT NULL REFERENCES sessions(id), id TEXT NOT NULL, PRIMARY KEY(session, id)
+) WITHOUT ROWID;
+CREATE INDEX beginnings_id ON beginnings(id);
 
 -- One row a log: what it was when it was read, and where reading goes on.
 CREATE TABLE files(

@@ -151,7 +151,7 @@ class SqliteStore(StoreReading):
         self._drop_orphans(chunks)
         for words in ("session_words", "session_work"):
             self.db.execute(f"DELETE FROM {words} WHERE rowid = ?", (row,))  # noqa: S608 - constants
-        for facts in ("edits", "authored", "errors"):
+        for facts in ("edits", "authored", "errors", "beginnings"):
             self.db.execute(f"DELETE FROM {facts} WHERE session = ?", (row,))  # noqa: S608 - constants
         self.db.execute(
             "UPDATE files SET session = NULL, rank = '', skipped = ?, broken = 0, broken_lines = '[]', "
@@ -228,11 +228,11 @@ class SqliteStore(StoreReading):
             part, str(session.source_path), session.cwd, document.resolved_cwd,
             document.project.root if document.project.git else "", session.git_branch, session.title,
             document.words.also_called, session.version, session.started, session.last_activity, session.origin,
-            session.parent_id, session.root_id,
+            session.parent_id, self._family_of(row, session) if home is None else self._family(home),
             len(session.turns), sum(turn.prompt for turn in session.turns), session.token_estimate, session.compactions,
             document.until, document.acted, session.inferred_from, session.head, document.outcome,
             document.answered, *session.cache(), *session.resumed[:2], session.compacted(), session.instructions,
-            home, document.export,
+            session.own, home, document.export,
         )  # fmt: skip
         settings = ", ".join(f"{name} = ?" for name in _SESSION_COLUMNS)
         self.db.execute(f"UPDATE sessions SET {settings} WHERE id = ?", (*values, row))  # noqa: S608 - constant names
@@ -244,6 +244,28 @@ class SqliteStore(StoreReading):
         if home is None:
             gone |= self._write_guests(row, document)
         return gone or not _has_words_of(names, document.words)
+
+    def _family_of(self, row: int, session: Session) -> str:
+        """The name of a session's family, which all sessions of its agent share that may begin with the same turn: that
+        of the one that began first.
+        """
+        if not session.root_id:
+            return ""
+        self.db.execute("DELETE FROM beginnings WHERE session = ?", (row,))
+        self.db.executemany("INSERT INTO beginnings VALUES(?, ?)", [(row, one) for one in session.beginnings])
+        near = """SELECT root_id FROM sessions WHERE agent = ?1 AND id IN (SELECT other.session FROM beginnings own
+            JOIN beginnings other USING (id) WHERE own.session = ?2 AND other.session <> ?2)"""
+        found = self._all(
+            f"SELECT started, session_id, root_id FROM sessions WHERE root_id IN ({near}) AND id <> ?2",  # noqa: S608
+            (session.agent, row),
+        )
+        name: str = min([*found, (session.started, session.session_id, session.root_id)])[2]
+        renamed = {(name, root) for _, _, root in found if root != name}
+        self.db.executemany("UPDATE sessions SET root_id = ? WHERE root_id = ?", sorted(renamed))
+        return name
+
+    def _family(self, row: int) -> str:
+        return str(self.db.execute("SELECT root_id FROM sessions WHERE id = ?", (row,)).get)
 
     def _write_guests(self, home: int, document: Document) -> bool:
         session, gone = document.session, False

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from dataclasses import field, replace
 from enum import StrEnum
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -19,6 +19,8 @@ from indexer.shapes import dataclass
 
 #: The name of an agent, as it is stored, asked for and shown: which there are is known to `smart_fork.agents`.
 AgentName = str
+#: So many prompts before an answer may be joined to one.
+_MOST_PROMPTS = 50
 Role = Literal["user", "assistant", "tool", "system"]
 #: Who started a session: a person, a script (``claude -p``, an SDK, ``codex exec``), or another session.
 Origin = Literal["person", "automated", "subagent"]
@@ -300,6 +302,17 @@ class Session:
         """The turns that what compactions have left begins with: their summaries."""
         last = {self.resumed.start} if self.resumed.reason == "compaction" else set()
         return sorted(last.union(i for i, turn in enumerate(self.turns) if turn.sums_up))
+
+    @property
+    def beginnings(self) -> tuple[str, ...]:
+        """The ids of the turns with which a fork of it may begin: an agent copies what it loads, and may join the
+        prompts before an answer to one. A number is any session's.
+        """
+        found = [self.root_id]
+        for start in sorted({0, self.resumed.start, *self._compactions()}):
+            run = self.turns[start : start + _MOST_PROMPTS]
+            found += [turn.id for turn in (*run[:1], *takewhile(lambda turn: turn.role != "assistant", run))]
+        return tuple(dict.fromkeys(one for one in found if one and not one.isdigit()))
 
     def cache(self, end: int | None = None) -> Cache:
         """Return what the log says of the cache of the whole session, or of its turns up to `end`.

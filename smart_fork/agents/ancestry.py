@@ -38,9 +38,10 @@ class Copied(NamedTuple):
 class Kin:
     """A log in a family. `recorded` is the parent that the log names, and `begun` the time when it was made, if known.
 
-    `first` is its first message. `messages` are all of them, each after its parent; only Claude Code needs them. `base`
-    is the number of the parent's first record that a fork of Codex does not have. `native` means that Claude Code
-    itself began the file: then the recorded parent was copied from its parent with the other records.
+    `first` is its first message. `asked` are the prompts before its first answer, which a fork may join to one.
+    `messages` are all of them, each after its parent; only Claude Code needs them. `base` is the number of the parent's
+    first record that a fork of Codex does not have. `native` means that Claude Code itself began the file: then the
+    recorded parent was copied from its parent with the other records.
     """
 
     agent: AgentName
@@ -48,11 +49,21 @@ class Kin:
     path: Path
     mtime_ns: int = 0
     first: Copied | None = None
+    asked: tuple[str, ...] = ()
     recorded: str = ""
     begun: str = ""
     base: int | None = None
     native: bool = False
     messages: list[Copied] = field(default_factory=list)
+
+
+#: A session's id, and that of another one, or what `message_tie` makes of a message's.
+Tie = tuple[str, str]
+
+
+def message_tie(message_id: str) -> str:
+    """Return a message as one end of a tie."""
+    return f"message {message_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +107,16 @@ class Heads(ABC):
         """
         return ""
 
-    def family(self, session_id: str, root: str, forks: Mapping[str, str]) -> list[Kin]:
+    def family(
+        self, session_id: str, root: str, forks: Mapping[str, str], shared: Collection[Tie] = ()
+    ) -> list[Kin]:  # fmt: skip
         """Return the logs of a session's family in the project at `root`, in no order; in all projects without a
         `root`.
 
-        `forks` are other known forks, each with its parent. If an agent's folders do not tell the project, the
-        beginnings of all logs are read, and then the rest of the family's.
+        `forks` are other known forks, each with its parent, and `shared` what else ties sessions. If an agent's folders
+        do not tell the project, the beginnings of all logs are read, and then the rest of the family's.
         """
-        return self.read_all(connected(session_id, self.kin(self.reader.discover()), forks))
+        return self.read_all(connected(session_id, self.kin(self.reader.discover()), forks, shared))
 
     def kin(self, files: Iterable[LogFile]) -> Iterator[Kin]:
         """Yield the facts from the beginnings of these logs, without those that cannot be read or tell nothing."""
@@ -158,17 +171,22 @@ def _kin_of(heads: Heads, file: LogFile) -> Kin | None:
     return kin if heads.begins(kin) else None
 
 
-def connected(session_id: str, heads: Iterable[Kin], forks: Mapping[str, str]) -> list[Kin]:
-    """Return the logs connected with a session, by a common first message or by forks."""
+def connected(
+    session_id: str, heads: Iterable[Kin], forks: Mapping[str, str], shared: Collection[Tie] = ()
+) -> list[Kin]:  # fmt: skip
+    """Return the logs connected with a session, by a common message at their beginnings, by forks, or by what else is
+    `shared`.
+    """
     sessions: dict[str, list[Kin]] = defaultdict(list)
     ties: dict[str, set[str]] = defaultdict(set)
     for kin in heads:
         sessions[kin.session_id].append(kin)
-        firsts = (f"message {one}" for one in (kin.first.id, kin.first.message_id) if one) if kin.first else ()
+        begins = (kin.first.id, kin.first.message_id, *kin.asked) if kin.first else ()
+        firsts = (message_tie(one) for one in begins if one)
         for other in filter(None, (*firsts, kin.recorded)):
             ties[kin.session_id].add(other)
             ties[other].add(kin.session_id)
-    for one, other in forks.items():  # also of sessions without a log
+    for one, other in (*forks.items(), *shared):  # also of sessions without a log
         ties[one].add(other)
         ties[other].add(one)
     reached, waiting = {session_id}, [session_id]
@@ -195,7 +213,9 @@ class TreeHeads(Heads):
         """Return the project folder of a log."""
         return log.parent
 
-    def family(self, session_id: str, root: str, forks: Mapping[str, str]) -> list[Kin]:
+    def family(
+        self, session_id: str, root: str, forks: Mapping[str, str], shared: Collection[Tie] = ()
+    ) -> list[Kin]:  # fmt: skip
         """Look into the project's folder and those of the family's other sessions; without a `root` into all."""
         in_folder: dict[Path, list[LogFile]] = defaultdict(list)
         folders_of: dict[str, set[Path]] = defaultdict(set)
@@ -215,9 +235,9 @@ class TreeHeads(Heads):
         while folders:
             heads += self.kin(file for folder in folders for file in in_folder[folder])
             looked_at |= folders
-            family = connected(session_id, heads, forks)
+            family = connected(session_id, heads, forks, shared)
             known = {kin.session_id for kin in family} | {kin.recorded for kin in family}
-            known |= {one for pair in forks.items() if known & set(pair) for one in pair}
+            known |= {one for pair in (*forks.items(), *shared) if known & set(pair) for one in pair}
             folders = {folder for one in known for folder in folders_of.get(one, ())} - looked_at
         return self.read_all(family)
 
@@ -233,8 +253,10 @@ class TreeHeads(Heads):
             if not messages:
                 kin.begun = max(kin.begun, _time(line.record))
                 kin.native = kin.native or line.record.get("type") in self.native
-            messages.add(line.record)
-            if messages.begin:
+            message = messages.add(line.record)
+            if line.record.get("type") != "assistant":
+                kin.asked += (message.id,) if message else ()
+            elif messages.begin:
                 break
         kin.first = next(iter(messages), None)
         kin.recorded = kin.first.session_id if kin.first else ""

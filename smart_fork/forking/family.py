@@ -21,7 +21,7 @@ from indexer.transcripts.boilerplate import HANDOVER_TAG
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import handovers
 from smart_fork.agents import AGENTS
-from smart_fork.agents.ancestry import Kin
+from smart_fork.agents.ancestry import Kin, Tie, message_tie
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.cutter import Cutter
 from smart_fork.agents.readers import OWN, READERS
@@ -38,11 +38,12 @@ _SAID = re.compile(
 class Crossings:
     """Whose fork sessions are, as far as logs of their own do not tell it, and whose agent's they are.
 
-    `through` is the last message that one which was handed over was told of. Of what is merged `others` has the parents
-    that come behind the first.
+    `shared` is what else ties sessions of one agent. `through` is the last message that one which was handed over was
+    told of. Of what is merged `others` has the parents that come behind the first.
     """
 
     forks: dict[str, str] = field(default_factory=dict)
+    shared: set[Tie] = field(default_factory=set)
     agents: dict[str, AgentName] = field(default_factory=dict)
     through: dict[str, str] = field(default_factory=dict)
     others: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -82,7 +83,7 @@ class Crossings:
 
 def crossings(asked: Session, workers: Sequence[WorkerRecord]) -> Crossings:
     """All that is known of it; of the session that is `asked` for, also by what it was told itself."""
-    found = Crossings()
+    found = Crossings(shared={(asked.session_id, message_tie(one)) for one in asked.beginnings})
     for one in workers:
         if one.session_id:
             found.agents[one.session_id] = one.agent
@@ -115,7 +116,7 @@ def relatives(asked: Session, root: str, found: Crossings) -> list[Kin]:
         if session_id in known:
             continue
         own = (
-            AGENTS.heads_of(agent).family(session_id, root, found.forks)
+            AGENTS.heads_of(agent).family(session_id, root, found.forks, found.shared)
             if AGENTS[agent].heads
             else _logs(agent, session_id)
         )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from indexer.masking import shorten
-from indexer.project import Project, project_of, recorded
+from indexer.project import project_of, recorded
 from indexer.shapes import dataclass
 from indexer.store.base import SeenFile, SessionRow
 from indexer.store.sqlite import SqliteStore
@@ -35,6 +36,7 @@ from smart_fork.workers.places import note_ends
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_file import has_registry
 
+_T = TypeVar("_T")
 #: How much of the message is quoted after which a fork left its parent.
 WORDS = 80
 
@@ -61,44 +63,59 @@ def lineage(reference: str) -> Family:
         Usage, NotFound: see `sessions.locate` and `sessions.read`.
     """
     asked = sessions.read(sessions.locate(reference))
-    family = replace(_lineage(asked), left_out=sessions.left_out(asked))
+    told = _with_index(lambda store: _told(asked, _known(asked, store), store))
+    family = replace(told, left_out=sessions.left_out(asked))
     made = commits_made([(one.agent_type, one.session_id) for one in family.sessions], asked.cwd)
     return replace(family, sessions=tuple(replace(one, commits=made.get(one.session_id)) for one in family.sessions))
 
 
 def forks_of(session: Session) -> tuple[Relative, ...]:
     """The forks of a session that is being read, in the order in which they were made."""
-    workers = _workers()
-    found = crossings(session, workers)
-    family = relatives(session, _project(session).root, found)
-    if {kin.session_id for kin in family} <= {session.session_id} and session.session_id not in found.forks.values():
-        return ()
-    return tuple(one for one in _lineage(session).sessions if one.parent == session.session_id)
+
+    def forks(store: SqliteStore | None) -> tuple[Relative, ...]:
+        known = _known(session, store)
+        if known.is_alone(session):
+            return ()
+        return tuple(one for one in _told(session, known, store).sessions if one.parent == session.session_id)
+
+    return _with_index(forks)
 
 
-def _project(session: Session) -> Project:
-    return project_of(recorded(session.cwd) or session.source_path.parent)
-
-
-def _lineage(asked: Session) -> Family:
-    workers = _workers()
-    found = crossings(asked, workers)
-    family = relatives(asked, _project(asked).root, found)
-
-    def told(store: SqliteStore | None) -> Family:
-        telling, known = _Telling(store, found, asked), family
-        if permission.limited():  # a fork may work elsewhere; there it is as if its log were gone
-            known = [kin for kin in family if telling.facts(kin).may_be_told]
-        return _told(asked, known, found, workers, telling)
-
+def _with_index(told: Callable[[SqliteStore | None], _T]) -> _T:
     with known_index() as store:
         return told(store)
     return told(None)
 
 
-def _told(
-    asked: Session, family: Sequence[Kin], found: Crossings, workers: Sequence[WorkerRecord], telling: _Telling
-) -> Family:
+class _Known(NamedTuple):
+    """What is known of a family: who is of it, whose forks they are, and which workers there are."""
+
+    family: list[Kin]
+    found: Crossings
+    workers: list[WorkerRecord]
+
+    def is_alone(self, session: Session) -> bool:
+        """Whether the session has no relatives."""
+        others = {kin.session_id for kin in self.family} - {session.session_id}
+        return not others and session.session_id not in self.found.forks.values()
+
+
+def _known(asked: Session, store: SqliteStore | None) -> _Known:
+    """What logs, notes and the index say: a fork may begin where its parent's agent goes on, not where that began."""
+    workers = _workers()
+    found = crossings(asked, workers)
+    row = store.session(asked.agent, asked.session_id) if store else None
+    if store and row and row.root_id:
+        found.shared.update((asked.session_id, one.session_id) for one in store.family(row.root_id))
+    project = project_of(recorded(asked.cwd) or asked.source_path.parent)
+    return _Known(relatives(asked, project.root, found), found, workers)
+
+
+def _told(asked: Session, known: _Known, store: SqliteStore | None) -> Family:
+    family, found, workers = known
+    telling = _Telling(store, found, asked)
+    if permission.limited():  # a fork may work elsewhere; there it is as if its log were gone
+        family = [kin for kin in family if telling.facts(kin).may_be_told]
     forks = found.forks
     above = parents(family, forks)
     logs = _logs(family)
