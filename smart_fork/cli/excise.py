@@ -12,11 +12,13 @@ import typer
 
 from indexer.transcripts.lines import bounded
 from smart_fork.agents import AGENTS
+from smart_fork.agents.options import takes
 from smart_fork.cli.command import Commands
 from smart_fork.cli.options import YesOption, among, option
 from smart_fork.cli.output import NOT_ERASED, out, plain, printed_as_json, say, wants_json
 from smart_fork.cli.progress import ProgressBar, progress_bar, working
 from smart_fork.errors import Usage
+from smart_fork.excise.answer import Request
 
 if TYPE_CHECKING:
     from indexer.changes import Progress
@@ -77,40 +79,32 @@ def list_turns(  # noqa: PLR0917 - typer's way
 
 
 @app.command("cut")
-def cut(  # noqa: PLR0917 - typer's way
-    turns: Annotated[str | None, typer.Argument(help="Turns, numbered as in `excise list`: 5-7,9.")] = None,
+@takes(order="turns session reference ids secrets force dry_run yes no_relink no_follow branch tool composer")
+def cut(
+    *,
+    asked: Request,
     session: SessionArgument = None,
     reference: SessionOption = None,
-    ids: Annotated[list[str] | None, typer.Option("--id", help="Id of a turn. Repeatable.")] = None,
-    secrets: Annotated[bool, "Mask secrets instead, in all turns or in the given ones."] = False,
-    force: Annotated[bool, "Cut despite warnings."] = False,
-    dry_run: Annotated[bool, "Print what would be cut. Change nothing."] = False,
     yes: YesOption = False,
-    no_relink: Annotated[bool, "Do not reconnect the parents of later records."] = False,
-    no_follow: Annotated[bool, "Do not cut copies, branches and the index."] = False,
     branch: Annotated[bool, "Write a copy without these turns. Keep the original."] = False,
     tool: ToolOption = AGENTS.AUTO,
     composer: ComposerOption = "",
 ) -> None:
     """Cut turns or secrets. A snapshot allows a rollback."""
-    from smart_fork.excise.request import Request
     from smart_fork.removal.sessions import cut as cut_out
 
-    if (ids or secrets) and turns is not None and session is None and reference is None and not _means_turns(turns):
-        turns, session = None, turns  # with --id or --secrets the only word is the session
-    if branch and not dry_run:
-        wanted_ids = tuple(ids or ())
-        branch_without(reference or session, turns or "", wanted_ids, secrets=secrets, force=force)
+    turns = asked.turns
+    if (asked.ids or asked.secrets) and turns and session is None and reference is None and not _means_turns(turns):
+        turns, session = "", turns  # with --id or --secrets the only word is the session
+    if branch and not asked.dry_run:
+        branch_without(reference or session, turns, asked.ids, secrets=asked.secrets, force=asked.force)
         return
-    wanted = Request(
-        reference or session, turns or "", tuple(ids or ()), secrets=secrets, force=force, dry_run=dry_run,
-        relink=not no_relink, follow=not no_follow, tool=tool, composer=composer,
-    )  # fmt: skip
+    asked = replace(asked, reference=reference or session, turns=turns, tool=tool, composer=composer)
     with progress_bar() as progress:
-        outcome = cut_out(wanted, agree=lambda planned: yes or _agreed(planned, progress), progress=progress)
+        outcome = cut_out(asked, agree=lambda planned: yes or _agreed(planned, progress), progress=progress)
     if not printed_as_json(outcome):
-        _print_cut(outcome, summarised=not yes and not dry_run)
-    if dry_run and outcome.warnings and not force:
+        _print_cut(outcome, summarised=not yes and not asked.dry_run)
+    if asked.dry_run and outcome.warnings and not asked.force:
         say("dependency warnings (re-run with --force to override)")
         raise typer.Exit(1)
     if outcome.aborted:

@@ -10,9 +10,9 @@ from smart_fork.agents.cuts.model import Call, CutWarning, Place, Result, Tool
 from smart_fork.agents.cuts.model import Transcript as Session
 from smart_fork.agents.cuts.model import TranscriptTurn as Turn
 from smart_fork.excise import request, soundness, suggestions, undo
+from smart_fork.excise.answer import Request
 from smart_fork.excise.plan import Plan, Refused, closure, excise, plan, verify
 from smart_fork.excise.replacement import write, writer_of
-from smart_fork.excise.request import Request
 from smart_fork.excise.transcript import auto, load_auto, load_with_tool, sort_by_timestamp
 from smart_fork.excise.trimmed_copy import branch
 

@@ -1,11 +1,48 @@
-"""Answers of the commands that cut, as values."""
+"""What is asked of the commands that cut, and their answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from indexer.shapes import dataclass
 from indexer.values import Value, rare, record, value
 from smart_fork.agents.cuts.model import CutWarning
+from smart_fork.agents.options import said
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be cut. `follow` is whether copies, branches and the index follow."""
+
+    reference: str | None = None
+    turns: str = said(
+        default="",
+        help="Turns, numbered as in `excise list`: 5-7,9.",
+        described="Which turns, as read_session numbers them: 5-7,9.",
+        argument=True,
+    )
+    ids: Sequence[str] = said(
+        list[str],
+        default=(),
+        help="Id of a turn. Repeatable.",
+        described="Which turns, by their ids (message_id).",
+        flags=("--id",),
+    )
+    secrets: bool = said(
+        bool,
+        default=False,
+        help="Mask secrets instead, in all turns or in the given ones.",
+        described="Mask secrets instead, in all turns or in the given ones.",
+    )
+    force: bool = said(bool, default=False, help="Cut despite warnings.", described="Cut against warnings.")
+    dry_run: bool = said(bool, default=False, help="Print what would be cut. Change nothing.")
+    relink: bool = said(
+        bool, default=True, help="Do not reconnect the parents of later records.", flags=("--no-relink",)
+    )
+    follow: bool = said(bool, default=True, help="Do not cut copies, branches and the index.", flags=("--no-follow",))
+    tool: str = "auto"
+    composer: str = ""
+    command: str = "cut"
 
 
 @value

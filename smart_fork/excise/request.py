@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,14 +12,13 @@ from pathlib import Path
 from indexer.changes import Progress
 from indexer.disk import DISK, Disk
 from indexer.paths import index_db
-from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots, titles
 from smart_fork.agents.cuts.model import CutWarning, Place, Transcript
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, Usage, advice
 from smart_fork.excise import erasure, propagation
-from smart_fork.excise.answer import Excised, NotFollowed
+from smart_fork.excise.answer import Excised, NotFollowed, Request
 from smart_fork.excise.following import beside_of, change_of, follow, write
 from smart_fork.excise.plan import Plan, plan, refuse
 from smart_fork.excise.remnants import says
@@ -35,23 +34,6 @@ from smart_fork.workers.registry import known_workers
 
 #: Asked between what would be done and doing it; whoever answers no has nothing written.
 Agree = Callable[[Plan], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What is to be cut. `follow` is whether copies, branches and the index follow."""
-
-    reference: str | None = None
-    turns: str = ""
-    ids: Sequence[str] = ()
-    secrets: bool = False
-    force: bool = False
-    dry_run: bool = False
-    relink: bool = True
-    follow: bool = True
-    tool: str = "auto"
-    composer: str = ""
-    command: str = "cut"
 
 
 def _steps(progress: Progress | None, total: int, stage: str = "cutting and erasing") -> Iterator[None]:

@@ -26,9 +26,9 @@ from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import parsed
 from smart_fork.errors import NotFound, SmartForkError, Usage, advice
 from smart_fork.excise import erasure, request, soundness
-from smart_fork.excise.answer import Excised, NotFollowed, Soundness
+from smart_fork.excise.answer import Excised, NotFollowed, Request, Soundness
 from smart_fork.excise.propagation import descent_of, held
-from smart_fork.excise.request import Agree, Request
+from smart_fork.excise.request import Agree
 from smart_fork.finding.index_access import kept_open, opened
 from smart_fork.finding.sessions import MIN_PREFIX, Located, locate, only_one
 from smart_fork.snippets import quoted

@@ -20,7 +20,7 @@ from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import KEYS, takes
 from smart_fork.errors import Usage
-from smart_fork.excise.answer import Excised
+from smart_fork.excise.answer import Excised, Request
 from smart_fork.forking.request import BranchRequest, BudgetAsked
 from smart_fork.forking.results import Branched, Family, NotSpawned, Spawned, SpawnedWorker
 from smart_fork.server.calls import Caller, progress_of, project_for
@@ -198,10 +198,7 @@ def excise_session(
     caller: Caller,
     session_id: Annotated[str | None, Field(description="The session's id, or at least 8 characters of it.")] = None,
     path: Annotated[str | None, Field(description="Its transcript, instead of session_id.")] = None,
-    turns: Annotated[str, Field(description="Which turns, as read_session numbers them: 5-7,9.")] = "",
-    ids: Annotated[list[str] | None, Field(description="Which turns, by their ids (message_id).")] = None,
-    secrets: Annotated[bool, Field(description="Mask secrets instead, in all turns or in the given ones.")] = False,
-    force: Annotated[bool, Field(description="Cut against warnings.")] = False,
+    asked: Request,
     dry_run: Annotated[bool, Field(description="Only show the plan; false cuts.")] = True,
 ) -> Excised:
     """Cut turns out of a past session, which its agent can still resume. By default it only shows the plan.
@@ -209,7 +206,6 @@ def excise_session(
     Results of tool calls go with their calls. A snapshot is kept, so that the user can undo the cut.
     Running sessions are refused. Cut only turns that the user asked to cut.
     """
-    from smart_fork.excise.request import Request
     from smart_fork.finding import sessions
     from smart_fork.removal.sessions import cut
 
@@ -223,10 +219,8 @@ def excise_session(
         if session_id is None:
             raise Usage("Give session_id instead of path")
         sessions.read(sessions.locate(reference))  # refuses another project's
-    request = Request(
-        reference, turns, tuple(ids or ()), secrets=secrets, force=force, dry_run=dry_run, command="excise_session"
-    )
-    found = cut(request, progress=progress_of())
+    asked = replace(asked, reference=reference, dry_run=dry_run, command="excise_session")
+    found = cut(asked, progress=progress_of())
     return replace(found, next=_after_cut(found))
 
 
