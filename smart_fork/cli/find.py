@@ -224,6 +224,7 @@ def list_sessions(
             *([plain(one.project_path, "dim")] if everywhere else []),
             *([plain(f"({mark})", "dim")] if (mark := place_mark(one.project_inferred_from, one.began_in)) else []),
             *([plain(f"(shared by {one.author})", "dim")] if one.author else []),
+            *([plain(f"(fork of {short(one.forked_from)})", "dim")] if one.forked_from else []),
             *([plain(f"({'; '.join((*one.noted.marks, *one.noted.sentences))})", "dim")] if one.noted else []),
         )
     print_gone(found.gone_prompts)

@@ -147,6 +147,7 @@ class RecentSession(Value):
     jsonl_path: str
     author: str = rare("")
     noted: Noted | None = rare()
+    forked_from: str = rare("")
 
 
 @value

@@ -130,6 +130,7 @@ class Conversation(Value):
     notice: str = rare("")
     owner: str = rare("")
     resolved: str = rare("")
+    forked_from: str = rare("")
     commits: CommitsMade | None = rare()
     noted: Noted | None = rare()
     resumed: ResumedPart | None = rare()

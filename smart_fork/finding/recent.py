@@ -25,18 +25,18 @@ from smart_fork.agents.agent import KeptPrompt
 from smart_fork.agents.checkpoints import is_within
 from smart_fork.agents.logs import longest_first, odd, unread, worked_at
 from smart_fork.agents.readers import READERS
-from smart_fork.errors import IndexUnavailable, RegistryUnavailable, Usage
+from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.finding.answer import GonePrompt, Recents
 from smart_fork.finding.index_access import known_index, opened
 from smart_fork.finding.notes import ARCHIVED, PINNED, marked
 from smart_fork.finding.notes import tag as checked
 from smart_fork.finding.query import words_of
 from smart_fork.finding.request import current_project, project_notice
-from smart_fork.finding.results import recent_ones
+from smart_fork.finding.results import known_parents, parent_of, recent_ones, workers
 from smart_fork.finding.session_place import as_guest, belongs, in_project, placed, where_now
 from smart_fork.snippets import printable, quoted
 from smart_fork.system import permission
-from smart_fork.workers.registry import OVER, WorkerRecord, known_workers
+from smart_fork.workers.registry import OVER
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ def recent_sessions(
     found: dict[tuple[AgentName, str], Session] = {}
     hidden: set[tuple[AgentName, str]] = set()
     gone = set(forgotten())
-    asked_for = {(one.agent, one.session_id) for one in _workers() if one.is_fork}  # also in a process
+    asked_for = {(one.agent, one.session_id) for one in workers() if one.is_fork}  # also in a process
     odd: list[FailedLog] = []
     for session in _sessions(files, names, indexed, odd):
         identity = (session.agent, session.session_id)
@@ -100,15 +100,6 @@ def recent_sessions(
         if len(found) >= limit:
             break
     return Recent(list(found.values()), len(hidden - found.keys()), odd)
-
-
-def _workers() -> list[WorkerRecord]:
-    """All workers; none where the register cannot be read: sessions are listed without."""
-    try:
-        return known_workers()
-    except RegistryUnavailable as error:
-        log.info("workers are not known: %s", error)
-        return []
 
 
 def _as_listed(
@@ -202,10 +193,13 @@ def _indexed(files: Sequence[LogFile], project: Project | None) -> dict[str, Ses
                 scope = store.scope(project, [*{file.agent for file in kept}], automated=True)
                 others = [row for row, one in sessions.items() if one.part not in scope.parts]
                 guests = store.guests(others, scope)
+            there, parents = sessions | guests, known_parents()
+            for number, row in there.items():
+                if row.own and (parent := parent_of(row, store.family(row.root_id), parents)):
+                    there[number] = row._replace(parent_id=parent)
     except (IndexUnavailable, OSError) as error:
         log.info("all logs are read: %s", error)
         return {}
-    there = sessions | guests
     found = {path: there[row] if row else None for path, row in rows.items() if path in same or row in guests}
     return {path: row for path, row in found.items() if row is None or row.path == path}
 
@@ -316,7 +310,7 @@ def _of_unknown(agent: AgentName, project: Project | None) -> Iterator[KeptPromp
             known |= {session for of, session, _ in store.sources() if of == agent}
             known |= {row.session_id for row in store.without_log() if row.agent == agent}
     known |= {session for of, session in forgotten() if of == agent}
-    known |= {one.session_id for one in _workers() if one.session_id and one.state not in OVER}  # no log yet
+    known |= {one.session_id for one in workers() if one.session_id and one.state not in OVER}  # no log yet
 
     @cache
     def is_here(directory: str) -> bool:

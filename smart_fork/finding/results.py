@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,9 +13,10 @@ from indexer.markdown import export_path
 from indexer.masking import Masked, mask
 from indexer.store.base import Counts, Placement, SessionRow
 from indexer.transcripts.model import AgentName, Cache, Resumed, Session
-from smart_fork import foreign_sessions
+from smart_fork import foreign_sessions, handovers
 from smart_fork.agents import AGENTS
 from smart_fork.agents.checkpoints import author_of
+from smart_fork.errors import RegistryUnavailable
 from smart_fork.finding.answer import Covered, IndexState, RecentSession
 from smart_fork.finding.conversation import Noted, resumed_part
 from smart_fork.finding.hit import CacheUse, Changed, Explanation, Hit, Lineage, Match, Price, ToldBy
@@ -26,6 +28,9 @@ from smart_fork.finding.session_place import permits, unplaced, where_now
 from smart_fork.finding.worth import Worth, is_cached, obstacles, own_cached_until
 from smart_fork.repository.drift import Drift
 from smart_fork.snippets import printable
+from smart_fork.workers.registry import WorkerRecord, known_workers
+
+log = logging.getLogger(__name__)
 
 #: Said once in every answer that quotes sessions: a model reads it.
 UNTRUSTED = (
@@ -52,12 +57,13 @@ def results_of(
     quoted = quotations(found.hits, characters, nearness) if characters else [None] * len(found.hits)
     others = foreign_sessions.among(named for one in found.hits for named in _named(one.session))
     known = noted_if_known((one.session.agent, one.session.session_id) for one in found.hits)
-    hits: list[Hit] = []
+    hits, parents = list[Hit](), known_parents()
     for rank, (one, quotation) in enumerate(zip(found.hits, quoted, strict=True), start=1):
         warnings = _warnings(one.session, problems, works_in)
         asks = not others.isdisjoint(_named(one.session))
         hit = _hit(rank, one, quotation, worth[one.session.row], warnings, explain=explain, of_others=asks)
-        hits.append(replace(hit, noted=known.get((one.session.agent, one.session.session_id))))
+        family = _lineage(one.session, one.family, parents)
+        hits.append(replace(hit, lineage=family, noted=known.get((one.session.agent, one.session.session_id))))
     return tuple(hits)
 
 
@@ -78,10 +84,11 @@ def index_state(counts: Counts, covered: Covered, left: int | None, problem: str
 def recent_ones(sessions: Sequence[Session]) -> tuple[RecentSession, ...]:
     """Sessions as `list` shows them, and as a fallback when nothing can be searched."""
     known = noted_if_known((one.agent, one.session_id) for one in sessions)
-    return tuple(_recent(one, known.get((one.agent, one.session_id))) for one in sessions)
+    parents = known_parents() if sessions else {}
+    return tuple(_recent(one, known.get((one.agent, one.session_id)), parents) for one in sessions)
 
 
-def _recent(session: Session, noted: Noted | None) -> RecentSession:
+def _recent(session: Session, noted: Noted | None, parents: Mapping[str, str]) -> RecentSession:
     export = export_path(session.agent, session.session_id)
     return RecentSession(
         session_id=session.session_id,
@@ -96,6 +103,7 @@ def _recent(session: Session, noted: Noted | None) -> RecentSession:
         jsonl_path=str(session.source_path),
         author=author_of(str(session.source_path)),
         noted=noted,
+        forked_from=parent_of(session, (), parents) or "",
     )
 
 
@@ -155,7 +163,7 @@ def _hit(
         outcome=worth.outcome.value,
         drift=_changed(worth.drift),
         price=Price(row.tokens, one.place.tokens if one.place else None, is_cached(until), until, row.instructions),
-        lineage=_lineage(row, one.family),
+        lineage=Lineage(),
         source_path=str(export_path(row.agent, row.session_id)),
         lines=one.lines,
         jsonl_path=row.path or None,
@@ -221,12 +229,39 @@ def _points(parts: Parts) -> dict[str, float]:
     return {part: round(value, 2) for part, value in parts._asdict().items()}
 
 
-def _lineage(row: SessionRow, family: Sequence[SessionRow]) -> Lineage:
-    """Forks are known by recorded parents; Claude's own forks record none, but share the family's beginning."""
+def _lineage(row: SessionRow, family: Sequence[SessionRow], parents: Mapping[str, str]) -> Lineage:
     family = [member for member in family if permits(member)]
-    forks = [member.session_id for member in family if member.parent_id == row.session_id]
+    forks = [member.session_id for member in family if parent_of(member, family, parents) == row.session_id]
     others = [member.session_id for member in family if member.row != row.row]
-    return Lineage(row.parent_id, tuple(forks[:MAX_NAMED]), len(family), tuple(others[:MAX_NAMED]))
+    parent = parent_of(row, family, parents)
+    return Lineage(parent, tuple(forks[:MAX_NAMED]), len(family), tuple(others[:MAX_NAMED]))
+
+
+def known_parents() -> dict[str, str]:
+    """The parents of forks, branches and hand-overs, as notes and the register of workers have them."""
+    noted = {one.session_id: one.source_session_id for one in handovers.all_known() if not one.merged}
+    forks = ((str(one.session_id), one.source_session_id) for one in workers() if one.is_fork)
+    return noted | {fork: parent for fork, parent in forks if parent not in ("", fork)}
+
+
+def workers() -> list[WorkerRecord]:
+    """All workers; none where the register cannot be read: sessions are shown without."""
+    try:
+        return known_workers()
+    except RegistryUnavailable as error:
+        log.info("workers are not known: %s", error)
+        return []
+
+
+def parent_of(one: SessionRow | Session, family: Sequence[SessionRow], parents: Mapping[str, str]) -> str | None:
+    """The session that one was forked from, as its log or `parents` say it; `None` where that is not known.
+
+    Claude's own forks record none. What such a fork has not from its parent shows that it is one: then its parent is
+    the only other one of its `family`.
+    """
+    others = [member for member in family if member.session_id != one.session_id]
+    guess = others[0].session_id if one.own and len(others) == 1 and not others[0].own else None
+    return one.parent_id or parents.get(one.session_id) or guess
 
 
 def _warnings(row: SessionRow, problems: Mapping[AgentName, str], works_in: str | None) -> list[str]:

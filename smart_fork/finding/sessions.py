@@ -227,7 +227,18 @@ def conversation(
     from smart_fork.finding.commits import commits_made
 
     made = commits_made([(session.agent, session.session_id)], session.cwd)
-    return replace(read, commits=made.get(session.session_id), noted=noted)
+    parent = _parent(session)
+    return replace(read, commits=made.get(session.session_id), noted=noted, forked_from=parent or "")
+
+
+def _parent(session: Session) -> str | None:
+    from smart_fork.finding.index_access import known_index
+    from smart_fork.finding.results import known_parents, parent_of
+
+    with known_index() as store:
+        row = store.session(session.agent, session.session_id) if store and session.own else None
+        return parent_of(session, store.family(row.root_id) if store and row else (), known_parents())
+    return parent_of(session, (), known_parents())
 
 
 def messages(
@@ -282,6 +293,7 @@ def as_markdown(read: Conversation) -> str:
     if mark := place_mark(read.project_inferred_from):
         where = f"{where} ({mark})"
     whose = f" · shared by {read.owner}" if read.owner else ""
+    whose += f" · fork of {printable(read.forked_from)}" if read.forked_from else ""
     lines = [
         f"# {read.title}",
         "",
