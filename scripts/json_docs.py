@@ -16,7 +16,7 @@ from indexer.last_run import LastRun
 from indexer.values import RARE, SPREAD, Value
 from smart_fork import doctor
 from smart_fork.agents import tail
-from smart_fork.cli import agent_roster, overview
+from smart_fork.cli import overview
 from smart_fork.cli.service.token import Rotated
 from smart_fork.cli.service.units.installation import ServiceState
 from smart_fork.cli.setup import setup_answer as setting_up
@@ -110,8 +110,8 @@ TABLES: Mapping[str, Table] = {
     "last_run": _of(LastRun),
     "broken_logs": _of(answer.BrokenLog),
     "index run": _of(answer.Indexed),
-    "agents": _of(agent_roster.AgentsAtAGlance),
-    "agent": _of(agent_roster.AgentAtAGlance),
+    "agents": _of(overview.AgentsAtAGlance),
+    "agent": _of(overview.AgentAtAGlance),
     "forget": _of(session_removal.Removal),
     "setup": _of(setting_up.SetUp),
     "steps": _of(setting_up.StepTold, unsaid="notes error hint"),

@@ -57,7 +57,7 @@ COMMANDS = {
     "export": CommandEntry("find.export", "Write a session to one HTML or Markdown file, secrets masked.", _SESSIONS),
     "excise": CommandEntry("excise.app", "Cut turns or secrets out of a session. Every cut can be undone.", _SESSIONS),
     "project": CommandEntry("project.app", "Show which directories this project's sessions come from.", _SESSIONS),
-    "forget": CommandEntry("forget.forget", "Remove a session from everything that smart-fork keeps.", _SESSIONS),
+    "forget": CommandEntry("excise.forget", "Remove a session from everything that smart-fork keeps.", _SESSIONS),
     "new": CommandEntry("start.new", "Start an agent in a new session.", _WORKERS),
     "spawn": CommandEntry("start.spawn", "Start up to four workers, each with its own prompt.", _WORKERS),
     "active": CommandEntry("workers.active", "List running workers and what each one does.", _WORKERS),
@@ -68,7 +68,7 @@ COMMANDS = {
     "stop": CommandEntry("workers.stop", "End all workers of this project. Their work stays.", _WORKERS),
     "compare": CommandEntry("workers.compare", "Compare workers: answers, changes, tokens and time.", _WORKERS),
     "worktrees": CommandEntry(
-        "worktrees.worktrees", "List the git worktrees of workers, and remove the unneeded ones.", _WORKERS
+        "workers.worktrees", "List the git worktrees of workers, and remove the unneeded ones.", _WORKERS
     ),
     "sync": CommandEntry("sync.app", "Move your sessions between your machines over a git remote.", _TEAM),
     "team": CommandEntry(
@@ -85,9 +85,7 @@ COMMANDS = {
     "setup": CommandEntry("setup.app", "Connect smart-fork to your agents. --remove undoes it.", _SETUP),
     "config": CommandEntry("system.config", "Show every setting, its value and where the value comes from.", _SETUP),
     "help": CommandEntry("system.show_help", "Print the help of a command.", _SETUP),
-    "agents": CommandEntry(
-        "agent_roster.agents", "List the agents on this machine and what each one supports.", _SETUP
-    ),
+    "agents": CommandEntry("overview.agents", "List the agents on this machine and what each one supports.", _SETUP),
     "doctor": CommandEntry("doctor.doctor", "Test every part and name the next step for each failure.", _SETUP),
     "mcp": CommandEntry("system.mcp", "Serve MCP on stdin and stdout. Agents start this.", _SETUP),
     "statusline": CommandEntry("system.statusline", "Print one segment for an agent's status line.", _SETUP),

@@ -73,7 +73,7 @@ def branch(
 def _print_branch(branched: Branched, *, named: bool) -> None:
     say_notes(branched.warnings)
     if branched.selection is not None:
-        from smart_fork.cli.forked import print_selection
+        from smart_fork.cli.fork import print_selection
 
         print_selection(branched.selection, in_full=False)
     if named:

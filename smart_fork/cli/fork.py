@@ -1,23 +1,32 @@
-"""``fork``."""
+"""``fork``, of one session or of several; and what becomes of a fork, in words."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from indexer.values import json_of
 from smart_fork.agents.options import Options, takes
 from smart_fork.caller import caller_session
 from smart_fork.cli.command import Command
-from smart_fork.cli.forked import print_forked
 from smart_fork.cli.options import HandedOption
-from smart_fork.cli.output import printed_as_json
+from smart_fork.cli.output import as_values, complain, out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import library_shown, starting
-from smart_fork.errors import Usage
+from smart_fork.cli.short_ids import short
+from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.finding.team_search import is_shared
 from smart_fork.forking.request import Best, BudgetAsked, ForkRequest
+from smart_fork.forking.results import Forked, NotForked
+
+if TYPE_CHECKING:
+    from smart_fork.finding.library import Library
+    from smart_fork.forking.results import ForkPrice, Selection, Way
+
 
 _PROTECTED = "smart_fork.protected"
 
@@ -76,8 +85,6 @@ def fork(
     )
     check_given(asked, best, several=searched or len(ids) > 1, merge=merge)
     if searched or (len(ids) > 1 and not merge):
-        from smart_fork.cli.fan_out import fork_several
-
         fork_several(ids, best, asked, in_worktrees=options.worktree if options.worktree is not None else True)
         return
     from smart_fork.forking.plan import fork_session
@@ -139,3 +146,141 @@ def _prompt_alone(words: list[str]) -> str | None:
     if len(words) > 1:
         raise Usage("--top searches for sessions and takes no id", "Give only the prompt, in quotation marks.")
     return words[0] if words else None
+
+
+def print_forked(forked: Forked, *, dry_run: bool) -> None:
+    """One fork, for a person."""
+    from smart_fork.agents import AGENTS
+
+    say_notes(forked.warnings)
+    if forked.selection is not None:
+        for one in (forked.selection, *forked.merged):
+            print_selection(one, in_full=dry_run, alone=not (forked.merged or forked.handed))
+    if forked.handed is not None:
+        from smart_fork.forking.handover import notes
+
+        say_notes(notes(forked.handed, forked.agent_type))
+    if forked.ways:
+        for line in ways_in_words(forked.ways):
+            say(line)
+    elif forked.price is not None and forked.selection is None:
+        say(f"note: {price_in_words(forked.price)}")
+    if forked.news:
+        say(forked.news)
+    if dry_run:
+        out.line(forked.command)
+        return
+    out.line(f"Forked {forked.resume_session_id} as {forked.new_session_id or '(id not known yet)'}")
+    out.line(
+        f"  {AGENTS.title_of(forked.agent_type)}, worker {forked.worker_id} in "
+        f"{forked.terminal_id or 'a process'}, directory {forked.cwd}"
+    )
+    if forked.attach:
+        out.line(f"  watch it: {forked.attach}")
+    if forked.log:
+        out.line(f"  its output: {forked.log}")
+
+
+def print_selection(selection: Selection, *, in_full: bool, alone: bool = True) -> None:
+    """What a fork within a budget has: in figures, and where nothing is started yet, exchange by exchange.
+
+    Where it is `alone`, and its own agent's, it begins as the session does.
+    """
+    parts = f"{selection.kept} of {selection.kept + selection.left_out} exchanges"
+    share = f"about {selection.tokens:,} of {selection.whole_tokens:,} tokens"
+    begins = f", new from message {selection.new_from} on" if alone and selection.new_from is not None else ""
+    say(f"note: Conversation of {short(selection.session_id)}: {parts}, {share}{begins}")
+    for one in selection.exchanges if in_full else ():
+        mark = {"whole": "+", "shortened": "≈", "part": "~", "words": "~", "nothing": " "}[one.kept]
+        tokens = f"{one.kept_tokens:,} of {one.tokens:,}" if one.kept_tokens else f"{one.tokens:,}"
+        why = f"  ({one.why})" if one.why else ""
+        say(f"  {mark} {one.number:>3}  {tokens:>20}  {one.title}{why}")
+
+
+def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
+    """What each way to fork loads, side by side, for a person."""
+    from smart_fork.forking.plan import parts_in_words, way_in_words
+
+    yield from parts_in_words(ways)
+    yield "Tokens that each way to fork loads in all, with instructions and tools:"
+
+    for one in ways:
+        yield f"  {one.option or 'whole session':<22} {one.tokens:>10,} tokens  {way_in_words(one)}"
+
+
+def price_in_words(price: ForkPrice) -> str:
+    """What a fork loads, for a person."""
+    from smart_fork.finding.worth import cache_in_words
+
+    of = f" of {price.whole_tokens:,}" if price.tokens < price.whole_tokens else ""
+    cached = cache_in_words(price.cached_until, price.cached_tokens)
+    return ", ".join(filter(None, (f"It loads about {price.tokens:,}{of} tokens", cached)))
+
+
+def fork_several(ids: Sequence[str], best: Best, like: ForkRequest, *, in_worktrees: bool | str) -> None:
+    """Fork them, or the best that are found, as `like` says; and say of each what became of it.
+
+    Exits with 1 if one was not started, with 3 if none fits.
+
+    Raises:
+        SmartForkError: none was started.
+    """
+    from smart_fork.forking.search_and_fork import FLOOR, fan_out
+
+    with library_shown(like.cwd) as library:
+        asked, left_out = [replace(like, session=one) for one in ids], 0
+        if best.top is not None:
+            asked, left_out = _best_found(like, best, library)
+        with starting(like.options.place, quiet=like.dry_run):
+            answer = fan_out(asked, in_worktrees=in_worktrees, library=lambda: nullcontext(library))
+    answer = replace(answer, left_out=left_out)
+    if not printed_as_json(answer):
+        _print_forks(answer.forks, dry_run=like.dry_run)
+        if left_out:
+            least = FLOOR if best.min_score is None else best.min_score
+            say(f"note: {left_out} more were skipped: their scores are below {least:.2f}. --min-score 0 takes all.")
+    if any(isinstance(one, NotForked) for one in answer.forks):
+        raise typer.Exit(1)
+
+
+def _best_found(like: ForkRequest, best: Best, library: Library) -> tuple[list[ForkRequest], int]:
+    """The best of what is found; where none fits, that is said beside what was found."""
+    from smart_fork.cli.found import print_hits
+    from smart_fork.finding.answer import Found
+    from smart_fork.finding.request import FindRequest, check_score
+    from smart_fork.forking.search_and_fork import MOST, best_of
+
+    check_score(best.min_score)
+    request = FindRequest(
+        like.looked_for,
+        agent_type="all",
+        limit=3 * MOST,  # more than are wanted, since some cannot be forked
+        include_snippets=False,
+        works_in=like.cwd,
+        as_agent=like.as_agent,
+        also=like.also,
+    )
+    found = library.find(request)
+    try:
+        return best_of(found, like, best)
+    except NotFound as error:
+        shown = found.results[: best.top] if isinstance(found, Found) else ()
+        if not shown:
+            raise
+        told = {"prompt": like.options.prompt or "", "forks": [], "results": json_of(shown), **as_values(error)}
+        if not printed_as_json(told):
+            print_hits(shown)
+        complain(error)
+        raise typer.Exit(error.exit_code) from error
+
+
+def _print_forks(forks: Sequence[Forked | NotForked], *, dry_run: bool) -> None:
+    for one in forks:
+        if isinstance(one, NotForked):
+            message = f"{one.session_name}, a fork of {one.resume_session_id}: {one.error}"
+            complain(SmartForkError(message, one.hint))
+        else:
+            print_forked(one, dry_run=dry_run)
+    started = [one.worker_id for one in forks if isinstance(one, Forked) and one.worker_id]
+    if started:
+        out.print(plain(f"Compare them: smart-fork compare {' '.join(started)}"))

@@ -8,7 +8,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.verbs import ABILITIES, abilities_of
-from smart_fork.cli.agent_roster import roster
+from smart_fork.cli.overview import roster
 from tests.cases import each
 from tests.e2e import programs as tried
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

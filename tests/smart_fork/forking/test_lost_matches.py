@@ -14,7 +14,7 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import reference
-from smart_fork.cli.forked import ways_in_words
+from smart_fork.cli.fork import ways_in_words
 from smart_fork.finding.hit import Match, Price
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts, lost
 from smart_fork.finding.request import FindRequest
