@@ -18,7 +18,7 @@ from tests.smart_fork.scripted import Scripted
 from tests.smart_fork.world import Did, World
 
 #: Sentences that each agent more makes longer.
-AGENTS = (
+EXPENSIVE = (
     f"Past {AGENTS.titles(AGENTS.readable())} sessions of this repository are expensive context that already exists."
 )
 ONE_OF = f"{one_of(AGENTS.choices())}."

@@ -48,6 +48,12 @@ def phrasings_find_more(s: Scene) -> None:
     assert "at most 8" in s.refused("find_sessions", intent="x", also=["x"] * 9)
 
 
+def a_phrasing_says_what_it_is(s: Scene) -> None:
+    told = s.ask("find_sessions", intent="finish it")["next"]
+    assert all(word in told for word in ("git status", "git log -5"))
+    assert s.knows == s.ids("find_sessions", intent="finish it", also=[RETRY])[0]
+
+
 def an_intent_may_be_empty(s: Scene) -> None:
     for tool in ("smart_fork", "find_sessions"):
         for code in (

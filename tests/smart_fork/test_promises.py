@@ -10,14 +10,14 @@ import pytest
 
 from smart_fork.server.catalogue import FILE as CATALOGUE
 from tests.smart_fork import promised as calls
-from tests.smart_fork.promise_scene import AGENTS, ONE_OF, Scene, scene
+from tests.smart_fork.promise_scene import EXPENSIVE, ONE_OF, Scene, scene
 
 __all__ = ["scene"]
 
 #: What keeps each sentence, by the tool and argument that it describes.
 PROMISES: dict[str, dict[str, Callable[[Scene], None]]] = {
     "instructions": {
-        AGENTS: calls.the_agents_are_those,
+        EXPENSIVE: calls.the_agents_are_those,
         "Before work that resembles something done earlier, call smart_fork, or find_sessions, which only reads.": calls.finds_the_one_that_knows,
         "Give the intent, and four further phrasings in also.": calls.phrasings_find_more,
         "It finds the session that already knows how.": calls.finds_the_one_that_knows,
@@ -146,6 +146,7 @@ PROMISES: dict[str, dict[str, Callable[[Scene], None]]] = {
     },
     "find_sessions.also": {
         "Four further phrasings: as a developer types it; reworded; a short title; likely identifiers, files, error texts.": calls.phrasings_find_more,
+        'One says what "this branch", "the PR", "the tests" or "it" is: git status, git log -5, the issue.': calls.a_phrasing_says_what_it_is,
         "Use the sessions' language if it differs.": calls.phrasings_find_more,
     },
     "find_sessions.agent_type": {
