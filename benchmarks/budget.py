@@ -226,7 +226,7 @@ def _wrong(agent: str, session: Any, found: Any, made: Path, budget: int) -> str
     """What is not as it should be; empty where all is."""
     from smart_fork.agents import AGENTS
     from smart_fork.agents.readers import READERS
-    from smart_fork.excise.plan import dangling, unanswered
+    from smart_fork.excise.cut_plan import dangling, unanswered
     from smart_fork.excise.soundness import broken_links
     from smart_fork.excise.transcript import load_with_tool
     from smart_fork.forking.units import costs

@@ -24,7 +24,7 @@ from smart_fork.excise.answer import Request
 if TYPE_CHECKING:
     from indexer.changes import Progress
     from smart_fork.excise.answer import Excised, Soundness
-    from smart_fork.excise.plan import Plan
+    from smart_fork.excise.cut_plan import Plan
 
 
 app = Commands(help="Cut turns out of a transcript that its agent can still resume.", no_args_is_help=True)
@@ -173,7 +173,7 @@ def rollback(
 ) -> None:
     """Undo a cut, byte for byte."""
     from smart_fork.agents.cuts import snapshots
-    from smart_fork.excise.undo import rollback as roll_back
+    from smart_fork.excise.cutting import rollback as roll_back
 
     if not listing and snapshot is None:
         raise Usage("Which snapshot?", "`smart-fork excise rollback --list` lists them.")
@@ -287,7 +287,7 @@ def _agreed(planned: Plan, progress: Progress | None) -> bool:
     if wants_json() or not sys.stdin:
         say("not asked: -y commits")
         return False
-    from smart_fork.excise.request import report
+    from smart_fork.excise.cutting import report
 
     if isinstance(progress, ProgressBar):  # it would be drawn over the question
         progress.close()

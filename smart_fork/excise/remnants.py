@@ -23,13 +23,24 @@ from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.model import Transcript, raws
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ProgramFailed, SmartForkError, advice
-from smart_fork.excise import propagation
 from smart_fork.excise.answer import CopyBehind
-from smart_fork.excise.line_words import LETTERS, SECRET, all_words, said_in, still_said, still_secret
-from smart_fork.excise.plan import Plan
-from smart_fork.excise.replacement import written_path
-from smart_fork.excise.traces import own_source, own_words, searched, words_at, words_in, words_of
-from smart_fork.excise.transcript import load_for_cut
+from smart_fork.excise.cut_plan import Plan
+from smart_fork.excise.transcript import descent_of, load_copy, load_for_cut, matching
+from smart_fork.excise.words import (
+    LETTERS,
+    SECRET,
+    all_words,
+    own_source,
+    own_words,
+    said_in,
+    searched,
+    still_said,
+    still_secret,
+    words_among,
+    words_at,
+    words_in,
+)
+from smart_fork.excise.writing import written_path
 from smart_fork.finding.index_access import opened
 from smart_fork.forking.family import Descendant, Descent
 from smart_fork.repository.git import GIT_SECONDS, bare_environment
@@ -89,7 +100,7 @@ class _Search:
         likely = (*self._secret, *self.solid)
         pieces = contents(store, Processes()) if likely else ()
         some = (one for one in pieces if any(word in one.decode("utf-8", "ignore").lower() for word in likely))
-        return words_of(some, self._secret, self.solid)
+        return words_among(some, self._secret, self.solid)
 
     def _in_file(self, path: Path) -> set[str]:
         if self._is_named(str(path)):
@@ -218,7 +229,7 @@ def behind(session: Transcript, gone: Collection[str], secrets: Collection[str])
     keys = cut.union(*(one.masked for one in cuts))
     if not (keys or gone or secrets):
         return []
-    descent = propagation.descent_of(session, keys)
+    descent = descent_of(session, keys)
     look = _Look(session, frozenset(gone), cut, secrets)
     found = [*look.beside(session.source_path)]
     for one in descent.logs:
@@ -248,7 +259,7 @@ class _Look:
 
     def into(self, one: Descendant, *, is_unclear: bool) -> Iterator[CopyBehind]:
         """A log, and what lies beside it."""
-        copy = None if one.told else propagation.load_copy(self.session, one.path)
+        copy = None if one.told else load_copy(self.session, one.path)
         self.asides += _aside(copy, self._secrets) if copy and not is_unclear else []
         said = telling(_lines(one) if copy is None else raws(copy.own), self.gone)
         if said or self.has_records(copy):
@@ -264,7 +275,7 @@ class _Look:
 
     def has_records(self, copy: Transcript | None) -> bool:
         """Whether a copy has records that were cut."""
-        return copy is not None and bool(propagation.matching(copy, self._cut))
+        return copy is not None and bool(matching(copy, self._cut))
 
     def beside(self, log: Path, agent: str = "") -> Iterator[CopyBehind]:
         """The files beside a log."""
@@ -304,7 +315,7 @@ def _archived(look: _Look, descent: Descent, keys: Collection[str]) -> Iterator[
         with suppress(OSError), kept_logs.opened(kept) as path:
             if cutter.holds(path, keys):
                 lost.add((kept.agent, kept.session_id))
-                if look.has_records(propagation.load_copy(session, path)):
+                if look.has_records(load_copy(session, path)):
                     said = telling(_read(path), look.gone)
                     yield CopyBehind(str(kept.folder), tuple(sorted(said)), _forget(kept.session_id))
     for agent, session_id in sorted(lost):

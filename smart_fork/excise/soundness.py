@@ -11,13 +11,21 @@ from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.model import CutWarning, Transcript, raws
 from smart_fork.agents.readers import READERS
 from smart_fork.excise.answer import CopyBehind, Soundness
-from smart_fork.excise.line_words import runs_of, secrets_of, solid_texts_of, still_said, within, words_of
-from smart_fork.excise.plan import dangling, unanswered
-from smart_fork.excise.propagation import descent_of, others
+from smart_fork.excise.cut_plan import dangling, unanswered
 from smart_fork.excise.remnants import behind, ours
-from smart_fork.excise.replacement import written_path
-from smart_fork.excise.traces import agent_of, searched, traces
-from smart_fork.excise.transcript import meant
+from smart_fork.excise.transcript import descent_of, meant, others
+from smart_fork.excise.words import (
+    agent_of,
+    runs_of,
+    searched,
+    secrets_of,
+    solid_texts_of,
+    still_said,
+    traces,
+    within,
+    words_of,
+)
+from smart_fork.excise.writing import written_path
 
 
 def check(reference: str | None, tool: str = "auto") -> Soundness:

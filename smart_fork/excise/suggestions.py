@@ -11,8 +11,7 @@ from indexer.transcripts.lines import decode_line
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 from smart_fork.agents.cuts.ties import texts
 from smart_fork.excise.answer import Suggestion, Suggestions
-from smart_fork.excise.plan import closure
-from smart_fork.excise.secrets import secrets_in
+from smart_fork.excise.cut_plan import closure, secrets_in
 from smart_fork.excise.transcript import meant
 
 #: Outputs shorter than this are not worth a cut.

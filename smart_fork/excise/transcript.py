@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from smart_fork.agents import AGENTS, checkpoints
+from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.lines import feeding, only_prompts_previewed
 from smart_fork.agents.cuts.model import Tool, Transcript, TranscriptTurn, told_again
 from smart_fork.agents.cuts.snapshots import cuts
-from smart_fork.agents.logs import newest_log
+from smart_fork.agents.logs import newest_log, staged_paths
 from smart_fork.agents.own_logs import LogAdapter
 from smart_fork.agents.readers import OWN, READERS
-from smart_fork.errors import ForkRefused, NotFound, Usage, advice
+from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
 from smart_fork.excise.answer import NumberedTurn, NumberedTurns
 from smart_fork.finding import sessions
+from smart_fork.finding.session_place import permits
+from smart_fork.forking.family import Descendant, Descent, descent
 from smart_fork.snippets import quoted
+from smart_fork.system import permission
 
 
 def auto(path: Path) -> Tool:
@@ -212,6 +218,8 @@ def left_out(session: Transcript) -> str:
     return sessions.left_out(session.conversation) if session.conversation else ""
 
 
+log = logging.getLogger(__name__)
+
 #: Of a turn's number; Python reads no number of thousands.
 MAX_DIGITS = 9
 
@@ -282,3 +290,64 @@ def _positions(session: Transcript, low: int, high: int) -> Iterator[int]:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
+
+
+def descent_of(session: Transcript, keys: Collection[str] = ()) -> Descent:
+    """Everything that was made of a session, as far as the client may ask about it."""
+    if session.tool not in READERS.names:
+        return Descent()
+    agent, own = session.tool, session.source_path.resolve()
+    found = descent(agent, session.session_id, session.source_path, keys)
+    known = {one.path.resolve() for one in found.below}
+    copied = [
+        path
+        for path in (*map(Path, sorted(staged_paths(session.session_id))), *others(session))
+        if path.is_file() and path.resolve() not in {own, *known}
+    ]
+    below = (*found.below, *(Descendant(agent, session.session_id, path) for path in copied))
+    below, unclear, beside = (tuple(filter(_is_permitted, some)) for some in (below, found.unclear, found.beside))
+    return Descent(below, unclear, beside, found.above, found.lost)
+
+
+def others(session: Transcript) -> list[Path]:
+    """The session's other files, which hold what was taken back."""
+    own = AGENTS.find_cutter(session.tool)
+    return own.others(session.source_path) if own else []
+
+
+def _is_permitted(one: Descendant) -> bool:
+    """Whether the client may ask about the project that it is a copy in: then it may be cut as well."""
+    if not permission.limited():
+        return True
+    with suppress(OSError):
+        copy = READERS[one.agent].read(one.path).session
+        return copy is not None and permits(copy)
+    return False
+
+
+def keys_of(turns: Iterable[TranscriptTurn]) -> set[str]:
+    """What these records are known by in every copy, and what a title that quotes one of them is known by."""
+    return {key for turn in turns for key in (turn.key, *turn.aliases, *titles.marks(turn.says)) if key}
+
+
+def matching(session: Transcript, keys: Collection[str]) -> set[str]:
+    """The turns of a copy that are those records, and its titles that quote one of them."""
+    return {
+        turn.id
+        for turn in session.own
+        if any(key in keys for key in (turn.key, *turn.aliases, *titles.marks(turn.repeats)))
+    }
+
+
+def heirs(tool: Tool, paths: Collection[Path], first: int = 0) -> list[Path]:
+    """The logs that read from these files, record `first` or later ones, and theirs."""
+    return agent.heirs(paths, first) if (agent := AGENTS.find_cutter(tool)) else []
+
+
+def load_copy(session: Transcript, path: Path) -> Transcript | None:
+    """The copy in `path`; nothing where it cannot be read."""
+    try:
+        return load_for_cut(session.tool, path)
+    except (SmartForkError, OSError) as error:
+        log.info("not followed: %s: %s", path, error)
+        return None

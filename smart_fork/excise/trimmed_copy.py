@@ -27,11 +27,10 @@ from smart_fork.agents.plan import check_id
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, Usage, advice
 from smart_fork.excise.answer import Parent, Trimmed
-from smart_fork.excise.following import beside_of
-from smart_fork.excise.plan import Plan, plan, refuse
-from smart_fork.excise.request import report
-from smart_fork.excise.secrets import masked
+from smart_fork.excise.cut_plan import Plan, masked, plan, refuse
+from smart_fork.excise.cutting import report
 from smart_fork.excise.transcript import chosen, meant
+from smart_fork.excise.writing import beside_of
 from smart_fork.finding.results import title as shown_title
 from smart_fork.forking.branch import command_to_resume, new_title, refuse_while_tasks_run, refuse_while_working
 from smart_fork.system.processes import Machine

@@ -20,8 +20,8 @@ from smart_fork.agents.references import reference
 from smart_fork.doctor import Check, Checked, run_checks
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.excise.answer import Excised, Request, RolledBack
-from smart_fork.excise.plan import Plan
-from smart_fork.excise.undo import Cut, last_cut, rollback
+from smart_fork.excise.cut_plan import Plan
+from smart_fork.excise.cutting import Cut, last_cut, rollback
 from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.results import title

@@ -21,7 +21,7 @@ from smart_fork.agents.learned import learned
 from smart_fork.agents.references import reference
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise.answer import RolledBack
-from smart_fork.excise.undo import Cut, last_cut
+from smart_fork.excise.cutting import Cut, last_cut
 from smart_fork.finding import notes, sessions
 from smart_fork.finding.commits import commits_made
 from smart_fork.finding.conversation import Noted, ResumedPart, resumed_part

@@ -25,10 +25,11 @@ from smart_fork.agents.logs import original_of
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import parsed
 from smart_fork.errors import NotFound, SmartForkError, Usage, advice
-from smart_fork.excise import erasure, request, soundness
+from smart_fork.excise import cutting, erasure, soundness
 from smart_fork.excise.answer import Excised, NotFollowed, Request, Soundness
-from smart_fork.excise.propagation import descent_of, held
-from smart_fork.excise.request import Agree
+from smart_fork.excise.cutting import Agree
+from smart_fork.excise.erasure import held
+from smart_fork.excise.transcript import descent_of
 from smart_fork.finding.index_access import kept_open, opened
 from smart_fork.finding.sessions import MIN_PREFIX, Located, locate, only_one
 from smart_fork.snippets import quoted
@@ -39,7 +40,7 @@ from smart_fork.team.withdraw import still_shared
 @kept_open()
 def cut(wanted: Request, *, agree: Agree = lambda _plan: True, progress: Progress | None = None) -> Excised:
     """Cut turns out of a transcript (see `request.cut`)."""
-    outcome = request.cut(wanted, agree=agree, progress=progress)
+    outcome = cutting.cut(wanted, agree=agree, progress=progress)
     if outcome.left is None:
         return outcome
     shared = still_shared(Path(outcome.path), outcome.tool)

@@ -27,10 +27,10 @@ from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.forms import Identity
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, ForkRefused, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError
-from smart_fork.excise import propagation
-from smart_fork.excise.plan import Plan, plan
+from smart_fork.excise import erasure
+from smart_fork.excise.cut_plan import Plan, plan
 from smart_fork.excise.remnants import ours_with
-from smart_fork.excise.transcript import load_with_tool
+from smart_fork.excise.transcript import descent_of, keys_of, load_copy, load_with_tool
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode
 from smart_fork.team import client, login, pulled, unfinished, withdrawn
@@ -146,7 +146,7 @@ def _settled(one: Written, edits: Edits, changed: list[Path], put_off: dict[Path
     if not AGENTS.files_of(one.agent).has(one.path):
         if one.agent != pulled.AS_FILE:
             _follow(one, _way_of_lost_log(one, keys, edits), changed, put_off, edits)
-            propagation.remove(one.agent, READERS[one.agent].id_of(one.path))
+            erasure.remove(one.agent, READERS[one.agent].id_of(one.path))
         one.forget()
         return True
     if one.agent == pulled.AS_FILE:
@@ -207,7 +207,7 @@ def _ways(one: Written, keys: Keys, edits: Edits, *, is_crossed: bool) -> Iterat
         turns = [(at, turn) for at, turn in enumerate(session.turns) if not is_name(turn)]
         before = [(turn.timestamp, turn.raw) for _, turn in turns]
         after = [(turn.timestamp, new.get(at, turn.raw)) for at, turn in turns if turn.id not in planned.gone]
-        known = propagation.keys_of(turn for at, turn in turns if turn.id in planned.gone or at in new)
+        known = keys_of(turn for at, turn in turns if turn.id in planned.gone or at in new)
         lost = _lost(one, edits, [*before, *_kept_lines(one, keys)], after, known)
         yield _Way(lost, partial(cut, one.agent, planner, lost.words))
     if is_crossed:
@@ -249,7 +249,7 @@ def _follow(one: Written, way: _Way, changed: list[Path], put_off: dict[Path, st
         ForkRefused: some of that cannot be cut now, and is `put_off`.
     """
     whole = Transcript(one.agent, one.path, READERS[one.agent].id_of(one.path), ())
-    descent = propagation.descent_of(whole, way.lost.keys)
+    descent = descent_of(whole, way.lost.keys)
     behind: dict[Path, str] = {}
     others = () if _is_author(edits) else (*descent.unclear, *(other for other in descent.beside if not other.told))
     for other in (*descent.below, *(other for other in others if not pulled.find(other.path, other.agent))):
@@ -258,7 +258,7 @@ def _follow(one: Written, way: _Way, changed: list[Path], put_off: dict[Path, st
                 before = AGENTS.files_of(other.agent).stamp(other.path)
                 cut(other.agent, way.lost.planned, way.lost.words, other.path)
                 changed += [other.path] if AGENTS.files_of(other.agent).stamp(other.path) != before else []
-            elif is_uncut(one.agent) or propagation.load_copy(whole, other.path):
+            elif is_uncut(one.agent) or load_copy(whole, other.path):
                 way.cut(other.path)
         except (SmartForkError, OSError) as error:
             behind[other.path] = str(error)
@@ -266,7 +266,7 @@ def _follow(one: Written, way: _Way, changed: list[Path], put_off: dict[Path, st
         way.lost.forget_snapshots(session_id)
     for agent, session_id in descent.lost:
         if any(ours_with(agent, session_id, way.lost.words, "")):
-            propagation.remove(agent, session_id)
+            erasure.remove(agent, session_id)
     if behind:
         put_off |= behind
         raise ForkRefused("Logs that came of it still have withdrawn text.", "It is cut after these.")

@@ -20,7 +20,7 @@ from smart_fork.agents.cuts.model import CutWarning, Transcript
 from smart_fork.agents.cuts.ties import is_tie
 from smart_fork.agents.forms import Forms
 from smart_fork.errors import SmartForkError, Unshareable
-from smart_fork.excise.plan import dangling
+from smart_fork.excise.cut_plan import dangling
 from smart_fork.excise.soundness import broken_links
 from smart_fork.sharing.canonical import decode
 from smart_fork.sharing.passages import replayed

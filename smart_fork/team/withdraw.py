@@ -25,15 +25,13 @@ from smart_fork.agents.cuts.ties import texts
 from smart_fork.agents.cuts.titles import without_suffix
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, ServerUnavailable, SmartForkError, Usage, WrongVerb, advice
-from smart_fork.excise import propagation
 from smart_fork.excise.answer import CopyBehind
-from smart_fork.excise.line_words import said_in
-from smart_fork.excise.plan import Plan, plan, refuse
+from smart_fork.excise.cut_plan import Plan, masked, plan, refuse
 from smart_fork.excise.remnants import telling
-from smart_fork.excise.replacement import written_path
-from smart_fork.excise.secrets import masked
 from smart_fork.excise.soundness import cut_lines
-from smart_fork.excise.transcript import chosen, load_for_cut, load_numbered, pieces
+from smart_fork.excise.transcript import chosen, descent_of, load_for_cut, load_numbered, pieces
+from smart_fork.excise.words import said_in
+from smart_fork.excise.writing import written_path
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode, digest_of, encode
 from smart_fork.snippets import quoted
@@ -347,7 +345,7 @@ def _owing(path: Path) -> Iterator[CopyBehind]:
     """The log, where it still has something that was withdrawn, or came of one that has."""
     for one in pulled.owing():
         whole = Transcript(one.agent, one.path, READERS[one.agent].id_of(one.path), ())
-        if path in {one.path, *(other.path for other in propagation.descent_of(whole).logs)}:
+        if path in {one.path, *(other.path for other in descent_of(whole).logs)}:
             again = advice("Take it out: smart-fork team sync.", tool="The next team sync takes it out.")
             yield CopyBehind(str(path), (), f"Withdrawn text is still in it. {again}")
 
@@ -355,7 +353,7 @@ def _owing(path: Path) -> Iterator[CopyBehind]:
 def _cut_logs(path: Path, tool: str) -> Iterator[Transcript]:
     session = load_for_cut(tool, path)
     yield session
-    for one in propagation.descent_of(session).below:
+    for one in descent_of(session).below:
         if snapshots.logged(one.path):
             with suppress(SmartForkError, OSError):
                 yield load_for_cut(one.agent, one.path)

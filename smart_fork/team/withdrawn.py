@@ -27,15 +27,12 @@ from smart_fork.agents.cuts.ties import texts
 from smart_fork.agents.forms import Becomes
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError
-from smart_fork.excise import erasure, propagation
-from smart_fork.excise.following import bring, changed_beside
-from smart_fork.excise.line_words import said_in
-from smart_fork.excise.plan import Plan, plan
+from smart_fork.excise import erasure
+from smart_fork.excise.cut_plan import Plan, mapped, masked, plan
 from smart_fork.excise.remnants import telling
-from smart_fork.excise.replacement import write_lines
-from smart_fork.excise.secrets import mapped, masked
-from smart_fork.excise.traces import words_in
-from smart_fork.excise.transcript import load_with_tool
+from smart_fork.excise.transcript import keys_of, load_with_tool, matching
+from smart_fork.excise.words import said_in, words_in
+from smart_fork.excise.writing import bring, changed_beside, write_lines
 from smart_fork.finding import notes
 from smart_fork.forking.occupation import Occupation
 from smart_fork.sharing.canonical import decode, encode
@@ -96,7 +93,7 @@ class Lost:
         edits = masked(session, (), changed).edits if changed else {}
         turns = enumerate(session.turns)
         gone = {turn.id for at, turn in turns if self._has(turn, times.get(turn.id, ""), edits.get(at))}
-        made = masked(session, {*gone, *propagation.matching(session, self.keys), *more}, changed)
+        made = masked(session, {*gone, *matching(session, self.keys), *more}, changed)
         return made, dict(made.edits)
 
     def _has(self, turn: TranscriptTurn, time: str, masked_line: bytes | None) -> bool:
@@ -141,7 +138,7 @@ def cut(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path
     edits |= _unnamed(planned, words)
     beside = renamed_beside(planned, words)
     if not (planned.gone or edits or beside or remove):
-        propagation.refresh(agent, [path])  # whoever was killed may have come no further than the log
+        erasure.refresh(agent, [path])  # whoever was killed may have come no further than the log
         return False
     empty = remove or not any(turn.role in ("user", "assistant") and turn.key for turn in planned.survivors)
     left = (
@@ -156,7 +153,7 @@ def cut(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path
             snapshots.forget(name)
         if empty:
             for name in ids:
-                propagation.remove(agent, name)
+                erasure.remove(agent, name)
                 notes.forget(agent, name)
             beside = dict.fromkeys(AGENTS.cutter_of(agent).files_of(path), b"")
             AGENTS.files_of(agent).remove(path)
@@ -165,7 +162,7 @@ def cut(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path
         for file, new in beside.items():
             bring(file, new)
     if not empty:
-        propagation.refresh(session.tool, [path])
+        erasure.refresh(session.tool, [path])
     return empty
 
 
@@ -175,7 +172,7 @@ def renamed_beside(planned: Plan, words: Collection[str]) -> dict[Path, bytes]:
     read = READERS[session.tool].read(session.source_path).session
     name = read.title if read is not None else ""
     marks = titles.quoting(name) if telling([name.encode()], words) else ()
-    return changed_beside(planned, {*propagation.keys_of(planned.removed), *marks})
+    return changed_beside(planned, {*keys_of(planned.removed), *marks})
 
 
 def _named_after(planned: Plan, edits: Mapping[int, bytes], words: Collection[str]) -> set[str]:
@@ -301,7 +298,7 @@ def rewrite(one: Written, keys: Keys, path: Path, *, remove: bool = False) -> bo
     forms, place = AGENTS.forms_of(one.agent), place_of(one.root)
     left = list(_left(one, before, keys))
     if left == before and not remove:
-        propagation.refresh(one.agent, [path])  # whoever was killed may have come no further than the log
+        erasure.refresh(one.agent, [path])  # whoever was killed may have come no further than the log
         return False
     said = {turn.id for turn in session.turns if turn.role in ("user", "assistant")}
     gone = remove or not any(said.intersection(forms.ids(record)) for record in left)
@@ -314,7 +311,7 @@ def rewrite(one: Written, keys: Keys, path: Path, *, remove: bool = False) -> bo
     )
     with Occupation(whole.tool, whole.session_id, whole.source_path).kept_out():
         if gone:
-            propagation.remove(one.agent, session.session_id)
+            erasure.remove(one.agent, session.session_id)
             path.unlink()
         else:
             becomes = Becomes(session.session_id, place, session.parent_id or "")
@@ -322,7 +319,7 @@ def rewrite(one: Written, keys: Keys, path: Path, *, remove: bool = False) -> bo
         for file, new in beside.items():
             bring(file, new)
     if not gone:
-        propagation.refresh(one.agent, [path])
+        erasure.refresh(one.agent, [path])
     erasure.erase(one.agent, [session.session_id], _words(before) - (set() if gone else _words(left)))
     return gone
 

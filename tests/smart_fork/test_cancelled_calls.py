@@ -74,7 +74,7 @@ def digest(world) -> dict[str, str]:
         (START, "branch_session", {"session_id": "", "start": True, "prompt": "retry", "run_in": "process"}),
         ("smart_fork.forking.branch", "branch_session", {"session_id": ""}),
         (
-            "smart_fork.excise.request",
+            "smart_fork.excise.cutting",
             "excise_session",
             {"session_id": "", "turns": "0", "force": True, "dry_run": False},
         ),

@@ -8,7 +8,7 @@ import pytest
 
 from smart_fork.agents.cuts.model import Call, CutWarning, Result
 from smart_fork.excise import Refused, Session, Turn, closure, plan, verify
-from smart_fork.excise.plan import dangling, refuse, repeats
+from smart_fork.excise.cut_plan import dangling, refuse, repeats
 
 
 def turn(name: str, calls: str = "", results: str = "", **more: object) -> Turn:

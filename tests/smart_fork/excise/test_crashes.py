@@ -10,9 +10,9 @@ import pytest
 
 from indexer.disk import Disk
 from smart_fork.agents.cuts import snapshots
-from smart_fork.excise import Request, cut, following, load_auto, rollback
-from smart_fork.excise.plan import plan
-from smart_fork.excise.replacement import write_lines
+from smart_fork.excise import Request, cut, load_auto, rollback, writing
+from smart_fork.excise.cut_plan import plan
+from smart_fork.excise.writing import write_lines
 from tests import warm
 from tests.drilled import drilled
 
@@ -156,7 +156,7 @@ def test_a_rollback_that_fails_leaves_what_was_there(claude_session):
 def test_the_notes_of_a_session_say_what_became_of_each_cut(claude_session, monkeypatch):
     """Other versions read these notes, so the words stay."""
     rollback(cut(Request(str(claude_session), ids=("a3",)))["snapshot"])
-    monkeypatch.setattr(following, "write_lines", lambda *_, **__: no_space())
+    monkeypatch.setattr(writing, "write_lines", lambda *_, **__: no_space())
     with pytest.raises(OSError, match="No space"):
         cut(Request(str(claude_session), ids=("a3",)))
 

@@ -19,7 +19,7 @@ from indexer.paths import index_db, state_home
 from smart_fork import handovers
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.readers import READERS
-from smart_fork.excise import Request, check, cut, erasure, following, rollback
+from smart_fork.excise import Request, check, cut, erasure, rollback, writing
 from smart_fork.finding.index_access import opened
 from smart_fork.workers.registry import Registry
 from tests import warm
@@ -186,7 +186,7 @@ def test_a_branch_that_is_running_is_named_and_cut_by_the_next_index_run(world, 
 def test_why_a_branch_could_not_be_cut_is_said(world, shop, monkeypatch):
     first = world.claude(shop, *SAID)
     path = branch(first)["path"]
-    monkeypatch.setattr(following, "write", Mock(side_effect=OSError(28, "No space left on device")))
+    monkeypatch.setattr(writing, "write", Mock(side_effect=OSError(28, "No space left on device")))
 
     (left,) = cut_secret(first)["left"]
 
@@ -239,15 +239,15 @@ def test_secrets_are_masked_in_all_generations(world, shop):
 KILLED = """
 import os, signal, sys
 from indexer.disk import Disk
-from smart_fork.excise import Request, cut, following
-whole, left = following.write, [int(sys.argv[3])]
+from smart_fork.excise import Request, cut, writing
+whole, left = writing.write, [int(sys.argv[3])]
 def write(*arguments, **more):
     if not left[0]:
         os.kill(os.getpid(), signal.SIGKILL)
     left[0] -= 1
     return whole(*arguments, **more)
-following.write = write
-import smart_fork.excise.request as request
+writing.write = write
+import smart_fork.excise.cutting as request
 request.write = write
 cut(Request(sys.argv[1], sys.argv[2], force=True))
 """
@@ -313,9 +313,9 @@ class TestBeside:
             bring(path, new)
             raise KeyboardInterrupt
 
-        bring = following.bring
+        bring = writing.bring
         with monkeypatch.context() as patch:
-            patch.setattr(following, "bring", killed)
+            patch.setattr(writing, "bring", killed)
             with pytest.raises(KeyboardInterrupt):
                 cut_secret(log.stem)
         assert 2 == len(holders(world.home))

@@ -16,7 +16,7 @@ from indexer.markdown import export_path
 from indexer.paths import index_db
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.readers import READERS
-from smart_fork.excise import Request, check, cut, erasure, propagation, rollback
+from smart_fork.excise import Request, check, cut, erasure, rollback
 from smart_fork.finding.index_access import opened
 from smart_fork.workers.registry import Registry
 from tests.cases import first
@@ -195,7 +195,7 @@ def test_a_fork_that_reads_from_its_parents_file_forgets_it_too(world: World, sh
 
     with monkeypatch.context() as patch:
         if killed:
-            patch.setattr(propagation, "refresh", kill)
+            patch.setattr(erasure, "refresh", kill)
         with pytest.raises(KeyboardInterrupt) if killed else nullcontext():
             cut(replace(request, force=True))
     assert erasure.settle()

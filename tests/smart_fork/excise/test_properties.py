@@ -26,9 +26,9 @@ from smart_fork.excise import (
     rollback,
     verify,
 )
-from smart_fork.excise.plan import dangling, plan, unanswered
-from smart_fork.excise.replacement import write_lines
+from smart_fork.excise.cut_plan import dangling, plan, unanswered
 from smart_fork.excise.soundness import broken_links
+from smart_fork.excise.writing import write_lines
 from tests.drilled import drilled
 
 CUTS, PARTS = drilled(300, 30), 3

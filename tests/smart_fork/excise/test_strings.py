@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smart_fork.agents.cuts.ties import texts
-from smart_fork.excise.secrets import mapped
+from smart_fork.excise.cut_plan import mapped
 from tests.cases import each
 
 

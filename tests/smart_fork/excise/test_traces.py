@@ -21,7 +21,7 @@ from indexer.store import schema
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotFound, Usage
-from smart_fork.excise import Request, check, cut, propagation
+from smart_fork.excise import Request, check, cut
 from smart_fork.excise import erasure as erasing
 from smart_fork.finding.index_access import opened
 from smart_fork.workers.registry import Registry
@@ -199,7 +199,7 @@ def test_verify_names_the_file_that_has_something_of_it_and_not_what(world, sess
 
 def test_verify_finds_what_is_in_free_pages_and_unmerged_words_of_the_index(world, session_id, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(propagation, "erase_owed", lambda store: True)
+        patch.setattr(erasing, "erase_owed", lambda store: True)
         cut_secret(world, session_id)
     assert END in everything()
     assert "index" in set(places(check(session_id)).values())
@@ -290,7 +290,7 @@ def test_a_cut_that_was_ended_before_all_was_erased_is_made_up_for(world, sessio
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(propagation, "refresh", killed)
+        patch.setattr(erasing, "refresh", killed)
         with pytest.raises(KeyboardInterrupt):
             cut_secret(world, session_id)
     assert END in everything()

@@ -18,8 +18,8 @@ from smart_fork.agents.claude.log import ClaudeAdapter, folder_of
 from smart_fork.agents.codex.cut import CodexCutter
 from smart_fork.agents.cuts import lines as lines_of_cuts
 from smart_fork.agents.cuts import ties
-from smart_fork.excise import Request, check, cut, rollback, traces
-from smart_fork.excise.request import cut as cut_out
+from smart_fork.excise import Request, check, cut, rollback, words
+from smart_fork.excise.cutting import cut as cut_out
 from smart_fork.excise.soundness import gone_of
 from smart_fork.excise.transcript import load_for_cut
 from tests.cases import each
@@ -208,14 +208,14 @@ def test_a_preview_says_what_it_would_say_of_the_whole_masked_text(secret):
 
 def test_a_file_without_a_word_is_not_parted_into_its_words(tmp_path, monkeypatch):
     parted: list[int] = []
-    word = traces._WORD
+    word = words._LONG_WORD
     counting = SimpleNamespace(findall=lambda text: [parted.append(len(text)), word.findall(text)][1])
-    monkeypatch.setattr(traces, "_WORD", counting)
+    monkeypatch.setattr(words, "_LONG_WORD", counting)
     file = tmp_path / "index.db"
     file.write_bytes(b"tambor roklit swordfish77zqx " * 10_000)
-    assert traces.words_at(file, frozenset({"velkan"})) == set()
+    assert words.words_at(file, frozenset({"velkan"})) == set()
     assert parted == []
-    assert traces.words_at(file, frozenset({"velkan", "roklit", "swordfish77zq"})) == {"roklit"}
+    assert words.words_at(file, frozenset({"velkan", "roklit", "swordfish77zq"})) == {"roklit"}
     assert parted
 
 

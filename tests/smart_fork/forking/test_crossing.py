@@ -12,7 +12,7 @@ from indexer.outcome import edits_of, known_files, outcome_of
 from indexer.paths import state_home
 from smart_fork import handovers
 from smart_fork.agents.options import Options
-from smart_fork.excise.request import Request, cut
+from smart_fork.excise.cutting import Request, cut
 from smart_fork.finding import sessions
 from smart_fork.finding.evidence import families
 from smart_fork.forking.plan import fork_session

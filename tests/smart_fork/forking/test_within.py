@@ -17,7 +17,7 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, Usage
-from smart_fork.excise.plan import dangling, unanswered
+from smart_fork.excise.cut_plan import dangling, unanswered
 from smart_fork.excise.soundness import broken_links
 from smart_fork.excise.transcript import load_with_tool
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts

@@ -13,7 +13,7 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import Request, check, cut, load_auto, rollback
-from smart_fork.excise.request import cut as cut_at
+from smart_fork.excise.cutting import cut as cut_at
 from tests.cases import each
 from tests.indexer.transcripts.records import FIXTURES, SESSION, copilot_log, happened, read_copilot, requested, texts
 from tests.smart_fork.agents.copilot.test_log import fixture

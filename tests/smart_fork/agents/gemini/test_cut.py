@@ -12,7 +12,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.errors import ForkRefused
-from smart_fork.excise import Request, check, cut, erasure, following, load_auto, rollback
+from smart_fork.excise import Request, check, cut, erasure, load_auto, rollback, writing
 from tests.cases import each
 from tests.indexer.transcripts.records import FIXTURES, SESSION, gemini_log, read_gemini, texts
 
@@ -153,7 +153,7 @@ def test_what_a_killed_cut_has_left_beside_the_log_goes_with_what_is_erased_next
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(following, "bring", killed)
+        patch.setattr(writing, "bring", killed)
         with pytest.raises(KeyboardInterrupt):
             cut(Request(str(path), ids=CUT))
     assert [True, True, True] == [WORD in one.read_text() for one in (prompts, long, helper)]

@@ -1,33 +1,47 @@
-"""Cutting a transcript: what the command line and the server offer."""
+"""Cutting turns out of a transcript, and undoing that: a request, its plan, and what is done."""
 
 from __future__ import annotations
 
 import shlex
+import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from indexer.changes import Progress
 from indexer.disk import DISK, Disk
+from indexer.failures import what_failed
 from indexer.paths import index_db
+from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots, titles
-from smart_fork.agents.cuts.model import CutWarning, Place, Transcript
+from smart_fork.agents.cuts.model import UNKNOWN, CutWarning, Place, Transcript
+from smart_fork.agents.cuts.snapshots import Noted, Snapshot
 from smart_fork.agents.readers import READERS
-from smart_fork.errors import ForkRefused, Usage, advice
-from smart_fork.excise import erasure, propagation
-from smart_fork.excise.answer import Excised, NotFollowed, Request
-from smart_fork.excise.following import beside_of, change_of, follow, write
-from smart_fork.excise.plan import Plan, plan, refuse
+from smart_fork.errors import ForkRefused, SmartForkError, Usage, advice
+from smart_fork.excise import erasure
+from smart_fork.excise.answer import Excised, NotFollowed, Request, Restored, RolledBack
+from smart_fork.excise.cut_plan import Plan, masked, plan, refuse
 from smart_fork.excise.remnants import says
-from smart_fork.excise.replacement import written_path
-from smart_fork.excise.secrets import masked
 from smart_fork.excise.soundness import gone_of, remaining
-from smart_fork.excise.traces import related, words_in
-from smart_fork.excise.transcript import chosen, load_for_cut, meant
+from smart_fork.excise.transcript import (
+    chosen,
+    descent_of,
+    heirs,
+    keys_of,
+    load_copy,
+    load_for_cut,
+    matching,
+    meant,
+    others,
+)
+from smart_fork.excise.words import related, words_in
+from smart_fork.excise.writing import beside_of, change_of, follow, write, written_path
 from smart_fork.forking.family import Descendant, Descent
+from smart_fork.forking.occupation import Occupation
 from smart_fork.system import permission
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.workers.registry import known_workers
@@ -78,7 +92,7 @@ def cut(
     refuse_cancelled()
     moment = now or datetime.now(UTC)
     change = change_of(planned, request.command, disk, moment, follows=request.follow)
-    descent = propagation.descent_of(session, change.keys | change.masked)
+    descent = descent_of(session, change.keys | change.masked)
     if not request.follow:
         snapshot, _ = write(planned, change, descent=descent)
         return _told(replace(outcome, snapshot=snapshot), planned, {session.session_id}, descent)
@@ -92,7 +106,7 @@ def cut(
     followed, left = follow(session, change, (copy for copy, _ in zip(copies, steps, strict=False)))
     next(steps)
     logs = [written_path(session), session.source_path, *(Path(one.path) for one in followed)]
-    index = propagation.refresh(session.tool, logs)
+    index = erasure.refresh(session.tool, logs)
     next(steps)
     indexed = index.updated or not index_db().exists()  # else it is owed until it is
     if indexed and not left:
@@ -199,18 +213,17 @@ def _planned(session: Transcript, request: Request) -> Plan:
         planned = plan(session, ids, relink=request.relink)
         first = min((int(turn.id) for turn in planned.removed if turn.id.isdigit()), default=0)
         files = {turn.kept.path for turn in planned.removed if isinstance(turn.kept, Place)} if session.padded else ()
-        reads_on = propagation.heirs(session.tool, files, first)
-        ids_of = (READERS[session.tool].id_of(path) for path in reads_on)
-        heirs = [one for one in ids_of if one != session.session_id]
-        if not heirs:
+        ids_of = (READERS[session.tool].id_of(path) for path in heirs(session.tool, files, first))
+        forks = [one for one in ids_of if one != session.session_id]
+        if not forks:
             return planned
-        lost = f"{len(heirs)} forks read these turns from this file and lose them as well: {', '.join(heirs)}"
+        lost = f"{len(forks)} forks read these turns from this file and lose them as well: {', '.join(forks)}"
         return replace(planned, problems=(*planned.problems, lost))
     planned = masked(session, (), ids if named else None, relink=request.relink)
-    keys = propagation.keys_of(turn for turn in session.turns if turn.id in ids)
+    keys = keys_of(turn for turn in session.turns if turn.id in ids)
     kinds, apart = Counter(planned.masked), set[str]()
-    for other in filter(None, (propagation.load_copy(session, path) for path in propagation.others(session))):
-        there = masked(other, (), propagation.matching(other, keys) if named else None)
+    for other in filter(None, (load_copy(session, path) for path in others(session))):
+        there = masked(other, (), matching(other, keys) if named else None)
         kinds.update(there.masked)
         apart |= {other.turns[position].key or other.turns[position].id for position in there.edits}
     return replace(planned, masked=dict(kinds), apart=frozenset(apart))
@@ -225,4 +238,148 @@ def _refuse_inherited(planned: Plan) -> None:
                 "Cut a copy with --branch, or cut them there.",
                 tool="Cut them there, or use branch_session first and cut the copy.",
             ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A cut that stands. `snapshot` undoes it, in all `files` that it has changed."""
+
+    snapshot: str
+    made: str
+    turns: int
+    files: int
+
+
+def last_cut(session_id: str) -> Cut | None:
+    """The newest cut in the log of a session, or in a copy, that has a snapshot; what was undone is none."""
+    kept = {one.id for one in snapshots.snapshots(session_id)}
+    logged = snapshots.logged()
+    sources = {one.source_path for one in logged if one.session_id == session_id and not one.beside}
+    found = [one for source in sources for one in snapshots.cuts(Path(source)) if one.snapshot in kept]
+    if not found:
+        return None
+    newest = max(found, key=lambda one: one.ts)
+    together = {one.source_path for one in logged if newest.change and one.change == newest.change}
+    return Cut(newest.snapshot, newest.ts, len(newest.removed_ids), max(1, len(together)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Undoing:
+    """What all files of one undoing have in common."""
+
+    force: bool
+    disk: Disk
+    now: datetime
+    change: str
+
+
+def rollback(
+    identity: str, *, to: Path | None = None, force: bool = False, disk: Disk = DISK, now: datetime | None = None
+) -> RolledBack:
+    """Put a transcript back as a snapshot has it, and with it all that was changed by the same cut or rollback.
+
+    What is there now is kept as a snapshot itself. With `to` that one file is written there. What cannot be put back of
+    the others is named in `left`.
+
+    Raises:
+        NotFound, Usage: there is no such snapshot, or it is not known where it belongs.
+        ForkRefused: the session is running, or has gone on since.
+        OSError: nothing was written.
+    """
+    snapshot = snapshots.find(identity)
+    logged = snapshots.logged()
+    entry = next((one for one in reversed(logged) if one.snapshot == snapshot.id), Noted())
+    undoing = _Undoing(force or to is not None, disk, now or datetime.now(UTC), uuid.uuid4().hex)
+    session = _destination(snapshot, entry, to, disk)
+    done = [_put_back(snapshot, session, entry, undoing)]
+    left: list[NotFollowed] = []
+    for other in _changed_with(entry, logged) if to is None else ():
+        try:
+            done.append(_put_back_other(other, undoing))
+        except (SmartForkError, OSError) as error:
+            left.append(NotFollowed(other.source_path, what_failed(error)))
+    with suppress(OSError):
+        snapshots.prune(undoing.now)
+    paths = [Path(one.path) for one in done]
+    index = erasure.refresh(session.tool, paths)
+    named = done[0]
+    return RolledBack(
+        session_id=named.session_id, restored=named.restored, path=named.path, snapshot=named.snapshot,
+        followed=tuple(done[1:]), left=tuple(left), index=index,
+    )  # fmt: skip
+
+
+def _changed_with(entry: Noted, logged: Iterable[Noted]) -> list[Noted]:
+    """What is noted of the other files that were changed together with one."""
+    together = (one for one in logged if entry.change and one.change == entry.change)
+    others = (one for one in together if one.source_path != entry.source_path)
+    return list({one.source_path: one for one in others if one.snapshot or one.beside}.values())
+
+
+def _put_back_other(entry: Noted, undoing: _Undoing) -> Restored:
+    if not entry.snapshot:
+        return _taken_away(entry, undoing)
+    snapshot = snapshots.find(entry.snapshot)
+    session = _destination(snapshot, entry, None, undoing.disk)
+    if session.stamp is None and not entry.beside:
+        raise ForkRefused("it no longer exists")
+    return _put_back(snapshot, session, entry, undoing)
+
+
+def _taken_away(entry: Noted, undoing: _Undoing) -> Restored:
+    """Take away once more what went beside a transcript, and came back with a rollback."""
+    session, path = Transcript(entry.tool, Path(entry.source_path), entry.session_id, ()), Path(entry.source_path)
+    before = snapshots.take(path, entry.session_id, undoing.now, disk=undoing.disk)
+    snapshots.note(
+        session, snapshots.ROLLBACK, before, path, undoing.now, size_after=0, change=undoing.change, beside="yes"
+    )
+    path.unlink(missing_ok=True)
+    return Restored(session_id=entry.session_id, restored="", path=str(path), snapshot=before.id if before else None)
+
+
+def _put_back(snapshot: Snapshot, session: Transcript, entry: Noted, undoing: _Undoing) -> Restored:
+    target, disk = session.source_path, undoing.disk
+    files = AGENTS.files_of(session.tool)
+    done = Restored(session_id=session.session_id, restored=snapshot.id, path=str(target))
+    if _is_as_before(snapshot, session):
+        return done
+    if not undoing.force:
+        _refuse_later(session, entry)
+    with Occupation(session.tool, session.session_id, session.source_path).kept_out():
+        before = snapshots.take(target, session.session_id, undoing.now, disk=disk, files=files)
+        snapshots.note(
+            session, snapshots.ROLLBACK, before, target, undoing.now,
+            size_after=sum(map(len, snapshots.content(snapshot))), change=undoing.change, restored=snapshot.id,
+            beside="yes" if entry.beside else "",
+        )  # fmt: skip
+        files.replace(target, snapshots.content(snapshot), session.stamp, disk)
+    return replace(done, snapshot=before.id if before else None)
+
+
+def _is_as_before(snapshot: Snapshot, session: Transcript) -> bool:
+    """Whether the file is what was kept: an undone cut, or one that could not be made."""
+    if session.stamp is None:
+        return False
+    files = AGENTS.files_of(session.tool)
+    return session.stamp.size == sum(map(len, snapshots.content(snapshot))) and files.begins_with(
+        session.source_path, snapshots.content(snapshot)
+    )
+
+
+def _destination(snapshot: Snapshot, entry: Noted, to: Path | None, disk: Disk) -> Transcript:
+    known = entry.source_path
+    if to is None and not known:
+        raise Usage(f"The original path is unknown for snapshot {snapshot.id}", "Give a path: --to PATH.")
+    target = (to or Path(known)).expanduser().resolve()
+    tool, session_id = entry.tool or UNKNOWN, entry.session_id or snapshot.session_id
+    return Transcript(tool, target, session_id, (), stamp=AGENTS.files_of(tool).stamp(target, disk))
+
+
+def _refuse_later(session: Transcript, entry: Noted) -> None:
+    after = entry.size_after
+    if session.stamp is not None and after is not None and session.stamp.size > after:
+        raise ForkRefused(
+            f"The session continued after the cut: {session.source_path}",
+            "Undoing would also remove the newer turns. --force does it, and keeps a snapshot.",
         )

@@ -1,12 +1,16 @@
-"""Writes a cut into its session, and into everything that was made of that: copies, branches, forks of forks."""
+"""Writes a cut into its session, and into everything that was made of it: copies, branches, forks of forks.
+
+A file is always the old one or the new one.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from indexer.disk import DISK, Disk
@@ -15,13 +19,11 @@ from indexer.files import replace_file
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots
-from smart_fork.agents.cuts.model import Transcript
-from smart_fork.errors import SmartForkError, advice
-from smart_fork.excise import propagation
+from smart_fork.agents.cuts.model import UNKNOWN, Place, Transcript, TranscriptTurn, raws
+from smart_fork.errors import SmartForkError, Usage, advice
 from smart_fork.excise.answer import Followed, NotFollowed
-from smart_fork.excise.plan import Plan, plan
-from smart_fork.excise.replacement import write_lines, written_path, written_size
-from smart_fork.excise.secrets import masked
+from smart_fork.excise.cut_plan import Plan, masked, plan
+from smart_fork.excise.transcript import descent_of, keys_of, load_copy, matching
 from smart_fork.forking.family import Descent
 from smart_fork.forking.occupation import Occupation
 
@@ -47,7 +49,7 @@ class Change:
 
 def change_of(planned: Plan, command: str, disk: Disk, now: datetime, *, follows: bool) -> Change:
     """The change that a plan for a session is."""
-    keys, masks = frozenset(propagation.keys_of(planned.removed)), frozenset(_masked(planned))
+    keys, masks = frozenset(keys_of(planned.removed)), frozenset(_masked(planned))
     return Change(keys, masks, command, uuid.uuid4().hex, now, disk, follows)
 
 
@@ -76,7 +78,7 @@ def write(
                 removed_ids=[turn.id for turn in planned.removed],
                 seed_ids=[turn.id for turn in planned.removed if turn.id in planned.seeds],
                 orphaned=sorted(planned.orphaned),
-                keys=sorted(propagation.keys_of(planned.removed)), masked=_masked(planned),
+                keys=sorted(keys_of(planned.removed)), masked=_masked(planned),
                 below=sorted({one.session_id for one in descent.below if not one.told}), above=sorted(descent.above),
                 unclear=sorted({one.session_id for one in descent.unclear if not one.told}),
             )  # fmt: skip
@@ -118,7 +120,7 @@ def resume(session: Transcript, change_id: str) -> tuple[list[Followed], list[No
     for log in (Path(one.source_path) for one in together if not one.beside):
         for path, new in AGENTS.cutter_of(session.tool).revised(log, keys | masks).items():
             bring(path, new)
-    return follow(session, change, propagation.descent_of(session, keys | masks).copies)
+    return follow(session, change, descent_of(session, keys | masks).copies)
 
 
 def beside_of(planned: Plan) -> list[Path]:
@@ -127,10 +129,10 @@ def beside_of(planned: Plan) -> list[Path]:
 
 
 def _followed(session: Transcript, change: Change, copy: Path) -> Sequence[Followed | NotFollowed]:
-    other = propagation.load_copy(session, copy)
+    other = load_copy(session, copy)
     if other is None:
         return [NotFollowed(str(copy), "cannot be read")]
-    same = propagation.matching(other, change.keys)
+    same = matching(other, change.keys)
     planned = masked(other, same, None) if change.masked else plan(other, same)
     if not planned.changes:
         return ()
@@ -178,3 +180,69 @@ def _is_as_before(session: Transcript, made: snapshots.Noted) -> bool:
     """Whether a file still begins with all that was there before a cut: it was only about to be made."""
     kept = next((one for one in snapshots.snapshots(made.session_id) if one.id == made.snapshot), None)
     return kept is not None and AGENTS.cutter_of(session.tool).begins_with(session.source_path, snapshots.content(kept))
+
+
+def write_lines(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes], *, disk: Disk = DISK) -> Path:
+    """The session without the turns at these positions, and with `edits` in place of those.
+
+    Raises:
+        As `write`.
+    """
+    if not session.source_path.name:
+        raise Usage("The session has no source path")
+    if session.tool == UNKNOWN:
+        raise Usage("The agent of this transcript is not known")
+    target = written_path(session)
+    lines = _padded(session, gone, edits) if session.padded else _lines(session, gone, edits)
+    lines = chain(AGENTS.cutter_of(session.tool).of_others(session), lines)
+    AGENTS.cutter_of(session.tool).replace(target, lines, session.stamp, disk)
+    return target
+
+
+def written_size(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes]) -> int:
+    """How long the file is when `write_lines` has written it."""
+    if session.padded and session.stamp:
+        return session.stamp.size
+    own = (at for at, turn in enumerate(session.turns) if at not in gone and turn.is_line)
+    size = sum(1 + (len(edits[at]) if at in edits else _length(session.turns[at])) for at in own)
+    return size + sum(map(len, AGENTS.cutter_of(session.tool).of_others(session)))
+
+
+def _length(turn: TranscriptTurn) -> int:
+    return len(turn.kept) if isinstance(turn.kept, bytes) else turn.kept.end - turn.kept.start
+
+
+def written_path(session: Transcript) -> Path:
+    """The file that is really written: a link's target, a database's side-car."""
+    return AGENTS.cutter_of(session.tool).written(session.source_path.resolve())
+
+
+def _lines(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes]) -> Iterator[bytes]:
+    staying = [(at, turn) for at, turn in enumerate(session.turns) if at not in gone and turn.is_line]
+    for (position, _), raw in zip(staying, raws(turn for _, turn in staying), strict=True):
+        yield edits.get(position, raw)
+        yield b"\n"
+
+
+def _padded(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes]) -> Iterator[bytes]:
+    """Every byte that stays keeps its place: Codex's own database and the headers of forks name places in this file."""
+    turns = [(at, turn) for at, turn in enumerate(session.turns) if not turn.inherited]
+    own = [(at, turn, turn.kept) for at, turn in turns if isinstance(turn.kept, Place)]
+    end = 0
+    for (position, turn, (_, start, after)), raw in zip(own, raws(turn for _, turn, _ in own), strict=True):
+        new = edits.get(position, raw)
+        if position in gone:
+            new = b""
+        elif len(new) > len(raw):
+            owner = AGENTS.title_of(session.tool)
+            raise Usage(f"Turn {turn.id} would become longer than it is: {owner}'s own records do not allow that")
+        yield _blank(start - end)
+        yield new.ljust(len(raw))
+        end = after
+    if session.stamp and session.stamp.size > end:
+        yield _blank(session.stamp.size - end)
+
+
+def _blank(size: int) -> bytes:
+    """The end of a line, and where there is more room, one blank line."""
+    return b"\n" * size if size < 2 else b"\n" + b" " * (size - 2) + b"\n"

@@ -1,0 +1,89 @@
+"""For scripts: the functions of the commands, answered with the JSON values that these print, and agents' names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec
+
+from indexer.disk import DISK, Disk
+from indexer.values import Value
+from smart_fork.agents import AGENTS
+from smart_fork.agents.cuts.model import UNKNOWN, Call, CutWarning, Place, Result, Tool
+from smart_fork.agents.cuts.model import Transcript as Session
+from smart_fork.agents.cuts.model import TranscriptTurn as Turn
+from smart_fork.errors import Usage
+from smart_fork.excise import cutting, soundness, suggestions
+from smart_fork.excise.answer import Request
+from smart_fork.excise.cut_plan import Plan, Refused, closure, excise, plan, verify
+from smart_fork.excise.transcript import auto, load_auto, load_with_tool, sort_by_timestamp
+from smart_fork.excise.trimmed_copy import branch
+from smart_fork.excise.writing import write_lines
+
+P = ParamSpec("P")
+
+
+class Writer:
+    """Writes the sessions of one agent."""
+
+    tool: Tool = UNKNOWN
+
+    def write(self, session: Session, turns: Sequence[Turn], *, relink: bool = False, disk: Disk = DISK) -> Path:
+        """Write these turns of a session in place of it; verbatim, unless `relink`. Gives the file.
+
+        Raises:
+            Usage: another agent's session, or no place for it.
+            ForkRefused: the file has changed since it was read.
+            OSError: nothing was written.
+        """
+        if session.tool != self.tool:
+            raise Usage(f"{type(self).__name__} cannot write {session.tool} sessions")
+        ids = {turn.id for turn in turns}
+        gone = {position for position, turn in enumerate(session.turns) if turn.id not in ids}
+        cut = {session.turns[position].id for position in gone}
+        edits = AGENTS.cutter_of(self.tool).relinked(session.turns, cut) if relink else {}
+        return write_lines(session, gone, edits, disk=disk)
+
+
+def writer_of(tool: Tool) -> type[Writer]:
+    """The class that writes the sessions of that agent, named after it."""
+    return type(f"{type(AGENTS[tool]).__name__}Writer", (Writer,), {"tool": tool, "__doc__": Writer.__doc__})
+
+
+def write(session: Session, turns: Sequence[Turn], *, relink: bool = False) -> Path:
+    """Write these turns of a session with the writer of its agent.
+
+    Raises:
+        As the writers.
+    """
+    writer = writer_of(session.tool) if session.tool in AGENTS.cuttable() else Writer
+    return writer().write(session, turns, relink=relink)
+
+
+def _as_json(answer: Callable[P, Value]) -> Callable[P, dict[str, Any]]:
+    @wraps(answer)
+    def told(*args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
+        return answer(*args, **kwargs).as_json()
+
+    return told
+
+
+cut = _as_json(cutting.cut)
+check = _as_json(soundness.check)
+suggest = _as_json(suggestions.suggest)
+rollback = _as_json(cutting.rollback)
+
+#: What is named after an agent: how its transcripts are read and written, and where they are.
+_OF_AGENTS: dict[str, object] = {}
+for _cutter in AGENTS.cutters():
+    _writer = writer_of(_cutter.tool)
+    _OF_AGENTS |= {_writer.__name__: _writer, **_cutter.public()}
+globals().update(_OF_AGENTS)
+
+__all__ = [
+    "Call", "CutWarning", "Place", "Plan", "Refused", "Request", "Result", "Session", "Tool", "Turn", "auto", "branch",
+    "check", "closure", "cut", "excise", "load_auto", "load_with_tool", "plan", "rollback", "sort_by_timestamp",
+    "suggest", "verify", "write",
+]  # fmt: skip
+__all__ += list(_OF_AGENTS)
