@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -15,7 +16,7 @@ from indexer.transcripts.boilerplate import LEFT_OUT_TAG
 from indexer.transcripts.chain import Chain
 from indexer.transcripts.fold import Kept, LineFold, Record
 from indexer.transcripts.items import GivenBack, UsedTool
-from indexer.transcripts.lines import Line, first_lines
+from indexer.transcripts.lines import Line, LineReader, first_lines
 from indexer.transcripts.model import Inferred, RecordSize, Resumed, Role, Turn, turn_of
 from indexer.transcripts.state import is_path, pack, utc
 
@@ -51,6 +52,8 @@ class Tree(LineFold):
         """See `Fold.begin`."""
         links, moments, leaf = (self.facts.pop(name, None) for name in ("links", "moments", "leaf"))
         self.chain = Chain(turns, links, bridged=self.bridged, moments=moments, leaf=leaf or "")
+        self.elsewhere: list[Tree] = []
+        self._own = 0
 
     @abstractmethod
     def turn(self, record: Record, identity: str, line: Line) -> Turn | None:
@@ -97,8 +100,31 @@ class Tree(LineFold):
         """The directory that the project's folder is named after, for a log that states none; empty where unknown."""
         return ""
 
+    def twins(self) -> Iterable[Path]:
+        """Other logs of the session: it was moved or copied, and perhaps went on there."""
+        return ()
+
+    def of_twin(self, path: Path) -> Tree:
+        """Return what reads such a log."""
+        return type(self)(path, None, keep_raw=self.keep_raw)
+
+    def finish(self, *, turns: bool) -> bool:
+        """See `LineFold.finish`. Of a session that was moved or copied, and went on there as well, both ends count."""
+        for path in self.twins() if turns and not self._of_subagent else ():
+            other = self.of_twin(path)
+            other.masks, other.sizes, other.doings.names_code = self.masks, self.sizes, self.doings.names_code
+            with suppress(OSError):
+                other.take(LineReader(path))
+                if {turn.id for turn in other.active()}.difference(turn.id for turn in self.chain.turns):
+                    self.elsewhere.append(other)
+                    self.doings.share(other.doings)
+        self.elsewhere.sort(key=lambda one: one.last_activity())
+        return False
+
     def pack(self) -> bytes:
-        """See `LineFold.pack`."""
+        """See `LineFold.pack`. What is in several logs is read again."""
+        if self.elsewhere:
+            return b""
         chain = {"links": self.chain.links, "moments": self.chain.moments, "leaf": self.chain.leaf}
         return pack(self.facts, chain | self.doings.kept(), list(self.chain.turns))
 
@@ -182,14 +208,28 @@ class Tree(LineFold):
         return "only sub-agent records" if self.facts.get("sidechain") and not any(self.chain.turns) else ""
 
     def active(self) -> tuple[Turn, ...]:
-        """See `Fold.active`."""
-        return self.chain.active()
+        """See `Fold.active`. The other ends stand before this log's own."""
+        turns, self._own = [*self.chain.active()], 0
+        known = {turn.id for turn in self.chain.turns} if self.elsewhere else set()
+        for other in self.elsewhere:
+            theirs = {turn.id: turn for turn in other.active()}
+            at = max((at + 1 for at, turn in enumerate(turns) if turn.id in theirs), default=0)
+            new = [turn for turn in theirs.values() if turn.id not in known]
+            turns[at:at] = new
+            known |= theirs.keys()
+            self._own = max(self._own, at) + len(new)
+        return tuple(turns)
+
+    def last_activity(self) -> str:
+        """See `Fold.last_activity`."""
+        return max((super().last_activity(), *(one.last_activity() for one in self.elsewhere)))
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
         """See `Fold.resumed`. What stands before a gap is shown, but the agent does not find it."""
         compacted = super().resumed(turns)
         gap = next((at for at, turn in enumerate(turns) if turn.id == self.chain.after_gap), 0)
-        return Resumed(gap, "gap") if gap > compacted.start else compacted
+        found = Resumed(gap, "gap") if gap > compacted.start else compacted
+        return Resumed(self._own, "elsewhere") if found.start < self._own else found
 
     def family(self, turns: tuple[Turn, ...]) -> str:
         """See `Fold.family`. A beginning that says what is left out is no other session's."""

@@ -107,6 +107,15 @@ class ReadTree(FolderlessTree):
             self.facts["version"] = beside.version
         return super().session()
 
+    def twins(self) -> Iterable[Path]:
+        """See `Tree.twins`. Records that are only numbered cannot be told apart."""
+        numbered = any(turn.id.startswith(_NUMBERED) for turn in self.chain.turns)
+        return () if numbered else self.adapter.twins(self.path)
+
+    def of_twin(self, path: Path) -> ReadTree:
+        """See `Tree.of_twin`."""
+        return ReadTree(self.adapter, path, None, keep_raw=self.keep_raw)
+
     def family(self, turns: tuple[Turn, ...]) -> str:
         """See `Fold.family`."""
         found = super().family(turns)

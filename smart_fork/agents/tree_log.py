@@ -5,8 +5,9 @@ Modules that only reading needs are imported there.
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
@@ -56,6 +57,28 @@ class TreeAdapter(LogAdapter):
         from indexer.transcripts import tree
 
         return tree.is_copy(self.tree, path)
+
+    def twins(self, path: Path) -> tuple[Path, ...]:
+        """See `AgentAdapter.twins`: of the same name in other folders. A second name of the same file is none."""
+        folders, own = [str(folder) for folder, _ in self.folders()], str(path)
+        within = next((one for one in folders if own.startswith(f"{one}/")), "")
+        project, _, rest = own.removeprefix(f"{within}/").partition("/")
+        if not within or not rest:
+            return ()
+        there = (f"{one}/{name}/{rest}" for one in folders for name in self.projects_in(one, project))
+        files = [file for one in there if one != own and os.path.exists(one) and (file := self.log_at(one))]  # noqa: PTH110 - as text
+        own_file = self.log_at(own)
+        known = {own_file.inode} if own_file else set[int]()  # its agent deletes logs at any moment
+        return tuple(file.path for file in files if file.inode not in known and not known.add(file.inode))  # type: ignore[func-returns-value]
+
+    def projects_in(self, folder: str, own: str) -> Iterable[str]:
+        """Return the names of the projects in a folder in which a log of the project `own` may have another end."""
+        return sorted(os.listdir(folder)) if os.path.isdir(folder) else ()  # noqa: PTH112, PTH208 - as text
+
+    def logs_of(self, changed: str) -> Iterable[LogFile]:
+        found = self.log_at(changed)
+        twins = self.twins(found.path) if found else ()
+        return filter(None, (found, *(self.log_at(str(path)) for path in twins)))
 
     def place_of(self, directory: str) -> str:
         return f"{self.projects}/{slug}" if (slug := self.slug(directory)) else ""

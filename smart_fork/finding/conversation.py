@@ -87,7 +87,10 @@ class Noted(Value):
 
 @value
 class ResumedPart(Value):
-    """The messages that an agent's own program loads of a session, where these are not all: those from `start` on."""
+    """The messages that an agent's own program loads of a session, where these are not all: those from `start` on.
+
+    Of a session that went on in two folders they are its own end, before which it loads what both ends have.
+    """
 
     start: int
     reason: str

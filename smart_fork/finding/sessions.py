@@ -305,8 +305,8 @@ def as_markdown(read: Conversation) -> str:
     before = 0
     for one in read.messages:
         if read.resumed and before < read.resumed.start <= one.number:
-            what = "this end" if read.resumed.reason == "elsewhere" else "what follows"
-            lines += ["", f"> Its agent alone loads {what}, from message {read.resumed.start} on"]
+            both = "what both ends have, and this one" if read.resumed.reason == "elsewhere" else "what follows"
+            lines += ["", f"> Its agent alone loads {both}, from message {read.resumed.start} on"]
         before = one.number
         lines += ["", f"## {one.number} · {one.role} · {minute(one.timestamp)}", "", _HEADING.sub(r"\\\g<0>", one.text)]
     return "\n".join(lines) + "\n"

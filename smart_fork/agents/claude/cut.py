@@ -70,7 +70,7 @@ class ClaudeCutter(TreeCutter):
     """Transcripts of Claude Code: ``<session-id>.jsonl``."""
 
     tool = "claude"
-    codec = CODEC
+    codec, adapter = CODEC, ClaudeAdapter()
     links = ("parentUuid", "logicalParentUuid", "leafUuid")
 
     def begins(self, record: Record) -> bool:
@@ -129,10 +129,6 @@ class ClaudeCutter(TreeCutter):
     def files_of(self, path: Path) -> list[Path]:
         folder = path.with_suffix("")
         return [] if folder.is_symlink() else [one for one in folder.rglob("*") if one.is_file()]
-
-    def others(self, path: Path) -> list[Path]:
-        """See `Cutter.others`: the same session in other folders."""
-        return [*ClaudeAdapter().twins(path)]
 
     def stores(self, session_id: str) -> list[Path]:
         """The versions of files from before its edits."""

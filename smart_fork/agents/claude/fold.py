@@ -6,7 +6,6 @@ A message is a text, or a list of blocks that say, call, answer or think.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +14,7 @@ from indexer.patterns import late
 from indexer.transcripts.answers import Said
 from indexer.transcripts.boilerplate import INTERRUPTED, strip_boilerplate, strip_recall
 from indexer.transcripts.items import GivenBack, Item
-from indexer.transcripts.lines import Line, LineReader, open_regular
+from indexer.transcripts.lines import Line, open_regular
 from indexer.transcripts.model import Origin, RecordSize, Resumed, Role, Session, Turn, estimate_tokens
 from indexer.transcripts.state import count, utc
 from indexer.transcripts.titles import TITLE_CHARACTERS, masked_name, title_of, with_name
@@ -161,45 +160,9 @@ class ClaudeTree(Tree):
         """See `Tree.size_of`."""
         return CODEC.measured(line)
 
-    def begin(self, turns: list[Turn]) -> None:
-        """See `Fold.begin`."""
-        super().begin(turns)
-        self.elsewhere: list[ClaudeTree] = []
-        self._own = 0
-
-    def finish(self, *, turns: bool) -> bool:
-        """See `LineFold.finish`. Of a session that was moved or copied, and went on there as well, both ends count."""
-        for path in ClaudeAdapter().twins(self.path) if turns and not self._of_subagent else ():
-            other = ClaudeTree(path, None, keep_raw=self.keep_raw)
-            other.masks, other.sizes, other.doings.names_code = self.masks, self.sizes, self.doings.names_code
-            with suppress(OSError):
-                other.take(LineReader(path))
-                if {turn.id for turn in other.active()}.difference(turn.id for turn in self.chain.turns):
-                    self.elsewhere.append(other)
-                    self.doings.share(other.doings)
-        self.elsewhere.sort(key=lambda one: one.last_activity())
-        return False
-
-    def pack(self) -> bytes:
-        """See `LineFold.pack`. What is in several logs is read again."""
-        return b"" if self.elsewhere else super().pack()
-
-    def active(self) -> tuple[Turn, ...]:
-        """See `Fold.active`. The other ends stand before this log's own."""
-        turns, self._own = [*super().active()], 0
-        known = {turn.id for turn in self.chain.turns}
-        for other in self.elsewhere:
-            theirs = {turn.id: turn for turn in other.active()}
-            at = max((at + 1 for at, turn in enumerate(turns) if turn.id in theirs), default=0)
-            new = [turn for turn in theirs.values() if turn.id not in known]
-            turns[at:at] = new
-            known |= theirs.keys()
-            self._own = max(self._own, at) + len(new)
-        return tuple(turns)
-
-    def last_activity(self) -> str:
-        """See `Fold.last_activity`."""
-        return max((super().last_activity(), *(one.last_activity() for one in self.elsewhere)))
+    def twins(self) -> Iterable[Path]:
+        """See `Tree.twins`."""
+        return ClaudeAdapter().twins(self.path)
 
     def is_name(self, record: Record) -> bool:
         """See `Tree.is_name`."""
@@ -297,8 +260,6 @@ class ClaudeTree(Tree):
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
         """See `Fold.resumed`. Since 2.1.3xx a compaction keeps the last messages beside its summary."""
         found, preserved = super().resumed(turns), self.facts.get("preserved") or ()
-        if found.start < self._own:
-            return Resumed(self._own, "elsewhere")
         if found.reason != "compaction" or not preserved:
             return found
         return found._replace(kept=tuple(at for at, turn in enumerate(turns[: found.start]) if turn.id in preserved))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import unicodedata
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from indexer.transcripts.base import MOST_DAYS, LogFile, Retention
+from indexer.transcripts.base import MOST_DAYS, Retention
 from indexer.unchecked import dict_in
 from smart_fork.agents.agent import Storage
 from smart_fork.agents.claude.home import claude_home
@@ -34,23 +33,6 @@ class ClaudeAdapter(TreeAdapter):
             said = dict_in(json.loads(path.read_bytes())).get(_DAYS)
         is_number = isinstance(said, int | float) and not isinstance(said, bool) and said >= 0
         return Retention(float(min(said, MOST_DAYS)) if is_number else _USUAL_DAYS, f"{_DAYS} in {path}")
-
-    def twins(self, path: Path) -> tuple[Path, ...]:
-        """See `AgentAdapter.twins`. A second name of the same file is none."""
-        folders, own = [str(folder) for folder, _ in self.folders()], str(path)
-        if str(path.parent.parent) not in folders:
-            return ()
-        listed = [one for one in folders if os.path.isdir(one)]  # noqa: PTH112 - as text
-        there = [f"{one}/{name}/{path.name}" for one in listed for name in sorted(os.listdir(one))]  # noqa: PTH208 - as text
-        files = [file for one in there if one != own and os.path.exists(one) and (file := self.log_at(one))]  # noqa: PTH110 - as text
-        own_file = self.log_at(own)
-        known = {own_file.inode} if own_file else set[int]()  # its agent deletes logs at any moment
-        return tuple(file.path for file in files if file.inode not in known and not known.add(file.inode))  # type: ignore[func-returns-value]
-
-    def logs_of(self, changed: str) -> Iterable[LogFile]:
-        found = self.log_at(changed)
-        twins = self.twins(found.path) if found else ()
-        return filter(None, (found, *(self.log_at(str(path)) for path in twins)))
 
     def slug(self, directory: str) -> str:
         return slug(directory)

@@ -51,7 +51,7 @@ class CopilotCutter(TreeCutter):
     """
 
     tool = "copilot"
-    codec = CopilotCodec()
+    codec, adapter = CopilotCodec(), CopilotAdapter()
     identity, links, roles = "id", ("parentId",), _ROLES
     histories, withdraws = ("command-history-state.json",), False
 
@@ -66,7 +66,7 @@ class CopilotCutter(TreeCutter):
         return {"type", "id", "parentId"} <= record.keys() and isinstance(record.get("data"), dict)
 
     def session_id(self, line: RawLine) -> str:
-        return CopilotAdapter().id_of(line.place.path)
+        return self.adapter.id_of(line.place.path)
 
     def is_typed(self, record: Record) -> bool:
         return asks(record)

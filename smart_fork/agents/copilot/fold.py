@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from sys import intern
 from types import MappingProxyType
 from typing import Any
@@ -29,6 +30,7 @@ from indexer.unchecked import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Codec, Record
 from smart_fork.agents.copilot.home import WORKSPACE, name_in
+from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.subagents import SubAgents
 from smart_fork.agents.unattended import origin_of
 
@@ -142,6 +144,10 @@ class CopilotTree(FolderlessTree):
     def is_known(self, record: Record) -> bool:
         """See `Fold.is_known`. Events of a model are those of a compaction."""
         return super().is_known(record) or str(record.get("type")).startswith("model.")
+
+    def twins(self) -> Iterable[Path]:
+        """See `Tree.twins`."""
+        return CopilotAdapter().twins(self.path)
 
     def feed(self, line: Line) -> None:
         """See `LineFold.feed`: an event in the words of a chain."""
@@ -291,6 +297,9 @@ class _SubAgentTree(CopilotTree):
         elif isinstance(identity := record.get("id"), str):
             parent = record.get("parentId")
             self.chain.link(intern(identity), parent if isinstance(parent, str) else None)
+
+    def twins(self) -> Iterable[Path]:
+        return ()
 
     def is_another(self, record: Record) -> bool:
         return record.get("agentId") != self.agent_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from indexer.transcripts.files import is_name
@@ -36,6 +37,10 @@ class CopilotAdapter(TreeAdapter):
         places = (folder / session_id / EVENTS for folder, _ in self.folders())
         found = [file for place in places if (file := self.log_at(str(place)))]
         return tuple(file.path for file in sorted(found, key=lambda file: file.mtime_ns, reverse=True))
+
+    def projects_in(self, folder: str, own: str) -> Iterable[str]:
+        """See `TreeAdapter.projects_in`: each session has a folder of its own."""
+        return (own,)
 
     def id_of(self, path: Path) -> str:
         return path.parent.name if path.name == EVENTS else path.stem

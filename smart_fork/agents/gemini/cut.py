@@ -28,6 +28,7 @@ from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 from smart_fork.agents.gemini.codec import GeminiCodec, answers_in, is_context, typed_in
 from smart_fork.agents.gemini.fold import named_in
 from smart_fork.agents.gemini.home import id_of
+from smart_fork.agents.gemini.log import GeminiAdapter
 from smart_fork.agents.gemini.memory import Memory
 from smart_fork.agents.tree_cut import COMPACTS, PLAIN, TreeCutter
 
@@ -42,7 +43,7 @@ class GeminiCutter(TreeCutter):
     """Transcripts of Gemini CLI: ``session-….jsonl``."""
 
     tool = "gemini"
-    codec = GeminiCodec()
+    codec, adapter = GeminiCodec(), GeminiAdapter()
     identity, links = "id", ()
     histories, withdraws = (), False
 

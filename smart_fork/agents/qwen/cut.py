@@ -14,6 +14,7 @@ from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.model import TranscriptTurn
 from smart_fork.agents.qwen.fold import QwenCodec, is_typed, parts_of, sums_up, typed_in
 from smart_fork.agents.qwen.home import agents_of
+from smart_fork.agents.qwen.log import QwenAdapter
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, About, TreeCutter
 
 
@@ -21,7 +22,7 @@ class QwenCutter(TreeCutter):
     """Transcripts of Qwen Code: ``<session-id>.jsonl``."""
 
     tool = "qwen"
-    codec = QwenCodec()
+    codec, adapter = QwenCodec(), QwenAdapter()
     roles: ClassVar[Mapping[str, Role]] = {"user": "user", "assistant": "assistant", "tool_result": "tool"}
 
     def begins(self, record: Record) -> bool:

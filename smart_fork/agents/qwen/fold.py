@@ -25,7 +25,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import MessageCodec, Record, patch_shown, texts_of
 from smart_fork.agents.copied_texts import characters, shortened
 from smart_fork.agents.qwen.home import agents_of
-from smart_fork.agents.qwen.log import slug
+from smart_fork.agents.qwen.log import QwenAdapter, slug
 from smart_fork.agents.subagents import LoggedSubAgents
 from smart_fork.agents.unattended import origin_of
 
@@ -166,6 +166,10 @@ class QwenTree(Tree):
     def size_of(self, line: Line) -> RecordSize | None:
         """See `Tree.size_of`."""
         return CODEC.measured(line)
+
+    def twins(self) -> Iterable[Path]:
+        """See `Tree.twins`."""
+        return QwenAdapter().twins(self.path)
 
     def is_name(self, record: Record) -> bool:
         """See `Tree.is_name`."""

@@ -30,13 +30,19 @@ from tests.indexer.transcripts.records import (
     chained,
     claude_log,
     codex_log,
+    copilot_log,
     enveloped,
+    happened,
     id_of,
+    in_a_row,
     lay_out,
+    linked,
     made_database,
     message,
     meta,
+    qwen_log,
     user,
+    write,
 )
 
 ONE, TWO = id_of(1), id_of(2)
@@ -258,6 +264,64 @@ def test_further_homes_are_named_by_a_list_or_in_config_and_a_session_knows_its_
     assert {log, other} == {file.path for file in READERS["claude"].discover()}
     with own.used(log):
         assert {"CLAUDE_CONFIG_DIR": f"{home}/.claude"} == own.environment()
+
+
+def two_ends(home: Path, agent: str) -> tuple[Path, Path]:
+    """Two logs of one session in two folders of an agent, each with an end of its own."""
+    if agent == "qwen":
+        began = linked("user", "a", None, "add retry"), linked("assistant", "b", "a", "Retries are there.")
+        log = qwen_log(home, *began, linked("user", "c", "b", "in the original"))
+        copy = qwen_log(home, *began, linked("user", "d", "b", "in the worktree", **LATER), cwd="/srv/shop/tree")
+        return log, copy
+    if agent == "copilot":
+        began = happened("user.message", "a", content="add retry"), happened("assistant.message", "b", content="Done.")
+        log = copilot_log(home, *in_a_row(*began, happened("user.message", "c", content="in the original")))
+        later = in_a_row(*began, happened("user.message", "d", content="in the worktree") | LATER)
+        settings = home / ".smart-fork/config.toml"
+        settings.parent.mkdir()
+        settings.write_text('homes = ["COPILOT_HOME=~/.copilot-work"]\n')
+        copy = home / ".copilot-work" / log.relative_to(home / ".copilot")
+        return log, write(copy, *later)
+    (log,) = lay_out(agent)
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    said = [one for one in records if (one.get("message") or {}).get("role") in ("user", "assistant")]
+    last = {"id": "own", "parentId": said[-1]["id"], "timestamp": LATER["timestamp"]}
+    ends = [
+        json.loads(
+            json.dumps(
+                said[0] | last | {"message": {"role": "user", "content": [{"type": "text", "text": "in the {}"}]}}
+            )
+            .replace("{}", where)
+            .replace('"own"', f'"{where}"')
+        )
+        for where in ("original", "worktree")
+    ]
+    copy = log.parent.parent / "-another" / log.name
+    write(copy, *records, ends[1] | {"timestamp": "2026-11-28T11:00:00.000Z"})
+    return write(log, *records, ends[0]), copy
+
+
+@pytest.mark.parametrize("agent", ["qwen", "copilot", "droid", "pi"])
+def test_both_ends_of_a_session_in_two_folders_are_there_for_other_agents_too(home, agent):
+    log, copy = two_ends(home, agent)
+    reader = READERS[agent]
+    session_id = reader.id_of(log)
+
+    assert copy == longest_first(reader, session_id, reader.locate(session_id))[0]
+    session = reader.read(copy).session
+    *_, theirs, ours = [turn.text for turn in session.turns if turn.prompt]
+    assert ("in the original", "in the worktree") == (theirs, ours)
+    assert (len(session.turns) - 1, "elsewhere") == session.resumed[:2]
+    assert {log, copy} == {file.path for file in reader.logs_of(str(log))}
+    alone = reader.read(log).session
+    assert [turn.text for turn in alone.turns if turn.prompt][-2:] == ["in the worktree", "in the original"]
+
+
+def test_a_log_in_two_folders_that_went_on_in_one_has_one_end(home):
+    log, copy = two_ends(home, "qwen")
+    shutil.copyfile(copy, log)
+
+    assert "" == READERS["qwen"].read(copy).session.resumed.reason
 
 
 def laid_out(home: Path, agent: str) -> None:
