@@ -18,10 +18,10 @@ from _team import TeamServer
 from _team_intruder import Intruder
 from _team_scene import Scene, lay_out, others
 
-from smart_fork.sharing.wire import PROTOCOL
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account
 from smart_fork.team.server.admin import invited
+from smart_fork.team.wire import PROTOCOL
 
 KEY, OTHER = "example.org/acme/shop", "example.org/acme/secret"
 #: Each token may ask so many times a minute: with fewer tokens the attack would be of that limit alone.

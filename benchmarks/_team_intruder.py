@@ -24,8 +24,8 @@ from urllib.parse import quote, urlsplit
 import zstandard
 from _team_scene import Scene, push_of, record
 
-from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import state_after, written
+from smart_fork.team import wire
 
 SECONDS = 60.0
 #: What stands in no answer, whatever was asked.

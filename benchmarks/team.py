@@ -27,13 +27,13 @@ from smart_fork.errors import Conflict
 from smart_fork.sharing.canonical import NOTHING, digest_of, encode
 from smart_fork.sharing.limits import LIMITS
 from smart_fork.sharing.segments import pack
-from smart_fork.sharing.wire import Push
 from smart_fork.team.server import auth
 from smart_fork.team.server.app import application
 from smart_fork.team.server.cluster import Account, Programs, programs
 from smart_fork.team.server.database import Database, embedded
 from smart_fork.team.server.endpoints import Server
 from smart_fork.team.server.push import check_bodies, push
+from smart_fork.team.wire import Push
 
 KEY = "example.org/acme/shop"
 KINDS = ("private", "deleted", "missing", "other project")

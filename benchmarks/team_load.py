@@ -38,10 +38,10 @@ from rich.console import Console
 from rich.table import Table
 
 from smart_fork.errors import SmartForkError
-from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import NOTHING, digest_of, encode
 from smart_fork.sharing.passages import hash_of, searched, space_of
 from smart_fork.sharing.segments import pack
+from smart_fork.team import wire
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account
 

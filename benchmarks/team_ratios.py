@@ -33,18 +33,18 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log import slug
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.agents.readers import READERS
+from smart_fork.forking.secrets import MaskedSecrets, Secrets
+from smart_fork.sharing import replay
 from smart_fork.sharing.canonical import decode, encode, state_after, state_of, written
-from smart_fork.sharing.secrets import MaskedSecrets, Secrets
+from smart_fork.sharing.outgoing import Outgoing, Since, prepare
 from smart_fork.sharing.segments import pack, unpack
-from smart_fork.sharing.wire import Branch, Push, SegmentBody
-from smart_fork.team import replay
-from smart_fork.team.outgoing import Outgoing, Since, prepare
 from smart_fork.team.server import auth, segments, sessions
 from smart_fork.team.server.cluster import Account, Programs, programs
 from smart_fork.team.server.database import Database, embedded, roles_of
 from smart_fork.team.server.index import index
 from smart_fork.team.server.push import check_bodies, push
 from smart_fork.team.server.sessions import branch
+from smart_fork.team.wire import Branch, Push, SegmentBody
 
 AGENT = "claude"
 SEGMENTS = ("segments", "session_segments")

@@ -184,8 +184,8 @@ def _push_of(store: Any, agent: str, path: Path) -> Any:
     from smart_fork.agents.readers import READERS
     from smart_fork.sharing.canonical import NOTHING, digest_of, encode
     from smart_fork.sharing.segments import pack
-    from smart_fork.sharing.wire import Push
     from smart_fork.team.push import vectors_known
+    from smart_fork.team.wire import Push
 
     session = READERS[agent].read(path).session
     forms, place = AGENTS.forms_of(agent), HomePlace(session.cwd.rstrip("/") or "/nowhere", "/home/nobody")
@@ -341,8 +341,8 @@ def _there(labelled: Any, server: Served, query: Any, pushed: dict[str, str], ki
     from indexer.store.base import Scope
     from smart_fork.finding.query import Query
     from smart_fork.finding.ranking import Parts, share, shares_of_phrasings, strongest, weigh_one
-    from smart_fork.sharing.wire import Search
     from smart_fork.team.server.index import own_space
+    from smart_fork.team.wire import Search
 
     also = query["also"] if again else ()
     meanings = Query(query["query"], Scope(), DEPTH, also=also).meanings

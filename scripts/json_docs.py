@@ -25,8 +25,8 @@ from smart_fork.forking import results
 from smart_fork.page import export
 from smart_fork.removal import sessions as session_removal
 from smart_fork.repository import identity
-from smart_fork.sync import run as sync_run
-from smart_fork.sync import setup as sync_setup
+from smart_fork.sharing.sync import run as sync_run
+from smart_fork.sharing.sync import setup as sync_setup
 from smart_fork.workers import state, termination
 
 DOCS = Path(__file__).resolve().parent.parent / "docs/reference/json.md"

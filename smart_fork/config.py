@@ -50,7 +50,7 @@ class ServiceSection:
 class TeamSection:
     """``[team]``: what never leaves, what is masked beside secrets, and what looks like a secret and is none.
 
-    See `smart_fork.team.outgoing.settings`.
+    See `smart_fork.sharing.outgoing.settings`.
     """
 
     never: tuple[str, ...] = _key((), "Sessions in these folders are never pushed.")

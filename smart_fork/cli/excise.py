@@ -393,7 +393,7 @@ def _shared(path: Path, agent: str) -> str | None:
     if not state.rows("SELECT 1 FROM pulled LIMIT 1"):
         return None
     from smart_fork.agents.readers import READERS
-    from smart_fork.team.pulled import pushed_as
+    from smart_fork.sharing.pulled import pushed_as
 
     if agent not in READERS.names:
         return None

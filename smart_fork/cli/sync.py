@@ -15,7 +15,7 @@ from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from smart_fork.sync.run import Moved, Synced
+    from smart_fork.sharing.sync.run import Moved, Synced
 
 app = Commands(help="Move your sessions between your machines over a git remote.", invoke_without_command=True)
 
@@ -31,7 +31,7 @@ def sync(
 ) -> None:
     """Send this machine's sessions and receive those of your other machines, encrypted, over a git remote."""
     if ctx.invoked_subcommand is None:
-        from smart_fork.sync.run import sync as run
+        from smart_fork.sharing.sync.run import sync as run
 
         with progress_bar() as progress:
             done = run(dry_run=dry_run, older=accept_older, progress=progress)
@@ -45,7 +45,7 @@ def setup(
     project: ProjectOption = None,
 ) -> None:
     """Choose the remote and the key, and add this repository."""
-    from smart_fork.sync.setup import set_up
+    from smart_fork.sharing.sync.setup import set_up
 
     done = set_up(remote, _given() if key else None, project)
     if printed_as_json(done):
@@ -66,7 +66,7 @@ def _given() -> str:
 @app.command("key", json=False)
 def show_key() -> None:
     """Print the key for another machine. Who has it can read all synced sessions."""
-    from smart_fork.sync.key import known
+    from smart_fork.sharing.sync.key import known
 
     out.print(plain(known().words()))
 
@@ -74,7 +74,7 @@ def show_key() -> None:
 @app.command("add")
 def add(project: ProjectOption = None) -> None:
     """Add this repository: its sessions are sent and received."""
-    from smart_fork.sync.setup import add as add_it
+    from smart_fork.sharing.sync.setup import add as add_it
 
     done = add_it(project)
     if not printed_as_json(done):
@@ -84,7 +84,7 @@ def add(project: ProjectOption = None) -> None:
 @app.command("remove")
 def remove(project: ProjectOption = None) -> None:
     """Stop sending this repository's sessions. Sent sessions stay until you withdraw them."""
-    from smart_fork.sync.setup import remove as remove_it
+    from smart_fork.sharing.sync.setup import remove as remove_it
 
     done = remove_it(project)
     if not printed_as_json(done):
@@ -94,7 +94,7 @@ def remove(project: ProjectOption = None) -> None:
 @app.command("leave")
 def leave() -> None:
     """Delete the key and all settings of sync from this machine. Sessions stay."""
-    from smart_fork.sync.setup import leave as leave_it
+    from smart_fork.sharing.sync.setup import leave as leave_it
 
     done = leave_it()
     if not printed_as_json(done):
@@ -109,7 +109,7 @@ def withdraw(
 
     The original log stays.
     """
-    from smart_fork.sync.setup import withdraw as withdraw_it
+    from smart_fork.sharing.sync.setup import withdraw as withdraw_it
 
     with progress_bar() as progress:
         done = withdraw_it(session, progress=progress)

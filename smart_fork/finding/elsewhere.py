@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Literal, Protocol
 
 from indexer.masking import mask
 from indexer.shapes import dataclass
@@ -23,8 +23,18 @@ from smart_fork.finding.results import UNTRUSTED, match_of, title
 from smart_fork.finding.search import Meaning
 from smart_fork.snippets import printable
 
-if TYPE_CHECKING:
-    from smart_fork.sharing.wire import Passage
+
+@dataclass(frozen=True, slots=True)
+class DistantPassage:
+    """A passage that is kept elsewhere, its position, and the tokens that a fork after its exchange loads."""
+
+    text: str
+    turn: int
+    role: Literal["user", "assistant", "action"]
+    exchange: int
+    ends: int | None
+    tokens: int
+    similarity: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +55,7 @@ class Distant:
     started: str = ""
     last_activity: str = ""
     outcome: str = "unknown"
-    passage: Passage | None = None
+    passage: DistantPassage | None = None
     local_id: str = ""
 
 

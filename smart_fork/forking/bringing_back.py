@@ -144,7 +144,7 @@ def is_borrowed(located: Located) -> bool:
 @contextmanager
 def _borrowed(located: Located) -> Iterator[Located]:
     """`located` with a log for as long as it is forked: without secrets, and known as somebody else's from now on."""
-    from smart_fork.sharing.secrets import MaskedSecrets, Secrets  # other forks are not kept waiting for it
+    from smart_fork.forking.secrets import MaskedSecrets, Secrets  # other forks are not kept waiting for it
 
     reader, secrets = READERS[located.agent], Secrets()
     try:

@@ -28,12 +28,12 @@ from smart_fork.agents.forms import HomePlace, Utterance
 from smart_fork.errors import advice
 from smart_fork.forking.bringing_back import is_others
 from smart_fork.forking.handover_log import DATA, SAID_CHARACTERS, as_session, lost_of, utterances, whence
+from smart_fork.forking.neutral import SECRETS, Message, read
 from smart_fork.forking.request import MATCH, Wanted
 from smart_fork.forking.results import Handed
 from smart_fork.forking.session_copy import Branch, write_branch
 from smart_fork.forking.units import marker, plain
 from smart_fork.repository.past import CheckedOut, branch_of, checked_out, moves
-from smart_fork.sharing.neutral import SECRETS, Message, read
 from smart_fork.snippets import quotation
 from smart_fork.system.processes import Machine
 

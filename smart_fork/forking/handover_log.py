@@ -19,7 +19,7 @@ from smart_fork.agents.forms import Becomes, HomePlace, Utterance
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused
 from smart_fork.forking import temporary_logs
-from smart_fork.sharing.neutral import Message, Neutral
+from smart_fork.forking.neutral import Message, Neutral
 from smart_fork.snippets import quotation
 
 #: The most characters of a directory or a branch in a line.

@@ -276,7 +276,7 @@ def _told(part: Part, agent: AgentName) -> Iterator[Part]:
     """Yield a part of another agent's session as a session of `agent`, in a temporary private file."""
     # Only forks to another agent, and merges, need these.
     from smart_fork.forking.handover_log import DATA, as_session, utterances
-    from smart_fork.sharing.neutral import read
+    from smart_fork.forking.neutral import read
 
     session, excerpt = part.session, part.excerpt
     told = read(session, excerpt.end, excerpt.kept, unmasked=part.unmasked)

@@ -1,1 +1,1 @@
-"""Shared sessions: canonical records, their digests, segments, and the messages between client and server."""
+"""Sessions on their way between machines: records, digests, segments, copies and withdrawals; over git in `sync`."""

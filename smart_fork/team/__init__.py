@@ -1,1 +1,1 @@
-"""A person's side of a team: what leaves this machine, and what comes in."""
+"""Sessions that people share: the commands, the client and the server of a team. Nothing else imports it."""

@@ -14,13 +14,14 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.errors import Conflict, NotFound, ServerUnavailable, Usage, WrongVerb
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.session_copy import Branch, write_copy
-from smart_fork.sharing import wire
+from smart_fork.sharing import pulled, unfinished
 from smart_fork.sharing.canonical import digest_of
-from smart_fork.team import pull, pulled, unfinished
-from smart_fork.team.materialise import Download, Materialised, ahead, arrived, download, ends_at, local, read_log
-from smart_fork.team.outgoing import Outgoing, last_pair, prepare
+from smart_fork.sharing.materialise import Materialised, ahead, arrived, ends_at, local, read_log
+from smart_fork.sharing.outgoing import Outgoing, last_pair, prepare
+from smart_fork.sharing.tracking import Alias, Tracked, timestamp
+from smart_fork.team import pull, wire
+from smart_fork.team.download import Download, download
 from smart_fork.team.project import Begun, Project, Shared, begin, has_moved, shared
-from smart_fork.team.tracking import Alias, Tracked
 
 OTHER_PAST = "The remote session has changed its past."
 BranchVerb = Literal["branch", "fork"]
@@ -365,7 +366,7 @@ def _alias(project: Project, one: Alias, branch: Branch, out: Outgoing) -> Alias
         "base_count": count,
         "base_digest": digest,
         "files": (str(branch.path),),
-        "last_pulled_at": pull.now(),
+        "last_pulled_at": timestamp(),
         "local_count": last,
         "local_digest": local(out.session, root).digest(last),
     }

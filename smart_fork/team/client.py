@@ -19,9 +19,10 @@ from pydantic import ValidationError
 from indexer import state
 from smart_fork import errors
 from smart_fork.errors import ServerUnavailable, SmartForkError
-from smart_fork.sharing import wire
+from smart_fork.sharing.fields import Message
 from smart_fork.sharing.limits import LIMITS
 from smart_fork.snippets import quoted
+from smart_fork.team import wire
 from smart_fork.team.login import Account, is_loopback, remember, renewal_after, unknown_token
 
 
@@ -70,7 +71,7 @@ class Deadline:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
 
-M = TypeVar("M", bound=wire.Message)
+M = TypeVar("M", bound=Message)
 S = TypeVar("S", wire.SessionInfo, wire.SessionRead, wire.Rewritten)
 #: What stands behind the question mark of an address.
 Asked = Mapping[str, str] | None
@@ -179,7 +180,7 @@ class Client:
 
     def _of(  # noqa: PLR0917 - a question
         self, project: str, session_id: str, answer: type[S], method: str, path: str = "",
-        wanted: wire.Message | None = None, **asked: str,
+        wanted: Message | None = None, **asked: str,
     ) -> S:  # fmt: skip
         """Ask something of a session: the answer is of that one."""
         found = self.ask(answer, method, f"sessions/{session_id}{path}", wanted, {"project": project} | asked)
@@ -247,7 +248,7 @@ class Client:
             raise _odd("It made a wrong session.")
         return done
 
-    def ask(self, answer: type[M], method: str, path: str, body: wire.Message | None = None, asked: Asked = None) -> M:
+    def ask(self, answer: type[M], method: str, path: str, body: Message | None = None, asked: Asked = None) -> M:
         """Send a message and read the answer, below ``/v1``.
 
         Raises:

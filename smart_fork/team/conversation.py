@@ -19,15 +19,15 @@ from smart_fork.finding.conversation import Conversation
 from smart_fork.finding.elsewhere import written_by
 from smart_fork.finding.results import UNTRUSTED, title
 from smart_fork.finding.sessions import Reading
-from smart_fork.sharing import wire
-from smart_fork.sharing.wire import SessionInfo
+from smart_fork.sharing.materialise import arrived
+from smart_fork.sharing.tracking import Alias
 from smart_fork.snippets import printable
-from smart_fork.team import client
+from smart_fork.team import client, wire
 from smart_fork.team.client import Client
+from smart_fork.team.download import Download, download
 from smart_fork.team.login import is_known
-from smart_fork.team.materialise import Download, arrived, download
 from smart_fork.team.project import Project, opened
-from smart_fork.team.tracking import Alias
+from smart_fork.team.wire import SessionInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from pydantic import TypeAdapter, ValidationError
 from indexer.values import Value, value
 from smart_fork.doctor import Check
 from smart_fork.errors import NotFound, ServerUnavailable, Usage, WrongVerb
-from smart_fork.sharing.wire import Administer
 from smart_fork.team import client, login
 from smart_fork.team.client import Client
+from smart_fork.team.wire import Administer
 
 #: What to do about them.
 NEXT = "smart-fork team jobs shows the reasons. smart-fork team jobs --retry tries again."

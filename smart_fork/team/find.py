@@ -24,24 +24,24 @@ from smart_fork.agents.references import here as of_this_machine
 from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.answer import TeamFound, TeamState
-from smart_fork.finding.elsewhere import Distant, SaidElsewhere, answer_alone, weighed_there
+from smart_fork.finding.elsewhere import Distant, DistantPassage, SaidElsewhere, answer_alone, weighed_there
 from smart_fork.finding.hit import Origin
 from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import RIVALS
 from smart_fork.finding.request import FindRequest, check
 from smart_fork.finding.search import Meaning
-from smart_fork.sharing import wire
+from smart_fork.sharing.materialise import local_in
 from smart_fork.sharing.passages import halves, space_of
+from smart_fork.sharing.pulled import find
+from smart_fork.sharing.tracking import Alias
+from smart_fork.sharing.withdrawal import settle
 from smart_fork.snippets import printable
-from smart_fork.team import changes, client, login
+from smart_fork.team import changes, client, login, wire
 from smart_fork.team.branch import BranchAsked, BranchVerb, branch
 from smart_fork.team.changes import take_over, take_over_of
 from smart_fork.team.client import Client
-from smart_fork.team.materialise import local_in
 from smart_fork.team.project import Project, opened
 from smart_fork.team.pull import TakenAs, free_alias
-from smart_fork.team.pulled import find
-from smart_fork.team.tracking import Alias
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ class TeamSearch:
         """Take out of the sessions here what was withdrawn, as far as that is known by now."""
         if not foreign_sessions.owing():
             return False
-        done = changes.settle()
+        done = settle()
         return bool(done.changed or done.removed or foreign_sessions.owing() - self._withheld)
 
     @property
@@ -321,9 +321,10 @@ def said(where: Project, found: wire.Found, phrasings: Sequence[str]) -> SaidEls
             continue
         log = here.get(info.id)
         speaking = [one.model_dump() for one in hit.speaking]
-        passage = hit.passage
-        if passage is not None:
-            passage = passage.model_copy(update={"text": passage.text.removeprefix(LABELS[passage.role])})
+        passage = None
+        if hit.passage is not None:
+            there = hit.passage.model_dump(exclude={"message_id"})
+            passage = DistantPassage(**there | {"text": hit.passage.text.removeprefix(LABELS[hit.passage.role])})
         distant.append(
             Distant(
                 origin=Origin(where.server, info.owner, info.id),
@@ -342,5 +343,5 @@ def said(where: Project, found: wire.Found, phrasings: Sequence[str]) -> SaidEls
     return SaidElsewhere(tuple(distant), state)
 
 
-def _first_line(passage: wire.Passage | None) -> str:
+def _first_line(passage: DistantPassage | None) -> str:
     return printable(passage.text).strip().partition("\n")[0][:200] if passage else ""

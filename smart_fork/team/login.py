@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import ipaddress
 import os
 import secrets
@@ -19,10 +18,11 @@ import orjson
 
 from indexer.failures import next_step
 from indexer.files import replace_file
-from indexer.paths import private_dir, state_home
+from indexer.paths import state_home
 from indexer.settings import TEAM_TOKEN as TOKEN
 from indexer.settings import TEAM_URL as URL
 from smart_fork.errors import NotAuthenticated, SmartForkError, Usage
+from smart_fork.sharing.tracking import folder, unwritten
 from smart_fork.snippets import quoted
 
 WHO = "Not authenticated. Please run smart-fork team login first."
@@ -149,11 +149,6 @@ def forget(origin: str) -> None:
     _change(change)
 
 
-def folder() -> Path:
-    """Where what this machine knows of its teams is kept."""
-    return private_dir(state_home() / "team")
-
-
 def _not_begun(known: dict[str, Any], origin: str) -> None:
     left = {what: token for what, token in known.pop("begun", {}).items() if what.partition(" ")[0] != origin}
     if left:
@@ -202,12 +197,3 @@ def _change(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
             return known
     except OSError as error:
         raise unwritten(_file(), error) from error
-
-
-def unwritten(path: Path, error: OSError) -> SmartForkError:
-    """What is said where a file of ours cannot be written: it is as it was, and what is asked for again goes on."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        hint = "Make room on its disk, and run the command again. Nothing is lost."
-    else:
-        hint = "Make it writable, and run the command again. Nothing is lost."
-    return SmartForkError(f"{path} cannot be written: {error.strerror}", hint)

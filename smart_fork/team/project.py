@@ -16,13 +16,12 @@ from urllib.parse import quote
 from indexer.project import project_of, resolve
 from indexer.values import Value, rare
 from smart_fork.errors import NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
-from smart_fork.sharing import wire
-from smart_fork.sharing.wire import NOT_FOUND, SessionInfo, SessionRead
+from smart_fork.sharing.materialise import ahead
+from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracked, Tracking, place_of
 from smart_fork.snippets import quoted
-from smart_fork.team import client, login
+from smart_fork.team import client, login, wire
 from smart_fork.team.client import Client
-from smart_fork.team.materialise import ahead
-from smart_fork.team.tracking import Alias, ProjectFolder, Tracked, Tracking, place_of
+from smart_fork.team.wire import NOT_FOUND, SessionInfo, SessionRead
 
 Verb = Literal["push", "pull", "branch", "fork"]
 

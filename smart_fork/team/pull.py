@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -21,13 +20,23 @@ from smart_fork.agents import AGENTS
 from smart_fork.errors import Conflict, NotFound, Usage
 from smart_fork.finding.session_place import belongs, in_project
 from smart_fork.forking.branch import command_to_resume
+from smart_fork.sharing import pulled, unfinished
 from smart_fork.sharing.canonical import decode
-from smart_fork.sharing.wire import SessionInfo
-from smart_fork.team import login, pulled, unfinished
-from smart_fork.team.materialise import Download, Materialised, ahead, download, local, materialise, read_log
-from smart_fork.team.outgoing import Since
+from smart_fork.sharing.materialise import Materialised, ahead, local, materialise, read_log
+from smart_fork.sharing.outgoing import Since
+from smart_fork.sharing.tracking import (
+    FOLDER,
+    Alias,
+    Tracked,
+    check_alias,
+    check_written,
+    exclude,
+    timestamp,
+    unwritten,
+)
+from smart_fork.team.download import Download, download
 from smart_fork.team.project import Begun, Project, Shared, Verb, has_moved, shared
-from smart_fork.team.tracking import FOLDER, Alias, Tracked, check_alias, check_written, exclude
+from smart_fork.team.wire import SessionInfo
 
 #: In the place of an agent: the records as they are, in a file of the project.
 FILE = "file"
@@ -162,7 +171,7 @@ def _write(
         )
         _remember(project, taken, made, root, others=others, count=count)
     except OSError as error:
-        raise login.unwritten(Path(error.filename or directory), error) from error
+        raise unwritten(Path(error.filename or directory), error) from error
     return made
 
 
@@ -263,7 +272,7 @@ def tracked_as(info: SessionInfo, written: Materialised | None, *, kind: str) ->
         base_digest=info.head_digest,
         platform=written.agent if written else info.agent,
         files=(str(written.path),) if written else (),
-        last_pulled_at=now(),
+        last_pulled_at=timestamp(),
         local_digest=written.local.digest(len(written.local.records)) if written else "",
         local_count=len(written.local.records) if written else 0,
         revision=info.revision,
@@ -318,11 +327,6 @@ def _warnings(project: Project, info: SessionInfo, written: Materialised) -> Ite
         yield CROSSED
     elif not belongs(written.local.session, project_of(project.place.root)):
         yield OUTSIDE
-
-
-def now() -> str:
-    """The time, as it is written down."""
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _is_here(one: Alias, info: SessionInfo, wanted: TakenAs) -> bool:

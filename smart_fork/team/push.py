@@ -19,21 +19,21 @@ from smart_fork.agents.readers import OWN
 from smart_fork.errors import Conflict, IndexUnavailable, NotFound, ServerUnavailable, SmartForkError, Unshareable
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.recent import recent_sessions
-from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import NOTHING, state_after, state_of, written
 from smart_fork.sharing.limits import MIB, TEXT
+from smart_fork.sharing.outgoing import NothingToPush, NotSent, Since
 from smart_fork.sharing.passages import halves, hash_of, searched, space_of
+from smart_fork.sharing.pulled import Written, tracked_in
+from smart_fork.sharing.pulled import pushed as pushed_here
 from smart_fork.sharing.segments import Segment, pack
+from smart_fork.sharing.tracking import Alias
 from smart_fork.snippets import printable
+from smart_fork.team import wire
 from smart_fork.team.branch import BranchAsked, alone, begun_as, described
-from smart_fork.team.materialise import tail
-from smart_fork.team.outgoing import NothingToPush, NotSent, Since
+from smart_fork.team.download import tail
 from smart_fork.team.project import Begun, Project, Shared, begin, shared
 from smart_fork.team.pull import default_alias, track, tracked_as
-from smart_fork.team.pulled import Written, tracked_in
-from smart_fork.team.pulled import pushed as pushed_here
 from smart_fork.team.push_plan import Plan, Preview, PushAsked, is_another, plan, reached, visible_of, way_out
-from smart_fork.team.tracking import Alias
 
 #: New segments of so many bytes ride in the commit; more are sent one by one before.
 RIDES = MIB

@@ -17,16 +17,16 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import HOME, ROOT
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
-from smart_fork.sharing import wire
+from smart_fork.sharing import replay
 from smart_fork.sharing.canonical import digest_of, state_of, states, written
 from smart_fork.sharing.limits import SUMMARY, TEXT
+from smart_fork.sharing.materialise import Local, found, local, newest, read_log
+from smart_fork.sharing.outgoing import ONE, OPEN, Outgoing, Since, prepare
+from smart_fork.sharing.tracking import Alias, Tracked
 from smart_fork.snippets import printable, quoted
-from smart_fork.team import replay
+from smart_fork.team import wire
 from smart_fork.team.branch import Said, alone
-from smart_fork.team.materialise import Local, found, local, newest, read_log
-from smart_fork.team.outgoing import ONE, OPEN, Outgoing, Since, prepare
 from smart_fork.team.project import BEGINNING, Project
-from smart_fork.team.tracking import Alias, Tracked
 
 #: Of many names, so many are listed.
 _LISTED = 12

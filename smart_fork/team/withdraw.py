@@ -32,16 +32,18 @@ from smart_fork.excise.soundness import cut_lines
 from smart_fork.excise.transcript import chosen, descent_of, load_for_cut, load_numbered, pieces
 from smart_fork.excise.words import said_in
 from smart_fork.excise.writing import written_path
-from smart_fork.sharing import wire
+from smart_fork.sharing import fields, pulled, withdrawn
 from smart_fork.sharing.canonical import decode, digest_of, encode
+from smart_fork.sharing.materialise import Arrived, arrived, place_of
+from smart_fork.sharing.outgoing import digests_of
+from smart_fork.sharing.pulled import key_of
+from smart_fork.sharing.withdrawal import Taken
 from smart_fork.snippets import quoted
 from smart_fork.system import permission
-from smart_fork.team import pulled, withdrawn
-from smart_fork.team.changes import Taken, take_over
-from smart_fork.team.materialise import Arrived, Download, arrived, download, place_of
-from smart_fork.team.outgoing import digests_of
+from smart_fork.team import wire
+from smart_fork.team.changes import take_over
+from smart_fork.team.download import Download, download
 from smart_fork.team.project import Project, url_of
-from smart_fork.team.pulled import key_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +271,7 @@ def _time(text: str) -> str:
         raise Usage(f"Not a time: {quoted(text)}", "Such as 2026-03-01, or 2026-03-01T12:00") from None
 
 
-class _Unanswered(wire.Message):
+class _Unanswered(fields.Message):
     """A withdrawal whose answer has not come: the messages that were named, of which server and project, and what was
     sent.
 

@@ -22,9 +22,9 @@ PACKAGE = Path(errors.__file__).parent
 #: Rooms that only a person at a terminal, or in front of the page, ever hears.
 OF_PEOPLE = ("cli/", "doctor.py", "hooks/", "page/")
 #: The server of a team answers its commands, and they are people's, as is what both sides say.
-OF_PEOPLE += ("sharing/wire.py", "sync/", "team/")
+OF_PEOPLE += ("sharing/", "team/")
 #: The same of single modules: rolling back and suggesting are commands alone.
-OF_PEOPLE += ("cuts/snapshots.py", "excise/suggestions.py", "excise/undo.py")
+OF_PEOPLE += ("agents/cuts/snapshots.py", "excise/suggestions.py", "excise/undo.py")
 #: `git worktree remove --force` is git's.
 COMMAND = re.compile(rf"smart-fork (?:{'|'.join(COMMANDS)})\b(?! on demand)|(?<!remove )(?<=\s)--[a-z]+")
 TOOL_NAMES = sorted(create_server()._tool_manager._tools)

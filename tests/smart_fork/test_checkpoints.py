@@ -22,8 +22,8 @@ from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.results import NotSpawned
 from smart_fork.forking.spawn import newest_session, spawn
+from smart_fork.sharing import materialise
 from smart_fork.system.processes import Machine
-from smart_fork.team import materialise
 from tests.cases import first
 from tests.indexer.transcripts.records import FIXTURES
 from tests.smart_fork.asking import find_and_fork

@@ -22,7 +22,7 @@ from smart_fork.finding import sessions
 from smart_fork.forking.choice import selected
 from smart_fork.forking.request import Wanted
 from smart_fork.forking.session_copy import write_branch
-from smart_fork.team.outgoing import prepare
+from smart_fork.sharing.outgoing import prepare
 from tests.cases import mostly_first
 
 LONG = "zebra " * 40_000

@@ -23,7 +23,7 @@ NameArgument = Annotated[
 @takes(without=("server",))
 def list_aliases(place: TeamPlace) -> None:
     """List aliases. A star marks the current one."""
-    from smart_fork.team.tracking import Tracking, place_of, written
+    from smart_fork.sharing.tracking import Tracking, place_of, written
 
     tracked = Tracking(place_of(place.project)).read()
     if printed_as_json(written(tracked)):
@@ -56,7 +56,7 @@ def set_alias(
 @takes(without=("server",))
 def use_alias(name: NameArgument, place: TeamPlace) -> None:
     """Make an alias the default for this project."""
-    from smart_fork.team.tracking import Tracking, place_of
+    from smart_fork.sharing.tracking import Tracking, place_of
 
     after = Tracking(place_of(place.project)).change(lambda tracked: tracked.with_current(name))
     if not printed_as_json({"current": after.current}):
@@ -67,7 +67,7 @@ def use_alias(name: NameArgument, place: TeamPlace) -> None:
 @takes(without=("server",))
 def remove_alias(name: NameArgument, place: TeamPlace) -> None:
     """Remove an alias. The session stays."""
-    from smart_fork.team.tracking import Tracking, place_of
+    from smart_fork.sharing.tracking import Tracking, place_of
 
     Tracking(place_of(place.project)).change(lambda tracked: tracked.without(name))
     if not printed_as_json({"removed": name}):

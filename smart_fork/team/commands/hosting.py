@@ -160,9 +160,9 @@ def jobs(
 
 def _administered(where: Where, **asked: object) -> dict[str, Any]:
     """Do what an admin wants over the server's socket if it is here, else with the token of this machine."""
-    from smart_fork.sharing.wire import Administer
     from smart_fork.team import login
     from smart_fork.team.client import Client
+    from smart_fork.team.wire import Administer
 
     try:
         wanted = Administer.model_validate(asked)

@@ -15,7 +15,7 @@ from smart_fork.team.commands import words
 from smart_fork.team.commands.words import app
 
 if TYPE_CHECKING:
-    from smart_fork.team.changes import Taken
+    from smart_fork.sharing.withdrawal import Taken
     from smart_fork.team.withdraw import Done
 
 excise = Commands(help="Withdraw messages of a shared session, everywhere.", no_args_is_help=True)

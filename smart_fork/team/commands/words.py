@@ -17,8 +17,8 @@ from smart_fork.sharing.limits import SUMMARY, TAGS, TEXT
 from smart_fork.snippets import printable
 
 if TYPE_CHECKING:
-    from smart_fork.sharing.wire import Visibility
     from smart_fork.team.project import Project, Shared
+    from smart_fork.team.wire import Visibility
 
 
 app = Commands(

@@ -8,8 +8,9 @@ from typing import Any
 from starlette.requests import Request
 
 from smart_fork.errors import WrongVerb
-from smart_fork.sharing import wire
+from smart_fork.sharing import fields
 from smart_fork.sharing.remote import check_key
+from smart_fork.team import wire
 from smart_fork.team.server import auth, jobs, sessions
 from smart_fork.team.server.auth import Person
 from smart_fork.team.server.database import Connection
@@ -72,7 +73,7 @@ _VERBS: Mapping[str, Callable[[Connection, wire.Administer], Told]] = {
 }
 
 
-def administer(server: Server, _: Request, person: Person, wanted: wire.Administer) -> wire.Message:
+def administer(server: Server, _: Request, person: Person, wanted: wire.Administer) -> fields.Message:
     """The same with a token, which has to be an admin's."""
     if not person.admin:
         raise WrongVerb("This token is not an admin's.")

@@ -14,11 +14,12 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from smart_fork.errors import NotFound
-from smart_fork.sharing import passages, wire
+from smart_fork.sharing import fields, passages
 from smart_fork.sharing.limits import LIMITS
 from smart_fork.sharing.segments import unpack
 from smart_fork.snippets import printable
 from smart_fork.system.release import own_version
+from smart_fork.team import wire
 from smart_fork.team.server import (
     admin,
     auth,
@@ -41,12 +42,12 @@ HEALTH_SECONDS = 2.0
 _SHOWN = 200
 
 
-def hello(_server: Server, _: Request) -> wire.Message:
+def hello(_server: Server, _: Request) -> fields.Message:
     """What this server is."""
     return wire.Hello(protocol=wire.PROTOCOL, version=own_version())
 
 
-def login(server: Server, _: Request, wanted: wire.Login) -> wire.Message:
+def login(server: Server, _: Request, wanted: wire.Login) -> fields.Message:
     """A token for whoever has an invitation."""
     with server.database.asked_by() as db:
         name, token, scope = auth.login(
@@ -56,7 +57,7 @@ def login(server: Server, _: Request, wanted: wire.Login) -> wire.Message:
     return wire.LoggedIn(user=name, token=token, scope=scope, expires_at=expires_at)
 
 
-def renew(server: Server, _: Request, person: auth.Person) -> wire.Message:
+def renew(server: Server, _: Request, person: auth.Person) -> fields.Message:
     """Replace the token of this request."""
     expires_at = server.token_expires_at()
     with server.database.asked_by(person.id) as db:
@@ -77,7 +78,7 @@ class AskedSession(Query):
     verb: Literal["show", "pull", "fork"] = "show"
 
 
-def read(server: Server, request: Request, person: auth.Person) -> wire.Message:
+def read(server: Server, request: Request, person: auth.Person) -> fields.Message:
     """A session and its segments. Who `pull`s gets his own alone, and is told later of what is withdrawn."""
     verb = asked(AskedSession, request).verb
 
@@ -95,7 +96,7 @@ def read(server: Server, request: Request, person: auth.Person) -> wire.Message:
         return found(db)
 
 
-def change(server: Server, request: Request, person: auth.Person, wanted: wire.SessionChange) -> wire.Message:
+def change(server: Server, request: Request, person: auth.Person, wanted: wire.SessionChange) -> fields.Message:
     """Change what is said of a session, or who may read it."""
     with server.database.asked_by(person.id) as db:
         row = sessions.change(db, asked_project(request), person, session_id(request), wanted)
@@ -103,13 +104,13 @@ def change(server: Server, request: Request, person: auth.Person, wanted: wire.S
     return sessions.told(row)
 
 
-def page(server: Server, request: Request, person: auth.Person) -> wire.Message:
+def page(server: Server, request: Request, person: auth.Person) -> fields.Message:
     """Sessions of a project, newest first."""
     project, wanted = server.project(request, person), asked(sessions.AskedPage, request)
     return server.database.read(person.id, lambda db: sessions.page(db, project, person, wanted))
 
 
-def have(server: Server, request: Request, person: auth.Person, wanted: wire.Have) -> wire.Message:
+def have(server: Server, request: Request, person: auth.Person, wanted: wire.Have) -> fields.Message:
     """Which segments need not be sent. Of a project that is not there, or others', all have to be."""
     try:
         project = server.project(request, person)
@@ -138,7 +139,7 @@ def get_segment(server: Server, request: Request, person: auth.Person) -> Respon
     return Response(body, media_type="application/zstd")
 
 
-def commit(server: Server, request: Request, person: auth.Person, wanted: wire.Push) -> wire.Message:
+def commit(server: Server, request: Request, person: auth.Person, wanted: wire.Push) -> fields.Message:
     """Append to a session, or make it."""
     checked = push.check_bodies(wanted)
     with server.database.asked_by(person.id) as db:
@@ -146,13 +147,13 @@ def commit(server: Server, request: Request, person: auth.Person, wanted: wire.P
     return push.push(server.database, project, person, checked, readable=passages.check)
 
 
-def branches(server: Server, request: Request, person: auth.Person, wanted: wire.Branch) -> wire.Message:
+def branches(server: Server, request: Request, person: auth.Person, wanted: wire.Branch) -> fields.Message:
     """Make a session with the first records of another."""
     project = server.project(request, person)
     return sessions.branch(server.database, project, person, wanted)
 
 
-def search(server: Server, request: Request, person: auth.Person, wanted: wire.Search) -> wire.Message:
+def search(server: Server, request: Request, person: auth.Person, wanted: wire.Search) -> fields.Message:
     """What the sessions of a project that somebody may read know about a question."""
     project = server.project(request, person)
     found = server.database.read(person.id, lambda db: question.answer(db, project, person, wanted))
@@ -167,14 +168,14 @@ class AskedChanges(Query):
     since: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
 
 
-def changes(server: Server, request: Request, person: auth.Person) -> wire.Message:
+def changes(server: Server, request: Request, person: auth.Person) -> fields.Message:
     """What was withdrawn since somebody asked last, of what he has."""
     since = asked(AskedChanges, request).since
     with server.database.asked_by(person.id) as db:
         return withdrawn.changes(db, person, since)
 
 
-def withdraw(server: Server, request: Request, person: auth.Person, wanted: wire.Rewrite) -> wire.Message:
+def withdraw(server: Server, request: Request, person: auth.Person, wanted: wire.Rewrite) -> fields.Message:
     """Withdraw records of a session, from it and from all that was made of it."""
     return rewrite.rewrite(server.database, asked_project(request), person, session_id(request), wanted)
 
@@ -185,7 +186,7 @@ class AskedDeletion(Query):
     everywhere: bool = False
 
 
-def delete(server: Server, request: Request, person: auth.Person) -> wire.Message | Response:
+def delete(server: Server, request: Request, person: auth.Person) -> fields.Message | Response:
     """Hide a session; with `everywhere` withdraw all that is its own."""
     key, session = asked_project(request), session_id(request)
     if asked(AskedDeletion, request).everywhere:
@@ -196,7 +197,7 @@ def delete(server: Server, request: Request, person: auth.Person) -> wire.Messag
     return Response(status_code=204)
 
 
-def seen(server: Server, request: Request, person: auth.Person) -> wire.Message:
+def seen(server: Server, request: Request, person: auth.Person) -> fields.Message:
     """Who did what, as far as one may see it, newest first."""
     wanted = asked(sessions.AuditQuestion, request)
     with server.database.asked_by(person.id) as db:

@@ -30,15 +30,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from smart_fork import errors
 from smart_fork.errors import Usage
-from smart_fork.sharing import wire
+from smart_fork.sharing import fields
 from smart_fork.sharing.limits import LIMITS
 from smart_fork.sharing.remote import check_key
-from smart_fork.sharing.wire import PROTOCOL, PROTOCOL_HEADER, Failure
 from smart_fork.snippets import printable
 from smart_fork.system.http_limits import Bucket
+from smart_fork.team import wire
 from smart_fork.team.server import auth, sessions
 from smart_fork.team.server.database import Database
 from smart_fork.team.server.sessions import QUESTION_BYTES, OverQuota
+from smart_fork.team.wire import PROTOCOL, PROTOCOL_HEADER, Failure
 
 #: Where in the scope of a request it says who asks, and what is counted for the token.
 PERSON, COUNTED = "smart_fork.person", "smart_fork.counted"
@@ -311,7 +312,7 @@ def _valid(read: Callable[[], V]) -> V:
     try:
         return read()
     except ValidationError as error:
-        raise wire.refused(error) from None
+        raise fields.refused(error) from None
 
 
 def project_key(request: Request) -> str:
@@ -350,7 +351,7 @@ def session_id(request: Request) -> str:
     raise sessions.missing(printable(given)[:_SHOWN])
 
 
-def _answer(said: wire.Message | Response) -> Response:
+def _answer(said: fields.Message | Response) -> Response:
     if isinstance(said, BaseModel):
         status = 201 if isinstance(said, wire.Pushed) and said.created else 200
         return Response(said.model_dump_json(), status, media_type="application/json")
@@ -368,8 +369,8 @@ class Address:
 
     method: str
     path: str
-    handler: Callable[..., wire.Message | Response]
-    takes: type[wire.Message | bytes] | None = None
+    handler: Callable[..., fields.Message | Response]
+    takes: type[fields.Message | bytes] | None = None
     most: int = QUESTION_BYTES
     scope: auth.Scope | None = "read"
     seconds: float | None = None

@@ -16,11 +16,11 @@ from smart_fork.errors import Conflict, TooLarge, Unshareable, Withdrawn
 from smart_fork.sharing.canonical import START, state_of, states, written
 from smart_fork.sharing.limits import LIMITS
 from smart_fork.sharing.segments import unpack
-from smart_fork.sharing.wire import Push, Pushed
 from smart_fork.team.server import index, segments, sessions, withdrawn
 from smart_fork.team.server.auth import Person, Project
 from smart_fork.team.server.database import Connection, Database
 from smart_fork.team.server.sessions import Row, account
+from smart_fork.team.wire import Push, Pushed
 
 #: Looks at the records of an agent, whether it can read them.
 Readable = Callable[[str, Sequence[bytes]], object]

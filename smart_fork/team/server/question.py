@@ -10,7 +10,7 @@ from indexer.pieces import PieceRole
 from smart_fork.finding.evidence import Gathered, Passage, gather
 from smart_fork.finding.query import Query, further, plain
 from smart_fork.finding.ranking import Parts, Weighed, weigh
-from smart_fork.sharing import wire
+from smart_fork.team import wire
 from smart_fork.team.server import sessions
 from smart_fork.team.server.auth import Person, Project
 from smart_fork.team.server.database import Connection

@@ -15,14 +15,14 @@ from psycopg import sql
 
 from smart_fork.agents.cuts.titles import without_suffix
 from smart_fork.errors import Conflict, Unshareable, Usage, WrongVerb
-from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode, state_after, written
 from smart_fork.sharing.segments import Place, Segment, pack, unpack
-from smart_fork.sharing.wire import Rewrite, Rewritten
+from smart_fork.team import wire
 from smart_fork.team.server import segments, sessions, withdrawn
 from smart_fork.team.server.auth import Person, Project
 from smart_fork.team.server.database import Connection, Database
 from smart_fork.team.server.sessions import Row
+from smart_fork.team.wire import Rewrite, Rewritten
 
 #: What describes a session in words of its own.
 NOTHING_SAID: Mapping[str, Any] = {"title": "", "tags": [], "summary": ""}

@@ -16,14 +16,14 @@ from psycopg.types.json import Jsonb
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from smart_fork.errors import Conflict, NotFound, TooLarge, Usage, WrongVerb
-from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import state_after, written
 from smart_fork.sharing.limits import LIMITS, MIB
 from smart_fork.sharing.segments import Place, cut, unpack
-from smart_fork.sharing.wire import Branch, Meta, Pushed, SessionChange, SessionInfo
+from smart_fork.team import wire
 from smart_fork.team.server import segments, withdrawn
 from smart_fork.team.server.auth import ON_ITS_MACHINE, Person, Project, project
 from smart_fork.team.server.database import Connection, Database
+from smart_fork.team.wire import Branch, Meta, Pushed, SessionChange, SessionInfo
 
 #: Segments that ride in a commit: a larger push sends them one by one first.
 COMMIT_BYTES = 12 * MIB

@@ -24,7 +24,7 @@ from smart_fork.agents.agent import Agent
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError
-from smart_fork.sharing import neutral
+from smart_fork.forking import neutral
 from tests.cases import mostly
 from tests.drilled import drilled
 from tests.golden.fixtures import logs

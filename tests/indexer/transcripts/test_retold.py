@@ -7,7 +7,7 @@ from indexer.pipeline import document_of
 from indexer.transcripts.model import Proof
 from indexer.transcripts.retold import ASKED_US, Retold, retold
 from smart_fork.agents.readers import READERS
-from smart_fork.sharing.neutral import Action, Message
+from smart_fork.forking.neutral import Action, Message
 from tests.cases import each
 from tests.indexer.transcripts.records import assistant, claude_log, read_claude, user
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from indexer.store.base import Scope
-from smart_fork.finding.elsewhere import Distant, alone, merge, notice_of, together
+from smart_fork.finding.elsewhere import Distant, DistantPassage, alone, merge, notice_of, together
 from smart_fork.finding.elsewhere import SaidElsewhere as Told
 from smart_fork.finding.hit import Origin
 from smart_fork.finding.index_access import opened
@@ -15,7 +15,6 @@ from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import Parts, shares_of_phrasings, weigh_one
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.search import embedded, search
-from smart_fork.sharing.wire import Passage
 from tests.smart_fork.world import WordsModel
 
 RETRY, DONE = "add retry with backoff to the uploader", "It retries five times."
@@ -128,10 +127,8 @@ def test_scores_below_the_least_are_left_out_on_both_sides(known):
     assert 1 == len(there)
 
 
-def passage(text: str, turn: int, tokens: int, ends: int | None = None) -> Passage:
-    return Passage(
-        text=text, turn=turn, message_id="m", role="user", exchange=0, ends=ends, tokens=tokens, similarity=0.9
-    )
+def passage(text: str, turn: int, tokens: int, ends: int | None = None) -> DistantPassage:
+    return DistantPassage(text=text, turn=turn, role="user", exchange=0, ends=ends, tokens=tokens, similarity=0.9)
 
 
 def test_the_results_stand_in_the_order_of_their_scores_and_say_whose_they_are():

@@ -20,13 +20,13 @@ from smart_fork.excise.transcript import located
 from smart_fork.finding import sessions
 from smart_fork.forking.bringing_back import is_others
 from smart_fork.forking.handover import _shortened, handover, notes
+from smart_fork.forking.neutral import Message
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest, Wanted
 from smart_fork.forking.results import Handed, NotSpawned
 from smart_fork.forking.spawn import spawn
 from smart_fork.forking.start import prepare
 from smart_fork.forking.worker import WorkerSpec
-from smart_fork.sharing.neutral import Message
 from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry
 from tests.cases import first

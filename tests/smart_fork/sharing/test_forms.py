@@ -13,9 +13,9 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import HOME, LITERAL, ROOT, Becomes, HomePlace, Identity
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Usage
+from smart_fork.forking.secrets import Secrets
 from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.secrets import Secrets
-from smart_fork.team.outgoing import _Steps
+from smart_fork.sharing.outgoing import _Steps
 from tests.cases import each
 from tests.indexer.transcripts.records import (
     FIXTURES,

@@ -6,7 +6,7 @@ from indexer.transcripts.items import GivenBack, Item
 from indexer.transcripts.model import Proof, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import ASKED_US
 from smart_fork.agents.readers import READERS
-from smart_fork.sharing.neutral import (
+from smart_fork.forking.neutral import (
     EDIT_CHARACTERS,
     NAMES_CHARACTERS,
     OUTPUT_CHARACTERS,

@@ -9,8 +9,8 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import HomePlace
 from smart_fork.agents.readers import READERS
+from smart_fork.forking.neutral import read
 from smart_fork.sharing.canonical import decode, encode
-from smart_fork.sharing.neutral import read
 from smart_fork.sharing.segments import pack, unpack
 from tests.drilled import drilled
 

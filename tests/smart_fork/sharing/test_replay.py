@@ -90,8 +90,8 @@ def test_of_codex_nothing_is_taken_that_tells_the_model_what_to_do(record):
 @pytest.mark.parametrize("agent", SHARED)
 def test_every_conversation_of_the_fixtures_is_read_again(agent, home):
     from smart_fork.errors import SmartForkError
-    from smart_fork.team.outgoing import prepare
-    from smart_fork.team.replay import check as check_all
+    from smart_fork.sharing.outgoing import prepare
+    from smart_fork.sharing.replay import check as check_all
 
     seen = 0
     logs = sorted((FIXTURES / agent).glob("*.jsonl"))

@@ -11,10 +11,10 @@ from hashlib import sha256
 import pytest
 
 from smart_fork.errors import Usage
-from smart_fork.sync import key as keys
-from smart_fork.sync import manifest
-from smart_fork.sync.key import Key, WrongKey
-from smart_fork.sync.ref import checked
+from smart_fork.sharing.sync import key as keys
+from smart_fork.sharing.sync import manifest
+from smart_fork.sharing.sync.key import Key, WrongKey
+from smart_fork.sharing.sync.ref import checked
 from tests.smart_fork.sync.test_sync import SAID
 from tests.smart_fork.sync.two_machines import REF, Machines, machines
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.team.outgoing import NotSent, prepare
+from smart_fork.sharing.outgoing import NotSent, prepare
 from tests.smart_fork import checkpointed
 from tests.smart_fork.sync.two_machines import REF, Machines, machines
 from tests.smart_fork.world import git

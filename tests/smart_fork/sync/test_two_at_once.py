@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from smart_fork.sync.ref import Ref
+from smart_fork.sharing.sync.ref import Ref
 from tests import warm
 from tests.drilled import drilled
 from tests.smart_fork.sync.test_sync import SAID, say_more
@@ -116,10 +116,10 @@ def test_two_machines_at_the_same_time_lose_nothing(machines):
     all_is_even(machines, 2 * ROUNDS)
 
 
-SENDING = ["smart_fork.sync.ref/Ref:push:before", "smart_fork.sync.ref/Ref:push:after"]
+SENDING = ["smart_fork.sharing.sync.ref/Ref:push:before", "smart_fork.sharing.sync.ref/Ref:push:after"]
 RECEIVING = [
-    "smart_fork.sync.run:materialise:after", "smart_fork.team.pulled:remember:after",
-    "smart_fork.sync.run:keep_copy:after", "smart_fork.sync.sending/Settled:keep:before",
+    "smart_fork.sharing.sync.run:materialise:after", "smart_fork.sharing.pulled:remember:after",
+    "smart_fork.sharing.sync.run:keep_copy:after", "smart_fork.sharing.sync.sending/Settled:keep:before",
 ]  # fmt: skip
 
 
@@ -146,8 +146,8 @@ def test_who_is_killed_while_receiving_has_each_session_once(machines, point):
 @pytest.mark.parametrize(
     "point",
     [
-        "smart_fork.sync.run:_written:before",
-        "smart_fork.team.pulled:remember:after",
+        "smart_fork.sharing.sync.run:_written:before",
+        "smart_fork.sharing.pulled:remember:after",
     ],
 )
 def test_who_is_killed_while_a_copy_grows_has_it_once(machines, point):
@@ -166,7 +166,7 @@ def test_who_is_killed_while_a_copy_grows_has_it_once(machines, point):
 @pytest.mark.parametrize(
     "point",
     [
-        "smart_fork.team.pulled/Written:owe:after",
+        "smart_fork.sharing.pulled/Written:owe:after",
         "smart_fork.excise.erasure:erase:before",
     ],
 )

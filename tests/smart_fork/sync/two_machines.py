@@ -16,7 +16,7 @@ from unittest.mock import patch
 import pytest
 
 from smart_fork.cli.main import main
-from smart_fork.sync.ref import REF
+from smart_fork.sharing.sync.ref import REF
 from tests.smart_fork.world import World, add_program, git
 
 URL = "git@example.org:people/shop.git"

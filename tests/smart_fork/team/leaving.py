@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from smart_fork.team.outgoing import Outgoing, prepare
+from smart_fork.sharing.outgoing import Outgoing, prepare
 from tests.indexer.transcripts.records import assistant, claude_log, codex_log, result, use, user
 
 NEW = "22222222-2222-4222-8222-222222222222"

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from smart_fork.errors import Conflict, SmartForkError, Unshareable
-from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import NOTHING, digest_of, encode
+from smart_fork.sharing.materialise import materialise
+from smart_fork.sharing.outgoing import Since
 from smart_fork.sharing.segments import pack
-from smart_fork.team.materialise import download, materialise
-from smart_fork.team.outgoing import Since
+from smart_fork.team import wire
+from smart_fork.team.download import download
 
 SESSION, PROJECT = "0197f2c7-1a2b-7000-8000-000000000000", "example.org/acme/shop"
 

@@ -12,10 +12,10 @@ import httpx2
 import pytest
 
 from smart_fork.errors import NotAuthenticated, ServerUnavailable, SmartForkError, Usage
-from smart_fork.sharing.wire import PROTOCOL_HEADER, Hello, SessionChange, made
 from smart_fork.team import login
 from smart_fork.team.client import Client, _failed
 from smart_fork.team.login import Account, origin_of
+from smart_fork.team.wire import PROTOCOL_HEADER, Hello, SessionChange, made
 from tests.smart_fork.team.server.machines import serving
 
 HELLO = {"protocol": 1, "version": "0.1.0"}

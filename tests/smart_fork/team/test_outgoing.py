@@ -13,10 +13,10 @@ from indexer.transcripts.model import Session
 from smart_fork.agents.forms import HOME, ROOT
 from smart_fork.errors import Conflict, ForkRefused, NotFound, Unshareable, Usage
 from smart_fork.sharing.canonical import NOTHING
-from smart_fork.team.materialise import ahead, local, read_log
-from smart_fork.team.outgoing import IMAGES, NotSent, Since, prepare, settings
+from smart_fork.sharing.materialise import ahead, local, read_log
+from smart_fork.sharing.outgoing import IMAGES, NotSent, Since, prepare, settings
+from smart_fork.sharing.tracking import Alias
 from smart_fork.team.push_plan import parent_of
-from smart_fork.team.tracking import Alias
 from tests.indexer.transcripts.records import SESSION, chained, enveloped, item, message, meta
 from tests.smart_fork.team.leaving import NEW, assistant, claude, codex_log, one_call, result, sent, use, user
 

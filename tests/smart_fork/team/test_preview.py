@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from smart_fork.team.outgoing import prepare
+from smart_fork.sharing.outgoing import prepare
+from smart_fork.sharing.tracking import Alias
 from smart_fork.team.push_plan import PUBLISH, QUESTION, Plan, PushAsked
-from smart_fork.team.tracking import Alias
 from tests.smart_fork.team.leaving import assistant, claude, result, use, user
 
 GITHUB = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"

@@ -9,8 +9,8 @@ import pytest
 
 from smart_fork.errors import Unshareable
 from smart_fork.sharing.canonical import encode
-from smart_fork.team.outgoing import Since, prepare
-from smart_fork.team.replay import check
+from smart_fork.sharing.outgoing import Since, prepare
+from smart_fork.sharing.replay import check
 from tests.indexer.transcripts.records import enveloped, item, message, meta
 from tests.smart_fork.team.leaving import NEW, assistant, claude, codex_log, result, use, user
 

@@ -27,7 +27,7 @@ from smart_fork.forking.bringing_back import brought_back
 from smart_fork.forking.lineage import lineage
 from smart_fork.forking.session_copy import write_branch
 from smart_fork.removal.sessions import forget
-from smart_fork.team.tracking import Alias, Tracked
+from smart_fork.sharing.tracking import Alias, Tracked
 from tests.indexer.transcripts.records import message, meta
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import NEW, write_log

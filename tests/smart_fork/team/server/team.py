@@ -11,11 +11,11 @@ import psycopg
 
 from smart_fork.sharing.canonical import NOTHING, digest_of, encode
 from smart_fork.sharing.segments import pack, unpack
-from smart_fork.sharing.wire import Branch, Push, Pushed
 from smart_fork.team.server import auth, segments, sessions
 from smart_fork.team.server.database import Connection, Database
 from smart_fork.team.server.push import check_bodies, push
 from smart_fork.team.server.sessions import branch
+from smart_fork.team.wire import Branch, Push, Pushed
 
 _numbers = itertools.count()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from smart_fork.errors import NotAuthenticated, NotFound, Usage, WrongVerb
-from smart_fork.sharing.wire import Administer
 from smart_fork.team import client, failed_jobs
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account, account, remember
@@ -13,6 +12,7 @@ from smart_fork.team.server.admin import do
 from smart_fork.team.server.cluster import JOBS
 from smart_fork.team.server.database import Database
 from smart_fork.team.server.jobs import ATTEMPTS, Kind, Worker
+from smart_fork.team.wire import Administer
 from tests.smart_fork.team.server.team import new_id, put
 
 

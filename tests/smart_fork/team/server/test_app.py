@@ -11,9 +11,10 @@ import psycopg
 import pytest
 from starlette.testclient import TestClient
 
-from smart_fork.sharing import wire
+from smart_fork.sharing import fields
 from smart_fork.sharing.canonical import encode
 from smart_fork.system.http_limits import Bucket
+from smart_fork.team import wire
 from smart_fork.team.server import auth
 from smart_fork.team.server.app import Server, application
 from smart_fork.team.server.endpoints import TOLD
@@ -45,7 +46,7 @@ def ask(client, team):
         headers = dict(options.pop("headers", {}))
         if who != "nobody":
             headers["Authorization"] = f"Bearer {team.tokens[who]}"
-        content = body.model_dump_json() if isinstance(body, wire.Message) else body
+        content = body.model_dump_json() if isinstance(body, fields.Message) else body
         if isinstance(content, dict):
             content = json.dumps(content)
         return client.request(method, path, content=content, headers=headers, **options)

@@ -8,7 +8,7 @@ from itertools import count
 import psycopg
 import pytest
 
-from smart_fork.sharing import wire
+from smart_fork.team import wire
 from smart_fork.team.server import rewrite
 from tests.drilled import drilled
 from tests.smart_fork.team.server.team import new_id, push_of, record

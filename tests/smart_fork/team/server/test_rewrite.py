@@ -15,9 +15,9 @@ from pydantic import ValidationError
 
 from smart_fork.errors import Conflict, NotFound, Unshareable, Usage, Withdrawn, WrongVerb
 from smart_fork.sharing.canonical import digest_of, encode
-from smart_fork.sharing.wire import Rewrite
 from smart_fork.team.server import rewrite, sessions, withdrawn
 from smart_fork.team.server.app import AskedChanges
+from smart_fork.team.wire import Rewrite
 from tests.smart_fork.team.server.team import new_id, push_of, record
 
 SECRET = "hunter2-correct-horse"

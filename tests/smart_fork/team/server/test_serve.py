@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 from indexer.settings import TEAM_DSN, TEAM_READ_DSN
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, Usage
-from smart_fork.sharing import wire
+from smart_fork.team import wire
 from smart_fork.team.client import Client
 from smart_fork.team.commands.words import app
 from smart_fork.team.login import Account as Person

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from smart_fork.errors import NotFound, SmartForkError, Usage
-from smart_fork.sharing import wire
+from smart_fork.team import wire
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account as Person
 from smart_fork.team.server import database

@@ -9,12 +9,12 @@ import psycopg
 import pytest
 
 from smart_fork.errors import ProgramFailed, SmartForkError, Usage
-from smart_fork.sharing.wire import Administer
 from smart_fork.team.server.__main__ import serve
 from smart_fork.team.server.address import Options
 from smart_fork.team.server.admin import do
 from smart_fork.team.server.cluster import OWNER
 from smart_fork.team.server.database import _fits, at_hand, make_database, with_tables
+from smart_fork.team.wire import Administer
 
 
 @pytest.fixture

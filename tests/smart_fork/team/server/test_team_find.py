@@ -18,12 +18,12 @@ from smart_fork.finding.search import Meaning
 from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.worker import Launched
 from smart_fork.sharing.passages import hash_of
+from smart_fork.sharing.tracking import Tracking, place_of
 from smart_fork.team import client
 from smart_fork.team import find as team_find
 from smart_fork.team.find import TeamSearch
 from smart_fork.team.login import Account, account, remember
 from smart_fork.team.server import question
-from smart_fork.team.tracking import Tracking, place_of
 from tests.cases import first
 from tests.smart_fork.asking import find_and_fork
 from tests.smart_fork.forks import choosing

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from smart_fork.errors import SmartForkError, Usage
+from smart_fork.sharing.tracking import Alias, Tracking, place_of
 from smart_fork.team.project import last_part
-from smart_fork.team.tracking import Alias, Tracking, place_of
 from tests.smart_fork.team.server.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, assert_refused, session_of
 from tests.smart_fork.world import git
 

@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from indexer import state
-from smart_fork.team import pulled
+from smart_fork.sharing import pulled
 from tests.cases import first
 from tests.smart_fork.team.server.machines import TeamMachine
 from tests.smart_fork.team.server.test_rewrite import dump

@@ -20,16 +20,27 @@ from smart_fork.agents.checkpoints import is_within
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, SmartForkError
 from smart_fork.repository.identity import look
+from smart_fork.sharing import pulled, unfinished, withdrawal
 from smart_fork.sharing.canonical import decode
-from smart_fork.sync import manifest as lists
-from smart_fork.sync.key import Key, folder, known
-from smart_fork.sync.manifest import Entry, Manifest
-from smart_fork.sync.ref import Fetched, Ref
-from smart_fork.sync.sending import Copy, Kept, Progress, Ready, Settled, copies, keep_copy, ready, settled, source_id
-from smart_fork.team import changes, pull, pulled, unfinished
-from smart_fork.team.materialise import Local, local_in, materialise
-from smart_fork.team.pulled import Written
-from smart_fork.team.tracking import ProjectFolder
+from smart_fork.sharing.materialise import Local, local_in, materialise
+from smart_fork.sharing.pulled import Written
+from smart_fork.sharing.sync import manifest as lists
+from smart_fork.sharing.sync.key import Key, folder, known
+from smart_fork.sharing.sync.manifest import Entry, Manifest
+from smart_fork.sharing.sync.ref import Fetched, Ref
+from smart_fork.sharing.sync.sending import (
+    Copy,
+    Kept,
+    Progress,
+    Ready,
+    Settled,
+    copies,
+    keep_copy,
+    ready,
+    settled,
+    source_id,
+)
+from smart_fork.sharing.tracking import ProjectFolder, timestamp
 
 Copies = Mapping[str, Copy]
 
@@ -121,7 +132,7 @@ def receive(source: str, entry: Entry, records: Sequence[bytes], root: Path) -> 
         if now and len(now.records) == known.count and now.digest(known.count) == known.digest:
             untouched.append(one.id)
         _take_out(one, records)
-    changes.settle()
+    withdrawal.settle()
     there = copies_of(source, here)
     if any(one.owed() for one in there):
         return None
@@ -248,7 +259,7 @@ def withdraw_session(source: str) -> None:
     """Have a session withdrawn by the next synchronization."""
     with held(folder(), fcntl.LOCK_EX):
         now = settled()
-        replace(now, withdrawn={**now.withdrawn, source: pull.now()}).keep()
+        replace(now, withdrawn={**now.withdrawn, source: timestamp()}).keep()
 
 
 class _Run:
@@ -291,7 +302,7 @@ class _Run:
             copy = here.get(session_id)
             source = copy.source if copy else source_id(self._key, agent, session_id)
             if source in there.sessions:
-                gone.setdefault(source, pull.now())
+                gone.setdefault(source, timestamp())
         for source in gone:
             entry = there.sessions.get(source)
             own = next((session_id for session_id, one in here.items() if one.source == source), "")
@@ -300,7 +311,7 @@ class _Run:
             if not self._dry:
                 withdraw(source, here)
         if not self._dry:
-            changes.settle()
+            withdrawal.settle()
             forget_gone()
             self._settled = replace(self._settled, withdrawn=gone)
         left = {source: entry for source, entry in there.sessions.items() if source not in gone}
@@ -360,7 +371,7 @@ class _Run:
         for source, one in self._prepared.items():
             if isinstance(one, Kept):
                 if one.excluded and source in sessions:
-                    withdrawn[source] = pull.now()
+                    withdrawn[source] = timestamp()
                     self._note_withdrawn(source, sessions.pop(source))
                 elif not one.excluded:
                     self._done.failed[source] = NotMoved(one.session_id, one.error, one.hint)

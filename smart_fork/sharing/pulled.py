@@ -24,7 +24,7 @@ from smart_fork.agents.codec import Record
 from smart_fork.agents.forms import Forms
 from smart_fork.agents.readers import READERS
 from smart_fork.sharing.canonical import START, decode, encode, written
-from smart_fork.team.tracking import Alias, ProjectFolder, Tracking
+from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracking
 
 #: The agent of a file that has records as they are, and what a record was known by that was written for another agent.
 AS_FILE, CROSSED = "file", "crossed"

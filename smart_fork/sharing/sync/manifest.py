@@ -15,9 +15,9 @@ from pydantic import Field, StringConstraints, ValidationError
 
 from smart_fork.errors import SmartForkError, TooLarge, Unshareable
 from smart_fork.sharing.canonical import digest_of
+from smart_fork.sharing.fields import AgentName, Count, Digest, Message, SegmentDigest, SessionId, Text
 from smart_fork.sharing.limits import LIMITS
-from smart_fork.sharing.wire import AgentName, Count, Digest, Message, SegmentDigest, SessionId, Text
-from smart_fork.sync.key import Key
+from smart_fork.sharing.sync.key import Key
 
 #: The file of the list on the remote.
 NAME = "list"

@@ -22,10 +22,10 @@ from smart_fork.agents.forms import Forms
 from smart_fork.errors import SmartForkError, Unshareable
 from smart_fork.excise.cut_plan import dangling
 from smart_fork.excise.soundness import broken_links
+from smart_fork.forking.secrets import LOOSE, MaskedSecrets
 from smart_fork.sharing.canonical import decode
+from smart_fork.sharing.outgoing import Outgoing
 from smart_fork.sharing.passages import replayed
-from smart_fork.sharing.secrets import LOOSE, MaskedSecrets
-from smart_fork.team.outgoing import Outgoing
 
 _NOT_SENT = "Nothing was sent. Push an earlier part of the session, or report it."
 #: All that a message says whose images were left out: without them it may have said nothing.

@@ -21,15 +21,15 @@ from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.finding.recent import recent_sessions
 from smart_fork.repository.identity import look
+from smart_fork.sharing import replay
 from smart_fork.sharing.canonical import digest_of
+from smart_fork.sharing.ignored import NAME as IGNORED
 from smart_fork.sharing.limits import TEXT
+from smart_fork.sharing.materialise import local, read_log
+from smart_fork.sharing.outgoing import NothingToPush, NotSent, Outgoing, prepare, settings
+from smart_fork.sharing.sync.key import Key
+from smart_fork.sharing.sync.manifest import Entry
 from smart_fork.snippets import printable
-from smart_fork.sync.key import Key
-from smart_fork.sync.manifest import Entry
-from smart_fork.team import replay
-from smart_fork.team.ignored import NAME as IGNORED
-from smart_fork.team.materialise import local, read_log
-from smart_fork.team.outgoing import NothingToPush, NotSent, Outgoing, prepare, settings
 
 _NAME, _COPY = "sync", "sync copy "
 

@@ -36,8 +36,8 @@ from smart_fork.excise.writing import bring, changed_beside, write_lines
 from smart_fork.finding import notes
 from smart_fork.forking.occupation import Occupation
 from smart_fork.sharing.canonical import decode, encode
-from smart_fork.team.materialise import place_of
-from smart_fork.team.pulled import Written, key_of, time_of
+from smart_fork.sharing.materialise import place_of
+from smart_fork.sharing.pulled import Written, key_of, time_of
 
 #: A line, and when it was said.
 Line = tuple[str, bytes]

@@ -14,8 +14,8 @@ from pathlib import Path
 from indexer.paths import private_dir
 from smart_fork.errors import ProgramFailed, Unshareable, Usage
 from smart_fork.repository.git import bare_environment, configured
+from smart_fork.sharing.sync import key
 from smart_fork.snippets import quoted
-from smart_fork.sync import key
 from smart_fork.system.processes import Completed, Processes
 
 REF = "refs/smart-fork/sync"

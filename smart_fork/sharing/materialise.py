@@ -24,21 +24,18 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.agents.readers import OWN, READERS
-from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, TooLarge, Unshareable, Usage
+from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Unshareable, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.recent import recent_sessions
 from smart_fork.finding.session_place import belongs, directory_of, unplaced
+from smart_fork.forking import neutral
 from smart_fork.forking.bringing_back import refuse_borrowed
 from smart_fork.forking.handover_log import DATA, as_session, lost_of, utterances, written
 from smart_fork.forking.session_copy import Branch, branch_point, write_copy
-from smart_fork.sharing import canonical, neutral, wire
-from smart_fork.sharing.canonical import START, decode, digest_of, encode, state_after, states
-from smart_fork.sharing.limits import LIMITS
-from smart_fork.sharing.segments import unpack
-from smart_fork.team import unfinished
-from smart_fork.team.client import Client
-from smart_fork.team.outgoing import Since, last_pair
-from smart_fork.team.tracking import Alias
+from smart_fork.sharing import unfinished
+from smart_fork.sharing.canonical import decode, digest_of, encode
+from smart_fork.sharing.outgoing import last_pair
+from smart_fork.sharing.tracking import Alias
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,105 +317,3 @@ def _read(path: Path, agent: AgentName) -> Session:
     if session is None:
         raise Unshareable(f"{AGENTS.title_of(agent)} cannot load the written session.")
     return session
-
-
-#: So often a session is read again that was pushed to meanwhile.
-_TRIES = 3
-_THEIRS = "The server's answer is damaged. Nothing was written. Try again, or tell its operator."
-
-
-@dataclass(frozen=True, slots=True)
-class Download:
-    """A session, and its canonical records."""
-
-    info: wire.SessionInfo
-    records: tuple[bytes, ...]
-
-
-@contextmanager
-def _looked_at() -> Iterator[None]:
-    """What is wrong with what a server has sent is none of this machine's faults, and nothing of it is written."""
-    try:
-        yield
-    except Unshareable as error:
-        raise type(error)(error.message, error.hint or _THEIRS) from error
-
-
-def download(client: Client, read: wire.SessionRead, *, base: Since | None = None) -> Download:
-    """All records of a session, as it is now where a push has replaced its last segment meanwhile.
-
-    Raises:
-        SmartForkError: as `_downloaded`.
-    """
-    for _ in range(_TRIES):
-        try:
-            return _downloaded(client, read, base)
-        except NotFound:
-            known, read = read, client.session(read.session.project, read.session.id)
-            if read.session.head_digest == known.session.head_digest:
-                raise
-    return _downloaded(client, read, base)
-
-
-@_looked_at()
-def _downloaded(client: Client, read: wire.SessionRead, base: Since | None) -> Download:
-    """The records that a server says to have.
-
-    Raises:
-        Unshareable: they are not what the server says of them.
-        TooLarge: there are more than a session can have.
-        Conflict: the past that is tracked here is not theirs: a server cannot change it unseen.
-    """
-    info = read.session
-    _check_bounds(read)
-    records: list[bytes] = []
-    state, known = START, {0: START}
-    wanted = {info.base_count, *([base.count] if base else [])}
-    for place in read.segments:
-        if place.first_record != len(records) or place.chain_start != state:
-            raise Unshareable("A segment does not begin where the one before it ends.")
-        lines = unpack(client.segment(info.project, place.digest), place.digest)
-        if len(lines) != place.records:
-            raise Unshareable("A segment has a wrong number of records.")
-        for line, after in zip(lines, states(lines, state), strict=True):
-            records.append(line)
-            if len(records) in wanted:
-                known[len(records)] = after
-        state = state_after(lines, state)
-    if len(records) != info.record_count or canonical.written(state) != info.head_digest:
-        raise Unshareable("The records do not match the server's digest.")
-    if canonical.written(known.get(info.base_count, b"")) != info.base_digest:
-        raise Unshareable("The first records do not match the server's digest.")
-    if base is not None and canonical.written(known.get(base.count, b"")) != base.digest:
-        raise Conflict(
-            "The remote session has changed its past.",
-            "Its owner may have withdrawn messages. Run smart-fork team sync, or accept it with --force.",
-        )
-    return Download(info, tuple(records))
-
-
-@_looked_at()
-def tail(client: Client, read: wire.SessionRead) -> tuple[int, list[bytes]]:
-    """The records of the last segment, if more fit into it, and the number of segments before it. Into one of what a
-    session was made of nothing fits: others have it, too.
-
-    Raises:
-        Unshareable: they do not lead to the digest of the session.
-    """
-    if not read.segments:
-        return 0, []
-    last = read.segments[-1]
-    if last.full or last.end == read.session.base_count:
-        return len(read.segments), []
-    lines = unpack(client.segment(read.session.project, last.digest), last.digest)
-    end = canonical.written(state_after(lines, last.chain_start))
-    if end != read.session.head_digest or last.first_record + len(lines) != read.session.record_count:
-        raise Unshareable("The last records do not match the server's digest.")
-    return len(read.segments) - 1, lines
-
-
-def _check_bounds(read: wire.SessionRead) -> None:
-    records = sum(place.records for place in read.segments)
-    size = sum(place.raw_bytes for place in read.segments)
-    if records > LIMITS.session_records or size > LIMITS.session_bytes:
-        raise TooLarge(f"The session has {records} records and {size} bytes, more than the limit.")

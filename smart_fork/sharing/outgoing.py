@@ -33,10 +33,10 @@ from smart_fork.agents.codec import Record
 from smart_fork.agents.forms import HOME, LITERAL, ROOT, Forms, HomePlace
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable, Usage
+from smart_fork.forking.secrets import MaskedSecrets, Secrets
 from smart_fork.sharing.canonical import NOTHING, START, encode, state_after, written
-from smart_fork.sharing.secrets import MaskedSecrets, Secrets
+from smart_fork.sharing.ignored import WITHHELD, Ignored, ignored
 from smart_fork.snippets import printable, quoted
-from smart_fork.team.ignored import WITHHELD, Ignored, ignored
 
 #: What is left out, as a person is told of it.
 OTHER, FILES, IMAGES, THOUGHTS, OPEN, LONG = (

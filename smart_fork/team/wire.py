@@ -11,9 +11,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PlainSerializer,
     StringConstraints,
@@ -23,10 +21,10 @@ from pydantic import (
 from pydantic.types import AwareDatetime
 
 from smart_fork.errors import Usage
+from smart_fork.sharing.fields import AgentName, Count, Digest, Message, SegmentDigest, SessionId, Text, refused, shown
 from smart_fork.sharing.limits import SUMMARY, TAGS, TEXT
 from smart_fork.sharing.remote import check_key
 from smart_fork.sharing.segments import Place
-from smart_fork.snippets import printable
 
 PROTOCOL = 1
 #: The header in which both sides name their version.
@@ -38,8 +36,6 @@ _QUESTION = 10_000
 NOT_YOURS = "You don't own this session. Use smart-fork team fork."
 YOURS = "You own this session. Use smart-fork team branch to create a copy."
 NOT_FOUND = "Fork a teammate's session with `smart-fork team fork`. Only its owner can share a private one."
-#: The most characters of a wrong value that an error repeats.
-_SHOWN = 200
 
 
 def _key(text: str) -> str:
@@ -49,18 +45,14 @@ def _key(text: str) -> str:
         raise ValueError(error.message) from error
 
 
-def _shown(text: str) -> str:
-    return " ".join(printable(text).split())
-
-
 def _named(text: str) -> str:
-    if not (name := _shown(text)):
+    if not (name := shown(text)):
         raise ValueError("no record is readable")
     return name
 
 
 def _summary(text: str) -> str:
-    return "\n".join(map(_shown, text.splitlines()))
+    return "\n".join(map(shown, text.splitlines()))
 
 
 def _decoded(value: object) -> object:
@@ -73,29 +65,15 @@ def _encoded(value: bytes) -> str:
 
 #: Bytes, encoded as text in JSON.
 Base64 = Annotated[bytes, BeforeValidator(_decoded), PlainSerializer(_encoded, when_used="json")]
-#: Text for people, without terminal control characters.
-Text = Annotated[str, StringConstraints(max_length=TEXT), AfterValidator(_shown)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=TEXT), AfterValidator(_named)]
 Summary = Annotated[str, StringConstraints(max_length=SUMMARY), AfterValidator(_summary)]
 Tags = Annotated[tuple[Name, ...], Field(max_length=TAGS)]
 User = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,32}$")]
-AgentName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
-SessionId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")]
-#: See `sharing.canonical.written` and `sharing.segments.Place.digest`.
-Digest = Annotated[str, StringConstraints(pattern=r"^sf1:[0-9a-f]{64}$")]
-SegmentDigest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 ProjectKey = Annotated[str, StringConstraints(max_length=TEXT), AfterValidator(_key)]
 Fingerprint = Annotated[str, StringConstraints(pattern=r"^[!-~]{1,200}$")]
-Count = Annotated[int, Field(ge=0, le=1 << 40)]
 Position = Annotated[int, Field(ge=0, le=SEGMENTS)]
 Bookmark = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_=.-]{1,400}$")]
 Visibility = Literal["private", "public"]
-
-
-class Message(BaseModel):
-    """The base class of all messages."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 M = TypeVar("M", bound=Message)
@@ -111,26 +89,6 @@ def made(model: type[M], **values: Any) -> M:
         return model(**values)
     except ValidationError as error:
         raise refused(error) from None
-
-
-def refused(error: ValidationError) -> Usage:
-    """Return an error in plain words for an invalid message."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    where, kind = printable(".".join(map(str, first["loc"])))[:100] or "The request", first["type"]
-    if kind == "extra_forbidden":
-        return Usage(f"{where} is unknown in this version of the protocol.")
-    if kind == "missing":
-        return Usage(f"{where} is missing.")
-    if kind == "json_invalid":
-        return Usage("The request is not JSON.")
-    if kind == "value_error":
-        return Usage(f"{where}: {printable(first['msg'].removeprefix('Value error, '))[:_SHOWN]}")
-    if kind == "string_unicode":
-        return Usage(f"{where} is not UTF-8, which the team server needs.", "Type it in UTF-8.")
-    if kind in ("string_too_long", "too_long"):
-        unit = "characters" if kind == "string_too_long" else "entries"
-        return Usage(f"{where} is too long: at most {first['ctx']['max_length']} {unit}.")
-    return Usage(f"{where} has an invalid value.")
 
 
 class Hello(Message):
@@ -463,7 +421,7 @@ class AuditLine(Message):
     verb: Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,40}$")]
     project: ProjectKey | None = None
     session_id: SessionId | None = None
-    details: dict[str, Any] = {}
+    details: dict[str, Any] = Field(default_factory=dict)
 
 
 class Audit(Message):

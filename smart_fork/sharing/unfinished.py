@@ -21,9 +21,9 @@ from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError
-from smart_fork.team import login
-from smart_fork.team.pulled import find
-from smart_fork.team.tracking import ProjectFolder, Tracking
+from smart_fork.sharing import tracking
+from smart_fork.sharing.pulled import find
+from smart_fork.sharing.tracking import ProjectFolder, Tracking
 
 _READ = "arrived-"
 #: So much of an id stands in the name of what is to become the copy.
@@ -33,7 +33,7 @@ _OF_AN_ID = 20
 @contextmanager
 def copy(agent: AgentName, session_id: str, place: ProjectFolder) -> Iterator[None]:
     """The time in which a copy of that id is written and tracked; after an error whoever writes it takes it away."""
-    with held(login.folder(), fcntl.LOCK_SH):
+    with held(tracking.folder(), fcntl.LOCK_SH):
         intent = (session_id, agent, str(place.root), place.key)
         state.change("INSERT OR REPLACE INTO unfinished_copies VALUES (?, ?, ?, ?)", *intent)
         try:
@@ -45,16 +45,19 @@ def copy(agent: AgentName, session_id: str, place: ProjectFolder) -> Iterator[No
 @contextmanager
 def folder() -> Iterator[Path]:
     """A private folder for records that are only read, gone afterwards."""
-    with held(login.folder(), fcntl.LOCK_SH), tempfile.TemporaryDirectory(prefix=_READ, dir=login.folder()) as made:
+    with (
+        held(tracking.folder(), fcntl.LOCK_SH),
+        tempfile.TemporaryDirectory(prefix=_READ, dir=tracking.folder()) as made,
+    ):
         yield Path(made)
 
 
 def clear() -> None:
     """Take away what was left, unless somebody writes just now."""
-    read = sorted(login.folder().glob(f"{_READ}*"))
+    read = sorted(tracking.folder().glob(f"{_READ}*"))
     if not (read or state.rows("SELECT 1 FROM unfinished_copies LIMIT 1")):
         return
-    with suppress(BlockingIOError), held(login.folder(), fcntl.LOCK_EX | fcntl.LOCK_NB):
+    with suppress(BlockingIOError), held(tracking.folder(), fcntl.LOCK_EX | fcntl.LOCK_NB):
         for intent in state.rows("SELECT * FROM unfinished_copies"):  # some may be finished by now
             _take_away(*intent)
         for left in read:
@@ -68,7 +71,7 @@ def _take_away(session_id: str, agent: AgentName, root: str, project: str) -> No
         tracked = {one.file for one in Tracking(ProjectFolder(Path(root), project)).ours().aliases.values()}
     except SmartForkError:
         return  # where it is not known what is tracked nothing is taken away
-    for where in (login.folder(), AGENTS[reader.name].home.folder()):
+    for where in (tracking.folder(), AGENTS[reader.name].home.folder()):
         for staged in where.rglob(f".*{session_id[:_OF_AN_ID]}*.tmp"):
             staged.unlink(missing_ok=True)
     for path in reader.locate(session_id):

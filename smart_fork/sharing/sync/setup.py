@@ -9,12 +9,12 @@ from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.request import current_project
 from smart_fork.repository.identity import note
+from smart_fork.sharing.sync import key as keys
+from smart_fork.sharing.sync import manifest as lists
+from smart_fork.sharing.sync.ref import Ref, checked
+from smart_fork.sharing.sync.run import Synced, sync, withdraw_session
+from smart_fork.sharing.sync.sending import Progress, Settled, copies, forget, is_settled, settled, source_id
 from smart_fork.snippets import quoted
-from smart_fork.sync import key as keys
-from smart_fork.sync import manifest as lists
-from smart_fork.sync.ref import Ref, checked
-from smart_fork.sync.run import Synced, sync, withdraw_session
-from smart_fork.sync.sending import Progress, Settled, copies, forget, is_settled, settled, source_id
 
 
 @value

@@ -7,11 +7,13 @@ from a repository is believed: a file of that name that git knows is refused, fo
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -28,11 +30,10 @@ from indexer.project import resolve
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, NotFound, ProgramFailed, SmartForkError, Usage
 from smart_fork.repository import git
+from smart_fork.sharing.fields import Count, SessionId, refused
 from smart_fork.sharing.remote import check_key, project_key
-from smart_fork.sharing.wire import Count, SessionId, refused
 from smart_fork.snippets import quoted
 from smart_fork.system.processes import Processes
-from smart_fork.team import login
 
 FOLDER, FILE = ".smart-fork", "tracking.json"
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -246,7 +247,7 @@ class Tracking:
                 replace_file(self.path, [orjson.dumps(written(after), option=orjson.OPT_INDENT_2), b"\n"])
                 return after
         except OSError as error:
-            raise login.unwritten(self.path, error) from error
+            raise unwritten(self.path, error) from error
 
     @contextlib.contextmanager
     def one_push(self) -> Iterator[None]:
@@ -257,7 +258,7 @@ class Tracking:
             try:
                 lock.enter_context(held(private_dir(folder), fcntl.LOCK_EX))
             except OSError as error:
-                raise login.unwritten(folder, error) from error
+                raise unwritten(folder, error) from error
             yield
 
     def _other(self, found: Tracked) -> tuple[str, str, str] | None:
@@ -286,6 +287,25 @@ class Tracking:
             if repository.git("ls-files", "--error-unmatch", "--", str(self.path)).ok:
                 hint = f"It is private: git rm --cached {FOLDER}/{FILE}"
                 raise SmartForkError(f"{self.path} is in the repository, and could name any of your logs.", hint)
+
+
+def folder() -> Path:
+    """Where what this machine knows of its teams is kept."""
+    return private_dir(state_home() / "team")
+
+
+def unwritten(path: Path, error: OSError) -> SmartForkError:
+    """What is said where a file of ours cannot be written: it is as it was, and what is asked for again goes on."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        hint = "Make room on its disk, and run the command again. Nothing is lost."
+    else:
+        hint = "Make it writable, and run the command again. Nothing is lost."
+    return SmartForkError(f"{path} cannot be written: {error.strerror}", hint)
+
+
+def timestamp() -> str:
+    """The time, as it is written down."""
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def place_of(project: str | None = None, directory: Path | None = None) -> ProjectFolder:

@@ -1,0 +1,277 @@
+"""What others withdrew is taken out of the copies on this machine, of all that came of these, and of the index.
+
+What is to be taken out is written down first; a log that an agent has open is put off until it is not, and is neither
+pushed nor forked meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+
+import orjson
+
+from indexer.files import replace_file
+from smart_fork.agents import AGENTS
+from smart_fork.agents.cuts import snapshots
+from smart_fork.agents.cuts.model import Transcript
+from smart_fork.agents.forms import Identity
+from smart_fork.agents.readers import READERS
+from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError
+from smart_fork.excise import erasure
+from smart_fork.excise.cut_plan import Plan, plan
+from smart_fork.excise.remnants import ours_with
+from smart_fork.excise.transcript import descent_of, keys_of, load_copy, load_with_tool
+from smart_fork.sharing import pulled, unfinished, withdrawn
+from smart_fork.sharing.canonical import decode
+from smart_fork.sharing.materialise import local, local_in, place_of, read_log
+from smart_fork.sharing.pulled import Edits, Written
+from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracked, Tracking
+from smart_fork.sharing.withdrawn import Keys, Line, Lost, Planner, cut, is_name, is_uncut, record_in
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What was taken out: the logs that changed, those that were removed, and those that are put off, with why."""
+
+    changed: tuple[Path, ...] = ()
+    removed: tuple[Path, ...] = ()
+    put_off: Mapping[Path, str] | None = None
+
+
+def settle(*, remove: bool = False) -> Taken:
+    """Take out what is owed, and take away copies that were never finished."""
+    unfinished.clear()
+    changed: list[Path] = []
+    removed: list[Path] = []
+    put_off: dict[Path, str] = {}
+    for one in pulled.owing():
+        edits = one.owed()
+        try:
+            gone = _settled(one, edits, changed, put_off, remove=remove)
+        except (SmartForkError, OSError) as error:
+            put_off[one.path] = str(error)
+        else:
+            if gone:
+                removed.append(one.path)
+            elif _has_of_others(one, edits):
+                changed.append(one.path)
+    return Taken(tuple(changed), tuple(removed), put_off)
+
+
+def _has_of_others(one: Written, edits: Edits) -> bool:
+    """Whether not all of that was written by this machine's own agent."""
+    own = (digest for digest, key in one.records if key)
+    return any(digest in edits for digest in (*own, *one.crossed_from))
+
+
+def _settled(one: Written, edits: Edits, changed: list[Path], put_off: dict[Path, str], *, remove: bool) -> bool:
+    """Take something out of a log and all that came of it, and let all that is known of it follow. Whether it is gone.
+
+    Raises:
+        ForkRefused: an agent has it open, or something that came of it and is `put_off`.
+    """
+    keys = {key: edits[digest] for digest, key in one.records if key and digest in edits}
+    if not AGENTS.files_of(one.agent).has(one.path):
+        if one.agent != pulled.AS_FILE:
+            _follow(one, _way_of_lost_log(one, keys, edits), changed, put_off, edits)
+            erasure.remove(one.agent, READERS[one.agent].id_of(one.path))
+        one.forget()
+        return True
+    if one.agent == pulled.AS_FILE:
+        return _settled_file(one, keys, remove=remove)
+    is_crossed = any(digest in edits for digest in one.crossed_from)
+    is_known = all(map(one.time, edits.keys() & {*one.crossed_from}))
+    if (pulled.CROSSED in keys or (is_crossed and not is_known)) and not remove:
+        raise ForkRefused(
+            "The messages that were withdrawn are not known in this hand-over. Cut them with smart-fork excise cut, or "
+            "remove it with smart-fork team sync --remove."
+        )
+    before = one.counted(lambda: len(here.records) if (here := local_in(one.path, one.agent, one.root)) else 0)
+    gone = False
+    for way in _ways(one, keys, edits, is_crossed=is_crossed):
+        _follow(one, way, changed, put_off, edits)
+        gone = way.cut(one.path, remove=remove)
+        if gone:
+            break
+    _track(one, edits, before, gone=gone)
+    if gone:
+        one.forget()
+    else:
+        (pulled.find(one.path, one.agent) or one).edited(edits).save(settled=True)
+    return gone
+
+
+def _settled_file(one: Written, edits: Edits, *, remove: bool) -> bool:
+    """The same for a file that has the records as they are, below one that says whose they are."""
+    if remove:
+        one.path.unlink()
+        one.forget()
+        return True
+    head, *lines = one.path.read_bytes().splitlines()
+    head = _undescribed(head)
+    digests = ((sha256(line).hexdigest(), line) for line in lines)
+    left = [line for digest, was in digests if (line := edits.get(digest, was)) is not None]
+    replace_file(one.path, [line + b"\n" for line in (head, *left)])
+    fresh = tuple((digest, digest) for line in left if (digest := sha256(line).hexdigest()))
+    replace(one, records=fresh).save(settled=True)
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A way to take something out: what goes, and what cuts a log."""
+
+    lost: Lost
+    cut: Callable[..., bool]
+
+
+def _ways(one: Written, keys: Keys, edits: Edits, *, is_crossed: bool) -> Iterator[_Way]:
+    """Yield the ways, each when the one before is gone."""
+    if keys and is_uncut(one.agent):
+        yield _Way(_lost(one, edits, *withdrawn.lines(one, keys)), partial(withdrawn.rewrite, one, keys))
+    elif keys:
+        session, planner = load_with_tool(one.agent, one.path), _of_records(one, keys)
+        planned, new = planner(session, ())
+        turns = [(at, turn) for at, turn in enumerate(session.turns) if not is_name(turn)]
+        before = [(turn.timestamp, turn.raw) for _, turn in turns]
+        after = [(turn.timestamp, new.get(at, turn.raw)) for at, turn in turns if turn.id not in planned.gone]
+        known = keys_of(turn for at, turn in turns if turn.id in planned.gone or at in new)
+        lost = _lost(one, edits, [*before, *_kept_lines(one, keys)], after, known)
+        yield _Way(lost, partial(cut, one.agent, planner, lost.words))
+    if is_crossed:
+        lost = _lost(one, edits, (), ())
+        yield _Way(lost, partial(cut, one.agent, lost.planned, lost.words))
+
+
+def _way_of_lost_log(one: Written, keys: Keys, edits: Edits) -> _Way:
+    """How it is taken out of what came of a log that is gone."""
+    lost = _lost(one, edits, _kept_lines(one, keys), (), (key.removeprefix("id:") for key in keys))
+    if is_uncut(one.agent):
+        return _Way(lost, partial(withdrawn.rewrite, one, keys))
+    return _Way(lost, partial(cut, one.agent, _of_records(one, keys), lost.words))
+
+
+def _kept_lines(one: Written, keys: Keys) -> list[Line]:
+    """These records as snapshots have them: they may have been cut out here."""
+    forms, place = AGENTS.forms_of(one.agent), place_of(one.root)
+    kept = snapshots.snapshots(READERS[one.agent].id_of(one.path))
+    lines = (line for snapshot in kept for line in snapshots.lines(snapshot))
+    records = ((line, record) for line in lines if (record := record_in(line)) is not None)
+    return [(pulled.time_of(one), line) for line, one in records if pulled.key_of(forms.outgoing(one, place)) in keys]
+
+
+def _lost(one: Written, edits: Edits, before: Sequence[Line], after: Sequence[Line], keys: Iterable[str] = ()) -> Lost:
+    """What a log loses, with what it has lost otherwise: somebody may have cut it here."""
+    stays = {one.time(digest) for digest in one.digests if digest not in edits}
+    gone = {one.time(old) for old, new in edits.items() if new is None}
+    forms, here = AGENTS.forms_of(one.agent), Identity(place_of(one.root), {})
+    timed = [(time, new) for old, new in edits.items() if new is not None and (time := one.time(old))]
+    anew = [(time, orjson.dumps(forms.incoming(decode(new), here))) for time, new in timed]
+    return Lost.of(before, after, keys, gone - stays - {""}, anew=anew, known=one.times.values())
+
+
+def _follow(one: Written, way: _Way, changed: list[Path], put_off: dict[Path, str], edits: Edits) -> None:
+    """Take it out of everything that came of a log.
+
+    Raises:
+        ForkRefused: some of that cannot be cut now, and is `put_off`.
+    """
+    whole = Transcript(one.agent, one.path, READERS[one.agent].id_of(one.path), ())
+    descent = descent_of(whole, way.lost.keys)
+    behind: dict[Path, str] = {}
+    others = () if _is_author(edits) else (*descent.unclear, *(other for other in descent.beside if not other.told))
+    for other in (*descent.below, *(other for other in others if not pulled.find(other.path, other.agent))):
+        try:
+            if other.told:
+                before = AGENTS.files_of(other.agent).stamp(other.path)
+                cut(other.agent, way.lost.planned, way.lost.words, other.path)
+                changed += [other.path] if AGENTS.files_of(other.agent).stamp(other.path) != before else []
+            elif is_uncut(one.agent) or load_copy(whole, other.path):
+                way.cut(other.path)
+        except (SmartForkError, OSError) as error:
+            behind[other.path] = str(error)
+    for session_id in {whole.session_id, *(other.session_id for other in (*descent.below, *others))}:
+        way.lost.forget_snapshots(session_id)
+    for agent, session_id in descent.lost:
+        if any(ours_with(agent, session_id, way.lost.words, "")):
+            erasure.remove(agent, session_id)
+    if behind:
+        put_off |= behind
+        raise ForkRefused("Logs that came of it still have withdrawn text.", "It is cut after these.")
+
+
+def _is_author(edits: Edits) -> bool:
+    """Whether some of that was pushed from here: a log that has the same records may be the original."""
+    return any(digest in edits and not key for one in pulled.all_written() for digest, key in one.records)
+
+
+def _of_records(one: Written, keys: Keys) -> Planner:
+    """The turns that go, and the lines that are rewritten, by the records that they are."""
+    forms, place = AGENTS.forms_of(one.agent), place_of(one.root)
+
+    def planned(session: Transcript, more: Collection[str]) -> tuple[Plan, dict[int, bytes]]:
+        found: dict[int, str] = {}
+        for position, turn in enumerate(session.turns):
+            record = None if turn.inherited else record_in(turn.raw)
+            if record is not None and (key := pulled.key_of(forms.outgoing(record, place))) in keys:
+                found[position] = key
+        cut = {session.turns[position].id for position, key in found.items() if keys[key] is None}
+        planned = plan(session, cut | set(more))
+        edits = {at: line for at, line in planned.edits.items() if session.turns[at].id not in planned.gone}
+        for position, key in found.items():
+            new = keys[key]
+            if new is None or session.turns[position].id in planned.gone:
+                continue
+            was = record_in(edits.get(position, session.turns[position].raw)) or {}
+            arrived = forms.arrived(decode(new), others=False)
+            if arrived is not None:
+                edits[position] = orjson.dumps(forms.incoming(arrived, forms.identity_of(was, place)))
+        return planned, edits
+
+    return planned
+
+
+def _track(one: Written, edits: Edits, before: int, *, gone: bool) -> None:
+    """The alias of a log goes on from what the server has now."""
+    tracking = Tracking(ProjectFolder(one.root, one.project))
+    if not tracking.path.is_file():
+        return
+
+    def change(tracked: Tracked) -> Tracked:
+        for name, alias in tracked.aliases.items():
+            if alias.file != one.path:
+                continue
+            if gone:
+                return tracked.without(name)
+            tracked = tracked.with_alias(name, _moved(one, alias, edits, before), current=False)
+        return tracked
+
+    with suppress(NotFound, Conflict):  # what is tracked there by now is of another project
+        tracking.change(change)
+
+
+def _undescribed(head: bytes) -> bytes:
+    """The first line of such a file without words of the session's own: they may be made of what went."""
+    said = orjson.loads(head)
+    return orjson.dumps(said | {"session": said["session"] | {"title": "", "summary": "", "tags": []}})
+
+
+def _moved(one: Written, alias: Alias, edits: Edits, before: int) -> Alias:
+    """An alias after the edits; its base is computed here, and no server's word for it is taken."""
+    alias = alias.model_copy(update={"title": ""})  # it may be made of what went; the next answer of the server has it
+    if not alias.base_digest or one.digest(alias.base_count) != alias.base_digest:
+        return alias
+    count = one.count_after(alias.base_count, edits)
+    after = one.edited(edits)
+    here = local(read_log(one.path, one.agent, one.root), one.root)
+    known = max(0, len(here.records) - max(0, before - alias.local_count))
+    base = {"base_count": count, "base_digest": after.digest(count)}
+    return alias.model_copy(update=base | {"local_count": known, "local_digest": here.digest(known)})
