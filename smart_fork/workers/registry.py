@@ -252,6 +252,11 @@ class Registry:
             identity, "state = ?, status = '', status_note = '', ended_at = coalesce(ended_at, ?)", state, _iso(now)
         )
 
+    def set_closed(self, identity: str) -> WorkerRecord:
+        """Note that it has ended, and that somebody wanted it to: nothing of it is shown among those that run."""
+        self.set_state(identity, "ended")
+        return self._set(identity, "pid = NULL")
+
     def note_end(self, seen: WorkerRecord, *, now: float | None = None) -> WorkerRecord | None:
         """Note that a worker, as it was `seen` to run, has ended; `None` where it has been taken up again since."""
         with immediate(self._db):

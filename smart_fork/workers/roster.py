@@ -8,6 +8,7 @@ from dataclasses import replace
 from indexer.masking import NOTHING, Masked, beginning, shorten
 from indexer.project import Project
 from indexer.transcripts.model import Session
+from indexer.unchecked import seconds_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.births import own_part
 from smart_fork.agents.readers import READERS
@@ -20,12 +21,15 @@ from smart_fork.snippets import printable
 from smart_fork.system import permission
 from smart_fork.system.processes import Machine
 from smart_fork.workers.observation import Seen, WorkerWatch
+from smart_fork.workers.place import ProcessPlace
 from smart_fork.workers.registry import OVER, Registry, State, WorkerRecord
 from smart_fork.workers.state import WorkerRead, WorkerState, WorkersWaited, WorkerWaited
 from smart_fork.workers.tmux import TmuxPlace
 
 LIVING: tuple[State, ...] = ("starting", "running")
 PROMPT_CHARACTERS = 200
+#: How long a fork that has answered in a process is shown among those that run.
+ANSWERED_SECONDS = 24 * 3600.0
 #: What is read of a worker at once: exchanges, characters in all, characters of one message.
 EXCHANGES, READ_CHARACTERS, MESSAGE_CHARACTERS = 3, 24_000, 8_000
 LAST_WORDS_CHARACTERS = 2_000
@@ -35,6 +39,8 @@ def list_workers(
     project: Project | None, *, agent: str = "all", include_closed: bool = False, around: Machine | None = None
 ) -> tuple[WorkerState, ...]:
     """The workers of a project (of all where `None`), newest first; those that have ended only if asked for.
+
+    A fork in a process ends when it has answered: it is shown for a day, until somebody closes or resumes it.
 
     Windows in our terminal sessions that somebody else opened are among them, as what is known of them: agent ``?``.
 
@@ -49,12 +55,20 @@ def list_workers(
         for worker in known:
             if not (agent == AGENTS.ALL or worker.agent in agents) or not _within(worker.cwd, project):
                 continue
-            if worker.state not in LIVING and not include_closed:
+            if worker.state not in LIVING and not include_closed and not _has_answered(worker, registry, watcher):
                 continue
             seen = watcher.look(worker, registry)
-            if seen.state in LIVING or include_closed:
-                found.append(described(registry.get(worker.id), seen))
+            now = registry.get(worker.id)
+            if seen.state in LIVING or include_closed or _has_answered(now, registry, watcher):
+                found.append(described(now, seen))
     return (*found, *(_of_others(known, project, watcher.around) if len(agents) > 1 else ()))
+
+
+def _has_answered(worker: WorkerRecord, registry: Registry, watcher: WorkerWatch) -> bool:
+    if worker.state != "ended" or worker.place != ProcessPlace.name or not worker.is_fork or worker.pid is None:
+        return False
+    ended = seconds_in(worker.ended_at or "") or 0.0
+    return watcher.around.clock.now() - ended < ANSWERED_SECONDS and registry.successor(worker).id == worker.id
 
 
 def read_worker(reference: str, *, exchanges: int = EXCHANGES, around: Machine | None = None) -> WorkerRead:

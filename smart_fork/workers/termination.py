@@ -72,7 +72,7 @@ def _close(worker: WorkerRecord, registry: Registry, around: Machine, *, remove_
     try:
         closed = _end(worker, around)
         note = "" if closed else "It had ended already"
-        registry.set_state(worker.id, "ended")
+        registry.set_closed(worker.id)
     except SmartForkError as error:
         note = joined(error.message, error.hint)
     removed = None

@@ -12,7 +12,15 @@ from smart_fork.errors import NotFound, Usage
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.observation import WorkerWatch
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.roster import MESSAGE_CHARACTERS, READ_CHARACTERS, list_workers, read_worker, wait_workers
+from smart_fork.workers.roster import (
+    ANSWERED_SECONDS,
+    MESSAGE_CHARACTERS,
+    READ_CHARACTERS,
+    list_workers,
+    read_worker,
+    wait_workers,
+)
+from smart_fork.workers.termination import close_workers
 from tests.smart_fork.terminals import LATER, LATEST, PANE, PID, STARTED, USAGE, Stage
 
 
@@ -73,6 +81,41 @@ def test_those_that_have_ended_are_shown_when_asked_for(stage):
     assert [] == ids(stage)
     (one,) = json_of(list_workers(None, include_closed=True, around=stage.around))
     assert ("ended", None) == (one["state"], one["status"])
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_a_fork_in_a_process_that_has_answered_is_shown_until_it_is_closed(world, shop, noted):
+    """A person asked for it: that it has ended is how its answer comes."""
+    stage = Stage(world, shop, place="process")
+    stage.terminal.close()
+    if noted:
+        with Registry() as registry:
+            registry.set_state(stage.id, "ended", now=STARTED)
+
+    (one,) = json_of(list_workers(project_of(stage.cwd), around=stage.around))
+    assert (stage.id, "ended", stage.session) == (one["worker_id"], one["state"], one["session_id"])
+
+    close_workers([stage.id], around=stage.around)
+    assert [] == ids(stage)
+    assert [stage.id] == ids(stage, include_closed=True)
+
+
+@pytest.mark.parametrize("why", ["long ago", "failed", "no fork", "resumed"])
+def test_what_has_ended_otherwise_in_a_process_is_hidden(world, shop, why):
+    stage = Stage(world, shop, place="process")
+    stage.terminal.close()
+    with Registry() as registry:
+        registry.set_state(stage.id, "failed" if why == "failed" else "ended", now=STARTED)
+        if why == "no fork":
+            registry._db.execute("UPDATE workers SET kind = 'new'")
+        if why == "resumed":
+            later = registry.add("claude", source_session_id=stage.session, place="tmux", cwd=shop, kind="resume")
+            registry.set_session_id(later.id, stage.session)
+            registry.set_state(later.id, "ended")
+    if why == "long ago":
+        stage.clock.time += ANSWERED_SECONDS
+
+    assert [] == ids(stage)
 
 
 def test_windows_that_somebody_else_opened_have_no_ids(stage, monkeypatch):
