@@ -54,7 +54,7 @@ def main() -> None:
 def measure(home: Path, kills: int, seed: int = 7) -> dict[str, Any]:
     """Kill so many processes, half of them in a cut and half in forgetting a session."""
     import smart_fork.excise.erasure
-    import smart_fork.removal.sessions  # noqa: F401 - here once, and not in every process
+    import smart_fork.excise.forgetting  # noqa: F401 - here once, and not in every process
 
     chance = random.Random(seed)
     before = {name: os.environ.get(name) for name in ("HOME", "SMART_FORK_HOME", "SMART_FORK_KEEP_TRANSCRIPTS")}

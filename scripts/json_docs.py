@@ -20,10 +20,10 @@ from smart_fork.cli import overview
 from smart_fork.cli.service.token import Rotated
 from smart_fork.cli.service.units.installation import ServiceState
 from smart_fork.cli.setup import setup_answer as setting_up
+from smart_fork.excise import forgetting as session_removal
 from smart_fork.finding import answer, conversation, hit
 from smart_fork.forking import results
 from smart_fork.page import export
-from smart_fork.removal import sessions as session_removal
 from smart_fork.repository import identity
 from smart_fork.sharing.sync import run as sync_run
 from smart_fork.sharing.sync import setup as sync_setup

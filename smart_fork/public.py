@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     from indexer.embedder import Embedder
     from smart_fork.excise.answer import Excised
+    from smart_fork.excise.forgetting import Removal
     from smart_fork.finding.conversation import Conversation, Exported
     from smart_fork.finding.elsewhere import Elsewhere
     from smart_fork.finding.library import Library
     from smart_fork.finding.sessions import Reading
     from smart_fork.forking.request import Wanted
     from smart_fork.forking.results import Branched, Forked
-    from smart_fork.removal.sessions import Removal
     from smart_fork.workers.state import WorkerClosed, WorkerMessaged, WorkerRead, WorkerWaited
 
 
@@ -344,7 +344,7 @@ def cut(
         OSError: nothing was written.
     """
     from smart_fork.excise.answer import Request
-    from smart_fork.removal.sessions import cut as cut_out
+    from smart_fork.excise.cutting import cut as cut_out
 
     wanted = Request(session_id, turns, tuple(ids), secrets=secrets, force=force, dry_run=dry_run)
     return cut_out(wanted)
@@ -356,9 +356,9 @@ def forget(session_id: str, *, undo: bool = False) -> Removal:
     Raises:
         SmartForkError: there is no such session, or another process is indexing for too long.
     """
-    from smart_fork.removal import sessions as session_removal
+    from smart_fork.excise import forgetting
 
-    return session_removal.undo(session_id) if undo else session_removal.forget(session_id)
+    return forgetting.undo(session_id) if undo else forgetting.forget(session_id)
 
 
 def _library(project: str | None = None, elsewhere: Elsewhere | None = None) -> AbstractContextManager[Library]:

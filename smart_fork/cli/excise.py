@@ -93,7 +93,7 @@ def cut(
     composer: ComposerOption = "",
 ) -> None:
     """Cut turns or secrets. A snapshot allows a rollback."""
-    from smart_fork.removal.sessions import cut as cut_out
+    from smart_fork.excise.cutting import cut as cut_out
 
     turns = asked.turns
     if (asked.ids or asked.secrets) and turns and session is None and reference is None and not _means_turns(turns):
@@ -122,7 +122,7 @@ def verify(
 ) -> None:
     """Check that nothing of a cut is left, else exit 1."""
     from smart_fork.excise.erasure import erase_again
-    from smart_fork.removal.sessions import check
+    from smart_fork.excise.soundness import check
 
     if erase:
         with working("erasing"):
@@ -343,12 +343,12 @@ def forget(
     yes: YesOption = False,
 ) -> None:
     """Remove all that smart-fork holds of a session, for good. The agent's own log is not touched."""
-    from smart_fork.removal import sessions as session_removal
+    from smart_fork.excise import forgetting
 
     if not (undo or yes):
         _ask(session)
     with working("indexing it again" if undo else "erasing"):
-        done = session_removal.undo(session) if undo else session_removal.forget(session)
+        done = forgetting.undo(session) if undo else forgetting.forget(session)
     if printed_as_json(done):
         return
     what = f"{done.agent_type} {done.session_id}"

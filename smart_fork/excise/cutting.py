@@ -26,7 +26,7 @@ from smart_fork.excise import erasure
 from smart_fork.excise.answer import Excised, NotFollowed, Request, Restored, RolledBack
 from smart_fork.excise.cut_plan import Plan, masked, plan, refuse
 from smart_fork.excise.remnants import says
-from smart_fork.excise.soundness import gone_of, remaining
+from smart_fork.excise.soundness import gone_of, remaining, shared
 from smart_fork.excise.transcript import (
     chosen,
     descent_of,
@@ -40,6 +40,7 @@ from smart_fork.excise.transcript import (
 )
 from smart_fork.excise.words import related, words_in
 from smart_fork.excise.writing import beside_of, change_of, follow, write, written_path
+from smart_fork.finding.index_access import kept_open
 from smart_fork.forking.family import Descendant, Descent
 from smart_fork.forking.occupation import Occupation
 from smart_fork.system import permission
@@ -58,6 +59,7 @@ def _steps(progress: Progress | None, total: int, stage: str = "cutting and eras
         yield
 
 
+@kept_open()
 def cut(
     request: Request, *, agree: Agree = lambda _plan: True, disk: Disk = DISK, now: datetime | None = None,
     progress: Progress | None = None,
@@ -116,7 +118,8 @@ def cut(
     erased = indexed and erasure.settle({note: gone.in_bytes}) and index.erased is not False
     next(steps)
     known = {one.path for one in left}
-    left += [NotFollowed(one.path, one.reason) for one in remaining(now_there, gone) if one.path not in known]
+    there = [one for one in remaining(now_there, gone) if one.path not in known]
+    left += [NotFollowed(one.path, one.reason) for one in (*there, *shared(session))]
     next(steps)
     outcome = replace(
         outcome, snapshot=snapshot, followed=(*beside, *followed), left=tuple(left), index=index,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import NamedTuple
 
+from indexer import state
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.model import CutWarning, Transcript, raws
@@ -27,6 +29,9 @@ from smart_fork.excise.words import (
 )
 from smart_fork.excise.writing import written_path
 
+#: What knows the shared sessions: the team's room knows this one.
+_STILL_SHARED = "smart_fork.team.withdraw:still_shared"
+
 
 def check(reference: str | None, tool: str = "auto") -> Soundness:
     """What is broken in a transcript, and where anything of its cuts is still found: in the index, in its copies, or in
@@ -43,7 +48,7 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
     gaps = broken_links(session)
     gone = gone_of(session)
     words = words_found(session, gone.words)
-    copies = remaining(session, gone)
+    copies = [*remaining(session, gone), *shared(session)]
     remains = traces(agent_of(session.tool), {session.session_id}, gone.in_bytes)
     held, unknown = still_kept(session)
     return Soundness(
@@ -66,6 +71,14 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
 def remaining(session: Transcript, gone: Gone) -> list[CopyBehind]:
     """The files of agents that still have something of the cuts of a session."""
     return behind(session, gone.words | gone.runs, secrets_of(gone.lines))
+
+
+def shared(session: Transcript) -> list[CopyBehind]:
+    """Return the shared sessions that still have cut text. Where nothing is shared, nothing is imported."""
+    if not state.rows("SELECT 1 FROM pulled LIMIT 1"):
+        return []
+    found: list[CopyBehind] = resolve_name(_STILL_SHARED)(session.source_path, session.tool)
+    return found
 
 
 def still_kept(session: Transcript) -> tuple[list[str], int]:

@@ -19,9 +19,11 @@ from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import reference
 from smart_fork.doctor import Check, Checked, run_checks
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
+from smart_fork.excise import forgetting
 from smart_fork.excise.answer import Excised, Request, RolledBack
 from smart_fork.excise.cut_plan import Plan
-from smart_fork.excise.cutting import Cut, last_cut, rollback
+from smart_fork.excise.cutting import Cut, cut, last_cut, rollback
+from smart_fork.excise.forgetting import Removal
 from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.results import title
@@ -29,8 +31,6 @@ from smart_fork.finding.status import index_status
 from smart_fork.finding.team_search import is_known
 from smart_fork.page.desk import Asked, Desk
 from smart_fork.page.renderer import Shown
-from smart_fork.removal import sessions as session_removal
-from smart_fork.removal.sessions import Removal, cut
 
 #: What an address asks to be cut, and what the form repeats.
 _SECRETS = "secrets"
@@ -60,7 +60,7 @@ def removed(form: Mapping[str, str]) -> Removal:
     session = form.get("session", "")
     if not session:
         raise Usage("Which session?", "Give its id, or at least 8 characters of it.")
-    return session_removal.undo(session) if form.get("do") == "undo" else session_removal.forget(session)
+    return forgetting.undo(session) if form.get("do") == "undo" else forgetting.forget(session)
 
 
 def about_to_cut(_: Mapping[str, str], asked: Mapping[str, str]) -> Shown:

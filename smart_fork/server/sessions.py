@@ -206,8 +206,8 @@ def excise_session(
     Results of tool calls go with their calls. A snapshot is kept, so that the user can undo the cut.
     Running sessions are refused. Cut only turns that the user asked to cut.
     """
+    from smart_fork.excise.cutting import cut
     from smart_fork.finding import sessions
-    from smart_fork.removal.sessions import cut
 
     reference = session_id or path
     if not reference or (session_id and path):

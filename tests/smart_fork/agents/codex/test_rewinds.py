@@ -20,13 +20,13 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut
+from smart_fork.excise.forgetting import forget
 from smart_fork.excise.transcript import listed, load_numbered, located
 from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened
 from smart_fork.forking.bringing_back import brought_back
 from smart_fork.forking.lineage import lineage
 from smart_fork.forking.session_copy import write_branch
-from smart_fork.removal.sessions import forget
 from smart_fork.sharing.tracking import Alias, Tracked
 from tests.indexer.transcripts.records import message, meta
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

@@ -1,8 +1,6 @@
 """Having a session forgotten: everything of ours that holds what was said in it goes, and does not come back.
 
 The agent's own log is never touched, and what the register of workers says stays: that there was such a worker.
-
-Cuts are here as people ask for them: a shared session that still has the cut text is named as a file would be.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from indexer.changes import Progress
 from indexer.forgotten import Forgotten, add, forgotten, strike
 from indexer.lost_logs import erase_owed, sweep, sweep_files
 from indexer.shapes import dataclass
@@ -25,35 +22,14 @@ from smart_fork.agents.logs import original_of
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import parsed
 from smart_fork.errors import NotFound, SmartForkError, Usage, advice
-from smart_fork.excise import cutting, erasure, soundness
-from smart_fork.excise.answer import Excised, NotFollowed, Request, Soundness
-from smart_fork.excise.cutting import Agree
+from smart_fork.excise import erasure
+from smart_fork.excise.answer import NotFollowed
 from smart_fork.excise.erasure import held
 from smart_fork.excise.transcript import descent_of
-from smart_fork.finding.index_access import kept_open, opened
+from smart_fork.finding.index_access import opened
 from smart_fork.finding.sessions import MIN_PREFIX, Located, locate, only_one
 from smart_fork.snippets import quoted
 from smart_fork.system import permission
-from smart_fork.team.withdraw import still_shared
-
-
-@kept_open()
-def cut(wanted: Request, *, agree: Agree = lambda _plan: True, progress: Progress | None = None) -> Excised:
-    """Cut turns out of a transcript (see `request.cut`)."""
-    outcome = cutting.cut(wanted, agree=agree, progress=progress)
-    if outcome.left is None:
-        return outcome
-    shared = still_shared(Path(outcome.path), outcome.tool)
-    left = (*outcome.left, *(NotFollowed(one.path, one.reason) for one in shared))
-    return replace(outcome, left=left, erased=outcome.erased and not left)
-
-
-def check(reference: str | None, tool: str = "auto") -> Soundness:
-    """Look whether a transcript is whole, and where anything of its cuts is still found (see `soundness.check`)."""
-    found = soundness.check(reference, tool)
-    shared = still_shared(Path(found.path), found.tool)
-    return replace(found, copies=(*found.copies, *shared), ok=found.ok and not shared)
-
 
 #: How long to wait for another process that is indexing.
 PATIENCE = 60.0

@@ -1,1 +1,0 @@
-"""Removing sessions, whole or in part."""
