@@ -19,8 +19,8 @@ RUNS = 7
 
 def measure(folder: Path) -> dict[str, Any]:
     """A home with `LOGS` small logs in `folder`, indexed, then refreshed again and again."""
+    from indexer.files import index_db
     from indexer.freshness import complete
-    from indexer.paths import index_db
     from indexer.store.sqlite import SqliteStore
     from smart_fork.agents.claude.home import claude_home
     from smart_fork.agents.readers import READERS

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from indexer.arrays import np
-from indexer.chunks import Chunk
+from indexer.export import Chunk
 from indexer.project import Project, project_of
 from indexer.store.base import Document, Reading, Words
 from indexer.store.sqlite import SqliteStore

@@ -151,7 +151,7 @@ class Index:
     """The index of a home, brought up to date as often as it is asked."""
 
     def __init__(self) -> None:
-        from indexer.paths import index_db, private_dir, state_home
+        from indexer.files import index_db, private_dir, state_home
         from indexer.store.sqlite import SqliteStore
 
         private_dir(state_home())
@@ -169,7 +169,7 @@ class Index:
 
 def played(known: Mapping[str, Transcript], folder: Path, source: Clone | None) -> tuple[list[Asked], Counter[str]]:
     """Ask about each edit of a repository, and say how many edits there were of each kind."""
-    from indexer.models import configured_embedder
+    from indexer.embedding import configured_embedder
     from smart_fork.errors import SmartForkError
     from smart_fork.finding import hints
     from smart_fork.finding.library import Library

@@ -98,7 +98,7 @@ def main() -> None:
 
 def kept(labels: Sequence[dict[str, Any]], budget: str) -> Iterator[Kept]:
     """What is kept of each labelled session."""
-    from indexer.models import configured_embedder
+    from indexer.embedding import configured_embedder
     from smart_fork.agents.readers import READERS
     from smart_fork.finding.library import Library
     from smart_fork.finding.upkeep import Engine

@@ -133,7 +133,7 @@ class Asking:
 
     def __init__(self) -> None:
         from indexer.changes import Report, changed_logs
-        from indexer.paths import index_db, private_dir, state_home
+        from indexer.files import index_db, private_dir, state_home
         from indexer.pipeline import read_logs
         from indexer.store.sqlite import SqliteStore
         from smart_fork.agents.readers import READERS

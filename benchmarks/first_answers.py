@@ -116,7 +116,7 @@ def _first(query: Mapping[str, Any], engine: dict[str, Any]) -> First:
 def _embed(home: Path, embedder: Remembered, share: float) -> None:
     """The index in this home, with vectors for so much of its passages, in the order of a service that nobody asks."""
     from indexer.changes import Report, changed_logs
-    from indexer.paths import index_db
+    from indexer.files import index_db
     from indexer.pipeline import embed_waiting, read_logs
     from indexer.store.sqlite import SqliteStore
     from smart_fork.agents.readers import READERS

@@ -346,7 +346,7 @@ def _read(world: World, folder: Path, count: int, own: str, report: Report) -> l
 
 def _run(world: World, folder: Path, made: Any, report: Report) -> None:
     """Everything that runs git there."""
-    from indexer.paths import state_home
+    from indexer.files import state_home
     from indexer.project import project_of
     from smart_fork.errors import SmartForkError
     from smart_fork.repository.worktree import create_worktree, remove_if_saved

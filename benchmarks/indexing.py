@@ -58,8 +58,8 @@ def measure(sample: int) -> dict[str, Any]:
     """Index everything once, and make vectors of `sample` chunks."""
     import logging
 
+    from indexer.files import index_db
     from indexer.freshness import complete
-    from indexer.paths import index_db
     from indexer.store.sqlite import SqliteStore
     from smart_fork.agents.readers import READERS
 

@@ -96,7 +96,7 @@ class Remembered:
     def __init__(self, indexes: Iterable[Path]) -> None:
         import numpy as np
 
-        from indexer.models import configured_embedder
+        from indexer.embedding import configured_embedder
         from indexer.store.sqlite import SqliteStore
 
         self._embedder, self._known = configured_embedder(), dict[str, Any]()

@@ -87,7 +87,7 @@ def _family(labelled: Labelled, session_id: str) -> list[Any]:
 
 def first_prompts(labelled: Labelled) -> dict[str, float]:
     """Of the corpus's own sessions, as somebody would ask it again."""
-    from indexer.models import configured_embedder
+    from indexer.embedding import configured_embedder
     from smart_fork.agents.readers import READERS
     from smart_fork.finding.query import plain
 

@@ -99,8 +99,8 @@ def opened(
 ) -> Labelled:
     """The index, completed first where it is not, with vectors of the `embedder`, if a mode takes them."""
     from indexer.changes import Report, changed_logs
-    from indexer.models import configured_embedder
-    from indexer.paths import index_db
+    from indexer.embedding import configured_embedder
+    from indexer.files import index_db
     from indexer.pipeline import embed_waiting, read_logs
     from indexer.store.sqlite import SqliteStore
     from smart_fork.agents.readers import READERS

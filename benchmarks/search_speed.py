@@ -27,7 +27,7 @@ from rich.table import Table
 from serving import Client
 
 from indexer.arrays import np
-from indexer.light import LightEmbedder
+from indexer.embedding import LightEmbedder
 from indexer.project import Project
 from indexer.store.sqlite import SqliteStore
 from smart_fork.finding.query import Query, terms_of

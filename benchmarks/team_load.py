@@ -77,7 +77,7 @@ class Pattern:
     def made(cls, number: int) -> Self:
         """One of them."""
         from indexer.arrays import np
-        from indexer.light import LightEmbedder
+        from indexer.embedding import LightEmbedder
 
         chance, model = random.Random(-1 - number), LightEmbedder()
         said = tuple(words(chance, WORDS) for _ in range(2 * EXCHANGES))

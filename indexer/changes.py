@@ -8,15 +8,21 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from pathlib import Path
 
-from indexer import versions
-from indexer.markdown import export_names, export_path
-from indexer.paths import checkpoints_dir
-from indexer.shapes import dataclass
+from indexer.export import export_names, export_path
+from indexer.files import checkpoints_dir
+from indexer.lazy import dataclass
+from indexer.masking import VERSION as MASKS_VERSION
 from indexer.store.base import SeenFile, Store
-from indexer.transcripts.base import Agents, LogFile
-from indexer.transcripts.files import is_there
+from indexer.transcripts.base import Agents, LogFile, is_there
 from indexer.transcripts.model import AgentName
+from indexer.transcripts.state import READER_VERSION
 
+#: Raised when the same session would be cut into other chunks.
+CHUNKER_VERSION = 7
+#: Raised when the same session would be exported differently: every export is then rewritten.
+EXPORT_VERSION = 2
+#: What the stored form of a session depends on: a log read by another version is read again.
+VERSION = f"{READER_VERSION}.{CHUNKER_VERSION}.{MASKS_VERSION}.{EXPORT_VERSION}"
 #: The version that has last looked at the sessions whose logs are gone.
 RENEWED = "renewed"
 
@@ -76,7 +82,7 @@ def _changed(
     also: Collection[str] = (),
 ) -> list[LogFile]:  # fmt: skip
     """The logs that are not as they were, with other logs of their sessions, and these, the newest first."""
-    new = {path for path, file in there.items() if seen.get(path) != (*file.stamp, versions.VERSION) or path in also}
+    new = {path for path, file in there.items() if seen.get(path) != (*file.stamp, VERSION) or path in also}
     if len(new) < len(there):
         twins = (adapters[there[path].agent].twins(there[path].path) for path in tuple(new))
         new |= there.keys() & {str(one) for some in twins for one in some}
@@ -89,7 +95,7 @@ def unread_logs(store: Store, adapters: Agents) -> list[LogFile]:
     """Logs that are new, or not as they were when they were read: one `stat` each. It writes nothing."""
     seen = store.seen()
     files = (file for agent in adapters for file in agent.discover())
-    return [file for file in files if seen.get(file.location) != (*file.stamp, versions.VERSION)]
+    return [file for file in files if seen.get(file.location) != (*file.stamp, VERSION)]
 
 
 def gone_of(paths: Collection[str], adapters: Agents) -> list[str]:
@@ -107,7 +113,7 @@ def _forget(
     report.removed += len(gone)
     if not gone:
         return False
-    if any(seen[path].version != versions.VERSION for path in gone):
+    if any(seen[path].version != VERSION for path in gone):
         store.set_meta(RENEWED, "")
     borrowed = store.log_rows(path for path in gone if path.startswith(f"{checkpoints_dir()}/") or Path(path).exists())
     store.forget_files(gone)

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from indexer import state
 from indexer.errors import IndexerError
-from indexer.files import replace_file
-from indexer.paths import private_dir, state_home
+from indexer.files import private_dir, replace_file, state_home
 from indexer.settings import DEVICE, MODEL
 
 if TYPE_CHECKING:

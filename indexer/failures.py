@@ -11,8 +11,7 @@ from pathlib import Path
 
 import apsw
 
-from indexer.files import NAMED
-from indexer.paths import state_home
+from indexer.files import NAMED, state_home
 from indexer.state import StateUnavailable
 
 _STORE = Path(__file__).with_name("store")

@@ -1,6 +1,7 @@
-"""Files written completely or not at all: whoever reads one sees the old or the new one, also after a loss of power.
+"""Where our state lives, and files written completely or not at all.
 
-They are private, unless the file that they replace was not.
+Whoever reads a file sees the old or the new one, also after a loss of power. Files are private, unless the one that
+they replace was not. The folder can be moved by one environment variable.
 """
 
 from __future__ import annotations
@@ -8,16 +9,77 @@ from __future__ import annotations
 import contextlib
 import errno
 import glob
+import hashlib
 import os
 import re
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from indexer.disk import DISK, Disk
+
+class Disk:
+    """Every system call of writing a file, one method each: tests let each of them fail, or the process die in it."""
+
+    def create(self, path: Path) -> int:
+        """A new private file, to be written."""
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+    def write(self, descriptor: int, data: bytes) -> None:
+        """All of `data`."""
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+
+    def like(self, descriptor: int, model: os.stat_result) -> None:
+        """Give it mode and owner of the file that it replaces; the owner only where we may."""
+        info = os.fstat(descriptor)
+        if (info.st_uid, info.st_gid) != (model.st_uid, model.st_gid):
+            with contextlib.suppress(PermissionError):
+                os.fchown(descriptor, model.st_uid, model.st_gid)
+        os.fchmod(descriptor, stat.S_IMODE(model.st_mode))
+
+    def sync(self, descriptor: int) -> None:
+        """On the disk, or an error."""
+        os.fsync(descriptor)
+
+    def close(self, descriptor: int) -> None:
+        """Close it."""
+        os.close(descriptor)
+
+    def look(self, path: Path) -> os.stat_result | None:
+        """What is there now."""
+        try:
+            return path.stat()
+        except FileNotFoundError:
+            return None
+
+    def link(self, staging: Path, target: Path) -> None:
+        """Give the new file its name, which nobody must have."""
+        target.hardlink_to(staging)
+
+    def replace(self, staging: Path, target: Path) -> None:
+        """The one step in which the new file becomes the file."""
+        staging.replace(target)
+
+    def remove(self, path: Path) -> None:
+        """Take it away, if it is there."""
+        path.unlink(missing_ok=True)
+
+    def sync_folder(self, folder: Path) -> None:
+        """The name is as durable as the file system makes it."""
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+DISK = Disk()
+
 
 #: What a writer that was killed has left for so long has lost its writer for certain.
 STALE_SECONDS = 3600
@@ -155,3 +217,45 @@ def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
             waiting.clear()
     if waiting:
         yield bytes(waiting)
+
+
+def state_home() -> Path:
+    """``SMART_FORK_HOME`` or ``~/.smart-fork``: everything that smart-fork writes."""
+    return Path(os.environ.get("SMART_FORK_HOME") or Path.home() / ".smart-fork").expanduser()
+
+
+def config_home() -> Path:
+    """``XDG_CONFIG_HOME`` or ``~/.config``: where others keep their settings. A relative one is none."""
+    said = os.environ.get("XDG_CONFIG_HOME", "")
+    return Path(said) if os.path.isabs(said) else Path.home() / ".config"  # noqa: PTH117 - of a string
+
+
+def private_dir(path: Path) -> Path:
+    """Create `path` and its missing parents, each with mode 0700, and return it."""
+    if not path.is_dir():
+        private_dir(path.parent)  # `parents=True` would make them with the mode of any other folder
+        path.mkdir(exist_ok=True, mode=0o700)
+    return path
+
+
+def file_name(session_id: str) -> str:
+    """A name for what belongs to a session. Ids come from logs: whatever could leave a folder is replaced."""
+    safe = re.sub(r"[^A-Za-z0-9._-]", "_", session_id).lstrip(".")[:120]
+    if not safe or safe != session_id:  # no two sessions share a file
+        safe += "-" + hashlib.blake2b(session_id.encode("utf-8", "replace"), digest_size=6).hexdigest()
+    return safe
+
+
+def index_root() -> Path:
+    """The folder of the Markdown exports, one sub-folder an agent."""
+    return state_home() / "index"
+
+
+def checkpoints_dir() -> Path:
+    """The folder of the lists of sessions that repositories keep themselves. They can always be made again."""
+    return state_home() / "checkpoints"
+
+
+def index_db() -> Path:
+    """The search index. It can always be rebuilt from the logs."""
+    return state_home() / "index.db"

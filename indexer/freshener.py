@@ -12,24 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from indexer.changes import Report
-from indexer.damage import DamagedIndexError, open_sound
 from indexer.embedder import Embedder
 from indexer.errors import IndexerError, SmartForkError
 from indexer.failures import next_step, what_failed
+from indexer.files import index_db, index_root, private_dir, state_home
 from indexer.freshness import read_named, read_rest, read_some
-from indexer.last_run import LastRun
-from indexer.paths import index_db, index_root, private_dir, state_home
+from indexer.lazy import dataclass
+from indexer.locks import LOCK_SECONDS, IndexBusyError, give_way, only_writer
 from indexer.pipeline import embed_waiting
 from indexer.priority import step_back
 from indexer.project import Project
-from indexer.runs import Freshness, Outcome, announce, ended_run, moment, record
-from indexer.schedule import Schedule
-from indexer.shapes import dataclass
+from indexer.runs import Freshness, LastRun, Outcome, announce, ended_run, keep_run, moment
+from indexer.schedule import Schedule, Watcher
 from indexer.store.base import Store
+from indexer.store.damage import DamagedIndexError, open_sound
 from indexer.transcripts.base import AgentAdapter, Agents
 from indexer.transcripts.model import AgentName
-from indexer.watch import Watcher
-from indexer.writer import LOCK_SECONDS, IndexBusyError, give_way, only_writer
 
 if TYPE_CHECKING:
     from apscheduler.triggers.base import BaseTrigger
@@ -280,7 +278,7 @@ class Freshener:
         """Have the index tell of it, to whoever asks. It may be damaged, or gone: then it has nothing to tell."""
         try:
             with self._opened() as store:
-                record(store, run)
+                keep_run(store, run)
                 announce(store, self.status().next_run)
         except Exception as error:  # noqa: BLE001 - it was told of already
             log.debug("the run could not be recorded: %s", error)

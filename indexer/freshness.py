@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection
 
 from indexer.changes import Progress, Report, changed_logs, named_logs
 from indexer.embedder import Embedder
+from indexer.locks import LOCK_SECONDS, IndexBusyError, only_writer
 from indexer.lost_logs import erase_owed, remember, sweep
 from indexer.pipeline import LOG_BYTES, embed_waiting, read_logs
 from indexer.project import Project
 from indexer.runs import recorded
 from indexer.store.base import Scope, Store
 from indexer.transcripts.base import Agents, LogFile
-from indexer.writer import LOCK_SECONDS, IndexBusyError, only_writer
 
 #: A log that takes longer than a piece of work has time for.
 LARGE_BYTES = 5 * LOG_BYTES

@@ -3,6 +3,7 @@
 ``<SMART_FORK_HOME>/kept/<agent>/<session id>/``: ``copy.json``, and one zstd file for the log and for each file that
 the agent keeps in the folder of the session's name beside it. ``copy.json`` is replaced when the files it speaks of are
 on disk, so a `kill -9` leaves the copy as it was before. One process writes at a time: whoever holds the index's lock.
+A zstd file has a name of its own, and is never written again.
 """
 
 from __future__ import annotations
@@ -10,26 +11,124 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import re
+import secrets
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import field, replace
+from dataclasses import astuple, field, replace
 from pathlib import Path, PurePosixPath
+from typing import Any, Self
 
 import orjson
 
-from indexer.compressed import Compressed, pieces, up_to_date
+from indexer.errors import IndexerError
 from indexer.failures import is_full
-from indexer.files import replace_file
+from indexer.files import file_name, new_file, private_dir, replace_file, state_home
+from indexer.lazy import dataclass
 from indexer.locks import held
-from indexer.paths import file_name, private_dir, state_home
 from indexer.settings import KEEP_MEGABYTES, KEEP_TRANSCRIPTS
-from indexer.shapes import dataclass
 from indexer.store.base import Store
-from indexer.transcripts.base import AgentAdapter, Agents, LogFile
+from indexer.transcripts.base import AgentAdapter, Agents, LogFile, stamp_of
+from indexer.transcripts.lines import open_regular
 from indexer.transcripts.model import AgentName
+
+#: A session's log is compressed again whenever it has grown: 3 MB in a hundredth of a second.
+_LEVEL = 3
+_PIECE = 1 << 20
+_NAME = re.compile(r"[0-9a-f]{16}\.zst")
+
+
+class DamagedCopyError(IndexerError, OSError):
+    """A copy is not what was copied. To whoever reads logs it is a file that cannot be read."""
+
+    code = "damaged_copy"
+
+
+@dataclass(frozen=True, slots=True)
+class Compressed:
+    """A copy: its file's `name`, the original's size, time and inode, and the copy's length."""
+
+    name: str
+    size: int
+    mtime_ns: int
+    inode: int
+    length: int
+
+    @property
+    def stamp(self) -> tuple[int, int, int]:
+        """Tells an original that has not changed, as `LogFile.stamp` does."""
+        return self.size, self.mtime_ns, self.inode
+
+    @classmethod
+    def from_json(cls, facts: Any) -> Self:
+        """Return the value of these fields.
+
+        Raises:
+            ValueError, TypeError: these are no such facts.
+        """
+        made = cls(**facts)
+        if not _NAME.fullmatch(made.name) or any(not isinstance(number, int) for number in astuple(made)[1:]):
+            raise ValueError("not the facts of a copy")
+        return made
+
+
+def up_to_date(source: Path, folder: Path, before: Compressed | None) -> Compressed:
+    """Return a copy in `folder` of `source` as it is now; `before` if that is one.
+
+    The file of `before` stays until the caller has kept what is returned; only then may it be removed.
+
+    Raises:
+        OSError: `source` cannot be read, or the copy not be written.
+    """
+    import zstandard
+
+    with open_regular(source) as file:
+        stamp = stamp_of(os.fstat(file.fileno()))
+        if before is not None and before.stamp == stamp:
+            return before
+        name = f"{secrets.token_hex(8)}.zst"
+        with new_file(folder / name) as copy:
+            size, length = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).copy_stream(file, copy)
+    return Compressed(name, size, *stamp[1:], length)
+
+
+def sampled(source: Path, most: int) -> tuple[int, int]:
+    """How many bytes the beginning of a file has, at most `most`, and about how many they take in a copy.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    import zstandard
+
+    with open_regular(source) as file:
+        data = file.read(most)
+    return len(data), len(zstandard.ZstdCompressor(level=_LEVEL).compress(data))
+
+
+def pieces(folder: Path, copy: Compressed) -> Iterator[bytes]:
+    """What was copied, piece by piece.
+
+    Raises:
+        DamagedCopyError: it is not what was copied. Said at the end: what came before must not be used either.
+        OSError: it cannot be read.
+    """
+    import zstandard
+
+    size = 0
+    with open_regular(folder / copy.name) as file:
+        stream = zstandard.ZstdDecompressor().stream_reader(file)
+        try:
+            while size <= copy.size and (piece := stream.read(_PIECE)):
+                size += len(piece)
+                yield piece
+        except zstandard.ZstdError as error:
+            raise DamagedCopyError(f"{folder / copy.name} is damaged: {error}") from error
+    if size != copy.size:
+        raise DamagedCopyError(f"{folder / copy.name} is damaged")
+
 
 log = logging.getLogger(__name__)
 

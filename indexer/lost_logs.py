@@ -7,18 +7,17 @@ import logging
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from indexer import kept_logs, versions
+from indexer import changes, kept_logs
 from indexer.changes import RENEWED, Progress, Report
-from indexer.chunks import LABELS, chained
-from indexer.damage import remove_older
 from indexer.errors import joined
+from indexer.export import LABELS, chained, export_path, write_export
 from indexer.failures import is_of_the_store, next_step, what_failed
+from indexer.files import index_db, index_root, state_home
 from indexer.forgotten import forgotten
-from indexer.markdown import export_path, write_export
 from indexer.masking import mask, mask_parts
-from indexer.paths import index_db, index_root, state_home
 from indexer.pipeline import save_session
 from indexer.store.base import Reading, SessionRow, Store, Words
+from indexer.store.damage import remove_older
 from indexer.transcripts.authored import noting
 from indexer.transcripts.base import Agents, LogFile
 
@@ -70,7 +69,7 @@ def renew(store: Store, agents: Agents, report: Report, progress: Progress | Non
 
     For whoever holds the index's lock. What is left undone by whatever interrupts it is done at the next run.
     """
-    if store.meta(RENEWED) == versions.VERSION:
+    if store.meta(RENEWED) == changes.VERSION:
         return
     sessions = store.without_log()
     for number, session in enumerate(sessions):
@@ -80,7 +79,7 @@ def renew(store: Store, agents: Agents, report: Report, progress: Progress | Non
         copy = kept_logs.find(session.agent, session.session_id)
         if copy and copy.agent in agents.names:
             _recall_one(store, agents, copy, report)
-    store.set_meta(RENEWED, versions.VERSION)
+    store.set_meta(RENEWED, changes.VERSION)
 
 
 def _recall_one(store: Store, agents: Agents, copy: kept_logs.KeptLog, report: Report) -> None:

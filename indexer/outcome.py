@@ -1,8 +1,9 @@
-"""What became of a session's work, and which files it edited: from its own actions alone. Pure."""
+"""What became of a session's work, which files it edited and what it left unanswered: from its own actions. Pure."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -12,9 +13,10 @@ from itertools import chain, islice
 from operator import attrgetter
 from typing import NamedTuple
 
+from indexer.lazy import dataclass, late
 from indexer.masking import mask
-from indexer.shapes import dataclass
 from indexer.transcripts.authored import key_in_use
+from indexer.transcripts.commands import only_looks
 from indexer.transcripts.error_lines import (
     Commands,
     changes,
@@ -25,8 +27,9 @@ from indexer.transcripts.error_lines import (
     is_same,
     parted,
 )
-from indexer.transcripts.model import Proof, Session, ToolCall, ToolResult, Turn
+from indexer.transcripts.model import Exchange, Proof, Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import breaks_off, calls_of, results_of
+from indexer.transcripts.texts import is_failure, says_something
 
 #: Of more files the last edited are remembered, and of more directories the first.
 MAX_FILES = 1000
@@ -318,3 +321,85 @@ def _absolute(path: str, cwd: str, resolved_cwd: str) -> str:
     if resolved_cwd and (path == cwd or path.startswith(cwd.rstrip("/") + "/")):
         path = resolved_cwd + path[len(cwd.rstrip("/")) :]
     return path if path.startswith("/") else ""
+
+
+#: How the line of an action begins that only looks at something.
+_LOOKS = ("read ", "search ", "Glob ", "LS ", "WebFetch ", "WebSearch ", "Skill ")
+#: How the note on a command begins that has ended.
+_ENDED = "exit "
+_QUESTION_MARKS = ("?", "\uff1f", "\u061f")
+#: An answer that is longer says something besides its question, or that it is not known.
+_SHORT = 120
+#: How it is said, in languages that people speak with agents.
+_NOT_KNOWN = late(
+    r"\b(?:do(?:n['\u2019]t| not) know|can(?:['\u2019]t|not) (?:tell|say)|no idea|(?:not |un)sure|"
+    r"could(?:n['\u2019]t| not) find|wei(?:\u00df|ss) (?:ich )?(?:es )?(?:leider )?nicht|keine ahnung|nicht sicher|"
+    r"sais pas|aucune idée|pas sûre?|no (?:lo )?sé|ni idea|no estoy segur[oa]|não (?:o )?sei|não tenho certeza|"
+    r"non (?:lo )?so|non saprei|nessuna idea|weet (?:ik )?(?:het )?niet|geen idee|nie wiem|bilmiyorum|"
+    "не знаю|не уверена?)\\b|不知道|不清楚|不确定|不確定|[分わ]かりません|[分わ]からない|知りません|"
+    "모르겠|모릅니다|لا أعرف|لا أعلم",
+    re.IGNORECASE,
+)
+#: A number, a path, a name of code: whoever names one knows something.
+_FACT = late(r"[\d`/\\=<>{}()\[\]#$%@]|\w[._]\w|[a-z][A-Z]|https?:")
+
+
+def last_answered(session: Session) -> int | None:
+    """The index of the last exchange that came to something, -1 for none; `None` where that is the last of all."""
+    done = {result.tool_use_id for turn in session.turns for result in results_of(turn) if _was_run(result)}
+    exchanges = session.exchanges()
+    stopped, again = session.interrupted, None
+    for one in reversed(exchanges):
+        asked = _asked(one)
+        changed = any(call in done for turn in one.turns for call in _changing(turn))
+        if changed or not (stopped or asked == again or not _is_answered(one)):
+            return one.index if one is not exchanges[-1] else None
+        stopped, again = False, asked
+    return -1 if exchanges else None
+
+
+def acts(turn: Turn) -> bool:
+    """Return whether a turn does more than look at something."""
+    return bool(_changing(turn))
+
+
+def _changing(turn: Turn) -> list[str]:
+    """The calls that do so."""
+    return [call.id for call in calls_of(turn) if call.action and not _only_looks(call.action)]
+
+
+def _was_run(result: ToolResult) -> bool:
+    """Whether the call was carried out: also a command that ended with another status than 0."""
+    return not result.is_error or result.note.startswith(_ENDED)
+
+
+def _asked(exchange: Exchange) -> list[str]:
+    return [" ".join(turn.text.split()) for turn in exchange.turns if turn.prompt]
+
+
+def _is_answered(exchange: Exchange) -> bool:
+    """Whether more than a greeting is asked, and the agent has the last word."""
+    spoken = next((turn for turn in reversed(exchange.turns) if turn.speaks), None)
+    if spoken is None or spoken.role != "assistant" or spoken.tool_calls or breaks_off(spoken):
+        return False
+    if is_failure(spoken.text) or _only_asks_back(exchange, spoken.text) or _does_not_know(spoken.text):
+        return False
+    return any(says_something(turn.text) for turn in exchange.turns if turn.prompt)
+
+
+def _only_asks_back(exchange: Exchange, said: str) -> bool:
+    """Whether the agent has looked at nothing, and said no more than one short question."""
+    asks = said.rstrip().endswith(_QUESTION_MARKS) and len(said) <= _SHORT and "\n" not in said.strip()
+    return asks and not any(calls_of(turn) for turn in exchange.turns)
+
+
+def _does_not_know(said: str) -> bool:
+    """Whether an answer says no more than that the agent does not know."""
+    return len(said) <= _SHORT and bool(_NOT_KNOWN.search(said)) and not _FACT.search(said)
+
+
+def _only_looks(action: str) -> bool:
+    if action.startswith(_LOOKS):
+        return True
+    runs, _, line = action.partition("run ")
+    return not runs and only_looks(line)

@@ -12,28 +12,36 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
-from indexer import chunks, repositories, versions
+from indexer import changes, repositories
 from indexer.changes import Progress, Report
 from indexer.embedder import Embedder, telling
+from indexer.export import (
+    LONG_CHARACTERS,
+    Export,
+    Piece,
+    chunk,
+    export_path,
+    lines_searched,
+    pieces_of,
+    to_markdown,
+    write_export,
+)
 from indexer.failures import is_full, is_of_the_store, what_failed
 from indexer.forgotten import forgotten
 from indexer.kept_logs import keep_copy, make_room
-from indexer.markdown import Export, export_path, to_markdown, write_export
+from indexer.lazy import dataclass
 from indexer.masking import NOTHING, Masked, joined, mask, mask_once
-from indexer.outcome import authored_by, edited_paths, edits_of, errors_of, outcome_of, worked_in
-from indexer.pieces import LONG_CHARACTERS, Piece, lines_searched, pieces_of
+from indexer.outcome import acts, authored_by, edited_paths, edits_of, errors_of, last_answered, outcome_of, worked_in
 from indexer.project import Project, begun_at, guest_of, is_within, project_of, recorded, repository_of
 from indexer.readers import read_ahead
-from indexer.shapes import dataclass
 from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Store, Words
 from indexer.transcripts.authored import noting
 from indexer.transcripts.base import TAKEN_BACK, UNREAD, Agents, Checkpoint, LogFile, ReadResult
+from indexer.transcripts.commands import calls_us
 from indexer.transcripts.model import AgentName, BrokenLine, Exchange, Session, Turn
-from indexer.transcripts.ours import calls_us
 from indexer.transcripts.retold import DONE, calls_of, retold
 from indexer.transcripts.symbols import Symbols, forget_shown
-from indexer.transcripts.titles import title_of
-from indexer.unanswered import changes, last_answered
+from indexer.transcripts.texts import title_of
 
 _US = re.compile(r"smart[-_ ]fork", re.IGNORECASE)
 _SENTENCES = re.compile(r"(?<=[.!?])(?=\s)|(?<=\n)")
@@ -144,7 +152,7 @@ def _asks(exchange: Exchange) -> bool:
 
 def _quoting(exchange: Exchange) -> Iterator[Turn]:
     """The turns whose text is about smart-fork's answer: all where nothing is changed, else until something is."""
-    changing = [changes(turn) for turn in exchange.turns]
+    changing = [acts(turn) for turn in exchange.turns]
     if not any(changing):
         yield from exchange.turns
         return
@@ -205,7 +213,7 @@ def read_logs(
                     raise
                 report.failed[str(file.path)] = f"{type(error).__name__}: {error}"
                 log.exception("cannot index %s", file.path)
-                store.save(Reading(file, versions.VERSION, UNREAD, skipped="could not be indexed"), None)
+                store.save(Reading(file, changes.VERSION, UNREAD, skipped="could not be indexed"), None)
             done.add(file.location)
     forget_shown()
     if done:
@@ -279,7 +287,7 @@ def _waiting(store: Store) -> int:
 
 
 def _checkpoint(store: Store, file: LogFile) -> Checkpoint:
-    return store.checkpoint(file.location, versions.VERSION, file.inode) or UNREAD
+    return store.checkpoint(file.location, changes.VERSION, file.inode) or UNREAD
 
 
 def _read_log(
@@ -294,7 +302,7 @@ def _read_log(
     """Bring a log into the index; `result` is what it gave, if it was read already."""
     reader = agents[file.agent]
     if (file.agent, reader.id_of(file.path)) in gone:
-        _pass_over(store, Reading(file, versions.VERSION, UNREAD, skipped=FORGOTTEN), report)
+        _pass_over(store, Reading(file, changes.VERSION, UNREAD, skipped=FORGOTTEN), report)
         return
     result = result or reader.read(file.path, _checkpoint(store, file))
     report.read += 1
@@ -303,7 +311,7 @@ def _read_log(
     report.broken_lines += len(result.broken)
     _log_broken(result.broken)
     reading = Reading(
-        file, versions.VERSION, result.checkpoint, result.skipped, result.broken, result.resumed, result.records,
+        file, changes.VERSION, result.checkpoint, result.skipped, result.broken, result.resumed, result.records,
         result.unknown,
     )  # fmt: skip
     session = result.session
@@ -314,7 +322,7 @@ def _read_log(
         if result.skipped == TAKEN_BACK and store.forget_session(file.agent, session_id := reader.id_of(file.path)):
             export_path(file.agent, session_id).unlink(missing_ok=True)
     elif (file.agent, session.session_id) in gone:
-        _pass_over(store, Reading(file, versions.VERSION, UNREAD, skipped=FORGOTTEN), report)
+        _pass_over(store, Reading(file, changes.VERSION, UNREAD, skipped=FORGOTTEN), report)
     elif save_session(store, agents, reading, session, report):
         keep_copy(file, session.session_id, reader)
 
@@ -352,7 +360,7 @@ def document_of(session: Session, agents: Agents, repo_root: str = "") -> tuple[
     export = to_markdown(session, pieces_of(session, mask_once), project.root if project.git else "")
     known = told(session, export.pieces, agents)
     words = _words(known, " ".join(_symbols(session)), (*edited_paths(session), *session.wrote))
-    passages = chunks.chunk(known.pieces, session.root_id)
+    passages = chunk(known.pieces, session.root_id)
     outcome, edits = outcome_of(session), edits_of(session, resolved)
     found_by = (known.until, known.acted, export.digest)
     answered = last_answered(session)

@@ -4,20 +4,67 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Literal
+from typing import Any, Literal
 
 import orjson
 
 from indexer.changes import Report
 from indexer.failures import what_failed
-from indexer.last_run import COUNTED, FailedLog, LastRun
 from indexer.store.base import Store
-from indexer.unchecked import dict_in, json_in
-from indexer.values import Value, value
+from indexer.values import Value, dict_in, dicts_in, json_in, record, value
+
+#: Counts that are told under the names that they have in a report.
+COUNTED = ("read", "resumed", "bytes_read", "sessions", "removed", "embedded", "waiting")
+
+
+@value
+class FailedLog(Value):
+    """A log that could not be read, and why."""
+
+    path: str
+    reason: str
+
+
+@record
+class LastRun(Value):
+    """What is told of a run: of what it did only the counts, of the logs that could not be read the first."""
+
+    started_at: str = ""
+    seconds: float = 0.0
+    outcome: str = ""
+    error: str | None = None
+    logs: int = 0
+    read: int = 0
+    resumed: int = 0
+    bytes_read: int = 0
+    sessions: int = 0
+    removed: int = 0
+    embedded: int = 0
+    waiting: int = 0
+    failed_logs: int = 0
+    failed: tuple[FailedLog, ...] = ()
+
+    @classmethod
+    def kept(cls, told: Mapping[str, Any]) -> LastRun:
+        """What was kept of one, whoever wrote it: what is missing, or is nothing of the kind, is as if nothing was."""
+        logs = dicts_in(told.get("failed"))
+        return cls(
+            **{one.name: told[one.name] for one in fields(cls) if _is_such(told.get(one.name), one.default)},
+            error=str(told["error"]) if told.get("error") else None,
+            failed=tuple(FailedLog(str(one.get("path")), str(one.get("reason"))) for one in logs),
+        )
+
+
+def _is_such(value: object, default: object) -> bool:
+    if isinstance(default, float):
+        return isinstance(value, int | float)
+    return isinstance(default, int | str) and isinstance(value, type(default))
+
 
 #: Where the index itself keeps them: whoever asks how it is may be another process, on another day.
 _LAST, _NEXT = "last_run", "next_run"
@@ -58,7 +105,7 @@ class Freshness(Value):
     next_run: str | None
 
 
-def record(store: Store, run: LastRun) -> None:
+def keep_run(store: Store, run: LastRun) -> None:
     """Keep what became of a run over everything."""
     store.set_meta(_LAST, orjson.dumps(run.as_json()).decode())
 
@@ -74,9 +121,9 @@ def recorded(store: Store, report: Report, unless: type[Exception]) -> Iterator[
     except Exception as error:
         problem = what_failed(error)
         with suppress(Exception):  # what went wrong is what matters
-            record(store, ended_run(started, time.monotonic() - began, "failed", report, problem))
+            keep_run(store, ended_run(started, time.monotonic() - began, "failed", report, problem))
         raise
-    record(store, ended_run(started, time.monotonic() - began, "completed", report))
+    keep_run(store, ended_run(started, time.monotonic() - began, "completed", report))
 
 
 def announce(store: Store, next_run: str | None) -> None:

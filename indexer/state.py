@@ -16,12 +16,13 @@ from typing import Any
 
 import orjson
 
-from indexer.paths import private_dir, state_home
-from indexer.unchecked import dict_in, dicts_in
+from indexer.files import private_dir, state_home
+from indexer.values import dict_in, dicts_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import apsw
+
 
 BUSY_MILLISECONDS = 15_000
 #: After a wait in vain nothing in this process waits so long before that moment: a question asks it many times.
@@ -67,7 +68,6 @@ CREATE TABLE verdicts (
 ) WITHOUT ROWID;
 CREATE TABLE marks (agent TEXT, session_id TEXT, mark TEXT, PRIMARY KEY (agent, session_id, mark)) WITHOUT ROWID;
 """
-
 
 #: Puts rows of an older form into `pulled`.
 _OLD_PULLED = """
@@ -188,7 +188,6 @@ def _opened() -> Iterator[apsw.Connection]:
 
 
 def _bring_up(db: apsw.Connection) -> None:
-    from indexer.older_tables import bring_up
 
     db.execute("BEGIN IMMEDIATE")
     if db.pragma("application_id") < _LAYOUT:  # another process may have been first
@@ -234,3 +233,33 @@ def _said(error: apsw.Error) -> tuple[int, str]:
         if isinstance(error, kind):
             return number, os.strerror(number)
     return errno.EAGAIN if isinstance(error, apsw.BusyError) else errno.EIO, str(error)
+
+
+#: Values of added columns that must not be NULL and have no default.
+_EMPTY = {"INTEGER": "0", "TEXT": "''", "BLOB": "x''"}
+
+
+def bring_up(db: apsw.Connection, tables: str) -> None:
+    """Add the tables, columns and indexes to `db` that it lacks of these `tables`, in the caller's transaction.
+
+    Raises:
+        apsw.SQLError: it has other tables of these names.
+    """
+    import apsw
+
+    with closing(apsw.Connection(":memory:")) as new:
+        new.execute(tables)
+        wanted = new.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql <> '' ORDER BY type = 'index'").get
+        for kind, name, sql in wanted:
+            if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (name,)).get:
+                db.execute(sql)
+            elif kind == "table":
+                _add_columns(db, new, name)
+
+
+def _add_columns(db: apsw.Connection, new: apsw.Connection, table: str) -> None:
+    had = {column for _, column, *_ in db.execute(f"PRAGMA table_info({table})")}
+    for _, column, kind, needed, default, _ in new.execute(f"PRAGMA table_info({table})").fetchall():
+        if column not in had:
+            value = f" NOT NULL DEFAULT {default or _EMPTY[str(kind)]}" if needed else ""
+            db.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}{value}")

@@ -1,12 +1,19 @@
-"""Values that are answered as JSON: a frozen dataclass is the shape, its fields in their order are the keys."""
+"""Values that are answered as JSON: a frozen dataclass is the shape, its fields in their order are the keys.
+
+And values of decoded JSON that nobody has checked: one of another type counts as an empty one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import Field, field, fields
+from datetime import datetime
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
-from indexer.shapes import late
+import orjson
+
+from indexer.lazy import dataclass
 
 #: What the fields of a value know of themselves.
 RARE, SPREAD = "rare", "spread"
@@ -57,12 +64,56 @@ V = TypeVar("V", bound=Value)
 @dataclass_transform(frozen_default=True)
 def value(kind: type[V]) -> type[V]:
     """Makes a class of values."""
-    made: type[V] = late(frozen=True)(kind)
+    made: type[V] = dataclass(frozen=True)(kind)
     return made
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def record(kind: type[V]) -> type[V]:
     """Makes a class of values with many fields, which are given by their names."""
-    made: type[V] = late(frozen=True, kw_only=True)(kind)
+    made: type[V] = dataclass(frozen=True, kw_only=True)(kind)
     return made
+
+
+def dict_in(value: object) -> dict[str, Any]:
+    """Return an object; an empty one for all else."""
+    return value if isinstance(value, dict) else {}
+
+
+def list_in(value: object) -> list[Any]:
+    """Return a list; an empty one for all else."""
+    return value if isinstance(value, list) else []
+
+
+def dicts_in(value: object) -> list[dict[str, Any]]:
+    """Return the objects in a list; nothing if it is not a list."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def text_in(value: object) -> str:
+    """Return a text; an empty one for all else."""
+    return value if isinstance(value, str) else ""
+
+
+def json_in(text: bytes | str) -> Any:
+    """Decode JSON; `None` if it is not JSON."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def json_at(path: Path) -> Any:
+    """Decode the JSON in a file; `None` if it cannot be read, or is not JSON. A pipe is not waited for."""
+    try:
+        return json_in(path.read_bytes()) if path.is_file() else None
+    except OSError:
+        return None
+
+
+def seconds_in(moment: str) -> float | None:
+    """Return a moment in ISO 8601 as seconds since 1970; `None` if it is not one."""
+    try:
+        return datetime.fromisoformat(moment).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None

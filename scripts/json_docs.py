@@ -12,7 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from indexer.last_run import LastRun
+from indexer.runs import LastRun
 from indexer.values import RARE, SPREAD, Value
 from smart_fork import doctor
 from smart_fork.agents import tail

@@ -12,8 +12,8 @@ from dataclasses import Field, field, fields
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from indexer.paths import state_home
-from indexer.shapes import dataclass
+from indexer.files import state_home
+from indexer.lazy import dataclass
 from smart_fork.errors import Usage
 from smart_fork.snippets import shown
 

@@ -14,15 +14,14 @@ from pathlib import Path
 import apsw
 
 from indexer import state
-from indexer.checkout import bare_at
-from indexer.damage import kept
 from indexer.embedder import Embedder, forget_absence, has_frameworks
+from indexer.embedding import configured_embedder
 from indexer.failures import next_step, what_failed
-from indexer.models import configured_embedder
-from indexer.paths import index_db, private_dir, state_home
-from indexer.project import project_of
+from indexer.files import index_db, private_dir, state_home
+from indexer.project import bare_at, project_of
 from indexer.settings import RERANKER, VARIABLES
 from indexer.store.base import Scope, Understood
+from indexer.store.damage import kept
 from indexer.store.schema import VectorsUnavailableError, load_vectors, loadable
 from indexer.transcripts.base import AgentAdapter
 from indexer.values import Value, rare, value

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from indexer import state
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 from indexer.transcripts.model import AgentName
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 Decode = Callable[[str, int], tuple[Any, int]]

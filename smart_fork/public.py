@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 from smart_fork.errors import Ambiguous, IndexUnavailable, NotFound, Usage
 from smart_fork.finding.hit import Hit
 
@@ -372,6 +372,6 @@ def _library(project: str | None = None, elsewhere: Elsewhere | None = None) -> 
 @cache
 def _embedder() -> Embedder:
     """One for all questions of a process: a model is loaded once."""
-    from indexer.models import configured_embedder
+    from indexer.embedding import configured_embedder
 
     return configured_embedder()

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import overload
 
 from indexer.masking import Masked, mask, shorten
-from indexer.masking.invisible import BRACKETS, INVISIBLE, QUOTES
+from indexer.masking.view import BRACKETS, INVISIBLE, QUOTES
 
 #: Of what somebody gave and was wrong, how much an error repeats.
 QUOTED_CHARACTERS = 80

@@ -94,8 +94,8 @@ def measure(data: Data, home: Path, *, words: bool, most: int | None = None) -> 
 def indexed(haystack: Haystack, home: Path, *, words: bool) -> Iterator[Callable[[str], Results]]:
     """The haystack in an index of its own: a function from a question to chats by mode, best first."""
     from indexer.changes import Report, changed_logs
-    from indexer.models import configured_embedder
-    from indexer.paths import index_db
+    from indexer.embedding import configured_embedder
+    from indexer.files import index_db
     from indexer.pipeline import embed_waiting, read_logs
     from indexer.project import project_of
     from indexer.store.sqlite import SqliteStore

@@ -98,7 +98,7 @@ def play(
     clone: Clone, folder: Path, others: Sequence[Tool] = (), *, keeps: bool
 ) -> tuple[dict[str, Any], dict[str, list[Asked]]]:
     """Play one clone's history: what it is and took, and each tool's answers."""
-    from indexer.models import configured_embedder
+    from indexer.embedding import configured_embedder
 
     known = transcripts(clone)
     asked = questions(clone, known)

@@ -75,7 +75,7 @@ class SmartFork:
     def bring_up_to_date(self) -> None:
         """Read what is new in the logs, and embed it."""
         from indexer.changes import Report, changed_logs
-        from indexer.paths import index_db, private_dir, state_home
+        from indexer.files import index_db, private_dir, state_home
         from indexer.pipeline import embed_waiting, read_logs
         from indexer.store.sqlite import SqliteStore
         from smart_fork.agents.readers import READERS
@@ -107,7 +107,7 @@ class SmartFork:
 
     def ask_by(self, mode: str, moment: Moment) -> Answer:
         """Ask by words alone ("lexical") or by meaning alone ("vector")."""
-        from indexer.paths import index_db
+        from indexer.files import index_db
         from indexer.project import project_of
         from indexer.store.sqlite import SqliteStore
         from smart_fork.agents.readers import READERS

@@ -7,11 +7,12 @@ import string
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
-from indexer.masking.nouns import STEM_WORDS, Noun
-from indexer.masking.rules import expanded
-from indexer.masking.spans import HIDDEN, NAME, Span, begun, ended
+from indexer.lazy import late
+from indexer.masking.rules import HIDDEN, NAME, Span, begun, ended, expanded
 from indexer.masking.values import (
+    STEM_WORDS,
     Form,
+    Noun,
     is_alone,
     is_hard,
     is_identity,
@@ -23,7 +24,6 @@ from indexer.masking.values import (
     is_worded,
     placeholder,
 )
-from indexer.patterns import late
 
 #: Parts of names, in lower case, and what their values are.
 STEMS = {

@@ -1,19 +1,39 @@
 """Finds secrets by the words around them: phrases are words with a secret between them.
 
 ``phrases.rules`` has those of programs, ``prose.rules`` those of sentences, ``commands.rules`` options of commands.
+Near a word that tells of a secret, whatever stands between, it is a strange word: what nobody writes as one.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
-from indexer.masking.nouns import speaks_abroad
-from indexer.masking.rules import VENDORS, Rule, compiled, literals, rules_in
-from indexer.masking.spans import HIDDEN, PHRASE, SHAPE, Span, lines_at, monotone
+from indexer.lazy import dataclass, late
+from indexer.masking.rules import (
+    HIDDEN,
+    NEAR,
+    PHRASE,
+    SHAPE,
+    VENDORS,
+    Rule,
+    Span,
+    begun,
+    compiled,
+    ended,
+    expanded,
+    lines_at,
+    literals,
+    monotone,
+    rules_in,
+)
 from indexer.masking.values import (
+    ENGLISH,
+    PASSWORD_WORDS,
+    STEM_WORDS,
+    Noun,
     is_base64_pair,
     is_chosen,
     is_coined,
@@ -21,19 +41,24 @@ from indexer.masking.values import (
     is_hard,
     is_identity,
     is_long,
+    is_made_up,
     is_mixed,
+    is_number,
     is_opaque,
     is_strange,
     is_strong,
     is_tangled,
+    is_thrown,
+    is_thrown_together,
     is_told,
     is_unlike_words,
+    is_uuid,
     is_worded,
     looks_random,
     placeholder,
+    speaks_abroad,
 )
-from indexer.patterns import late
-from indexer.shapes import dataclass
+from indexer.masking.view import long_words
 
 _CHECKS: Mapping[str, Callable[[str], bool]] = {
     "any": lambda value: True,  # noqa: ARG005
@@ -259,3 +284,208 @@ def _programs() -> re.Pattern[bytes]:
     longest_first: list[bytes] = sorted(_by_program(), key=len, reverse=True)
     names = b"|".join(longest_first)
     return re.compile(rb"(?:(?<![a-z0-9_.-])|(?<=\\[nrt]))(" + names + rb")(?:\.exe)?[ \t]")
+
+
+#: What tells of a secret, by how it begins.
+NEAR_WORDS = tuple(b"shared login log pat wifi wi wlan ssid connect sequelize share".split())
+_STEMS = "|".join(word.decode() for word in STEM_WORDS)
+_SIGNS = frozenset((b"pass", b"pw", b"secret", b"token", b"key", b"auth", *NEAR_WORDS, *STEM_WORDS))
+_KEY_OWNERS = (
+    "api|global|license|admin|access|secret|private|auth|signing|encryption|account|isakmp|decryption|validation|master"
+)
+_TELLS = late(
+    r"(?i)(?:(?P<password>pass(?:w(?:or)?d(?:s|nya|u|em)?|worts?|phrases?|code|(?<=mot de pass)e|(?<=palavra-pass)e)|"
+    rf"(?<![a-z0-9+/])pw|(?<![a-z])(?:{'|'.join(word.decode() for word in PASSWORD_WORDS)})[a-z]{{0,3}})|"
+    r"pass|(?:(?<![a-z0-9+/])|(?<=root)|(?<=bind))pwd?|"
+    r"secrets?|tokens?|(?<![a-z0-9])(?:auth|pat|log ?in|wi-?fi|wlan|ssid|connect(?=\()|sequelize(?=\()|"
+    r"share(?:d-key)?)|"
+    rf"(?<![a-z])(?:{_STEMS})|"
+    rf"(?:{'|'.join(f'(?<={owner})|(?<={owner}[ _-])' for owner in _KEY_OWNERS.split('|'))})keys?)"
+    r"(?![A-Za-z0-9+/]|\.[a-z]{1,4}\b)"
+)
+#: So far behind it, in so many pieces.
+_REACH, _PIECES, _LONGEST = 80, 8, 128
+_NO_LINE = late(r"\n|\. |; ")
+_TOLD_BEFORE = late(
+    r"(?i)(?:(?<![a-z])(?:use|using|with|to|is|was|as|mit|avec|con|com|usa|nutze|nimm|utilise)[ ]|=)[\"'`]?"
+    rf"([^\s\"'`,;<>()\[\]{{}}=|{HIDDEN}]{{8,128}}+)[\"'`]?(?=[\s,)])"
+)
+_LETTER = (
+    rf"[^\s\"'`,;<>()\[\]{{}}=|"
+    rf"\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7ff\uff00-\uffef\u201c-\u201f\u2018-\u201b{HIDDEN}]"
+)
+_PIECE = late(rf"{_LETTER}{{8,{_LONGEST}}}+")
+#: What is left of a longer word: nothing strange by itself, where it is short.
+_REST = late(rf"{_LETTER}{{1,{_LONGEST}}}+")
+#: What says right before a value that it is the one, and how far away what is called so may be.
+_SAID = late(
+    r"(?i)(?:[:=\u2192\uff1a]|->|=>|[ ](?:is|was|are|to|ist|lautet|est|es|\u00e9|\u00e8|er|\u00e4r|je|on|je|to))"
+    r"[ \t\"'`*(]{0,6}\Z"
+)
+_NEAR = 60
+#: What is said around a password that is told, and a question for one with all that stands before its answer.
+_NO_WORD, _SAID_BEFORE, _SAID_BEHIND = (late(expanded(f"{{{it}}}")) for it in ("no_word", "said_before", "said_behind"))
+_TOWARDS, _CHANGED, _MACHINE = (late(expanded(f"{{{it}}}")) for it in ("towards", "changed", "machine"))
+_ASKED, _NOTHING, _OVER = (late(expanded(f"{{{it}}}")) for it in ("asked", "nothing_between", "over"))
+_PLACE = late(r"(?i)[ ](?:dans|in|im|em|nel\w{0,2}|sur|su|w|v|ve|\u0432|bei|aus|from)[ ]\Z")
+_BARE_TOKEN = late(r"(?i)(?:^|[^\w]|[^a-z][ _-])tokens?\Z")
+_ONLY_SAID = late(r"(?:[ _]?[iI][dD])?[\"'`]?[ \t]{0,24}(?:[:=]|is|->|=>|\u2192)?[ \t]{0,4}[\"'`]?")
+_LINES_ABOVE, _ONLY_KEY = 3, late(r"^[^\n ]{40,}$")
+#: What tells one key from another.
+_ID_OF_KEY = late(r"(?i)keys?[ _-]?id")
+_COMMENT, _HEAD = late(r"[\"'`);, ]{0,6}[ ](?:#|//|--)"), late(r"[:({\[=]$")
+_LONGEST_KEY, _SUM = 600, 40  # a sum of git is no key
+#: What says in a line that a key is in it, and what says that something else is.
+_KEEPS = late(expanded("{keeps}") + rf"|(?<![a-z])(?:{_STEMS})(?![a-z])")
+_KEEPS_NUMBER = late(expanded("{keeps_number}"))
+_INTRODUCES, _COLOUR = late(r"[:=?({\[]"), late(r"\d{1,3}m")
+_OTHER = late(expanded("{other_things}"))
+#: What makes something else of a piece: a call, a name, an address.
+_BEHIND, _BEFORE = frozenset("(=["), frozenset("$@/\\&")
+#: What is said of a secret in a line and is none.
+_ABOUT = late(expanded("{about_no_secret}"))
+
+
+def strange_in(text: str, lower: bytes, signs: Collection[bytes], places: Mapping[bytes, list[int]]) -> Iterator[Span]:
+    """The secrets in `text`, which is `lower` with one byte a character and no capitals, and has these of the signs."""
+    for sign in _SIGNS.intersection(signs):
+        done = 0
+        for place in places.get(sign, ()):
+            if place >= done and (found := _TELLS.match(text, place)) and not _ID_OF_KEY.match(text, place):
+                told = (sign in STEM_WORDS and sign not in ENGLISH) or found[0].endswith(("nya", "passe"))
+                password = found["password"] is not None and (told or _NO_WORD.match(text, found.end()) is not None)
+                for span in _behind(text, lower, found.end(), told=told, password=password):
+                    done = span.end
+                    yield span
+                yield from _told_before(text, place)
+
+
+def _told_before(text: str, position: int) -> Iterator[Span]:
+    """A word right before, in the same sentence, of which it is said that it is the one."""
+    for piece in _TOLD_BEFORE.finditer(_NO_LINE.split(text[max(0, position - 90) : position])[-1]):
+        start = position - len(piece.string) + piece.start(1)
+        value = piece[1].rstrip(".:")
+        if is_strange(value) and not placeholder(value) and not _ABOUT.search(_line(text, position)):
+            yield Span(start, NEAR, start + len(value), "secret")
+
+
+def strange_behind(text: str, lower: bytes, noun: Noun) -> Iterator[Span]:
+    """The same behind a word of which `lower` has nothing."""
+    return _behind(text, lower, noun.end, told=True, password=noun.kind == "password")
+
+
+def _behind(text: str, lower: bytes, position: int, *, told: bool, password: bool) -> Iterator[Span]:
+    """Yield the secrets in the line behind a position, and the answer to a question for a password."""
+    yield from _pieces(text, lower, position, told=told, password=password)
+    if password and (asked := _ASKED.match(text, position)):
+        yield from _pieces(text, lower, asked.end(), told=False, password=True)
+
+
+def _pieces(text: str, lower: bytes, position: int, *, told: bool, password: bool) -> Iterator[Span]:
+    """Yield strange words in the line behind a position, and what is told there as a password."""
+    stop = position + _REACH
+    line = lower.find(b"\n", position, stop + _LONGEST)
+    for number, piece in enumerate(_PIECE.finditer(text, position, line if line >= 0 else stop + _LONGEST)):
+        if piece.start() > stop or number >= _PIECES:
+            return
+        value = piece[0].rstrip(".:")
+        if (
+            text[piece.end() : piece.end() + 1] not in _BEHIND
+            and text[piece.start() - 1] not in _BEFORE
+            and (
+                is_strange(last := value.rpartition(":")[2])
+                or (told and is_made_up(value) and not _PLACE.search(text, position, piece.start()))
+                or _is_told(text, position, piece.start(), last)
+                or (
+                    password
+                    and is_told(value)
+                    and _is_said(text, position, piece.start(), piece.start() + len(value), told=told)
+                )
+            )
+            and "//" not in value
+            and not placeholder(value)
+            and not monotone(value)
+            and not _ABOUT.search(_line(text, position))
+        ):
+            rest = _REST.match(text, piece.end()) if len(piece[0]) == _LONGEST else None
+            whole = piece[0] + rest[0] if rest else piece[0]
+            yield Span(piece.start(), NEAR, piece.start() + len(whole.rstrip(".:")), "secret")
+
+
+def _is_told(text: str, position: int, start: int, value: str) -> bool:
+    """Whether it is said that this is the secret, which is all small or all large letters, and no sum of a file."""
+    if is_uuid(value):
+        before = text[max(0, position - 24) : position]
+        return _ONLY_SAID.fullmatch(text, position, start) is not None and not _BARE_TOKEN.search(before)
+    return is_thrown(value) and start - position < _NEAR and _SAID.search(text, position, start) is not None
+
+
+def _is_said(text: str, position: int, start: int, end: int, *, told: bool) -> bool:
+    """Return whether the words around a value say that it is the password of which the text speaks at a position."""
+    if _MACHINE.search(text, start, end):
+        return False
+    if _SAID_BEFORE.search(text, position, start) or _SAID_BEHIND.match(text, end):
+        return True
+    if _NOTHING.fullmatch(text, position, start):
+        asked = not text[position - 1].isalnum() and _OVER.match(text, end) is not None
+        return told or asked or text[start - 1] + text[end : end + 1] == "()"
+    return bool(_TOWARDS.search(text, position, start) and _CHANGED.search(_line(text, position)))
+
+
+def keys_in(text: str, plain: bytes, starts: Sequence[int]) -> Iterator[Span]:
+    """Long words that are thrown together, in a line that tells of a secret, or below one; `starts` are in them."""
+    for begin, end in long_words(plain, starts):
+        value = text[begin:end].rstrip("=")
+        number = all(map(is_number, value.split("-")))
+        if text[begin - 1 : begin] == "[" and _COLOUR.match(value):  # the other reading has it
+            continue
+        if len(value) > _LONGEST_KEY or not (number or is_thrown_together(value)):
+            continue
+        if not monotone(value) and not placeholder(value) and _in_company(text, begin, end, number=number):
+            yield Span(begin, NEAR, end, "secret")
+
+
+def _in_company(text: str, begin: int, end: int, *, number: bool) -> bool:
+    """Whether the line of a key says that it is one, or the line above where little else is beside it."""
+    first = begun(text, begin, 200)
+    before, behind = text[first:begin], text[end : ended(text, end, 100)]
+    if (
+        before[-1:] in ("/", ".", "#")
+        or behind[:1] in ("/", "(")
+        or _OTHER.match(text, begin)
+        or _OTHER.search(before)
+        or _OTHER.search(behind)
+    ):
+        return False
+    keeps = _KEEPS_NUMBER if number else _KEEPS
+    if (keeps.search(before) and end - begin != _SUM) or (
+        _KEEPS.search(behind) and (not number or _COMMENT.match(behind))
+    ):
+        return True
+    if _is_below(text, first, before, behind):
+        return True
+    if number or len(before) + len(behind) > 40 or not first:
+        return False
+    above = text[max(0, first - 160) : first].rstrip().split("\n")[-_LINES_ABOVE:]
+    return (
+        any(_KEEPS.search(line) and _INTRODUCES.search(line) for line in above)
+        and not any(map(_OTHER.search, above))
+        and not any(map(_ONLY_KEY.search, above))
+    )
+
+
+def _is_below(text: str, first: int, before: str, behind: str) -> bool:
+    """Whether a value of a block stands there, of whose head it is said."""
+    if len(before) + len(behind) > 40 or not first:
+        return False
+    indent = len(before) - len(before.lstrip())
+    for line in reversed(text[max(0, first - 600) : first].rstrip().split("\n")):
+        if line.strip() and len(line) - len(line.lstrip()) < indent:
+            return (
+                _HEAD.search(line.rstrip()) is not None and _KEEPS.search(line) is not None and not _OTHER.search(line)
+            )
+    return False
+
+
+def _line(text: str, position: int) -> str:
+    return text[begun(text, position, 300) : ended(text, position, 300)]

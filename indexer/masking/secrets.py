@@ -1,33 +1,38 @@
-"""Finds the secrets of a text in each of the ways in which it can be read."""
+"""Finds the secrets of a text in each of the ways in which it can be read.
+
+Of texts that others have cut, what stands at the edge is a secret if any way to go on makes it one. Texts that a log
+cuts up, lists of lines, of hunks, of parts, are masked as the one text that they are for people.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from itertools import accumulate
+from typing import Any, NamedTuple
 
-from indexer.masking.answers import ANSWER_LITERALS, ANSWER_WORDS, answers_in
+from indexer.lazy import late
+from indexer.masking import MARK
 from indexer.masking.assignments import STEMS, assigned_to, assignments_in
-from indexer.masking.blocks import BLOCK_WORDS, blocks_in
-from indexer.masking.encoded import texts_in
-from indexer.masking.masked import MARK
-from indexer.masking.near import NEAR_WORDS, keys_in, strange_behind, strange_in
-from indexer.masking.nouns import STEM_WORDS, nouns_in
+from indexer.masking.blocks import ANSWER_LITERALS, ANSWER_WORDS, BLOCK_WORDS, answers_in, blocks_in
 from indexer.masking.phrases import (
+    NEAR_WORDS,
     PHRASE_ANCHORS,
     PHRASE_SIGNS,
     PHRASE_WORDS,
     commands_in,
     hashes_in,
+    keys_in,
     phrases_abroad,
     phrases_in,
+    strange_behind,
+    strange_in,
 )
-from indexer.masking.rules import expanded
-from indexer.masking.spans import HIDDEN, SHAPE, Span
+from indexer.masking.rules import HIDDEN, SHAPE, Span, expanded
 from indexer.masking.tokens import Literals, has_controls, is_begun, long_runs, runs_of, tokens_in
-from indexer.masking.values import goes_on, is_hard, is_key_pair
-from indexer.masking.view import View, as_seen, joined, other_readings
-from indexer.patterns import late
+from indexer.masking.values import STEM_WORDS, goes_on, is_hard, is_key_pair, nouns_in
+from indexer.masking.view import View, as_seen, joined, other_readings, texts_in
 
 #: What words are made of, and blanks for all else.
 _LETTERS = bytes(byte if chr(byte).isascii() and chr(byte).isalnum() else 32 for byte in range(256))
@@ -207,3 +212,147 @@ def private_keys(text: str, plain: bytes) -> Iterator[Span]:
         done = end.end()
     for match in _PUTTY.finditer(text) if b"Private-Lines:" in plain else ():
         yield Span(match.start(1), SHAPE, match.end(1), "private-key")
+
+
+_MIXED, _HEX, _UPPER = "k7Q2m9X4" * 14, "4e7a1f09" * 16, "K7Q2M9X4" * 14
+#: How a text may go on in which a secret of any kind is cut: its characters, its parts, and what ends it.
+_WAYS_ON = (
+    _MIXED,
+    _HEX,
+    _UPPER,
+    f"{_MIXED[:22]}.{_MIXED[:43]}.{_MIXED[:43]}",
+    f"1-1234567890123-{_HEX[:24]}",
+    f"{_HEX[:32]}-us12",
+    f"{_MIXED[:16]}@host.example/",
+    f"{_MIXED[:86]}==",
+)
+#: So much before a cut tells what stands there.
+_LOOKED_AT = 4096
+_ELLIPSIS = late(r"\s*(?:…|\.\.\.)\s*\Z")
+_ELLIPSES = late(r"…|\.\.\.")
+#: Where a terminal, or what draws in it, goes on in the next line: blanks and the lines of a box.
+_FRAME = " \t│┃┆|─━╭╮╰╯┌┐└┘"
+#: A line is full that has no more room than this beside the longest one; no terminal is narrower than that.
+_ROOM, _NARROWEST = 8, 40
+_WRAP = late(r"[ \t]*[│┃┆|]?[ \t]*\n[ \t]*[│┃┆|]?[ \t]*")
+
+
+def masked_before_a_cut(text: str) -> str:
+    """`text`, masked, with what its end may have cut in two."""
+    found = _ELLIPSIS.search(text)
+    return redact(hidden(text, [*spans_of(text), *_cut_at(text, found.start() if found else len(text))]))
+
+
+def masked_screen(text: str) -> str:
+    """`text` of a terminal, masked: lines are wrapped anywhere, and what is too long for one ends in an ellipsis."""
+    wraps = list(_wraps(text))
+    spans = [*spans_of(text), *_cut_at(text, len(text.rstrip()))]
+    for match in _ELLIPSES.finditer(text):
+        spans += _cut_at(text, match.start())
+    if wraps:
+        joined = View(text, ((start, end, "") for start, end in wraps))
+        for span in spans_of(joined.text):
+            start, end = joined.original(span.start, span.end)
+            spans.append(Span(start, span.source, end, span.kind))
+    return redact(hidden(text, spans))
+
+
+def _wraps(text: str) -> Iterator[tuple[int, int]]:
+    """The ends of lines that are full: what stands there may go on in the next one."""
+    lines = [line.strip(_FRAME) for line in text.split("\n")]
+    full = max(max(map(len, lines)) - _ROOM, _NARROWEST)
+    for line, match in zip(lines, _WRAP.finditer(text), strict=False):
+        if len(line) >= full:
+            yield match.span()
+
+
+def _cut_at(text: str, end: int) -> Iterator[Span]:
+    """What may be the beginning of a secret that is cut at `end`."""
+    start = max(0, end - _LOOKED_AT)
+    for way in _WAYS_ON:
+        for span in spans_of(text[start:end] + way):
+            if start + span.start < end < start + span.end:
+                yield Span(start + span.start, span.source, end, span.kind)
+
+
+#: What is shorter is not looked for elsewhere.
+_LEAST_ELSEWHERE = 8
+#: Lines of a private key. They are secret also where nothing around them says so.
+_KEY_LINE = late(r"(?:(?<!\\)|(?<=\\[nrt]))[A-Za-z0-9+/]{24,}={0,2}")
+
+
+def hidden_in_parts(parts: Sequence[str], spans: Iterable[Span]) -> list[str]:
+    """`parts` with a mask for each of `spans`, which are in the text that they make as lines."""
+    return _hidden(parts, _inside(parts, spans, "\n"))
+
+
+def redact_parts(parts: Sequence[str]) -> list[str]:
+    """Texts that were cut from one, each masked as it would be there: where white space was left out, and in words."""
+    inside = [(by, spans_of(by.join(parts))) for by in ("\n", "")]
+    spans = [
+        [*lines, *words] for lines, words in zip(*(_inside(parts, found, by) for by, found in inside), strict=True)
+    ]
+    return [redact(part) for part in _hidden(parts, spans)]
+
+
+def _inside(parts: Sequence[str], spans: Iterable[Span], by: str) -> list[list[Span]]:
+    """The same spans in each part."""
+    inside: list[list[Span]] = [[] for _ in parts]
+    starts = list(accumulate((len(part) + len(by) for part in parts), initial=0))
+    for span in spans:
+        for number in range(bisect_right(starts, span.start) - 1, bisect_left(starts, span.end)):
+            begin, end = max(0, span.start - starts[number]), min(len(parts[number]), span.end - starts[number])
+            if begin < end:
+                inside[number].append(Span(begin, span.source, end, span.kind))
+    return inside
+
+
+def _hidden(parts: Sequence[str], inside: Iterable[list[Span]]) -> list[str]:
+    return [hidden(part, spans) if spans else part for part, spans in zip(parts, inside, strict=True)]
+
+
+def together(
+    values: list[Any], change: Callable[[list[str]], list[str]], fixed: Callable[[str, Any], bool]
+) -> list[Any]:
+    """A list in which texts that follow each other are changed as one, and the same field of objects that do.
+
+    Fields that are `fixed` stay.
+    """
+    if len(values) < 2:
+        return values
+    if all(isinstance(value, str) for value in values):
+        return change(values)
+    if not all(isinstance(value, dict) for value in values):
+        return values
+    changed = [dict(value) for value in values]
+    for name in values[0]:
+        texts = [value[name] for value in changed if isinstance(value.get(name), str)]
+        if len(texts) > 1 and not fixed(name, texts[0]):
+            new = iter(change(texts))
+            for value in changed:
+                if isinstance(value.get(name), str):
+                    value[name] = next(new)
+    return changed
+
+
+def key_lines(text: str) -> set[str]:
+    """The lines of the private keys in a text, without a plus before them: a difference may have put it there."""
+    keys = [span for span in spans_of(text) if span.kind == "private-key"] if "PRIVATE KEY" in text else []
+    return {line.lstrip("+") for span in keys for line in _KEY_LINE.findall(text, span.start, span.end)}
+
+
+def lines_at(text: str, lines: Collection[str]) -> list[Span]:
+    """Where such lines are in a text."""
+    return [
+        Span(found.start(), SHAPE, found.end(), "private-key")
+        for found in (_KEY_LINE.finditer(text) if lines else ())
+        if found[0].lstrip("+") in lines
+    ]
+
+
+def answered(command: str, output: str) -> set[str]:
+    """The secrets in what a command has printed that are none without the command."""
+    asked = f"$ {command.rstrip().rpartition(chr(10))[2]}\n"
+    alone = redact(output)
+    found = {(asked + output)[span.start : span.end] for span in spans_of(asked + output) if span.start >= len(asked)}
+    return {secret for secret in found if secret in alone and len(secret) >= _LEAST_ELSEWHERE}

@@ -15,8 +15,20 @@ from functools import cache
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation
 
-from indexer.masking.rules import VENDORS, Rule, Vendor, compiled, literals, rules_in
-from indexer.masking.spans import NEAR, SHAPE, Span, changes, lines_at, monotone
+from indexer.masking.rules import (
+    NEAR,
+    SHAPE,
+    VENDORS,
+    Rule,
+    Span,
+    Vendor,
+    changes,
+    compiled,
+    lines_at,
+    literals,
+    monotone,
+    rules_in,
+)
 from indexer.masking.values import is_number, is_tangled, is_thrown_together
 
 

@@ -2,18 +2,31 @@
 
 What nobody sees (zero-width characters, soft hyphens, colours of a terminal) and what only looks different (wide
 letters, no-break spaces, escapes of JSON, HTML and addresses) keeps no secret from being one. Most texts have nothing
-of the kind and are read as they are.
+of the kind and are read as they are. Texts that are written as base64 or as numbers are read as well.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
-from indexer.masking.invisible import INVISIBLE, NEVER_SEEN
-from indexer.patterns import late
+from indexer.lazy import late
+
+#: Controls but line ends and tabs, formats, and all that Unicode has renderers leave out where they do not know it.
+NEVER_SEEN = (
+    "\0-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
+    "\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+INVISIBLE = re.compile(f"[{NEVER_SEEN}]")
+
+#: What a model may read as the brackets of a tag, in pairs, and as a quotation mark.
+BRACKETS = "<>＜＞﹤﹥‹›〈〉〈〉⟨⟩❬❭❮❯❰❱《》⟪⟫«»≪≫˂˃ᐸᐳ⋖⋗⧼⧽︿﹀︽︾≺≻"  # noqa: RUF001
+QUOTES = '"“”„‟‘’‚‛＂＇′″‴‵‶‷ʺʼ˝ˮ´❛❜❝❞❟❠⹂「」『』〝〞〟｢｣׳״'  # noqa: RUF001
 
 _SPACES = "\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000"
 _WIDE = "\uff01-\uff5e"
@@ -52,7 +65,6 @@ _HAS_LIST = late(rb"[\"'],\s{0,12}\\{0,3}[\"']-")
 _SUM, _HAS_SUM = late(r"[\"'] ?[+.] ?[\"'](?=[\w.!-])"), late(rb"[\"'] ?[+.] ?[\"'][\w.!-]")
 _HAS_ENTITY, _HAS_PERCENT = late(rb"&(?:quot;|#|amp;|lt;/)"), late(rb"%(?:3[DdAa]|22|0[aA]|[2-7][0-9a-fA-F]%)")
 _LINE_ENDS = {"n": "\n", "r": "\r", "t": "\t"}
-
 
 #: How a line ends that goes on in the next one, and what goes on there: with a sign that it does, with the end of a
 #: string to which another is added, or at the edge of a page or a terminal.
@@ -271,3 +283,55 @@ def _entity(found: re.Match[str]) -> str:
     name, decimal, hexadecimal = found.groups()
     code = int(decimal) if decimal else int(hexadecimal, 16) if hexadecimal else 0
     return _ENTITIES.get(name, "&") if name else chr(code) if 32 <= code < 127 else found[0]
+
+
+_BASE64 = late(rb"[A-Za-z0-9+/_-]{20,}+={0,2}")
+_LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
+_READABLE = frozenset((9, 10, 13, *range(32, 127)))
+#: How base64 of readable text begins: the first letter of four says what the first of three characters is.
+_SEEMS_TEXT = late(rb"(?:[CDI-Za-f][A-Za-z0-9+/_-]{3}){4}")
+#: So many characters at its beginning tell whether it is a text.
+_TELLING = 20
+
+#: A readable text as a number of base 16.
+_HEX_TEXT = late(rb"(?:[2-7][0-9a-fA-F]|0[aAdD9]){16,}")
+
+
+def texts_in(plain: bytes, starts: Iterable[int]) -> Iterator[tuple[int, int, str]]:
+    """Where base64 of a readable text is, and that text; `starts` are where long runs of token characters begin."""
+    for begin, end in long_words(plain, starts):
+        if _HEX_TEXT.fullmatch(plain, begin, end):
+            yield begin, end, bytes.fromhex(plain[begin:end].decode()).decode("ascii", "replace")
+        elif (
+            _SEEMS_TEXT.match(plain, begin)
+            and _readable(plain[begin : begin + _TELLING])
+            and (said := _decoded(plain[begin:end])) is not None
+        ):
+            yield begin, end, said.decode("ascii", "replace")
+
+
+def long_words(plain: bytes, starts: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield where words of at least 20 letters of base64 begin and end; `starts` are in them."""
+    done = 0
+    for start in starts:
+        if start < done:
+            continue
+        begin = start
+        while begin > done and plain[begin - 1] in _LETTERS:
+            begin -= 1
+        if match := _BASE64.match(plain, begin):
+            done = match.end()
+            yield begin, done
+
+
+def _readable(beginning: bytes) -> bool:
+    said = _decoded(beginning)
+    return said is not None and _READABLE.issuperset(said)
+
+
+def _decoded(written: bytes) -> bytes | None:
+    written = written.rstrip(b"=").replace(b"-", b"+").replace(b"_", b"/")
+    try:
+        return base64.b64decode(written[: len(written) - (len(written) % 4 == 1)] + b"=" * (-len(written) % 4))
+    except binascii.Error:
+        return None

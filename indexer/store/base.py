@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
-from indexer.chunks import Chunk, Voices
+from indexer.export import Chunk, Voices
+from indexer.lazy import dataclass
 from indexer.outcome import NO_EDITS, Authored, Edits, MetError, Outcome
 from indexer.project import Project
-from indexer.shapes import dataclass
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import AgentName, BrokenLine, Inferred, ResumedReason, Session
 

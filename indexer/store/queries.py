@@ -11,10 +11,10 @@ from typing import Any
 
 import apsw
 
-from indexer.chunks import Voices
-from indexer.objects import known
+from indexer.export import Voices
 from indexer.outcome import Authored, Edits, Fate, MetError, Outcome
 from indexer.project import Project, head_of, host_of, is_within, places_of
+from indexer.repositories import known
 from indexer.store import vectors
 from indexer.store.base import (
     Counts,

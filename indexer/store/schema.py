@@ -15,9 +15,9 @@ from pathlib import Path
 import apsw
 
 from indexer.errors import IndexerError, joined
+from indexer.files import private_dir
 from indexer.locks import held
-from indexer.older_tables import bring_up
-from indexer.paths import private_dir
+from indexer.state import bring_up
 
 #: How words are cut: stemmed, case and accents folded; ``_`` and ``.`` separate, so parts of identifiers are found.
 TOKENIZER = "porter unicode61 remove_diacritics 2"

@@ -11,9 +11,16 @@ from typing import Any
 
 from indexer.masking import NOTHING, Masked, mask, shorten
 from indexer.transcripts.authored import added
-from indexer.transcripts.commands import command_of, patch_of, simple_commands
+from indexer.transcripts.commands import (
+    command_of,
+    is_ours,
+    passes_on,
+    patch_of,
+    runs_ours,
+    simple_commands,
+    without_ours,
+)
 from indexer.transcripts.error_lines import is_aside
-from indexer.transcripts.ours import is_ours, passes_on, runs_ours, without_ours
 
 ACTION_CHARACTERS = 240
 NOTE_CHARACTERS = 200

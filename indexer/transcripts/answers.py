@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
+from indexer.lazy import late
 from indexer.masking import NOTHING, Masked, mask
-from indexer.patterns import late
-from indexer.transcripts.boilerplate import strip_boilerplate
-from indexer.unchecked import dicts_in, text_in
+from indexer.transcripts.texts import strip_boilerplate
+from indexer.values import dicts_in, text_in
 
 _MOST_QUESTIONS, _QUESTION_CHARACTERS = 20, 1000
 #: How programs say that nobody has answered.

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
 
-from indexer.unchecked import list_in
+from indexer.values import list_in
 
 #: A shorter line, such as a bracket or `else:`, says nothing about its author.
 LEAST = 8

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import islice
 
-from indexer.patterns import late
+from indexer.lazy import late
 from indexer.transcripts.commands import simple_commands, unquoted
 
 #: The bytes of a line's hash.

@@ -28,7 +28,7 @@ from indexer.transcripts.lines import (
 )
 from indexer.transcripts.model import AgentName, Inferred, Origin, RecordSize, Resumed, Session, Turn
 from indexer.transcripts.state import is_path, utc
-from indexer.transcripts.titles import TITLE_CHARACTERS, also_called, title_of
+from indexer.transcripts.texts import TITLE_CHARACTERS, also_called, title_of
 
 Record = dict[str, Any]
 #: The facts and turns of an earlier reading.

@@ -20,8 +20,7 @@ from typing import IO, Any, NamedTuple
 import orjson
 
 from indexer.masking import mask, shorten
-from indexer.transcripts.base import Checkpoint
-from indexer.transcripts.files import COMPRESSED
+from indexer.transcripts.base import COMPRESSED, Checkpoint
 from indexer.transcripts.long_lines import abridged
 from indexer.transcripts.model import BrokenLine, Turn
 from indexer.transcripts.state import unpack, utc

@@ -7,15 +7,16 @@ and everything the agent did until the next.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import field, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise, takewhile
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
+from indexer.lazy import dataclass
 from indexer.masking import NOTHING, Masked, joined
-from indexer.shapes import dataclass
 
 #: The name of an agent, as it is stored, asked for and shown: which there are is known to `smart_fork.agents`.
 AgentName = str
@@ -121,6 +122,15 @@ class Turn:
     cached_for: int = 0
     cwd: str = ""
     summary: Masked = NOTHING
+
+    #: The groups of what Codex writes twice: as the model's input, and as an event for the screen.
+    ITEM: ClassVar = "item"
+    EVENT: ClassVar = "event"
+
+    @property
+    def message(self) -> str:
+        """The message of the model that it is a record of; empty where its log does not say it."""
+        return "" if self.group in (self.ITEM, self.EVENT) else self.group
 
     @property
     def speaks(self) -> bool:
@@ -392,3 +402,33 @@ class Session:
 def estimate_tokens(text: str, calls: int = 0) -> int:
     """About four characters a token, and eight tokens more for each tool call."""
     return -(-len(text) // 4) + 8 * calls
+
+
+class UsedTool(NamedTuple):
+    """A call: its id, the name of its tool, and what the tool was given."""
+
+    id: str
+    name: str
+    given: Mapping[str, Any] | str | Any
+
+
+class GivenBack(NamedTuple):
+    """The result of a call, a shell's exit status first; of an edit, its changes as a unified diff."""
+
+    id: str
+    output: str
+    failed: bool = False
+    patch: str = ""
+
+
+class Item(NamedTuple):
+    """The text of a record, the calls that it makes, the results in it, its thoughts, and its number of images.
+
+    An encrypted thought is an empty text.
+    """
+
+    text: str = ""
+    calls: tuple[UsedTool, ...] = ()
+    results: tuple[GivenBack, ...] = ()
+    thoughts: tuple[str, ...] = ()
+    images: int = 0

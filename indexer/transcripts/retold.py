@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from indexer.masking import NOTHING, mask
-from indexer.masking.invisible import BRACKETS, INVISIBLE, QUOTES
+from indexer.masking.view import BRACKETS, INVISIBLE, QUOTES
 from indexer.transcripts.actions import error_note, read_by
 from indexer.transcripts.model import Proof, ToolCall, ToolResult, Turn
 

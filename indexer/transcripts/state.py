@@ -19,8 +19,9 @@ import orjson
 
 from indexer.masking import Masked, mask_once
 from indexer.transcripts.model import Proof, ToolCall, ToolResult, Turn
-from indexer.versions import READER_VERSION
 
+#: A reader whose fold changes raises this, so that kept states of the old form are not used.
+READER_VERSION = 27
 #: Turns packed together: the state of a long log is never whole in memory as JSON, and what is new is the last ones.
 _BATCH = 256
 #: More tokens, messages or records than anything has: a larger number is no count, and would not fit the index.

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from indexer.masking import mask
-from indexer.unchecked import dict_in, json_in
+from indexer.values import dict_in, json_in
 
 #: Characters looked at in one input or output; longer ones are listings and dumps.
 HEAD_CHARACTERS = 16_384

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import unquote
 
-from indexer.transcripts.items import GivenBack, Item
-from indexer.unchecked import dict_in, dicts_in, text_in
+from indexer.transcripts.model import GivenBack, Item
+from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, item_of, text_of
 from smart_fork.agents.read_log import ReadAdapter
 

@@ -12,14 +12,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 from indexer.transcripts.base import AgentAdapter, LogFile
-from indexer.transcripts.chain import Chain
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import AgentName, Session, Turn
 from indexer.transcripts.state import utc
-from indexer.transcripts.tree import parent_of
-from indexer.unchecked import dict_in, text_in
+from indexer.transcripts.tree import Chain, parent_of
+from indexer.values import dict_in, text_in
 from smart_fork.agents.copied_texts import is_aside
 
 #: The first message of a log is among this many records.

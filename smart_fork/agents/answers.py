@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from indexer.patterns import late
+from indexer.lazy import late
 from indexer.transcripts.answers import Answers, Questions, Said
-from indexer.unchecked import dict_in, json_in, list_in
+from indexer.values import dict_in, json_in, list_in
 
 _UNNAMED = r'[^"\n]{1,1000}'
 #: What follows an answer between quotation marks. A preview is the agent's.

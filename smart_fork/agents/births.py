@@ -8,7 +8,7 @@ from pathlib import Path
 
 from indexer.masking import mask
 from indexer.transcripts.model import AgentName, Session, Turn
-from indexer.unchecked import seconds_in
+from indexer.values import seconds_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.plan import plain_prompt

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from indexer.masking import mask
 from indexer.transcripts.model import AgentName
-from indexer.unchecked import dict_in, json_in, list_in, seconds_in, text_in
+from indexer.values import dict_in, json_in, list_in, seconds_in, text_in
 from smart_fork.errors import SmartForkError
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes

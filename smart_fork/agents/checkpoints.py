@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from indexer.checkout import Unproven, checkout, top_of
-from indexer.files import replace_file
-from indexer.paths import checkpoints_dir, private_dir
+from indexer.files import checkpoints_dir, private_dir, replace_file
+from indexer.project import Unproven, checkout, top_of
 from indexer.settings import CHECKPOINTS
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName, Session

@@ -11,10 +11,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from indexer.transcripts.answers import Answers
 from indexer.transcripts.base import AgentAdapter
-from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.transcripts.lines import MAX_LINE_BYTES, Line
-from indexer.transcripts.model import Origin, RecordSize, Session
-from indexer.unchecked import dict_in, dicts_in, json_in, text_in
+from indexer.transcripts.model import GivenBack, Item, Origin, RecordSize, Session, UsedTool
+from indexer.values import dict_in, dicts_in, json_in, text_in
 
 Record = dict[str, Any]
 

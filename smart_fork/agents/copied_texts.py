@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from indexer.transcripts.boilerplate import LEFT_OUT_TAG
+from indexer.transcripts.texts import LEFT_OUT_TAG
 from smart_fork.agents.codec import Record
 
 #: Fields of a record that are not text for a model: ids, signatures, and encrypted data.

@@ -12,9 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
-from indexer.files import new_file, remove, staging_of, write_new
-from indexer.paths import private_dir
-from indexer.shapes import dataclass
+from indexer.files import new_file, private_dir, remove, staging_of, write_new
+from indexer.lazy import dataclass
 from indexer.transcripts.lines import is_long, open_regular
 from indexer.transcripts.model import AgentName, RecordSize, Session
 from indexer.transcripts.state import utc

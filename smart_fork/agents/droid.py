@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from types import MappingProxyType
 
-from indexer.transcripts.items import Item
-from indexer.unchecked import dict_in
+from indexer.transcripts.model import Item
+from indexer.values import dict_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, item_of
 from smart_fork.agents.read_log import ReadAdapter
 

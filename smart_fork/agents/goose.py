@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 import orjson
 
 from indexer.transcripts.base import UNREAD, Checkpoint, ReadResult
-from indexer.transcripts.items import GivenBack, Item, UsedTool
-from indexer.transcripts.model import Origin, Session
-from indexer.unchecked import dict_in, dicts_in
+from indexer.transcripts.model import GivenBack, Item, Origin, Session, UsedTool
+from indexer.values import dict_in, dicts_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, text_of
 from smart_fork.agents.database_log import DatabaseAdapter, Stamp
 from smart_fork.agents.read_log import ReadAdapter

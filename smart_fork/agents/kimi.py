@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from indexer.transcripts.files import is_name
-from indexer.transcripts.items import GivenBack, Item, UsedTool
-from indexer.unchecked import dict_in, dicts_in
+from indexer.transcripts.base import is_name
+from indexer.transcripts.model import GivenBack, Item, UsedTool
+from indexer.values import dict_in, dicts_in
 from smart_fork.agents.answers import JsonAnswers
 from smart_fork.agents.codec import Header, ReadCodec, Record, status_first, text_of
 from smart_fork.agents.read_log import ReadAdapter

@@ -175,7 +175,7 @@ class Known(_Cuttable):
     @cached_property
     def session_logs(self) -> re.Pattern[str]:
         """Finds in the line of an action a log of any agent, or our export of one."""
-        from indexer.transcripts.ours import naming_sessions
+        from indexer.transcripts.commands import naming_sessions
 
         return naming_sessions(place for agent in self for place in agent.home.places)
 

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from indexer.files import replace_file
-from indexer.paths import private_dir, state_home
+from indexer.files import private_dir, replace_file, state_home
 from indexer.settings import DEPTH, WORKER_ID
 from indexer.transcripts.model import AgentName
-from indexer.unchecked import dict_in, json_at
+from indexer.values import dict_in, json_at
 from smart_fork.agents import AGENTS
 from smart_fork.agents.login import is_variable
 from smart_fork.agents.plan import CALLERS_OWN

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from indexer.masking.answers import asks_for_one
-from indexer.masking.parts import answered, key_lines
+from indexer.masking.blocks import asks_for_one
+from indexer.masking.secrets import answered, key_lines
 from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.commands import command_of
-from indexer.unchecked import json_in
+from indexer.values import json_in
 from smart_fork.agents.codec import Codec
 
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from indexer.shapes import dataclass
-from indexer.unchecked import dict_in, json_at
+from indexer.lazy import dataclass
+from indexer.values import dict_in, json_at
 from smart_fork.agents.description import Facet
 from smart_fork.system.processes import Completed
 

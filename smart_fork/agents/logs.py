@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from indexer.last_run import FailedLog
-from indexer.transcripts.base import AgentAdapter, LogFile
-from indexer.transcripts.files import odd_files
+from indexer.runs import FailedLog
+from indexer.transcripts.base import AgentAdapter, LogFile, odd_files
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
 from smart_fork.snippets import printable

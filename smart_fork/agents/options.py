@@ -14,7 +14,7 @@ from dataclasses import Field, field, fields, is_dataclass, replace
 from inspect import Parameter
 from typing import Any, Literal, TypeVar
 
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 
 
 @dataclass(frozen=True, slots=True)

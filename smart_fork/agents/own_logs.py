@@ -7,8 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
-from indexer.transcripts.files import is_name
+from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult, is_name
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from indexer.lazy import dataclass
 from indexer.settings import DEPTH, WORKER_ID
-from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.starter import Delivery, Form, Launch, Staging

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
+from indexer.lazy import dataclass
 from indexer.masking import Masked, beginning, mask, mask_screen
-from indexer.shapes import dataclass
 from smart_fork.snippets import printable
 
 MAX_CHARACTERS = 2000

@@ -9,7 +9,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.options import Options
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from indexer.transcripts.files import regular_files
+from indexer.transcripts.base import regular_files
 from indexer.transcripts.fold import read
 from indexer.transcripts.model import AgentName, Session
 from indexer.transcripts.tree import Tree

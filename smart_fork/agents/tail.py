@@ -9,13 +9,12 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from indexer.lazy import dataclass
 from indexer.masking import Masked
-from indexer.shapes import dataclass
 from indexer.transcripts.lines import LineReader, decode_line, last_lines
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import count, utc
-from indexer.unchecked import dict_in, json_in
-from indexer.values import Value, rare, value
+from indexer.values import Value, dict_in, json_in, rare, value
 from smart_fork.snippets import quoted, tokens_about
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from indexer.transcripts.base import AgentAdapter
-from indexer.transcripts.items import GivenBack, Item
-from indexer.transcripts.model import Role
+from indexer.transcripts.model import GivenBack, Item, Role
 from smart_fork.agents.codec import Codec, Record
 from smart_fork.agents.cuts import lines
 from smart_fork.agents.cuts.cutter import Cutter

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
-from indexer.transcripts.base import LogFile
-from indexer.transcripts.files import regular_file, regular_files
+from indexer.transcripts.base import LogFile, regular_file, regular_files
 from smart_fork.agents.own_logs import LogAdapter
 
 

@@ -11,7 +11,7 @@ import click
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from indexer.paths import state_home
+from indexer.files import state_home
 from indexer.settings import VARIABLES
 from smart_fork.errors import Usage
 from smart_fork.hooks import RECALL

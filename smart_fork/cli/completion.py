@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from indexer.paths import index_db
+from indexer.files import index_db
 from indexer.project import project_of
 from indexer.store import glimpse
 from smart_fork.cli import statusline

@@ -16,21 +16,20 @@ import numpy as np
 import typer
 from rich.text import Text
 
-from indexer import kept_logs, models
-from indexer.changes import Progress, gone_of
+from indexer import embedding, kept_logs
+from indexer.changes import VERSION, Progress, gone_of
 from indexer.embedder import Embedder, telling
+from indexer.export import export_names, export_path, is_export
 from indexer.failures import what_failed
+from indexer.files import index_db
 from indexer.forgotten import forgotten
-from indexer.markdown import export_names, export_path, is_export
-from indexer.paths import index_db
+from indexer.lazy import dataclass
 from indexer.pipeline import document_of
-from indexer.shapes import dataclass
-from indexer.store import soundness, vectors
+from indexer.store import damage, vectors
 from indexer.store.base import Scope, SessionRow, Store
+from indexer.store.damage import SHOWN, read_only
 from indexer.store.queries import StoreReading
-from indexer.store.soundness import SHOWN, read_only
 from indexer.transcripts.base import LogFile
-from indexer.versions import VERSION
 from smart_fork.agents.readers import READERS
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar, working
@@ -98,7 +97,7 @@ class _Sample:
 
 def examine(seed: int, embedder: Embedder | None = None, progress: Progress | None = None) -> list[Check]:
     """All checks. The same `seed` chooses the same sample of an index that has not changed."""
-    embedder, told = embedder or models.configured_embedder(), progress or (lambda *_: None)
+    embedder, told = embedder or embedding.configured_embedder(), progress or (lambda *_: None)
     if not index_db().exists():
         return [
             Check("index", ok=False, detail="there is no index to examine", next_step=RUN_INDEX),
@@ -124,10 +123,10 @@ class _Examination:
         """Each on its own: one that fails does not stop the next."""
         db = self._store.db
         stages: dict[str, Callable[[], Iterator[Check]]] = {
-            "integrity": lambda: _part("integrity", soundness.damage(db), "no damage in the index"),
+            "integrity": lambda: _part("integrity", damage.damage(db), "no damage in the index"),
             "workers": _workers,
-            "references": lambda: _part("references", soundness.dangling(db), "no row points to a missing one"),
-            "words": lambda: _part("words", soundness.words(db), "all passages and sessions have their words"),
+            "references": lambda: _part("references", damage.dangling(db), "no row points to a missing one"),
+            "words": lambda: _part("words", damage.words(db), "all passages and sessions have their words"),
             "vectors": lambda: _part("vectors", vectors.faults(db), "all vectors are where they belong"),
             "logs": self._logs,
             "sample": self._sample,
@@ -318,7 +317,7 @@ def _workers() -> Iterator[Check]:
     step = f"Stop all workers, and move {path} away: running workers are found again, others are lost."
     try:
         with read_only(path) as db:
-            yield from _told("workers", list(soundness.damage(db)), "the register of workers is intact", step)
+            yield from _told("workers", list(damage.damage(db)), "the register of workers is intact", step)
     except apsw.Error as error:
         yield Check("workers", ok=False, detail=str(error), next_step=step)
 

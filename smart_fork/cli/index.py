@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indexer.writer import IndexBusyError, give_way
+from indexer.locks import IndexBusyError, give_way
 from smart_fork.agents.readers import READERS
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import NOT_ERASED, out, plain, printed_as_json, say, say_passed_over
@@ -42,8 +42,8 @@ def run(
 ) -> None:
     """Index new and changed sessions."""
     from indexer.embedder import ModelUnavailableError, forget_absence
+    from indexer.embedding import configured_embedder
     from indexer.freshness import complete
-    from indexer.models import configured_embedder
     from indexer.priority import step_back
     from indexer.store.schema import VectorsUnavailableError
     from smart_fork.cli.service.renewal import renewed
@@ -136,7 +136,7 @@ def status() -> None:
 @app.command("path")
 def path() -> None:
     """Print the folders of the index and the exports."""
-    from indexer.paths import index_db, index_root
+    from indexer.files import index_db, index_root
 
     if printed_as_json({"index": str(index_db()), "exports": str(index_root())}):
         return

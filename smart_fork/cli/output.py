@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from indexer.last_run import FailedLog
+    from indexer.runs import FailedLog
 
 
 #: Said where another process keeps what was taken out in the index's files for now.

@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from typing import Any
 
-from indexer.damage import kept
 from indexer.errors import joined
-from indexer.paths import index_db, state_home
+from indexer.files import index_db, state_home
 from indexer.settings import SERVICE
 from indexer.store.base import Understood
+from indexer.store.damage import kept
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
 from smart_fork.agents import AGENTS

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from indexer.failures import next_step, what_failed
-from indexer.paths import state_home
+from indexer.files import state_home
 from smart_fork.agents import AGENTS
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import err, out, plain, printed_as_json, say, wants_json

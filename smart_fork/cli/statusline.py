@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Any, NamedTuple
 
-from indexer.paths import index_db
+from indexer.files import index_db
 from indexer.project import project_of
 from indexer.store import glimpse
 from smart_fork.cli.short_ids import harmless

@@ -22,7 +22,7 @@ def mcp(
 ) -> None:
     """Serve the tools over MCP on stdin and stdout; your agents start this."""
     gc.disable()  # nearly all that is made until it serves are modules, which stay: to look through them takes a tenth
-    from indexer.models import configured_embedder
+    from indexer.embedding import configured_embedder
     from smart_fork.server import run_stdio
 
     gc.freeze()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from indexer.paths import index_db
+from indexer.files import index_db
 from indexer.project import project_of
 from indexer.store import glimpse
 

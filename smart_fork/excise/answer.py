@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 from indexer.values import Value, rare, record, value
 from smart_fork.agents.cuts.model import CutWarning
 from smart_fork.agents.options import said

@@ -10,12 +10,11 @@ from typing import Any
 
 import orjson
 
+from indexer.lazy import dataclass
 from indexer.masking import knowing, mask
-from indexer.masking.parts import hidden_in_parts, lines_at, together
-from indexer.masking.secrets import hidden, spans_of
-from indexer.shapes import dataclass
+from indexer.masking.secrets import hidden, hidden_in_parts, lines_at, spans_of, together
 from indexer.transcripts.lines import decode_line
-from indexer.unchecked import dict_in
+from indexer.values import dict_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts.model import ANY_TURN, CutWarning, Transcript, TranscriptTurn
 from smart_fork.agents.cuts.ties import DEPTH, is_tie

@@ -12,10 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from indexer.changes import Progress
-from indexer.disk import DISK, Disk
 from indexer.failures import what_failed
-from indexer.paths import index_db
-from indexer.shapes import dataclass
+from indexer.files import DISK, Disk, index_db
+from indexer.lazy import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots, titles
 from smart_fork.agents.cuts.model import UNKNOWN, CutWarning, Place, Transcript

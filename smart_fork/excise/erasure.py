@@ -19,27 +19,24 @@ from typing import Any
 import orjson
 
 from indexer import kept_logs, state
-from indexer.changes import Report
-from indexer.compressed import pieces
-from indexer.damage import remove_older
+from indexer.changes import VERSION, Report
 from indexer.embedder import ModelUnavailableError
+from indexer.export import export_path
 from indexer.failures import what_failed
-from indexer.files import sweep
+from indexer.files import index_db, state_home, sweep
 from indexer.forgotten import forgotten
-from indexer.kept_logs import sweep_reading
+from indexer.kept_logs import pieces, sweep_reading
+from indexer.locks import IndexBusyError, only_writer
 from indexer.lost_logs import erase_owed, sweep_staged
-from indexer.markdown import export_path
-from indexer.paths import index_db, state_home
 from indexer.pipeline import embed_waiting, read_logs
 from indexer.project import Project, is_within, project_of, resolve
 from indexer.store.base import Document, Reading, SessionRow, Words
+from indexer.store.damage import remove_older
 from indexer.store.schema import VectorsUnavailableError
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import UNREAD, LogFile
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.model import Session as Conversation
-from indexer.versions import VERSION
-from indexer.writer import IndexBusyError, only_writer
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.model import UNKNOWN, Tool, Transcript
 from smart_fork.agents.readers import READERS
@@ -416,7 +413,7 @@ def _embed(known: Sequence[tuple[int, bytes]]) -> str:
     """Add vectors to passages without one, if the index has vectors. Passages behind a cut have the text that they had,
     and `known` are their vectors.
     """
-    from indexer.models import configured_embedder
+    from indexer.embedding import configured_embedder
 
     try:
         with only_writer(PATIENCE, "embedding"), opened() as store:

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from indexer.forgotten import Forgotten, add, forgotten, strike
+from indexer.lazy import dataclass
+from indexer.locks import IndexBusyError, only_writer
 from indexer.lost_logs import erase_owed, sweep, sweep_files
-from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare
-from indexer.writer import IndexBusyError, only_writer
 from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.readers import READERS

@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 
 from indexer import kept_logs
+from indexer.export import export_path
 from indexer.failures import what_failed
-from indexer.markdown import export_path
-from indexer.paths import index_db
+from indexer.files import index_db
 from indexer.store.base import SessionRow
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.lines import open_regular

@@ -7,7 +7,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from indexer.disk import DISK, Disk
+from indexer.files import DISK, Disk
 from indexer.values import Value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts.model import UNKNOWN, Call, CutWarning, Place, Result, Tool

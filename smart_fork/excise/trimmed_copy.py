@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from indexer.files import remove
+from indexer.lazy import dataclass
 from indexer.project import recorded
-from indexer.shapes import dataclass
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.model import Session as Conversation
-from indexer.transcripts.titles import title_of
+from indexer.transcripts.texts import title_of
 from smart_fork import handovers
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession

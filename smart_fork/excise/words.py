@@ -20,9 +20,9 @@ from typing import IO, Any
 import apsw
 from ahocorasick_rs import BytesAhoCorasick
 
-from indexer.markdown import export_path
-from indexer.paths import file_name, index_db, state_home
-from indexer.store.soundness import read_only
+from indexer.export import export_path
+from indexer.files import file_name, index_db, state_home
+from indexer.store.damage import read_only
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.cuts.lines import overlapping, pieces

@@ -13,10 +13,9 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from indexer.disk import DISK, Disk
 from indexer.failures import what_failed
-from indexer.files import replace_file
-from indexer.shapes import dataclass
+from indexer.files import DISK, Disk, replace_file
+from indexer.lazy import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.model import UNKNOWN, Place, Transcript, TranscriptTurn, raws

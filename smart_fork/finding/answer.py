@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from indexer.last_run import FailedLog, LastRun
+from indexer.runs import FailedLog, LastRun
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, spread, value
 from smart_fork.finding.conversation import Noted

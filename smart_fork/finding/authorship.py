@@ -13,11 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from indexer.objects import NAME
-from indexer.patterns import late
+from indexer.lazy import dataclass, late
 from indexer.project import resolve
-from indexer.repositories import normalized
-from indexer.shapes import dataclass
+from indexer.repositories import NAME, normalized
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, Usage
 from smart_fork.finding.query import Code
 from smart_fork.repository.git import GIT_SECONDS, Repository

@@ -13,13 +13,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from indexer.lazy import dataclass, late
 from indexer.masking import mask
 from indexer.outcome import Authored
-from indexer.patterns import late
-from indexer.shapes import dataclass
 from indexer.store.base import Scope, SessionRow, Store
 from indexer.transcripts.authored import LEAST, SIZE, hashed, plain
-from indexer.unchecked import seconds_in
+from indexer.values import seconds_in
 from smart_fork.finding.answer import AskedCode, Cause, Causes
 from smart_fork.finding.authorship import (
     AROUND,

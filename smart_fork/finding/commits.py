@@ -13,16 +13,16 @@ from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
+from indexer.files import index_db
 from indexer.freshness import read_changed
-from indexer.paths import index_db
+from indexer.lazy import dataclass
+from indexer.locks import IndexBusyError
 from indexer.project import project_of
 from indexer.settings import INDEXING
-from indexer.shapes import dataclass
 from indexer.store.base import Scope, SessionRow, Store
 from indexer.transcripts.authored import plain
 from indexer.transcripts.lines import LOOK_SECONDS
 from indexer.transcripts.model import AgentName
-from indexer.writer import IndexBusyError
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, NotFound, ProgramFailed, SmartForkError
 from smart_fork.finding.authorship import Line, Range, blamed, committed

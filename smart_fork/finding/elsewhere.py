@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Literal, Protocol
 
+from indexer.lazy import dataclass
 from indexer.masking import mask
-from indexer.shapes import dataclass
 from indexer.store.base import Placement, SessionRow, Store
 from smart_fork.finding.answer import TeamFound, TeamState
 from smart_fork.finding.hit import Hit, Lineage, Match, Origin, Price

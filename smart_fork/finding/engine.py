@@ -8,8 +8,8 @@ from dataclasses import field
 from pkgutil import resolve_name
 from typing import Any, Literal, NamedTuple, Protocol
 
+from indexer.lazy import dataclass
 from indexer.settings import ENGINE
-from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork import config
 from smart_fork.agents import AGENTS

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 
+from indexer.lazy import dataclass
 from indexer.masking import mask
 from indexer.project import is_within
-from indexer.shapes import dataclass
 from indexer.store.base import Placement, Searchable, SessionRow, Similarities, Store
 from smart_fork import handovers
 from smart_fork.finding.query import Matches, Query, QueryWords, is_long

@@ -10,14 +10,14 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from indexer.lazy import dataclass
 from indexer.project import resolve
-from indexer.shapes import dataclass
 from indexer.store.base import SessionRow, Store
 from indexer.transcripts.actions import edited_by, patch_in
 from indexer.transcripts.authored import PAIRS
-from indexer.transcripts.boilerplate import RECALL_TAG, strip_boilerplate
 from indexer.transcripts.model import AgentName
-from indexer.unchecked import list_in
+from indexer.transcripts.texts import RECALL_TAG, strip_boilerplate
+from indexer.values import list_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.births import worker_of
 from smart_fork.agents.registration import NAME

@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import apsw
 
-from indexer.damage import DamagedIndexError, open_sound
 from indexer.failures import is_damage, next_step, what_failed
-from indexer.paths import index_db
+from indexer.files import index_db
+from indexer.store.damage import DamagedIndexError, open_sound
 from indexer.store.schema import NewerIndexError, OlderIndexError
 from indexer.store.sqlite import SqliteStore
 from smart_fork.errors import IndexUnavailable, advice

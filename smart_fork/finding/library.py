@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexer.changes import Progress
-from indexer.damage import kept
-from indexer.models import configured_embedder
-from indexer.paths import index_db
+from indexer.embedding import configured_embedder
+from indexer.files import index_db
 from indexer.settings import INDEXING
 from indexer.store.base import Counts, Scope, SessionRow
+from indexer.store.damage import kept
 from indexer.transcripts.error_lines import commands_of
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS

@@ -14,7 +14,7 @@ import apsw
 
 from indexer import repositories
 from indexer.embedder import telling
-from indexer.paths import index_db
+from indexer.files import index_db
 from indexer.project import Project, is_within, resolve
 from indexer.store.base import Scope, SessionRow
 from indexer.store.sqlite import SqliteStore

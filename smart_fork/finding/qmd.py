@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from indexer.files import replace_file
-from indexer.markdown import export_path, parse_front_matter
+from indexer.export import export_path, parse_front_matter
+from indexer.files import index_root, private_dir, replace_file, state_home
+from indexer.locks import LOCK_SECONDS, IndexBusyError, only_writer
 from indexer.masking import Masked, beginning, mask
-from indexer.paths import index_root, private_dir, state_home
 from indexer.settings import QMD_COMMAND, QMD_SECONDS
 from indexer.transcripts.model import AgentName
-from indexer.writer import LOCK_SECONDS, IndexBusyError, only_writer
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError, advice
 from smart_fork.finding.engine import (
     EngineQuestion,

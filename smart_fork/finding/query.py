@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexer.embedder import DEFAULT_MODEL
-from indexer.pieces import PieceRole
-from indexer.shapes import dataclass
+from indexer.export import PieceRole
+from indexer.lazy import dataclass
 from indexer.store.base import HavingTable, Placement, Scope, Scored, Searchable, SessionRow, WordTable
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import Usage, is_empty

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from indexer.chunks import LABELS
 from indexer.embedder import Embedder
+from indexer.export import LABELS
+from indexer.lazy import late
 from indexer.masking import NOTHING, Masked, between, mask, shorten
-from indexer.patterns import late
 from smart_fork.finding.query import Candidate
 from smart_fork.snippets import printable
 

@@ -21,7 +21,7 @@ from itertools import pairwise
 from operator import mul
 from typing import Literal, NamedTuple
 
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 from indexer.store.base import Placement
 
 #: How many chunks speak for a session, and how much of their say the best one has.

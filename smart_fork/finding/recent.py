@@ -9,17 +9,17 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from indexer.changes import VERSION
 from indexer.failures import what_failed
+from indexer.files import index_db
 from indexer.forgotten import forgotten
-from indexer.last_run import FailedLog
+from indexer.lazy import dataclass
 from indexer.masking import Masked
-from indexer.paths import index_db
 from indexer.project import Project
-from indexer.shapes import dataclass
+from indexer.runs import FailedLog
 from indexer.store.base import SessionRow, Store
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.model import AgentName, Origin, Session
-from indexer.versions import VERSION
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import KeptPrompt
 from smart_fork.agents.checkpoints import is_within

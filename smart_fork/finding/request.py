@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from indexer.lazy import dataclass
 from indexer.project import Project, project_of
-from indexer.shapes import dataclass
 from indexer.store.base import Scope
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS, checkpoints

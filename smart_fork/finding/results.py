@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
-from indexer.markdown import export_path
+from indexer.export import export_path
 from indexer.masking import Masked, mask
 from indexer.store.base import Counts, Placement, SessionRow
 from indexer.transcripts.model import AgentName, Cache, Resumed, Session

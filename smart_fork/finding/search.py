@@ -13,11 +13,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from indexer.embedder import Embedder, ModelUnavailableError, has_frameworks, hush, load, loading, without_frameworks
+from indexer.export import export_path, is_export
 from indexer.failures import is_damage
-from indexer.markdown import export_path, is_export
+from indexer.lazy import dataclass
 from indexer.project import project_of
 from indexer.settings import RERANKER
-from indexer.shapes import dataclass
 from indexer.store.base import Placement, Scope, SessionRow, Store
 from indexer.transcripts.model import Session
 from smart_fork.errors import NotFound, advice

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from indexer.masking import Masked, mask
-from indexer.objects import known
 from indexer.project import Project, is_within, project_of, recorded, resolve, was_worktree_of
+from indexer.repositories import known
 from indexer.transcripts.model import Inferred, Session
 from smart_fork.snippets import quoted
 from smart_fork.system import permission
@@ -42,7 +42,7 @@ def as_guest(session: Session, project: Project) -> Session | None:
     if not (session.turns and project.git) or session.received:
         return None
     from indexer.outcome import worked_in  # most sessions were begun where they are listed
-    from indexer.transcripts.titles import title_of
+    from indexer.transcripts.texts import title_of
 
     there = {number for place, of in worked_in(session).items() if in_project(place, project) for number in of}
     asked = [turn.text for one in session.exchanges() if one.index in there for turn in one.turns if turn.prompt]

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from indexer import kept_logs
 from indexer.errors import joined
+from indexer.export import export_path, parse_front_matter
 from indexer.failures import what_failed
-from indexer.markdown import export_path, parse_front_matter
+from indexer.lazy import dataclass
 from indexer.masking import Masked, beginning, mask
-from indexer.shapes import dataclass
 from indexer.transcripts.lines import bounded, is_over
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork.agents import AGENTS

@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 import orjson
 
 from indexer.changes import Report, unread_logs
-from indexer.last_run import LastRun
-from indexer.paths import index_db, index_root
-from indexer.runs import last_run, next_run
+from indexer.files import index_db, index_root
+from indexer.runs import LastRun, last_run, next_run
 from indexer.store.base import SeenFile
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.readers import READERS

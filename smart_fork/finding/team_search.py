@@ -8,7 +8,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
-from indexer.paths import state_home
+from indexer.files import state_home
 from indexer.settings import TEAM_URL
 from smart_fork.agents.references import Resolved, here
 

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from indexer.changes import Progress, unread_logs
 from indexer.embedder import Embedder, ModelUnavailableError, known_absence, loading
+from indexer.embedding import Beginning, Closing, DefaultEmbedder
 from indexer.failures import is_damage, next_step, what_failed
+from indexer.files import private_dir, state_home
 from indexer.freshness import embed_first, read_changed, read_changes
-from indexer.models import Beginning, Closing, DefaultEmbedder
-from indexer.paths import private_dir, state_home
+from indexer.lazy import dataclass
+from indexer.locks import LOCK_SECONDS, IndexBusyError
 from indexer.project import Project
 from indexer.runs import last_run
 from indexer.settings import BACKGROUND, INDEXING
-from indexer.shapes import dataclass
 from indexer.store.base import Counts, Scope, Store
 from indexer.store.schema import VectorsUnavailableError
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName
-from indexer.writer import LOCK_SECONDS, IndexBusyError
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError
 from smart_fork.finding.answer import Covered

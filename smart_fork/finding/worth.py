@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from indexer.lazy import dataclass
 from indexer.outcome import Edits, Outcome
 from indexer.project import Project, recorded
-from indexer.shapes import dataclass
 from indexer.store.base import SessionRow, Store
-from indexer.transcripts.files import file_of
+from indexer.transcripts.base import file_of
 from indexer.transcripts.model import AgentName, Cache
-from indexer.unchecked import seconds_in
+from indexer.values import seconds_in
 from smart_fork.agents.checkpoints import author_of
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.finding.query import Candidate

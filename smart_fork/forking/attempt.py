@@ -10,7 +10,7 @@ from typing import Self
 
 import apsw
 
-from indexer.paths import private_dir
+from indexer.files import private_dir
 from indexer.transcripts.model import Session
 from smart_fork import handovers
 from smart_fork.agents import AGENTS

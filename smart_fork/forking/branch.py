@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from indexer.errors import joined
 from indexer.failures import next_step, what_failed
+from indexer.files import private_dir, state_home
 from indexer.locks import held_file
-from indexer.paths import private_dir, state_home
 from indexer.project import Project, project_of
 from indexer.transcripts.base import AgentAdapter, Agents, LogFile
 from indexer.transcripts.lines import bounded, decode_line, open_regular

@@ -13,10 +13,9 @@ from pathlib import Path
 import orjson
 
 from indexer import kept_logs
-from indexer.compressed import Compressed, pieces
 from indexer.failures import what_failed
-from indexer.files import remove, write_new
-from indexer.paths import private_dir
+from indexer.files import private_dir, remove, write_new
+from indexer.kept_logs import Compressed, pieces
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
 from smart_fork import foreign_sessions

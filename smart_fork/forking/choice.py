@@ -16,8 +16,8 @@ from functools import cached_property
 from math import exp
 from typing import Any, NamedTuple
 
+from indexer.lazy import dataclass
 from indexer.masking import Masked
-from indexer.shapes import dataclass
 from indexer.transcripts.model import Session
 from smart_fork.agents.copier import Excerpt
 from smart_fork.errors import ForkRefused, Usage, advice

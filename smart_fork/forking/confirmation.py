@@ -10,10 +10,10 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from indexer.files import private_dir, state_home
+from indexer.lazy import dataclass
 from indexer.locks import held_file
 from indexer.masking import Masked, mask_screen
-from indexer.paths import private_dir, state_home
-from indexer.shapes import dataclass
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS

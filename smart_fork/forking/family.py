@@ -15,10 +15,10 @@ from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 from indexer.transcripts.base import LogFile
-from indexer.transcripts.boilerplate import HANDOVER_TAG
 from indexer.transcripts.model import AgentName, Session
+from indexer.transcripts.texts import HANDOVER_TAG
 from smart_fork import handovers
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import Kin, Tie, message_tie

@@ -12,15 +12,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from indexer.checkout import Unproven, checkout, top_of
+from indexer.lazy import dataclass
 from indexer.masking import mask
-from indexer.project import recorded
-from indexer.shapes import dataclass
+from indexer.project import Unproven, checkout, recorded, top_of
 from indexer.transcripts.base import AgentAdapter
-from indexer.transcripts.boilerplate import HANDOVER_TAG
 from indexer.transcripts.model import AgentName, Proof, Session, estimate_tokens
 from indexer.transcripts.retold import UNANSWERED, calls_of, results_of
-from indexer.unchecked import seconds_in
+from indexer.transcripts.texts import HANDOVER_TAG
+from indexer.values import seconds_in
 from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession

@@ -13,17 +13,15 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from indexer.masking import mask, mask_cut, shorten
-from indexer.masking.masked import MARK
+from indexer.masking import MARK, mask, mask_cut, shorten
 from indexer.masking.secrets import known_from, spans_of
 from indexer.transcripts.actions import status_and_body
-from indexer.transcripts.boilerplate import strip_reminders
 from indexer.transcripts.commands import command_of, patch_of
-from indexer.transcripts.items import GivenBack, Item
-from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
+from indexer.transcripts.model import GivenBack, Item, Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import ASKED_US, Action, rendered
 from indexer.transcripts.symbols import Symbols, forget_shown
-from indexer.unchecked import dict_in, json_in
+from indexer.transcripts.texts import strip_reminders
+from indexer.values import dict_in, json_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.learned import learned

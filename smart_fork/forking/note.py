@@ -10,14 +10,14 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
+from indexer.lazy import late
 from indexer.masking import mask, shorten
-from indexer.masking.invisible import BRACKETS
+from indexer.masking.view import BRACKETS
 from indexer.outcome import known_files
-from indexer.patterns import late
 from indexer.project import recorded
-from indexer.transcripts.boilerplate import NEWS_TAG
 from indexer.transcripts.model import Session
-from indexer.unchecked import seconds_in
+from indexer.transcripts.texts import NEWS_TAG
+from indexer.values import seconds_in
 from smart_fork import foreign_sessions
 from smart_fork.agents.plan import MAX_PROMPT_BYTES, passable
 from smart_fork.forking.worker import WorkerSpec

@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
+from indexer.lazy import dataclass
 from indexer.settings import ASKS_SHELL, CHECK_LOGIN
-from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
-from indexer.unchecked import dict_in, json_in
+from indexer.values import dict_in, json_in
 from smart_fork.agents import AGENTS, shell_answer
 from smart_fork.agents.known_variables import known_variables
 from smart_fork.agents.login import Login

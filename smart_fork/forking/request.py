@@ -9,10 +9,9 @@ from dataclasses import MISSING, field
 from pathlib import Path
 from typing import Literal
 
+from indexer.lazy import dataclass, late
 from indexer.masking import mask, shorten
-from indexer.masking.invisible import BRACKETS
-from indexer.patterns import late
-from indexer.shapes import dataclass
+from indexer.masking.view import BRACKETS
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import PLACES, AnyPlace, Options, said

@@ -14,10 +14,9 @@ from typing import Any
 
 import orjson
 
-from indexer.masking.masked import MARK
-from indexer.masking.parts import hidden_in_parts, key_lines, lines_at, together
-from indexer.masking.secrets import hidden, spans_of
-from indexer.masking.spans import SHAPE, Span, positions_of
+from indexer.masking import MARK
+from indexer.masking.rules import SHAPE, Span, positions_of
+from indexer.masking.secrets import hidden, hidden_in_parts, key_lines, lines_at, spans_of, together
 from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts.ties import DEPTH, is_tie, texts
 from smart_fork.agents.forms import Forms

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from indexer.files import remove
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork.agents import AGENTS

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 
 from indexer.failures import what_failed
+from indexer.lazy import dataclass
 from indexer.project import project_of, recorded
-from indexer.shapes import dataclass
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import apsw
 
+from indexer.lazy import dataclass
 from indexer.project import resolve
 from indexer.settings import DEPTH
-from indexer.shapes import dataclass
-from indexer.transcripts.files import is_there
+from indexer.transcripts.base import is_there
 from indexer.transcripts.model import Session
 from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS, programs

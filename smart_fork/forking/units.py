@@ -12,12 +12,10 @@ from itertools import chain
 from math import ceil
 from pathlib import PurePosixPath
 
+from indexer.lazy import dataclass, late
 from indexer.masking import Masked, mask, shorten
-from indexer.masking.invisible import BRACKETS
-from indexer.patterns import late
-from indexer.shapes import dataclass
+from indexer.masking.view import BRACKETS
 from indexer.transcripts.model import Session, Turn
-from indexer.transcripts.twice import EVENT, ITEM
 from smart_fork.agents import AGENTS
 from smart_fork.snippets import printable
 
@@ -213,9 +211,9 @@ def units(session: Session, costs: Costs, end: int) -> tuple[Unit, ...]:
 
 def _crosses(session: Session, start: int, border: int, numbers: Sequence[int], of_calls: dict[str, int]) -> bool:
     """Whether a result after the border is that of a call before it, or a message goes on there."""
-    groups = {_group(turn) for turn in session.turns[start:border]} - {""}
+    groups = {turn.message for turn in session.turns[start:border]} - {""}
     return any(
-        _group(session.turns[i]) in groups
+        session.turns[i].message in groups
         or any(of_calls.get(result.tool_use_id, border) < border for result in session.turns[i].tool_results)
         for i in numbers
     )
@@ -227,9 +225,9 @@ def _steps(session: Session, costs: Costs, numbers: Sequence[int], answered: set
     before: Turn | None = None
     for i in numbers:
         turn = session.turns[i]
-        own = _group(turn)
+        own = turn.message
         goes_on = groups and (
-            waiting or (before is not None and own and own == _group(before)) or bool(turn.tool_results)
+            waiting or (before is not None and own and own == before.message) or bool(turn.tool_results)
         )
         if goes_on:
             groups[-1].append(i)
@@ -261,11 +259,6 @@ def _step(session: Session, costs: Costs, numbers: Sequence[int], answered: set[
         reads=tuple(dict.fromkeys(chain.from_iterable(call.reads for call in calls))),
         actions=actions,
     )
-
-
-def _group(turn: Turn) -> str:
-    """Whose message a record is part of; where an agent uses the field for something else, nobody's."""
-    return "" if turn.group in (ITEM, EVENT) else turn.group
 
 
 def _same(one: str, other: str) -> bool:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from indexer.errors import joined
+from indexer.lazy import dataclass
 from indexer.masking import NOTHING, ending
 from indexer.project import project_of, recorded
-from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt

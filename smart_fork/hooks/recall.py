@@ -30,7 +30,7 @@ _CALLS = {
     "PostToolUse": (ERRORS, "/after-failure"),
     "PostToolUseFailure": (ERRORS, "/after-failure"),
 }
-#: What is said after a compaction. The tag is `indexer.transcripts.boilerplate.RECALL_TAG`.
+#: What is said after a compaction. The tag is `indexer.transcripts.texts.RECALL_TAG`.
 COMPACTED = (
     "<smart-fork-recall>What this compaction dropped can still be searched: call find_sessions with session='self' "
     "and an intent, and read_session for the messages.</smart-fork-recall>"

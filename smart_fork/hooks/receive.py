@@ -19,8 +19,8 @@ from contextlib import suppress
 from dataclasses import fields
 from typing import Any
 
+from indexer.lazy import dataclass
 from indexer.settings import WORKER_ID
-from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.hooks import Hooks

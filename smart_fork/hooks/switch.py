@@ -8,8 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from indexer.files import remove, replace_file
-from indexer.paths import private_dir, state_home
+from indexer.files import private_dir, remove, replace_file, state_home
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.hooks import ASKED, EDITS, ERRORS, LATE, NO_PROMPTS, RECALL

@@ -11,8 +11,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
+from indexer.lazy import dataclass
 from indexer.masking import NOTHING, Masked, beginning
-from indexer.shapes import dataclass
 from indexer.transcripts.model import Turn
 from smart_fork.agents.births import own_part
 from smart_fork.errors import RegistryUnavailable, SmartForkError

@@ -17,9 +17,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from indexer.failures import next_step, what_failed
+from indexer.lazy import dataclass
 from indexer.runs import Freshness
-from indexer.shapes import dataclass
-from indexer.unchecked import dict_in, json_in
+from indexer.values import dict_in, json_in
 from smart_fork.agents.options import said_of
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.finding.index_access import opened

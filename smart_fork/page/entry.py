@@ -25,9 +25,8 @@ from typing import Any, Generic, TypeVar
 import orjson
 from starlette.responses import Response
 
-from indexer.files import replace_file, write_new
-from indexer.paths import private_dir
-from indexer.shapes import dataclass
+from indexer.files import private_dir, replace_file, write_new
+from indexer.lazy import dataclass
 from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.page.renderer import stranger, way_in
 

@@ -10,8 +10,8 @@ from starlette.routing import Route
 
 from indexer import kept_logs
 from indexer.forgotten import forgotten
+from indexer.lazy import dataclass
 from indexer.masking import Masked
-from indexer.shapes import dataclass
 from indexer.store.base import Holding
 from indexer.transcripts.lines import bounded
 from smart_fork.agents.cuts import snapshots

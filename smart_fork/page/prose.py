@@ -22,7 +22,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.token import Token as Kind
 from pygments.util import ClassNotFound
 
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 
 #: A longer text is shown as it was written, and code without colours that is longer, or of more or longer lines: what
 #: finds its words takes the square of that for some.

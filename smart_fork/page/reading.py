@@ -16,8 +16,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from indexer.lazy import dataclass
 from indexer.masking import Masked, knowing, shorten
-from indexer.shapes import dataclass
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import Exchange, Session, Turn
 from smart_fork.agents.codec import Codec

@@ -21,10 +21,10 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 
-from indexer.chunks import LABELS
+from indexer.export import LABELS
+from indexer.lazy import dataclass
 from indexer.masking import Masked, beginning, mask
-from indexer.masking.invisible import INVISIBLE
-from indexer.shapes import dataclass
+from indexer.masking.view import INVISIBLE
 from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, SmartForkError

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 from indexer.store.base import SessionRow
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS

@@ -12,13 +12,12 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from typing import Any, Literal
 
+from indexer.lazy import dataclass
 from indexer.masking import Masked, beginning, mask, mask_parts
-from indexer.shapes import dataclass
 from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.commands import command_of, patch_of
-from indexer.transcripts.items import GivenBack, UsedTool
-from indexer.transcripts.model import Session, ToolCall
-from indexer.unchecked import json_in, list_in
+from indexer.transcripts.model import GivenBack, Session, ToolCall, UsedTool
+from indexer.values import json_in, list_in
 from smart_fork.agents.codec import Codec, in_paragraphs
 from smart_fork.page.phrases import inside
 from smart_fork.snippets import printable

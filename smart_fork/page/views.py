@@ -18,8 +18,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from indexer.failures import what_failed
+from indexer.lazy import dataclass
 from indexer.masking import Masked, beginning, mask
-from indexer.shapes import dataclass
 from smart_fork.agents.options import Options
 from smart_fork.errors import Usage, is_empty
 from smart_fork.finding import sessions

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 from smart_fork.errors import ForkRefused, ProgramFailed, advice
 from smart_fork.repository.file_change import FileChange
 from smart_fork.repository.git import Repository, opened, opened_worktree, paths

@@ -12,11 +12,10 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from indexer.checkout import listed_worktrees
 from indexer.outcome import Edits
-from indexer.project import is_within
+from indexer.project import is_within, listed_worktrees
 from indexer.repositories import other_places
-from indexer.unchecked import seconds_in
+from indexer.values import seconds_in
 from smart_fork.repository.git import Repository
 
 #: For longer nobody waits: what has changed is then not known.

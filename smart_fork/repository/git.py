@@ -1,6 +1,6 @@
 """Git, run so that nothing of a repository's own is run by it, whoever has written what is in the repository.
 
-It is told where the repository is, as it was proven (`indexer.checkout`), and looks for none itself. Hooks, watchers,
+It is told where the repository is, as it was proven (`indexer.project`), and looks for none itself. Hooks, watchers,
 filters, external comparisons, helpers, editors, transports and submodules are switched off; what has a name of its own
 is looked up in the configuration first, as git itself reads it there.
 """
@@ -12,10 +12,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from indexer.checkout import Checkout, Unproven, bare_at, checkout, top_of
-from indexer.patterns import late
-from indexer.project import resolve
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass, late
+from indexer.project import Checkout, Unproven, bare_at, checkout, resolve, top_of
 from smart_fork.errors import ProgramFailed
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Completed, Processes

@@ -8,11 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from indexer import repositories
-from indexer.checkout import top_of
-from indexer.objects import known
-from indexer.paths import state_home
-from indexer.project import Project, resolve
-from indexer.repositories import Repository
+from indexer.files import state_home
+from indexer.project import Project, resolve, top_of
+from indexer.repositories import Repository, known
 from indexer.values import Value, value
 from smart_fork.errors import SmartForkError
 from smart_fork.repository.git import opened_to_look_back

@@ -14,10 +14,9 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal
 
-from indexer.checkout import Checkout, Unproven, checkout, top_of
+from indexer.lazy import dataclass
 from indexer.masking import mask
-from indexer.project import is_within, recorded, resolve
-from indexer.shapes import dataclass
+from indexer.project import Checkout, Unproven, checkout, is_within, recorded, resolve, top_of
 from smart_fork.errors import ProgramFailed, SmartForkError
 from smart_fork.repository.drift import inside, tops
 from smart_fork.repository.git import FOLDER, Repository, opened

@@ -10,9 +10,8 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from indexer.checkout import Unproven, checkout, top_of
-from indexer.patterns import late
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass, late
+from indexer.project import Unproven, checkout, top_of
 
 #: How much is read of the end of a record, and how much where that is not enough.
 _LOG_BYTES = (1 << 16, 1 << 22)

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from indexer.checkout import bare_at, content
-from indexer.project import is_within, project_of, resolve
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
+from indexer.project import bare_at, content, is_within, project_of, resolve
 from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError, advice
 from smart_fork.repository import changes
 from smart_fork.repository.changes import difference, submodules

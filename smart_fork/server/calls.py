@@ -24,7 +24,7 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types import ListRootsRequest, ListRootsResult
 
 from indexer.errors import joined
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork import config
 from smart_fork.agents import AGENTS

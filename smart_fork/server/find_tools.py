@@ -215,7 +215,7 @@ class Searching:
 
     def library(self, path: str | None = None, **how: Any) -> AbstractContextManager[Library]:
         """The sessions that a caller finds; see `Library.open`."""
-        from indexer.models import configured_embedder
+        from indexer.embedding import configured_embedder
         from smart_fork.finding.library import MODEL_SECONDS, library
         from smart_fork.finding.upkeep import Shared
 

@@ -16,7 +16,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
 from pydantic import Field, WithJsonSchema
 
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import KEYS, takes
 from smart_fork.errors import Usage

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indexer.transcripts.items import UsedTool
+from indexer.transcripts.model import UsedTool
 from smart_fork.agents.forms import HomePlace
 from smart_fork.errors import Usage
 from smart_fork.snippets import quoted

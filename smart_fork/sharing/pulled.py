@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from indexer import state
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import utc
-from indexer.unchecked import dict_in
+from indexer.values import dict_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.forms import Forms

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from indexer.masking.masked import MARK
+from indexer.masking import MARK
 from indexer.transcripts.model import Session, Turn
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record

@@ -22,11 +22,9 @@ import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from indexer.checkout import Unproven, bare_at, checkout, top_of
-from indexer.files import replace_file
+from indexer.files import private_dir, replace_file, state_home
 from indexer.locks import held
-from indexer.paths import private_dir, state_home
-from indexer.project import resolve
+from indexer.project import Unproven, bare_at, checkout, resolve, top_of
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, NotFound, ProgramFailed, SmartForkError, Usage
 from smart_fork.repository import git

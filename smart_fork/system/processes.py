@@ -17,8 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
 
+from indexer.lazy import dataclass
 from indexer.masking import Masked, beginning, mask
-from indexer.shapes import dataclass
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, SmartForkError
 
 if TYPE_CHECKING:

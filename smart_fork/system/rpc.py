@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import orjson
 
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 
 Kind = Literal["request", "notification", "answer"]
 Id = str | int

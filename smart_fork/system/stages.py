@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 
 #: What the stages are called for people.
 NAMES = {

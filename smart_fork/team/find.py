@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from indexer.chunks import LABELS
-from indexer.light import LightEmbedder
-from indexer.models import configured_embedder
+from indexer.embedding import LightEmbedder, configured_embedder
+from indexer.export import LABELS
 from indexer.outcome import Outcome
 from indexer.store.base import Scope
 from indexer.transcripts.model import AgentName

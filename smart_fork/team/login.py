@@ -17,8 +17,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from indexer.failures import next_step
-from indexer.files import replace_file
-from indexer.paths import state_home
+from indexer.files import replace_file, state_home
 from indexer.settings import TEAM_TOKEN as TOKEN
 from indexer.settings import TEAM_URL as URL
 from smart_fork.errors import NotAuthenticated, SmartForkError, Usage

@@ -11,8 +11,7 @@ from typing import Any
 
 import orjson
 
-from indexer.files import replace_file
-from indexer.paths import private_dir
+from indexer.files import private_dir, replace_file
 from indexer.project import project_of, resolve
 from indexer.transcripts.model import AgentName
 from smart_fork import foreign_sessions

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from indexer.embedding import LightEmbedder
 from indexer.failures import what_failed
-from indexer.light import LightEmbedder
-from indexer.paths import index_db
+from indexer.files import index_db
 from indexer.project import project_of
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from indexer import state
 from indexer.masking import mask
-from indexer.unchecked import dict_in, json_in
+from indexer.values import dict_in, json_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.model import Transcript

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
+from indexer.lazy import dataclass
 from indexer.masking import Masked, mask
-from indexer.shapes import dataclass
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from indexer.files import private_dir, state_home
 from indexer.locks import held_file
 from indexer.masking import ending
-from indexer.paths import private_dir, state_home
 from smart_fork.agents import AGENTS
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.options import Options

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import apsw
 
+from indexer.lazy import dataclass
 from indexer.masking import NOTHING, Masked, beginning, mask, mask_screen
 from indexer.settings import WORKER_ID
-from indexer.shapes import dataclass
-from indexer.unchecked import seconds_in
+from indexer.values import seconds_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.births import find_sessions
 from smart_fork.agents.logs import original_of

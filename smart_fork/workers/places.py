@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from indexer.runs import born
 from indexer.settings import WORKER_ID
-from indexer.unchecked import seconds_in
+from indexer.values import seconds_in
 from smart_fork.errors import NotFound, ProgramMissing, SmartForkError, Usage
 from smart_fork.system.processes import Processes
 from smart_fork.workers.iterm2 import INSTALL, ITerm2Place

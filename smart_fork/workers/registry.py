@@ -12,11 +12,11 @@ from typing import Any, Literal, Self, get_args
 import apsw
 import orjson
 
+from indexer.lazy import dataclass
 from indexer.masking import mask
-from indexer.shapes import dataclass
 from indexer.store.schema import compact, immediate
 from indexer.transcripts.model import AgentName
-from indexer.unchecked import json_in, list_in
+from indexer.values import json_in, list_in
 from smart_fork.errors import NotFound, Usage, advice
 from smart_fork.snippets import quoted, storable
 from smart_fork.system import permission

@@ -8,8 +8,8 @@ from pathlib import Path
 import apsw
 
 from indexer.failures import next_step, what_failed
-from indexer.older_tables import bring_up
-from indexer.paths import private_dir
+from indexer.files import private_dir
+from indexer.state import bring_up
 from indexer.store.schema import immediate, write_ahead
 from smart_fork.errors import RegistryUnavailable
 

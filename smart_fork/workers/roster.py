@@ -8,7 +8,7 @@ from dataclasses import replace
 from indexer.masking import NOTHING, Masked, beginning, shorten
 from indexer.project import Project
 from indexer.transcripts.model import Session
-from indexer.unchecked import seconds_in
+from indexer.values import seconds_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.births import own_part
 from smart_fork.agents.readers import READERS

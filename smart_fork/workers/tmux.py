@@ -20,11 +20,11 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from indexer.files import state_home
+from indexer.lazy import dataclass
 from indexer.masking import Masked, mask, mask_screen
-from indexer.paths import state_home
 from indexer.project import project_of
 from indexer.settings import HOME, TMUX_SOCKET
-from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.plan import CALLERS_OWN, ForkPlan
 from smart_fork.agents.starter import Delivery

@@ -21,9 +21,9 @@ import pytest
 
 import indexer
 from indexer.embedder import Embedder
+from indexer.embedding import DIMENSIONS, LightEmbedder
+from indexer.files import index_db, state_home
 from indexer.freshness import complete
-from indexer.light import DIMENSIONS, LightEmbedder
-from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.codex.home import codex_home

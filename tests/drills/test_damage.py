@@ -9,13 +9,13 @@ from contextlib import closing
 import apsw
 import pytest
 
-from indexer import damage
-from indexer.damage import DamagedIndexError, kept, open_sound, remove_older
+from indexer.embedding import LightEmbedder
+from indexer.files import index_db, index_root, state_home
 from indexer.freshness import complete
-from indexer.light import LightEmbedder
-from indexer.paths import index_db, index_root, state_home
+from indexer.locks import only_writer
+from indexer.store import damage
+from indexer.store.damage import DamagedIndexError, kept, open_sound, remove_older
 from indexer.store.sqlite import SqliteStore
-from indexer.writer import only_writer
 from smart_fork.agents.readers import READERS
 from smart_fork.cli.overview import overview
 from smart_fork.errors import RegistryUnavailable

@@ -10,9 +10,9 @@ from pathlib import Path
 import apsw
 import pytest
 
+from indexer.embedding import LightEmbedder
+from indexer.files import index_db, state_home
 from indexer.freshness import complete
-from indexer.light import LightEmbedder
-from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.readers import READERS
 from smart_fork.cli.service.records import log_to_file

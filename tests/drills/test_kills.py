@@ -8,9 +8,8 @@ import subprocess
 import psutil
 import pytest
 
-from indexer.light import LightEmbedder
-from indexer.models import FEW_TEXTS
-from indexer.paths import index_db, state_home
+from indexer.embedding import FEW_TEXTS, LightEmbedder
+from indexer.files import index_db, state_home
 from tests.drilled import drilled
 from tests.drills.drill import (
     ROOT,

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from indexer.files import index_db, state_home
 from indexer.freshness import complete
-from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts import files
+from indexer.transcripts import base
 from indexer.transcripts import lines as reading
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.readers import READERS
@@ -122,9 +122,9 @@ def test_numbers_of_files_that_need_64_bits_are_stored(store, monkeypatch):
     class Info:
         st_size, st_mtime_ns, st_ino = 5, 1 << 64, (1 << 64) - 3
 
-    assert all(abs(number) < 1 << 63 for number in files.stamp_of(Info))
+    assert all(abs(number) < 1 << 63 for number in base.stamp_of(Info))
     other = type("Other", (Info,), {"st_ino": (1 << 64) - 4})
-    assert files.stamp_of(Info) != files.stamp_of(other)
+    assert base.stamp_of(Info) != base.stamp_of(other)
 
 
 def test_what_is_no_log_is_passed_over_at_once(store, tmp_path):

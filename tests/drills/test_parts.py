@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer import watch
+from indexer import schedule
 from indexer.embedder import ModelUnavailableError
 from indexer.freshener import Freshener
 from indexer.schedule import Schedule, trigger_of
@@ -129,8 +129,8 @@ def test_without_watches_the_schedule_goes_on_and_logs_are_looked_at(monkeypatch
     def no_watches(folders):
         raise OSError("OS file watch limit reached")
 
-    monkeypatch.setattr(watch, "_watching", no_watches)
-    monkeypatch.setattr(watch.Watcher.__init__, "__kwdefaults__", {"poll_seconds": 0.05})
+    monkeypatch.setattr(schedule, "_watching", no_watches)
+    monkeypatch.setattr(schedule.Watcher.__init__, "__kwdefaults__", {"poll_seconds": 0.05})
     every = write_logs(3)
     with freshener() as running:
         eventually(lambda: running.status().last_run, "the first run")

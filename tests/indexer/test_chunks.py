@@ -3,9 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.chunks import chunk, split
-from indexer.markdown import to_markdown
-from indexer.pieces import Piece, pieces_of
+from indexer.export import Piece, chunk, pieces_of, split, to_markdown
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
 from tests.indexer.written import moment, piece, session_of
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.compressed import Compressed, DamagedCopyError, pieces, up_to_date
+from indexer.kept_logs import Compressed, DamagedCopyError, pieces, up_to_date
 from tests.cases import each
 
 TEXT = st.binary(max_size=200) | st.sampled_from([b"", b"\n", b'{"type": "user"}\n' * 50])

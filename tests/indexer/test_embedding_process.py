@@ -14,9 +14,8 @@ import pytest
 
 import indexer
 from indexer.embedder import ModelUnavailableError
+from indexer.embedding import FEW_TEXTS, DefaultEmbedder, LightEmbedder
 from indexer.embedding_process import ProcessEmbedder, answer
-from indexer.light import LightEmbedder
-from indexer.models import FEW_TEXTS, DefaultEmbedder
 from tests.written_programs import first_lines
 
 PYTHON = sys.executable
@@ -242,7 +241,7 @@ def test_where_no_process_can_be_begun_the_light_engine_embeds(monkeypatch, capl
         raise OSError("no more processes")
 
     monkeypatch.setattr("indexer.embedding_process._start", refused)
-    monkeypatch.setattr("indexer.models.has_frameworks", lambda: True)
+    monkeypatch.setattr("indexer.embedding.has_frameworks", lambda: True)
     embedder = DefaultEmbedder()
     embedder.begin()
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import apsw
 import pytest
 
-from indexer import kept_logs, masking, versions
+from indexer import changes, kept_logs, masking
+from indexer.export import export_path
+from indexer.files import index_db, state_home
 from indexer.freshness import complete, read_changes
 from indexer.lost_logs import erase_owed
-from indexer.markdown import export_path
 from indexer.masking import Masked
-from indexer.paths import index_db, state_home
-from indexer.store import schema, soundness
+from indexer.store import damage, schema
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import slug
@@ -95,7 +95,7 @@ def test_words_are_taken_out_whatever_has_become_of_the_export(store, harm):
     run(store)
 
     assert GONE not in everything()
-    assert not list(soundness.words(store.db))
+    assert not list(damage.words(store.db))
 
 
 def test_what_a_rewind_has_thrown_away_is_in_no_byte(store):
@@ -161,7 +161,7 @@ def test_a_name_that_is_not_shown_is_masked_by_a_newer_version_where_the_log_is_
     leaf = claude_records(ONE, "/work/a", ["how are you", "fine"])[1]["uuid"]
     append(log, named("deployed to postgres://app:kX7mQ2zanzibarW9pL4@db.internal/shop", leaf))
     with monkeypatch.context() as older:
-        older.setattr("indexer.transcripts.titles.mask", Masked)
+        older.setattr("indexer.transcripts.texts.mask", Masked)
         run(store)
     log.unlink()
     run(store)
@@ -178,7 +178,7 @@ def test_what_is_masked_since_a_newer_version_is_in_no_byte(store, monkeypatch):
     claude_log(ONE, "/work/a", "mend the parser", f"the key is {SECRET}", f"{SECRET} it is")
     run(store)
     assert GONE in everything()
-    monkeypatch.setattr(versions, "VERSION", "stricter")
+    monkeypatch.setattr(changes, "VERSION", "stricter")
     masking_by(monkeypatch, lambda text: Masked(text.replace(SECRET, "[REDACTED]")))
     monkeypatch.setattr(masking, "mask", lambda text: Masked(text.replace(SECRET, "[REDACTED]")))
     run(store)
@@ -330,7 +330,7 @@ def test_what_is_left_of_a_deleted_log_is_masked_by_a_newer_version(store, monke
     log = claude_log(ONE, "/work/a", told, "I see", "and you", "fine as well")
     with monkeypatch.context() as older:
         masking_by(older, Masked)
-        older.setattr("indexer.transcripts.titles.mask", Masked)
+        older.setattr("indexer.transcripts.texts.mask", Masked)
         run(store, HashEmbedder())
     log.unlink()
     run(store, HashEmbedder())
@@ -354,8 +354,8 @@ def test_a_log_that_is_deleted_before_a_newer_version_has_read_it_is_masked_as_w
     log = claude_log(ONE, "/work/a", "use postgres://app:kX7mQ2zanzibarW9pL4@db.internal/shop", "I see")
     with monkeypatch.context() as older:
         masking_by(older, Masked)
-        older.setattr("indexer.transcripts.titles.mask", Masked)
-        older.setattr(versions, "VERSION", "older")
+        older.setattr("indexer.transcripts.texts.mask", Masked)
+        older.setattr(changes, "VERSION", "older")
         run(store)
     log.unlink()
 

@@ -13,8 +13,7 @@ import apsw
 import pytest
 
 from indexer.failures import is_full, next_step, what_failed
-from indexer.files import staging_of
-from indexer.paths import private_dir, state_home
+from indexer.files import private_dir, staging_of, state_home
 
 Usage = namedtuple("Usage", "free")  # noqa: PYI024 - as the system's own
 

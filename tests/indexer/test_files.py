@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from indexer import files
-from indexer.disk import Disk
-from indexer.files import new_file, replace_file, sweep, write_new
+from indexer.files import Disk, new_file, replace_file, sweep, write_new
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Names of those who write files that must not get lost.
@@ -136,4 +135,4 @@ def test_files_are_written_in_one_place():
     # What a hook notes it makes once, and what it imports each prompt waits for. SQLite writes the state, and a program of
     # PostgreSQL a backup.
     others = {"indexer/state.py", "smart_fork/hooks/recall.py", "smart_fork/team/server/backup.py"}
-    assert {"indexer/disk.py", *others} == places
+    assert {"indexer/files.py", *others} == places

@@ -15,12 +15,12 @@ from apscheduler.triggers.interval import IntervalTrigger
 import indexer
 from indexer import freshener
 from indexer.embedder import ModelUnavailableError
+from indexer.files import index_db, index_root, state_home
 from indexer.freshener import Batch, Freshener
 from indexer.freshness import complete
-from indexer.paths import index_db, index_root, state_home
+from indexer.locks import only_writer
 from indexer.priority import NICE
 from indexer.store.sqlite import SqliteStore
-from indexer.writer import only_writer
 from smart_fork.agents.readers import READERS
 from tests import warm
 from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, codex_log, content, lines

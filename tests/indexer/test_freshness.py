@@ -12,20 +12,20 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from indexer import freshness
 from indexer.changes import Report
+from indexer.files import index_db, state_home
 from indexer.freshener import Freshener
 from indexer.freshness import complete, embed_first, read_changed, read_changes, read_some
-from indexer.paths import index_db, state_home
+from indexer.locks import IndexBusyError, give_way, only_writer
 from indexer.pipeline import embed_waiting
 from indexer.project import Project, project_of
 from indexer.store.sqlite import SqliteStore
-from indexer.writer import IndexBusyError, give_way, only_writer
 from smart_fork.agents.readers import READERS
 from tests.indexer.written import HashEmbedder, claude_log
 
 ROOT = Path(freshness.__file__).parent.parent
 HOLD = """
 import sys
-from indexer.writer import only_writer
+from indexer.locks import only_writer
 with only_writer(5, *sys.argv[1:]):
     print("held", flush=True)
     sys.stdin.read()

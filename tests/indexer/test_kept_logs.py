@@ -13,8 +13,8 @@ import pytest
 import indexer
 from indexer import kept_logs
 from indexer.changes import Report
+from indexer.files import index_db, state_home
 from indexer.freshness import complete, read_rest
-from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.readers import READERS
 from tests import warm

@@ -11,9 +11,9 @@ import pytest
 
 import indexer
 from indexer import pipeline
+from indexer.export import export_path, is_export
+from indexer.files import index_db
 from indexer.freshness import complete
-from indexer.markdown import export_path, is_export
-from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.readers import READERS
 from tests import warm
@@ -30,8 +30,8 @@ INDEX = """
 import os, signal, sys
 from indexer import pipeline
 from indexer.freshness import complete
-from indexer.markdown import export_path, is_export
-from indexer.paths import index_db
+from indexer.export import export_path, is_export
+from indexer.files import index_db
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.readers import READERS
 from tests.indexer.written import HashEmbedder

@@ -12,13 +12,13 @@ import pytest
 
 from indexer import forgotten, kept_logs
 from indexer.changes import Report, named_logs
+from indexer.export import export_path
+from indexer.files import index_db, state_home
 from indexer.freshness import complete, read_named
-from indexer.markdown import export_path
-from indexer.paths import index_db, state_home
+from indexer.schedule import Watcher
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import AgentAdapter, Agents, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import Session, Turn
-from indexer.watch import Watcher
 from smart_fork.agents.claude.log import ClaudeAdapter
 from tests.indexer.written import claude_log
 

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.markdown import ACTION, export_path, is_export, parse_front_matter, to_markdown, write_export
-from indexer.paths import index_root, private_dir
-from indexer.pieces import pieces_of
+from indexer.export import ACTION, export_path, is_export, parse_front_matter, pieces_of, to_markdown, write_export
+from indexer.files import index_root, private_dir
 from tests.cases import each
 from tests.indexer.written import piece, session_of
 

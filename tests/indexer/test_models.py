@@ -13,16 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer import embedder as embedding
-from indexer import light, models
+from indexer import embedding
 from indexer.embedder import DEFAULT_MODEL, ModelUnavailableError, SentenceTransformerEmbedder, packaged_model
+from indexer.embedding import FEW_TEXTS, GRAPH, DefaultEmbedder, LightEmbedder, configured_embedder
 from indexer.installed import adding, packages_of
-from indexer.light import GRAPH, LightEmbedder
-from indexer.models import FEW_TEXTS, DefaultEmbedder, configured_embedder
 from indexer.priority import NICE
 from tests.cases import first
 
-ROOT = Path(light.__file__).parent.parent
+ROOT = Path(embedding.__file__).parent.parent
 CORPUS = ROOT.parent / "shared/corpus"
 TEXTS = [
     "retry a failed upload with exponential backoff",
@@ -44,7 +42,7 @@ def heavy():
 
 @pytest.fixture
 def without_frameworks(monkeypatch):
-    monkeypatch.setattr(models, "has_frameworks", lambda: False)
+    monkeypatch.setattr("indexer.embedder.has_frameworks", lambda: False)
     monkeypatch.setattr(embedding, "has_frameworks", lambda: False)
 
 
@@ -69,7 +67,7 @@ def test_the_vectors_are_those_of_sentence_transformers(heavy):
 def test_what_people_ask_has_the_vectors_of_sentence_transformers(heavy, monkeypatch):
     if not (CORPUS / "queries.jsonl").is_file():
         pytest.skip("needs the corpus beside the checkout")
-    monkeypatch.setattr(embedding, "_has_bfloat16", lambda: False)
+    monkeypatch.setattr("indexer.embedder._has_bfloat16", lambda: False)
     texts = [
         json.loads(line)["query"] for line in (CORPUS / "queries.jsonl").read_text(encoding="utf-8").splitlines()[::4]
     ]
@@ -130,7 +128,7 @@ def test_weights_behind_links_are_found(tmp_path, monkeypatch):
     (tmp_path / "model").mkdir()
     for file in packaged_model().iterdir():
         (tmp_path / "model" / file.name).symlink_to(file)
-    monkeypatch.setattr(light, "packaged_model", lambda: tmp_path / "model")
+    monkeypatch.setattr(embedding, "packaged_model", lambda: tmp_path / "model")
 
     assert LightEmbedder().embed(["a question"]).shape == (1, 384)
 
@@ -146,10 +144,10 @@ def test_tampered_weights_are_refused(monkeypatch):
 def test_what_cannot_be_loaded_says_so(tmp_path, monkeypatch):
     (tmp_path / "minilm.onnx").write_bytes(b"no graph")
     with monkeypatch.context() as patch:
-        patch.setattr(light, "GRAPH", tmp_path / "minilm.onnx")
+        patch.setattr(embedding, "GRAPH", tmp_path / "minilm.onnx")
         with pytest.raises(ModelUnavailableError, match="onnxruntime cannot load the packaged model"):
             LightEmbedder().embed(["a question"])
-    light._session_in.cache_clear()
+    embedding._session_in.cache_clear()
     monkeypatch.setitem(sys.modules, "indexer.inference", None)
     with pytest.raises(ModelUnavailableError, match="onnxruntime cannot be imported"):
         LightEmbedder().embed(["a question"])
@@ -184,7 +182,7 @@ def test_who_embeds_many_texts_can_be_ended_between_two_of_them(monkeypatch):
 def test_a_question_imports_no_framework():
     """Importing PyTorch would take longer than the answer."""
     program = (
-        "import sys; from indexer.models import configured_embedder; e = configured_embedder(); e.embed(['a question']);"
+        "import sys; from indexer.embedding import configured_embedder; e = configured_embedder(); e.embed(['a question']);"
         f"e.embed(['few'] * {FEW_TEXTS - 1});"
         "print([name for name in ('torch', 'transformers', 'sentence_transformers', 'onnx') if name in sys.modules])"
     )
@@ -199,7 +197,7 @@ def test_onnxruntime_reports_to_nobody_and_is_not_seen_on_the_terminal(home, mon
         monkeypatch.setenv("ORT_DISABLE_TELEMETRY", switch)
     before = os.environ.get("ORT_DISABLE_TELEMETRY", "left out")
     ran = run(
-        f"{WITHOUT_FRAMEWORKS} from indexer.light import LightEmbedder; LightEmbedder().embed(['hi', 'ho']);"
+        f"{WITHOUT_FRAMEWORKS} from indexer.embedding import LightEmbedder; LightEmbedder().embed(['hi', 'ho']);"
         "import os; print(os.environ.get('ORT_DISABLE_TELEMETRY', 'left out'))"
     )
 
@@ -221,9 +219,9 @@ def test_many_texts_take_the_fast_way_and_agree_with_the_light_one():
 @pytest.mark.thorough
 def test_many_texts_are_embedded_without_the_frameworks_as_well():
     program = (
-        f"{WITHOUT_FRAMEWORKS} import psutil; from indexer.light import LightEmbedder; from indexer import models;"
+        f"{WITHOUT_FRAMEWORKS} import psutil; from indexer.embedding import LightEmbedder, configured_embedder;"
         f"texts = [f'{{n}} failed uploads' for n in range({FEW_TEXTS})];"
-        "e = models.configured_embedder(background=sys.argv[1] == 'background'); e.begin(); many = e.embed(texts);"
+        "e = configured_embedder(background=sys.argv[1] == 'background'); e.begin(); many = e.embed(texts);"
         "print(psutil.Process().children(), abs(many - LightEmbedder().embed(texts)).max())"
     )
 
@@ -233,7 +231,7 @@ def test_many_texts_are_embedded_without_the_frameworks_as_well():
 
 @pytest.mark.thorough
 def test_without_the_frameworks_many_texts_take_one_core_unless_somebody_waits(without_frameworks, monkeypatch):
-    monkeypatch.setattr(models, "processors", lambda: 5)
+    monkeypatch.setattr(embedding, "processors", lambda: 5)
     threads: set[str] = set()
     some = LightEmbedder._group_vectors
 
@@ -242,7 +240,7 @@ def test_without_the_frameworks_many_texts_take_one_core_unless_somebody_waits(w
         return some(self, group)
 
     monkeypatch.setattr(LightEmbedder, "_group_vectors", watched)
-    texts = ["many " * (light.TOGETHER // 2)] * 10
+    texts = ["many " * (embedding.TOGETHER // 2)] * 10
     configured_embedder(background=True).embed(texts)
     assert {threading.current_thread().name} == threads
 
@@ -283,7 +281,7 @@ def test_another_model_says_what_it_needs_in_the_light_install(monkeypatch, with
 
     assert "SMART_FORK_MODEL names some/other-model, which needs sentence-transformers" in str(refused.value)
     assert f"`{adding(*packages_of('torch'))}`. Or unset SMART_FORK_MODEL" in str(refused.value)
-    monkeypatch.setattr(embedding, "has_frameworks", lambda: True)  # installed meanwhile: it is tried at once
+    monkeypatch.setattr("indexer.embedder.has_frameworks", lambda: True)  # installed meanwhile: it is tried at once
     with pytest.raises(ModelUnavailableError, match="neither found nor downloaded"):
         configured_embedder().embed(["a question"])
 

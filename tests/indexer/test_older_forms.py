@@ -10,9 +10,9 @@ import orjson
 import pytest
 
 from indexer import state
-from indexer.damage import open_sound
+from indexer.files import index_db, state_home
 from indexer.freshness import complete
-from indexer.paths import index_db, state_home
+from indexer.store.damage import open_sound
 from indexer.store.schema import FORM, NewerIndexError
 from smart_fork.agents.readers import READERS
 from tests.indexer.written import HashEmbedder, claude_log, content

@@ -10,8 +10,8 @@ import pytest
 
 import indexer
 import smart_fork
+from indexer.lazy import _Pattern, late
 from indexer.masking import phrases, rules
-from indexer.patterns import _Late, late
 
 #: What matches one character, of which nothing can be given back.
 ONE = {codes.ANY, codes.IN, codes.LITERAL, codes.NOT_LITERAL}
@@ -49,7 +49,7 @@ def _all(kind) -> list:
 
 def test_every_late_pattern_of_the_program_is_right():
     """A wrong one would be noticed by whoever uses it first."""
-    patterns = _all(_Late)
+    patterns = _all(_Pattern)
 
     assert len(patterns) > 50
     for pattern in patterns:
@@ -74,7 +74,7 @@ def test_no_group_is_repeated_possessively():
     """Before 3.11.5 Python does not go back to the end of the last time, and masked private keys in part (gh-106052)."""
     assert any(possessive_groups(parser.parse(r"x(?:a|(?:bc)?(?:ab?c){2,}+)")))
     assert not any(possessive_groups(parser.parse(r"(?>(?:ab?c)+)[a-z]++")))
-    ours = [*_all(_Late), *_all(re.Pattern), *map(rules.compiled, {phrase.pattern for phrase in phrases._TOLD})]
+    ours = [*_all(_Pattern), *_all(re.Pattern), *map(rules.compiled, {phrase.pattern for phrase in phrases._TOLD})]
     found = {one.pattern for one in ours if any(possessive_groups(parser.parse(one.pattern, one.flags)))}
     assert set() == found
     assert [] == [one for one in rules.VENDORS if any(possessive_groups(parser.parse(one.follows)))]

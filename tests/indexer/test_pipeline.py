@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from indexer import forgotten, masking, pipeline, versions
+from indexer import changes, forgotten, masking, pipeline
 from indexer.changes import Report, changed_logs
-from indexer.markdown import export_path, parse_front_matter, to_markdown
+from indexer.export import export_path, parse_front_matter, pieces_of, to_markdown
+from indexer.files import index_db
 from indexer.masking import mask
-from indexer.paths import index_db
-from indexer.pieces import pieces_of
 from indexer.pipeline import document_of, embed_waiting, read_logs
 from indexer.store.sqlite import SqliteStore
+from indexer.transcripts import state
 from indexer.transcripts.base import Agents
 from indexer.transcripts.model import ToolCall, Turn
 from smart_fork.agents.claude.home import claude_home
@@ -76,7 +76,7 @@ def test_an_unchanged_tree_costs_one_stat_a_log_and_opens_none():
     script = """
 import os, sys
 from indexer.freshness import complete
-from indexer.paths import index_db
+from indexer.files import index_db
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.readers import READERS
 store = SqliteStore(index_db())
@@ -119,7 +119,7 @@ def test_only_what_was_added_is_read_again(store):
 def test_another_version_of_anything_reads_all_again(store, monkeypatch):
     claude_log(ONE, "/work/a", "first")
     run(store)
-    monkeypatch.setattr(versions, "VERSION", versions.VERSION + ".x")
+    monkeypatch.setattr(changes, "VERSION", changes.VERSION + ".x")
     report = run(store)
 
     assert (1, 0, 1, 0) == (report.read, report.resumed, report.sessions, report.exported)  # the export is as it was
@@ -127,21 +127,21 @@ def test_another_version_of_anything_reads_all_again(store, monkeypatch):
 
 
 def test_the_version_names_every_form_that_the_index_depends_on():
-    of = (versions.READER_VERSION, versions.CHUNKER_VERSION, masking.VERSION, versions.EXPORT_VERSION)
+    of = (state.READER_VERSION, changes.CHUNKER_VERSION, masking.VERSION, changes.EXPORT_VERSION)
 
-    assert ".".join(map(str, of)) == versions.VERSION
+    assert ".".join(map(str, of)) == changes.VERSION
 
 
 def test_an_export_by_an_earlier_version_of_the_masks_or_of_its_form_is_made_again(store, monkeypatch):
-    now = versions.VERSION
+    now = changes.VERSION
     for part in (2, 3):  # of the masks, of the export
         numbers = now.split(".")
         numbers[part] = str(int(numbers[part]) - 1)
         claude_log(ONE, "/work/a", "first PASSWORD=swordfish")
-        monkeypatch.setattr(versions, "VERSION", ".".join(numbers))
+        monkeypatch.setattr(changes, "VERSION", ".".join(numbers))
         run(store)
         export_path("claude", ONE).write_text("as it was made then: swordfish")
-        monkeypatch.setattr(versions, "VERSION", now)
+        monkeypatch.setattr(changes, "VERSION", now)
 
         assert 1 == run(store).exported
         assert "swordfish" not in export_path("claude", ONE).read_text()
@@ -154,7 +154,7 @@ def test_the_form_of_an_export_changes_with_its_version():
     call = Turn("t2", None, "assistant", "", tool_calls=(ToolCall("c", "Bash", mask("run ls")),))
     session = replace(session, turns=(*session.turns, call))
     made = to_markdown(session, pieces_of(session, mask), "/work").text
-    assert (2, "c11fc935c51be313") == (versions.EXPORT_VERSION, hashlib.sha256(made.encode()).hexdigest()[:16])
+    assert (2, "c11fc935c51be313") == (changes.EXPORT_VERSION, hashlib.sha256(made.encode()).hexdigest()[:16])
 
 
 def test_an_export_that_was_removed_is_written_again(store):
@@ -360,12 +360,12 @@ def test_a_session_of_a_removed_worktree_stays_in_its_repository(store, tmp_path
     run(store)
     (worktree / ".git").unlink()
     worktree.rmdir()
-    monkeypatch.setattr(versions, "VERSION", "next")
+    monkeypatch.setattr(changes, "VERSION", "next")
     run(store)
 
     assert str(repo) == store.session("claude", ONE).repo_root
     worktree.mkdir()  # there again, and no worktree any more
-    monkeypatch.setattr(versions, "VERSION", "one after")
+    monkeypatch.setattr(changes, "VERSION", "one after")
     run(store)
     assert "" == store.session("claude", ONE).repo_root
 

@@ -1,7 +1,7 @@
 """What the indexer needs before it begins."""
 
 from indexer import freshener
-from indexer.paths import state_home
+from indexer.files import state_home
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.readers import READERS
 

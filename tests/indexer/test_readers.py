@@ -9,7 +9,7 @@ import pytest
 
 from indexer import readers
 from indexer.changes import Report, changed_logs
-from indexer.paths import index_db
+from indexer.files import index_db
 from indexer.pipeline import read_logs
 from indexer.readers import read_ahead
 from indexer.store.sqlite import SqliteStore

@@ -9,10 +9,9 @@ import orjson
 import pytest
 
 from indexer.changes import Report
-from indexer.damage import open_sound
-from indexer.last_run import FailedLog, LastRun
-from indexer.paths import index_db
-from indexer.runs import announce, ended_run, last_run, moment, next_run, record, recorded
+from indexer.files import index_db
+from indexer.runs import FailedLog, LastRun, announce, ended_run, keep_run, last_run, moment, next_run, recorded
+from indexer.store.damage import open_sound
 
 NOW = datetime.now(UTC)
 LATER = moment(NOW + timedelta(hours=1))
@@ -30,7 +29,7 @@ def test_nothing_is_told_before_the_first_run(store):
 
 def test_what_a_run_did_and_what_it_could_not(store):
     report = Report(files=3, read=2, embedded=7, failed={f"log-{number}": "odd" for number in range(30)})
-    record(store, ended_run(moment(NOW), 1.5, "completed", report))
+    keep_run(store, ended_run(moment(NOW), 1.5, "completed", report))
 
     told = last_run(store)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from indexer.shapes import late
+from indexer.lazy import dataclass as late
 
 
 def everything(dataclass: Any) -> tuple[Any, ...]:

@@ -12,11 +12,11 @@ import pytest
 
 import indexer
 from indexer.failures import is_damage
-from indexer.paths import index_db
+from indexer.files import index_db
 from indexer.store import schema, vectors
 from indexer.store.base import Scope
+from indexer.store.damage import read_only
 from indexer.store.queries import StoreReading
-from indexer.store.soundness import read_only
 from indexer.store.sqlite import SqliteStore
 from tests.indexer.written import save, session_of, stored_vectors, vector_of
 

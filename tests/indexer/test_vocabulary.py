@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from indexer.embedder import packaged_model
-from indexer.light import Vocabulary
+from indexer.embedding import Vocabulary
 
 LIMIT = 32
 FILE = packaged_model() / "tokenizer.json"

@@ -8,7 +8,7 @@ import pytest
 
 from indexer import embedder, state
 from indexer.embedder import ModelUnavailableError, SentenceTransformerEmbedder
-from indexer.models import configured_embedder
+from indexer.embedding import configured_embedder
 from smart_fork.doctor import run_checks
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine, Shared

@@ -12,7 +12,7 @@ import pytest
 from indexer.masking import beginning, ending, mask, mask_cut, mask_screen, shorten
 from indexer.transcripts.actions import describe, describe_raw, error_note, failure_of
 from indexer.transcripts.model import Session, Turn
-from indexer.transcripts.titles import title_of
+from indexer.transcripts.texts import title_of
 from smart_fork.agents.cuts.lines import preview
 from smart_fork.agents.questions import Screen
 from smart_fork.cli.service.records import JsonLines
@@ -179,7 +179,6 @@ def test_only_the_masking_functions_make_a_masked_text():
     }
     assert {
         "indexer/masking/__init__.py",
-        "indexer/masking/masked.py",
         "indexer/pipeline.py",  # as its reader masked it
         "indexer/transcripts/state.py",
         "smart_fork/finding/notes.py",  # as it was stored

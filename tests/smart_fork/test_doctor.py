@@ -8,7 +8,7 @@ from shutil import rmtree
 import pytest
 
 from indexer import state
-from indexer.paths import index_db, state_home
+from indexer.files import index_db, state_home
 from smart_fork import doctor
 from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from indexer import state
-from indexer.paths import private_dir
+from indexer.files import private_dir
 from smart_fork import handovers
 
 NOTE = handovers.HandedOver("made", "codex", "claude", "first", "m1")

@@ -13,8 +13,8 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
-from indexer.damage import kept
-from indexer.paths import index_db
+from indexer.files import index_db
+from indexer.store.damage import kept
 from indexer.store.schema import connect
 from smart_fork.agents import AGENTS
 from smart_fork.finding.answer import Found

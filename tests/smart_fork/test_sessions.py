@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from indexer.paths import state_home
+from indexer.files import state_home
 from smart_fork.errors import NotFound, Usage
 from smart_fork.finding import sessions
 from smart_fork.public import conversation

@@ -8,9 +8,9 @@ import os
 import apsw
 import pytest
 
-from indexer.damage import kept
-from indexer.paths import index_db
-from indexer.writer import only_writer
+from indexer.files import index_db
+from indexer.locks import only_writer
+from indexer.store.damage import kept
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
 from tests.smart_fork.asking import find

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from indexer.objects import known
 from indexer.project import project_of
+from indexer.repositories import known
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.cli.found import print_found
 from smart_fork.errors import NotFound

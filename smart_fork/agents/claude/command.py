@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from indexer.unchecked import dict_in, json_at, text_in
+from indexer.values import dict_in, json_at, text_in
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.presence import Note, Presence, noted_at
 from smart_fork.agents.starter import CommandLine, Form, Launch, Staging, Starter

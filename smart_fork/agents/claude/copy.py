@@ -12,10 +12,10 @@ from uuid import UUID, uuid4, uuid5
 
 import orjson
 
-from indexer.paths import private_dir
+from indexer.files import private_dir
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session, Turn
-from indexer.unchecked import dict_in, dicts_in, list_in
+from indexer.values import dict_in, dicts_in, list_in
 from smart_fork.agents.claude.fold import CODEC, ClaudeCodec
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import folder_of

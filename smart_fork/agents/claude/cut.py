@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from indexer.transcripts.items import GivenBack
 from indexer.transcripts.lines import decode_line
-from indexer.transcripts.model import Role
-from indexer.unchecked import dict_in, dicts_in
+from indexer.transcripts.model import GivenBack, Role
+from indexer.values import dict_in, dicts_in
 from smart_fork.agents.claude.fold import ClaudeCodec, is_request
 from smart_fork.agents.claude.home import HOME, claude_home
 from smart_fork.agents.claude.log import ClaudeAdapter

@@ -9,17 +9,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from indexer.lazy import late
 from indexer.masking import Masked, joined, shorten
-from indexer.patterns import late
 from indexer.transcripts.answers import Said
-from indexer.transcripts.boilerplate import INTERRUPTED, strip_boilerplate, strip_recall
-from indexer.transcripts.items import GivenBack, Item
 from indexer.transcripts.lines import Line, open_regular
-from indexer.transcripts.model import Origin, RecordSize, Resumed, Role, Session, Turn, estimate_tokens
+from indexer.transcripts.model import GivenBack, Item, Origin, RecordSize, Resumed, Role, Session, Turn, estimate_tokens
 from indexer.transcripts.state import count, utc
-from indexer.transcripts.titles import TITLE_CHARACTERS, masked_name, title_of, with_name
+from indexer.transcripts.texts import (
+    INTERRUPTED,
+    TITLE_CHARACTERS,
+    masked_name,
+    strip_boilerplate,
+    strip_recall,
+    title_of,
+    with_name,
+)
 from indexer.transcripts.tree import ID_CHARACTERS, Tree
-from indexer.unchecked import dict_in, dicts_in, json_in, list_in, text_in
+from indexer.values import dict_in, dicts_in, json_in, list_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.answers import QuotedAnswers
 from smart_fork.agents.claude.log import ClaudeAdapter, slug, unslugged

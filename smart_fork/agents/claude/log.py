@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.base import MOST_DAYS, Retention
-from indexer.unchecked import dict_in
+from indexer.values import dict_in
 from smart_fork.agents.agent import Storage
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.tree_log import TreeAdapter

@@ -6,7 +6,7 @@ its settings and the keychain counted in. Without a login it opens its window al
 
 from __future__ import annotations
 
-from indexer.unchecked import dict_in, json_in
+from indexer.values import dict_in, json_in
 from smart_fork.agents.login import Login, table
 from smart_fork.system.processes import Completed
 

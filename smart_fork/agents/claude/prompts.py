@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator
 
 from indexer.transcripts.lines import open_regular
 from indexer.transcripts.state import is_path, utc
-from indexer.unchecked import dict_in, json_at, json_in, text_in
+from indexer.values import dict_in, json_at, json_in, text_in
 from smart_fork.agents.agent import KeptPrompt
 from smart_fork.agents.claude.home import claude_home
 

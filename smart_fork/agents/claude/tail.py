@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from indexer.unchecked import dict_in, dicts_in
+from indexer.values import dict_in, dicts_in
 from smart_fork.agents.claude.fold import USAGE, loaded_after, usage_of
 from smart_fork.agents.codec import texts_of
 from smart_fork.agents.tail import GOING_ON, NO_CALL, Answers, Calls, OpenCall, RecordSign, Steps, Tail, notified, took

@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from indexer.patterns import late
+from indexer.lazy import late
 from indexer.transcripts.actions import failure_of
-from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.transcripts.lines import Line, LineReader
-from indexer.transcripts.model import Session
-from indexer.unchecked import dicts_in, json_in
+from indexer.transcripts.model import GivenBack, Item, Session, UsedTool
+from indexer.values import dicts_in, json_in
 from smart_fork.agents.answers import JsonAnswers
 from smart_fork.agents.codec import Codec, Record, in_paragraphs, texts_of
 

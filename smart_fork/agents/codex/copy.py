@@ -8,10 +8,10 @@ from pathlib import Path
 
 import orjson
 
-from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
-from indexer.unchecked import dicts_in, list_in
+from indexer.transcripts.texts import strip_boilerplate
+from indexer.values import dicts_in, list_in
 from smart_fork.agents.codec import Record, texts_of
 from smart_fork.agents.codex.codec import OUTPUTS, ordinal_of
 from smart_fork.agents.codex.cut import CodexCutter

@@ -13,12 +13,11 @@ from typing import Any
 import orjson
 
 from indexer.transcripts.base import LogFile
-from indexer.transcripts.boilerplate import strip_boilerplate
-from indexer.transcripts.items import Item
 from indexer.transcripts.lines import decode_line, first_lines
-from indexer.transcripts.model import Role
+from indexer.transcripts.model import Item, Role
 from indexer.transcripts.state import count
-from indexer.unchecked import dict_in, text_in
+from indexer.transcripts.texts import strip_boilerplate
+from indexer.values import dict_in, text_in
 from smart_fork.agents.codec import texts_of
 from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, ForkBase, base_of, payload_of
 from smart_fork.agents.codex.history import Part, first_header, whole

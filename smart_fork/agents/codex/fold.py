@@ -12,25 +12,33 @@ from pathlib import Path
 from typing import Any
 
 from indexer.masking import Masked, mask, mask_once
-from indexer.objects import NAME
+from indexer.repositories import NAME
 from indexer.transcripts import fold
 from indexer.transcripts.actions import describe_raw, still_running
 from indexer.transcripts.base import TAKEN_BACK
-from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
-from indexer.transcripts.directories import Directories
-from indexer.transcripts.doings import Doings
-from indexer.transcripts.items import GivenBack, UsedTool
+from indexer.transcripts.commands import is_ours
+from indexer.transcripts.doings import Directories, Doings
 from indexer.transcripts.lines import Line, LineReader, decode_line, first_lines, open_regular
-from indexer.transcripts.model import Inferred, Origin, Proof, Resumed, Role, Session, Turn, turn_of
-from indexer.transcripts.ours import is_ours
+from indexer.transcripts.model import (
+    GivenBack,
+    Inferred,
+    Origin,
+    Proof,
+    Resumed,
+    Role,
+    Session,
+    Turn,
+    UsedTool,
+    turn_of,
+)
 from indexer.transcripts.state import count, is_path, pack, utc
-from indexer.transcripts.titles import masked_name, with_name
-from indexer.transcripts.twice import EVENT, ITEM, roll_back, told_once
-from indexer.unchecked import dict_in, dicts_in, text_in
+from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall, with_name
+from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, base_of, ordinal_of, payload_of, text_of
 from smart_fork.agents.codex.home import HOME
 from smart_fork.agents.codex.log import threads
+from smart_fork.agents.codex.repeated import roll_back, told_once
 from smart_fork.agents.codex.rollouts import find_rollout, id_in, is_moved, rollout_in
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 
@@ -308,9 +316,9 @@ class CodexFold(fold.LineFold):
             if not text and "cwd" not in self.facts and (found := _OLD_CWD.search(said)):
                 self._cwd(found[1].strip(), "environment_context")
             if text:
-                self._add(identity, "user", moment, raw, text, prompt=True, group=ITEM)
+                self._add(identity, "user", moment, raw, text, prompt=True, group=Turn.ITEM)
         elif role == "assistant" and (text := strip_recall(text)):
-            self._add(identity, "assistant", moment, raw, text, group=ITEM)
+            self._add(identity, "assistant", moment, raw, text, group=Turn.ITEM)
 
     def _event(self, event: dict[str, Any], identity: str, moment: str, raw: bytes) -> None:
         kind = event.get("type")
@@ -323,7 +331,7 @@ class CodexFold(fold.LineFold):
             user = kind == "user_message"
             text = strip_boilerplate(text) if user else strip_recall(text)
             if text:
-                self._add(identity, "user" if user else "assistant", moment, raw, text, prompt=user, group=EVENT)
+                self._add(identity, "user" if user else "assistant", moment, raw, text, prompt=user, group=Turn.EVENT)
         elif kind == "thread_name_updated":
             self._note_name(event)
         elif kind == "token_count":

@@ -8,10 +8,9 @@ from typing import Any
 
 import orjson
 
-from indexer.transcripts.items import UsedTool
 from indexer.transcripts.lines import decode_line
-from indexer.transcripts.model import Session
-from indexer.unchecked import dict_in, dicts_in, json_in
+from indexer.transcripts.model import Session, UsedTool
+from indexer.values import dict_in, dicts_in, json_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.codex.codec import CALLS, CodexCodec, base_of
 from smart_fork.agents.codex.copy import COMPACTIONS, OF_EACH_HEADER, kept, to_legacy

@@ -10,7 +10,7 @@ from pathlib import Path
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
-from indexer.unchecked import dict_in, dicts_in, seconds_in, text_in
+from indexer.values import dict_in, dicts_in, seconds_in, text_in
 from smart_fork.agents.ancestry import Birth, Births, Heads, Kin
 from smart_fork.agents.codec import Record
 from smart_fork.agents.codex.codec import base_of, payload_of

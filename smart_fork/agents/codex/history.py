@@ -13,7 +13,7 @@ from typing import NamedTuple
 import orjson
 
 from indexer.transcripts.lines import Line, LineReader, first_lines, open_regular
-from indexer.unchecked import text_in
+from indexer.values import text_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.codex.codec import base_of, ordinal_of, payload_of
 from smart_fork.agents.codex.rollouts import find_rollout, id_in, rollout_in

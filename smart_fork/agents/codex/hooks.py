@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from indexer.unchecked import dict_in
+from indexer.values import dict_in
 from smart_fork.agents.agent import Calls, ClientCall
 from smart_fork.agents.codex.daemon import runs_hooks
 from smart_fork.agents.codex.home import codex_home

@@ -15,8 +15,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from indexer.transcripts.base import LogFile
-from indexer.transcripts.files import regular_file
+from indexer.transcripts.base import LogFile, regular_file
 from smart_fork.agents.agent import Storage
 from smart_fork.agents.codex.rollouts import (
     ENDINGS,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from indexer.unchecked import dict_in
+from indexer.values import dict_in
 from smart_fork.agents.codex.home import HOME
 from smart_fork.agents.login import Login, is_variable
 from smart_fork.system.processes import Completed

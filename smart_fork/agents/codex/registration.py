@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 from smart_fork.agents.registration import NAME, Registration, UnsuitableError, entry_in
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from indexer.transcripts.base import LogFile
-from indexer.transcripts.files import COMPRESSED, regular_files
+from indexer.transcripts.base import COMPRESSED, LogFile, regular_files
 from smart_fork.agents.codex.home import HOME
 
 _ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from indexer.transcripts.lines import first_lines
 from indexer.transcripts.model import Session
-from indexer.unchecked import dict_in, json_in
+from indexer.values import dict_in, json_in
 from smart_fork.agents.codex.codec import text_of
 from smart_fork.agents.codex.fold import subagent_in
 from smart_fork.agents.codex.log import CodexAdapter

@@ -8,7 +8,7 @@ from typing import Any
 
 from indexer.transcripts.lines import last_lines
 from indexer.transcripts.state import count
-from indexer.unchecked import dict_in, text_in
+from indexer.values import dict_in, text_in
 from smart_fork.agents.codec import texts_of
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.tail import GOING_ON, NO_CALL, Answers, Calls, OpenCall, RecordSign, Steps, Tail, object_in, took

@@ -17,12 +17,11 @@ from uuid import UUID, uuid4, uuid5
 
 import orjson
 
-from indexer.files import remove, sweep, write_new
-from indexer.paths import private_dir
+from indexer.files import private_dir, remove, sweep, write_new
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from indexer.transcripts.tree import rooted
-from indexer.unchecked import dict_in, text_in
+from indexer.values import dict_in, text_in
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copied_texts import aside, characters, shortened
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, copy_folder, read_again

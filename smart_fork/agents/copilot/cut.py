@@ -12,7 +12,7 @@ import apsw
 import orjson
 
 from indexer.transcripts.model import Role
-from indexer.unchecked import dict_in, dicts_in, text_in
+from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copilot.fold import ANSWERED, CopilotCodec, asks, data_of, is_typed, requests_in
 from smart_fork.agents.copilot.home import EVENTS, HOME, WORKSPACE, name_in

@@ -15,18 +15,16 @@ from sys import intern
 from types import MappingProxyType
 from typing import Any
 
+from indexer.lazy import late
 from indexer.masking import Masked
-from indexer.patterns import late
 from indexer.transcripts.answers import Answers
-from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.fold import read
-from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.transcripts.lines import Line, LineReader, open_regular
-from indexer.transcripts.model import Origin, Session, Turn
+from indexer.transcripts.model import GivenBack, Item, Origin, Session, Turn, UsedTool
 from indexer.transcripts.state import count
-from indexer.transcripts.titles import title_of
+from indexer.transcripts.texts import strip_boilerplate, strip_recall, title_of
 from indexer.transcripts.tree import ID_CHARACTERS, ROOT, FolderlessTree
-from indexer.unchecked import dict_in, dicts_in, text_in
+from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Codec, Record
 from smart_fork.agents.copilot.home import WORKSPACE, name_in

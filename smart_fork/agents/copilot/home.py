@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from indexer.unchecked import json_in, text_in
+from indexer.values import json_in, text_in
 from smart_fork.agents.description import Home
 
 HOME = Home("COPILOT_HOME", ".copilot", ("session-state",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from indexer.transcripts.files import is_name
+from indexer.transcripts.base import is_name
 from smart_fork.agents.agent import Storage
 from smart_fork.agents.copilot.home import EVENTS
 from smart_fork.agents.tree_log import TreeAdapter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from indexer.unchecked import dict_in, text_in
+from indexer.values import dict_in, text_in
 from smart_fork.agents.copilot.fold import data_of, is_of_an_agent, is_typed, loaded_by, requests_in
 from smart_fork.agents.tail import Answers, RecordSign, Tail, no_steps, took
 

@@ -6,8 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from indexer.disk import DISK, Disk
-from indexer.files import replace_file
+from indexer.files import DISK, Disk, replace_file
 from smart_fork.agents.cuts.edits import Edits
 from smart_fork.agents.cuts.lines import only_prompts_previewed, pieces, stamp_of
 from smart_fork.agents.cuts.model import CutWarning, Stamp, Tool, Transcript, TranscriptTurn

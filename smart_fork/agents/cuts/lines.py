@@ -16,9 +16,8 @@ from typing import IO, Any, NamedTuple
 
 from indexer.masking import NOTHING, Masked, mask, shorten
 from indexer.transcripts.fold import LineFold
-from indexer.transcripts.items import Item
 from indexer.transcripts.lines import GLANCE_GAP_BYTES, Line, current_bound, decode_line, open_regular
-from indexer.transcripts.model import Role
+from indexer.transcripts.model import Item, Role
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.model import Call, Place, Result, Stamp, Tool, Transcript, TranscriptTurn
 from smart_fork.errors import NotFound

@@ -8,7 +8,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 from indexer.transcripts.model import Role, Session
 from indexer.values import Value
 

@@ -15,11 +15,9 @@ from typing import Any
 
 import orjson
 
-from indexer.disk import DISK, Disk
-from indexer.files import replace_file
-from indexer.paths import private_dir, state_home
-from indexer.shapes import dataclass
-from indexer.unchecked import json_in, list_in
+from indexer.files import DISK, Disk, private_dir, replace_file, state_home
+from indexer.lazy import dataclass
+from indexer.values import json_in, list_in
 from smart_fork.agents.cuts.cutter import Files
 from smart_fork.agents.cuts.lines import pieces
 from smart_fork.agents.cuts.model import Transcript

@@ -14,10 +14,8 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
-from indexer.files import write_new
-from indexer.paths import private_dir, state_home
-from indexer.transcripts.boilerplate import strip_boilerplate
-from indexer.transcripts.titles import title_of
+from indexer.files import private_dir, state_home, write_new
+from indexer.transcripts.texts import strip_boilerplate, title_of
 
 _SUFFIX = re.compile(r"(\s*\(Branch(?: \d+)?\))+$", re.IGNORECASE)
 _PREFIX = "title:"

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from indexer.patterns import late
-from indexer.transcripts.items import GivenBack, Item, UsedTool
-from indexer.unchecked import dict_in, dicts_in, text_in
+from indexer.lazy import late
+from indexer.transcripts.model import GivenBack, Item, UsedTool
+from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents.answers import JsonAnswers
 from smart_fork.agents.codec import Codec, Record, in_paragraphs, patch_shown
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from indexer.masking import Masked, mask_screen
 from indexer.transcripts.state import utc
-from indexer.unchecked import seconds_in
+from indexer.values import seconds_in
 from smart_fork.agents.agent import Calls, ClientCall
 from smart_fork.agents.gemini.home import BEGINS, CHATS, id_of, project_for, root_of
 from smart_fork.agents.gemini.log import GeminiAdapter, start_of

@@ -19,9 +19,8 @@ from uuid import UUID, uuid4, uuid5
 
 import orjson
 
-from indexer.transcripts.items import UsedTool
-from indexer.transcripts.model import Session
-from indexer.unchecked import dict_in, dicts_in
+from indexer.transcripts.model import Session, UsedTool
+from indexer.values import dict_in, dicts_in
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copied_texts import aside, characters, shortened
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, read_again

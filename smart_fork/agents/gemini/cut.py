@@ -16,10 +16,9 @@ from typing import Any
 import orjson
 
 from indexer.masking import mask
-from indexer.transcripts.boilerplate import strip_boilerplate
-from indexer.transcripts.items import GivenBack, Item
-from indexer.transcripts.model import Role
-from indexer.unchecked import dicts_in
+from indexer.transcripts.model import GivenBack, Item, Role
+from indexer.transcripts.texts import strip_boilerplate
+from indexer.values import dicts_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.edits import Edits, rewritten

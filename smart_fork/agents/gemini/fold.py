@@ -16,15 +16,22 @@ from typing import Any
 
 from indexer.masking import NOTHING, mask_once
 from indexer.transcripts import fold
-from indexer.transcripts.base import UNREAD, Checkpoint, ReadResult
-from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
-from indexer.transcripts.files import regular_files
-from indexer.transcripts.items import UsedTool
+from indexer.transcripts.base import UNREAD, Checkpoint, ReadResult, regular_files
 from indexer.transcripts.lines import NO_LOG, Line, LineReader, decode_file, first_lines, resume
-from indexer.transcripts.model import Inferred, Origin, Session, ToolCall, ToolResult, Turn, estimate_tokens, turn_of
+from indexer.transcripts.model import (
+    Inferred,
+    Origin,
+    Session,
+    ToolCall,
+    ToolResult,
+    Turn,
+    UsedTool,
+    estimate_tokens,
+    turn_of,
+)
 from indexer.transcripts.state import count, is_path, pack, utc
-from indexer.transcripts.titles import masked_name
-from indexer.unchecked import dict_in, dicts_in, json_in
+from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall
+from indexer.values import dict_in, dicts_in, json_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.gemini.codec import GeminiCodec, calls_in, is_context, result_of, results_in, said_in, typed_in

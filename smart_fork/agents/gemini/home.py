@@ -14,7 +14,7 @@ from pathlib import Path
 
 import orjson
 
-from indexer.paths import private_dir
+from indexer.files import private_dir
 from indexer.transcripts.state import is_path
 from smart_fork.agents.description import Home
 

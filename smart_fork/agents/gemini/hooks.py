@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from indexer.unchecked import dict_in
+from indexer.values import dict_in
 from smart_fork.agents.hooks import TIMEOUT, Hooks
 
 #: What its events are called, and how Claude Code calls those.

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
-from indexer.transcripts.base import MOST_DAYS, Checkpoint, LogFile, ReadResult, Retention
-from indexer.transcripts.files import regular_file, regular_files
+from indexer.transcripts.base import MOST_DAYS, Checkpoint, LogFile, ReadResult, Retention, regular_file, regular_files
 from indexer.transcripts.model import Session
-from indexer.unchecked import dict_in, json_at
+from indexer.values import dict_in, json_at
 from smart_fork.agents.agent import Storage
 from smart_fork.agents.gemini.home import BEGINS, CHATS, claim, id_of, is_named_whole, project_for
 from smart_fork.agents.own_logs import OwnLogs

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from indexer.transcripts.state import count
-from indexer.unchecked import dict_in
+from indexer.values import dict_in
 from smart_fork.agents.gemini.codec import answers_in, calls_in, is_context, said_in
 from smart_fork.agents.gemini.fold import CANCELLED, loaded_after
 from smart_fork.agents.tail import Answers, RecordSign, Tail, no_steps, took

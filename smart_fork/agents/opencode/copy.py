@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from indexer.transcripts.model import Session
-from indexer.unchecked import dict_in, json_at, list_in
+from indexer.values import dict_in, json_at, list_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copied_texts import IMAGE_CHARACTERS, aside, characters, shortened
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, Merged, NewSession, Written, read_again

@@ -18,10 +18,10 @@ from typing import Any
 import apsw
 import orjson
 
-from indexer.disk import DISK, Disk
+from indexer.files import DISK, Disk
 from indexer.transcripts.model import Role
 from indexer.transcripts.state import utc
-from indexer.unchecked import dict_in, dicts_in, json_in, text_in
+from indexer.values import dict_in, dicts_in, json_in, text_in
 from smart_fork.agents.codec import only
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.cutter import Cutter

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from indexer.transcripts.long_lines import abridged
-from indexer.unchecked import json_in
+from indexer.values import json_in
 from smart_fork.agents.database_log import Stamp
 from smart_fork.agents.foreign_database import columns, with_tables
 

@@ -16,16 +16,27 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from indexer.lazy import late
 from indexer.masking import mask_once
-from indexer.patterns import late
 from indexer.transcripts.base import UNREAD, ReadResult
-from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.fold import Fold
-from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.transcripts.lines import open_regular
-from indexer.transcripts.model import BrokenLine, Inferred, Origin, Role, Session, Turn, estimate_tokens, turn_of
+from indexer.transcripts.model import (
+    BrokenLine,
+    GivenBack,
+    Inferred,
+    Item,
+    Origin,
+    Role,
+    Session,
+    Turn,
+    UsedTool,
+    estimate_tokens,
+    turn_of,
+)
 from indexer.transcripts.state import count, is_path, utc
-from indexer.unchecked import dict_in, dicts_in, text_in
+from indexer.transcripts.texts import strip_boilerplate, strip_recall
+from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.answers import QuotedAnswers
 from smart_fork.agents.codec import Codec, Record

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from indexer.transcripts.model import Session
-from indexer.unchecked import dict_in, dicts_in, seconds_in, text_in
+from indexer.values import dict_in, dicts_in, seconds_in, text_in
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copier import read_again
 from smart_fork.agents.forms import Becomes, Forms, HomePlace, Identity, Image, Utterance, all_texts

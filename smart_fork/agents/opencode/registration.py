@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from indexer.unchecked import list_in
+from indexer.values import list_in
 from smart_fork.agents.opencode.home import settings_folder
 from smart_fork.agents.registration import ARGUMENTS, JsonRegistration
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.state import count, utc
-from indexer.unchecked import dict_in
+from indexer.values import dict_in
 from smart_fork.agents.opencode.fold import ABORTED, conversation, loaded_after, written
 from smart_fork.agents.tail import Answers, RecordSign, Tail, no_steps, took
 

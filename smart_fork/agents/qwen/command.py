@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from indexer.unchecked import dict_in, json_at
+from indexer.values import dict_in, json_at
 from smart_fork.agents.presence import Note, Presence, noted_at
 from smart_fork.agents.questions import Screen
 from smart_fork.agents.starter import OptionStarter

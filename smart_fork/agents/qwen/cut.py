@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from indexer.transcripts.items import Item
-from indexer.transcripts.model import Role
-from indexer.unchecked import dict_in, text_in
+from indexer.transcripts.model import Item, Role
+from indexer.values import dict_in, text_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.model import TranscriptTurn

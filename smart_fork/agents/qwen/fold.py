@@ -11,16 +11,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from indexer.patterns import late
+from indexer.lazy import late
 from indexer.transcripts.answers import Answers, Questions, Said
-from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
-from indexer.transcripts.items import GivenBack, Item, UsedTool
 from indexer.transcripts.lines import Line
-from indexer.transcripts.model import Origin, RecordSize, Session, Turn, estimate_tokens
+from indexer.transcripts.model import GivenBack, Item, Origin, RecordSize, Session, Turn, UsedTool, estimate_tokens
 from indexer.transcripts.state import count
-from indexer.transcripts.titles import masked_name, with_name
+from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall, with_name
 from indexer.transcripts.tree import Tree
-from indexer.unchecked import dict_in, dicts_in, list_in, text_in
+from indexer.values import dict_in, dicts_in, list_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import MessageCodec, Record, patch_shown, texts_of
 from smart_fork.agents.copied_texts import characters, shortened

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from indexer.unchecked import dicts_in, text_in
+from indexer.values import dicts_in, text_in
 from smart_fork.agents.login import Login, is_variable, table
 
 #: What each way to log in takes: any of the first logs it in, the others say whom it asks and what for.

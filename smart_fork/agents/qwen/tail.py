@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from indexer.unchecked import dict_in
+from indexer.values import dict_in
 from smart_fork.agents.qwen.fold import loaded_after, parts_of, text_of
 from smart_fork.agents.tail import NO_CALL, Answers, Calls, OpenCall, RecordSign, Steps, Tail, notified, took
 

@@ -17,7 +17,7 @@ from typing import Annotated
 
 import orjson
 
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 from smart_fork.agents.claude.log import slug
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.cli.progress import progress_bar

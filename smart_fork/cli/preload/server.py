@@ -23,11 +23,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-from indexer import patterns, shapes
+from indexer import lazy
 from indexer.embedder import ModelUnavailableError
-from indexer.light import LightEmbedder
+from indexer.embedding import LightEmbedder
+from indexer.files import private_dir
 from indexer.masking import mask
-from indexer.paths import private_dir
 from smart_fork.cli.preload.client import (
     BECOMES,
     ENDED,
@@ -130,8 +130,7 @@ def _load() -> None:
     load_all(but=_NOT_LOADED)
     for name in ("rich.table", "rich.padding", "rich.progress", "typer.rich_utils", "encodings.utf_16_be"):
         importlib.import_module(name)
-    patterns.compile_all()
-    shapes.compile_all()
+    lazy.compile_all()
     mask(_SAMPLE)
     with suppress(ModelUnavailableError):  # the command says so
         LightEmbedder().embed(["a first text takes longer"])

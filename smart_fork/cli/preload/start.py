@@ -6,7 +6,7 @@ import os
 import sys
 from contextlib import suppress
 
-from indexer.paths import private_dir, state_home
+from indexer.files import private_dir, state_home
 from indexer.settings import BACKGROUND
 from smart_fork.cli.preload.client import is_wanted, socket_path
 from smart_fork.errors import SmartForkError

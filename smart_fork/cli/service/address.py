@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 
-from indexer.paths import private_dir, state_home
+from indexer.files import private_dir, state_home
+from indexer.lazy import dataclass
 from indexer.settings import PORT as PORT_VARIABLE
-from indexer.shapes import dataclass
 from smart_fork.snippets import quoted
 
 #: Unless another one was chosen.

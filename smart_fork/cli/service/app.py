@@ -24,13 +24,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from indexer.embedding import configured_embedder
 from indexer.freshener import Freshener
-from indexer.models import configured_embedder
+from indexer.lazy import dataclass
 from indexer.schedule import trigger_of
 from indexer.settings import INDEX_CRON, INDEXING
-from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
-from indexer.unchecked import json_in
+from indexer.values import json_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.readers import READERS

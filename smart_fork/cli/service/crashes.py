@@ -10,8 +10,7 @@ from pathlib import Path
 
 import orjson
 
-from indexer.files import replace_file
-from indexer.paths import private_dir
+from indexer.files import private_dir, replace_file
 
 #: So many starts within so many seconds, none of them ended properly, are a loop.
 LIMIT, WINDOW = 5, 600.0

@@ -20,7 +20,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 from smart_fork.cli.service.token import Token
 from smart_fork.page.entry import SignIn
 from smart_fork.system.http_limits import Bucket, Connection, Peer

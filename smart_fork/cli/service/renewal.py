@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from indexer.changes import Progress
 from indexer.embedder import ModelUnavailableError
 from indexer.errors import joined
+from indexer.locks import IndexBusyError
 from indexer.store.base import Store
 from indexer.store.schema import VectorsUnavailableError
-from indexer.writer import IndexBusyError
 from smart_fork.errors import SmartForkError
 from smart_fork.finding.engine import configured_engine
 from smart_fork.finding.index_access import opened

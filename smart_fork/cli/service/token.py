@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from indexer.paths import private_dir, state_home
+from indexer.files import private_dir, state_home
 from indexer.values import Value, record
 from smart_fork.agents import AGENTS
 from smart_fork.cli.service.client import find_service

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indexer.paths import index_db, private_dir, state_home
+from indexer.files import index_db, private_dir, state_home
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.cli.command import Commands
@@ -342,8 +342,8 @@ def first_index(plan: SetupPlan) -> tuple[bool, str]:
         SmartForkError: the index or the model is not available.
     """
     from indexer.embedder import ModelUnavailableError
+    from indexer.locks import IndexBusyError
     from indexer.store.schema import VectorsUnavailableError
-    from indexer.writer import IndexBusyError
 
     if not wants_json():
         say("Indexing. Ctrl-C continues in the background.")
@@ -359,8 +359,8 @@ def first_index(plan: SetupPlan) -> tuple[bool, str]:
 
 
 def _indexed() -> str:
+    from indexer.embedding import configured_embedder
     from indexer.freshness import complete
-    from indexer.models import configured_embedder
     from smart_fork.agents.readers import READERS
     from smart_fork.cli.service.renewal import renewed
     from smart_fork.finding.index_access import opened

@@ -16,9 +16,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from indexer.files import replace_file
-from indexer.paths import private_dir, state_home
-from indexer.shapes import dataclass
+from indexer.files import private_dir, replace_file, state_home
+from indexer.lazy import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork import json_text
 from smart_fork.agents import AGENTS

@@ -8,8 +8,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from indexer.files import replace_file
-from indexer.paths import private_dir
+from indexer.files import private_dir, replace_file
 from smart_fork.errors import SmartForkError
 
 

@@ -7,8 +7,7 @@ from collections.abc import Collection
 from functools import partial
 
 from indexer import kept_logs
-from indexer.files import remove, replace_file
-from indexer.paths import private_dir
+from indexer.files import private_dir, remove, replace_file
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.deletions import Deletion, deletions, in_words, room
 from smart_fork.agents.readers import READERS

@@ -14,8 +14,8 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any, Protocol
 
-from indexer.paths import index_db
-from indexer.shapes import dataclass
+from indexer.files import index_db
+from indexer.lazy import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.deletions import Deletion, deletions
 from smart_fork.agents.programs import find_program

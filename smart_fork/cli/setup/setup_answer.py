@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
 from smart_fork.agents.deletions import Deletion

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from indexer.files import write_new
-from indexer.paths import private_dir, state_home
+from indexer.files import private_dir, state_home, write_new
 from smart_fork.errors import NotFound, SmartForkError, Usage
 
 #: A key in words begins with this.

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from indexer import state
+from indexer.changes import VERSION
 from indexer.failures import what_failed
 from indexer.project import project_of
 from indexer.transcripts.model import Session
-from indexer.versions import VERSION
 from smart_fork import config, foreign_sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.checkpoints import is_within

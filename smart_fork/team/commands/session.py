@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from indexer.lazy import dataclass
 from indexer.project import resolve
-from indexer.shapes import dataclass
 from smart_fork.agents.options import said, takes
 from smart_fork.cli.output import wants_json
 from smart_fork.team.commands import words

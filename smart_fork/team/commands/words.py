@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from indexer.shapes import dataclass
+from indexer.lazy import dataclass
 from smart_fork.agents.options import said
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, printed_as_json, say

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from indexer.paths import state_home
+from indexer.files import state_home
+from indexer.lazy import dataclass
 from indexer.settings import TEAM_DSN, TEAM_READ_DSN
-from indexer.shapes import dataclass
 from smart_fork.agents.options import said
 from smart_fork.errors import ProgramFailed, Usage
 

@@ -20,8 +20,8 @@ from uuid import UUID
 from pgvector import HalfVector
 from psycopg.types.json import Jsonb
 
-from indexer.chunks import Chunk
 from indexer.embedder import Embedder, ModelUnavailableError
+from indexer.export import Chunk
 from indexer.store.base import Document
 from smart_fork.errors import Unshareable
 from smart_fork.sharing.passages import Searched, hash_of, searched, space_of
@@ -31,7 +31,7 @@ from smart_fork.team.server.database import Connection
 from smart_fork.team.wire import Vectors
 
 if TYPE_CHECKING:
-    from indexer.light import LightEmbedder
+    from indexer.embedding import LightEmbedder
 
 #: Who makes the index: it sees what is searched of everybody, and nobody's sessions.
 INDEXER = -1
@@ -359,7 +359,7 @@ def _cosine(one: HalfVector, vector: Any) -> float:
 def _light() -> LightEmbedder | None:
     """The model that questions and passages are embedded with here."""
     from indexer.embedder import packaged_model
-    from indexer.light import LightEmbedder
+    from indexer.embedding import LightEmbedder
 
     try:
         packaged_model()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from indexer.embedder import ModelUnavailableError
-from indexer.pieces import PieceRole
+from indexer.export import PieceRole
 from smart_fork.finding.evidence import Gathered, Passage, gather
 from smart_fork.finding.query import Query, further, plain
 from smart_fork.finding.ranking import Parts, Weighed, weigh

@@ -14,7 +14,7 @@ from uuid import UUID
 from pgvector import HalfVector
 from psycopg.rows import DictRow
 
-from indexer.light import DIMENSIONS
+from indexer.embedding import DIMENSIONS
 from indexer.outcome import Outcome
 from indexer.store.base import HavingTable, Near, Placement, Scope, Scored, SessionRow, Similarities, WordTable
 from smart_fork.team.server.database import Connection

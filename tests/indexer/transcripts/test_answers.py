@@ -6,15 +6,13 @@ import json
 
 import pytest
 
-from indexer.chunks import chunk
+from indexer.export import chunk, pieces_of
 from indexer.masking import mask
-from indexer.pieces import pieces_of
 from indexer.pipeline import document_of, told
 from indexer.transcripts.base import UNREAD
 from indexer.transcripts.doings import Doings
 from indexer.transcripts.error_lines import error_lines
-from indexer.transcripts.items import GivenBack
-from indexer.transcripts.model import Session
+from indexer.transcripts.model import GivenBack, Session
 from indexer.transcripts.symbols import Symbols
 from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log import ClaudeAdapter

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from indexer.transcripts.boilerplate import _INJECTED, _NOT_A_PERSON, RECALL_TAG, strip_boilerplate, strip_recall
+from indexer.transcripts.texts import _INJECTED, _NOT_A_PERSON, RECALL_TAG, strip_boilerplate, strip_recall
 from tests.cases import each
 
 PIECES = st.lists(

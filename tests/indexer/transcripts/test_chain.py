@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.transcripts.chain import Chain
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
+from indexer.transcripts.tree import Chain
 from tests.cases import each
 
 IDS = st.sampled_from("abcdefgh")

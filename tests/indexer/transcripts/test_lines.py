@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from indexer.transcripts import lines
-from indexer.transcripts.files import odd_files, regular_file, regular_files
+from indexer.transcripts.base import odd_files, regular_file, regular_files
 from indexer.transcripts.lines import LineReader, open_regular
 from tests.cases import first
 from tests.drilled import drilled

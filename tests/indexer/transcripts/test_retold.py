@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from indexer.pieces import pieces_of
+from indexer.export import pieces_of
 from indexer.pipeline import document_of
 from indexer.transcripts.model import Proof
 from indexer.transcripts.retold import ASKED_US, Retold, retold

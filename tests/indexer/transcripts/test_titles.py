@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from indexer.transcripts.titles import says_something, title_of
+from indexer.transcripts.texts import says_something, title_of
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codex.log import CodexAdapter
 from tests.cases import each

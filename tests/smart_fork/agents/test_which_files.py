@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from indexer.files import index_db
 from indexer.freshness import complete
-from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.base import UNREAD
-from indexer.transcripts.files import is_name
+from indexer.transcripts.base import UNREAD, is_name
 from indexer.transcripts.lines import open_regular
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.log import threads
@@ -386,7 +385,7 @@ def test_what_an_older_version_took_for_a_session_is_forgotten(home, monkeypatch
     left.write_text(log.read_text().replace(ONE, TWO).replace("u1", "v1"))
     store = SqliteStore(index_db())
     with monkeypatch.context() as older:
-        older.setattr("indexer.transcripts.files.is_name", lambda _: True)
+        older.setattr("indexer.transcripts.base.is_name", lambda _: True)
         complete(store, READERS, None, patience=1)
     assert store.counts().sessions == 2
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from indexer.locks import only_writer
 from indexer.store.sqlite import SqliteStore
-from indexer.writer import only_writer
 from smart_fork.finding.index_access import opened
 from tests.smart_fork.world import BrokenModel
 
@@ -84,7 +84,7 @@ class TestIndex:
         assert told == json.loads(run("status", "--json").out)["index"]["last_run"]
 
     def test_a_run_that_failed_is_told_of_with_its_reason(self, run, world, shop, monkeypatch):
-        monkeypatch.setattr("indexer.models.configured_embedder", lambda **_: BrokenModel())
+        monkeypatch.setattr("indexer.embedding.configured_embedder", lambda **_: BrokenModel())
         world.claude(shop, RETRY, DONE)
         assert 1 == run("index", "run").code
 
@@ -106,7 +106,7 @@ class TestIndex:
         assert "complete           False" in run("index", "status").out
 
     def test_without_a_model_words_are_indexed_and_the_reason_is_told(self, run, world, shop, monkeypatch):
-        monkeypatch.setattr("indexer.models.configured_embedder", lambda **_: BrokenModel())
+        monkeypatch.setattr("indexer.embedding.configured_embedder", lambda **_: BrokenModel())
         world.claude(shop, RETRY, DONE)
 
         done = run("index", "run", "--json")
@@ -115,7 +115,7 @@ class TestIndex:
         assert json.loads(done.out)["error"] == "Words are indexed, embeddings are not: no weights"
 
     def test_another_process_is_at_it(self, run, world, shop, monkeypatch):
-        from indexer.writer import only_writer
+        from indexer.locks import only_writer
 
         back: list[int] = []
         monkeypatch.setattr("indexer.priority.step_back", lambda: back.append(1))  # this process cannot step forward
@@ -131,7 +131,7 @@ class TestIndex:
     def test_a_run_beside_another_says_so_follows_it_and_does_what_is_left(self, run, world, shop, monkeypatch, name):
         run("index", "run")
         world.claude(shop, RETRY, DONE)
-        monkeypatch.setattr("indexer.writer.LOOK_SECONDS", 0.0)
+        monkeypatch.setattr("indexer.locks.LOOK_SECONDS", 0.0)
         said = []
 
         def say(text: str) -> None:

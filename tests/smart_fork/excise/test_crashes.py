@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.disk import Disk
+from indexer.files import Disk
 from smart_fork.agents.cuts import snapshots
 from smart_fork.excise import Request, cut, load_auto, rollback, writing
 from smart_fork.excise.cut_plan import plan
@@ -97,7 +97,7 @@ import os, signal, sys
 from tests import warm
 from tests.drilled import drilled
 from tests.smart_fork.excise.test_crashes import Breaking
-from indexer.disk import Disk
+from indexer.files import Disk
 from smart_fork.agents.cuts import snapshots
 from smart_fork.excise import Request, cut
 for number in range(1, 20, int(sys.argv[2])):

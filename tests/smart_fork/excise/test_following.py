@@ -13,9 +13,9 @@ from unittest.mock import Mock
 import pytest
 
 from indexer import kept_logs, state
+from indexer.export import export_path
+from indexer.files import index_db, state_home
 from indexer.freshness import complete
-from indexer.markdown import export_path
-from indexer.paths import index_db, state_home
 from smart_fork import handovers
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.readers import READERS
@@ -238,7 +238,7 @@ def test_secrets_are_masked_in_all_generations(world, shop):
 
 KILLED = """
 import os, signal, sys
-from indexer.disk import Disk
+from indexer.files import Disk
 from smart_fork.excise import Request, cut, writing
 whole, left = writing.write, [int(sys.argv[3])]
 def write(*arguments, **more):

@@ -14,10 +14,10 @@ import pytest
 
 import smart_fork
 from indexer import kept_logs, state
+from indexer.files import index_db, state_home
 from indexer.forgotten import forgotten
-from indexer.paths import index_db, state_home
+from indexer.locks import only_writer
 from indexer.store.sqlite import SqliteStore
-from indexer.writer import only_writer
 from smart_fork.agents.cuts import snapshots
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import forgetting

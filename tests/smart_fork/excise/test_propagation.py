@@ -10,10 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from indexer import damage, kept_logs
+from indexer import kept_logs
+from indexer.export import export_path
+from indexer.files import index_db
 from indexer.freshness import complete
-from indexer.markdown import export_path
-from indexer.paths import index_db
+from indexer.store import damage
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.readers import READERS
 from smart_fork.excise import Request, check, cut, erasure, rollback

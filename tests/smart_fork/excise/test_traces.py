@@ -14,9 +14,9 @@ import pytest
 
 import smart_fork
 from indexer import kept_logs, state
+from indexer.export import export_path
+from indexer.files import index_db, state_home
 from indexer.freshness import complete
-from indexer.markdown import export_path
-from indexer.paths import index_db, state_home
 from indexer.store import schema
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.readers import READERS

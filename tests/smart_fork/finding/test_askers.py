@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from indexer.markdown import export_path
-from indexer.transcripts.ours import TOOLS
+from indexer.export import export_path
+from indexer.transcripts.commands import TOOLS
 from smart_fork.server import fork, recall
 from tests.cases import first
 from tests.smart_fork.tool_server import create_server

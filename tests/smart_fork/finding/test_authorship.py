@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.paths import index_db
+from indexer.files import index_db
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.actions import lines_by
 from indexer.transcripts.authored import hashed, noting, plain

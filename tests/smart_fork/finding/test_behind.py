@@ -9,8 +9,8 @@ from unittest.mock import Mock
 import pytest
 
 from indexer.changes import Report
-from indexer.paths import index_db
-from indexer.runs import ended_run, record
+from indexer.files import index_db
+from indexer.runs import ended_run, keep_run
 from indexer.store.sqlite import SqliteStore
 from smart_fork.finding.answer import Covered
 from smart_fork.finding.request import FindRequest
@@ -106,7 +106,7 @@ def test_doubt_goes_as_vectors_come_and_is_none_at_the_end(first, every):
 
 
 def test_how_long_it_takes_is_known_from_a_run_as_it_is_recorded(store):
-    record(store, ended_run("2026-01-01T00:00:00Z", 10.0, "completed", Report(embedded=100)))
+    keep_run(store, ended_run("2026-01-01T00:00:00Z", 10.0, "completed", Report(embedded=100)))
 
     told = background_notice(Counted(store, 1000, 400, store.meta("last_run")), 0, 0.0)
 

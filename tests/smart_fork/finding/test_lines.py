@@ -7,9 +7,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from indexer.export import export_path
+from indexer.files import index_db
 from indexer.freshness import complete
-from indexer.markdown import export_path
-from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.readers import READERS
 from smart_fork.excise import Request, cut

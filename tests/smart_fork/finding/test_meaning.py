@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from indexer.models import configured_embedder
+from indexer.embedding import configured_embedder
 from smart_fork.finding.query import words_of
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine

@@ -11,7 +11,7 @@ import sys
 import psutil
 import pytest
 
-from indexer.markdown import export_path
+from indexer.export import export_path
 from smart_fork.errors import Usage
 from smart_fork.finding.qmd import SEARCH_SECONDS, Qmd
 from smart_fork.system import permission

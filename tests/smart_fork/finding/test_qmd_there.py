@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from indexer.markdown import export_path
-from indexer.writer import only_writer
+from indexer.export import export_path
+from indexer.locks import only_writer
 from smart_fork.errors import Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.engine import collections

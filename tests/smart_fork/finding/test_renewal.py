@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from indexer.writer import IndexBusyError
+from indexer.locks import IndexBusyError
 from smart_fork.cli.service import renewal
 from smart_fork.cli.service.renewal import Renewal, renew_quietly, renewed
 from smart_fork.errors import ProgramFailed

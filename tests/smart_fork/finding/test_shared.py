@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from indexer.embedder import ModelUnavailableError
-from indexer.models import DefaultEmbedder
+from indexer.embedding import DefaultEmbedder
 from smart_fork.finding.upkeep import TURN, Shared
 from tests.smart_fork.world import DIMENSIONS, BrokenModel, WordsModel
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from indexer.paths import index_db
+from indexer.files import index_db
 from indexer.store.schema import connect
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine

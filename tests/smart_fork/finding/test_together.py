@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 import pytest
 
+from indexer.locks import IndexBusyError
 from indexer.transcripts.base import LogFile
-from indexer.writer import IndexBusyError
 from smart_fork.finding import upkeep
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.request import FindRequest

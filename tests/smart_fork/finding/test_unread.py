@@ -107,7 +107,7 @@ def test_nothing_is_forked_by_itself_and_the_answer_says_why(world, partly):
 
 
 def test_while_another_process_reads_what_is_unread_is_counted_too(world, partly, monkeypatch):
-    from indexer.writer import IndexBusyError
+    from indexer.locks import IndexBusyError
 
     def busy(*_, **__):
         raise IndexBusyError("another process is indexing")

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from indexer.paths import index_db
+from indexer.files import index_db
 from indexer.pipeline import document_of
 from indexer.project import project_of
 from indexer.store.sqlite import SqliteStore

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from indexer.files import state_home
 from indexer.outcome import edits_of, known_files, outcome_of
-from indexer.paths import state_home
 from smart_fork import handovers
 from smart_fork.agents.options import Options
 from smart_fork.excise.cutting import Request, cut

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.paths import state_home
+from indexer.files import state_home
 from smart_fork import handovers
 from smart_fork.agents.ancestry import Copied, Kin
 from smart_fork.forking.family import Descent, descent, parents

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from indexer.paths import state_home
+from indexer.files import state_home
 from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.forking import temporary_logs

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
+from indexer.transcripts.texts import strip_boilerplate
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import MAX_PROMPT_BYTES
 from smart_fork.forking.note import MOST_CHARACTERS, _told, preceded

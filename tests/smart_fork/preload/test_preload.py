@@ -93,13 +93,13 @@ def test_a_waiting_process_has_compiled_what_the_first_command_uses():
     """Patterns that only a long key asks for, and the classes of a fork: that took a fork a fifth of its time."""
     program = """
 import re
-from indexer import shapes
+from indexer import lazy
 from smart_fork.cli.preload import server
 server._load()
 from indexer.masking import mask
 from smart_fork.system.processes import Completed
 compiled = []
-re._compiler.compile = shapes._compiled_init = lambda *given: compiled.append(given)
+re._compiler.compile = lazy._compiled_init = lambda *given: compiled.append(given)
 mask("fedcba9876543210fedcba9876543210-us12 and fedcba9876543210fedcba9876543210fedcba98")
 Completed(("git",), 0, b"", b"")
 print(compiled)

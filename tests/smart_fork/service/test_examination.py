@@ -12,9 +12,9 @@ import apsw
 import pytest
 
 from indexer import forgotten
+from indexer.export import export_path
+from indexer.files import index_db, state_home
 from indexer.freshness import complete
-from indexer.markdown import export_path
-from indexer.paths import index_db, state_home
 from smart_fork.agents.readers import READERS
 from smart_fork.cli.doctor import examine
 from smart_fork.cli.service.address import Address, publish

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
-from indexer.masking.invisible import INVISIBLE
+from indexer.masking.view import INVISIBLE
 from smart_fork.agents import AGENTS
 from smart_fork.finding.upkeep import Engine
 from smart_fork.page import views

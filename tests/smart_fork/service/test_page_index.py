@@ -9,9 +9,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from indexer.last_run import LastRun
-from indexer.paths import state_home
-from indexer.runs import Freshness
+from indexer.files import state_home
+from indexer.runs import Freshness, LastRun
 from smart_fork.finding.hit import Changed, Explanation, Hit, Match
 from smart_fork.page.desk import ServiceState
 from smart_fork.page.renderer import why

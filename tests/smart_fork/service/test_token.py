@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from indexer.paths import state_home
+from indexer.files import state_home
 from smart_fork.cli.service.token import Token, TokenUnsafe, change, token
 
 

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from indexer.transcripts.items import GivenBack, Item
-from indexer.transcripts.model import Proof, ToolCall, ToolResult, Turn
+from indexer.transcripts.model import GivenBack, Item, Proof, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import ASKED_US
 from smart_fork.agents.readers import READERS
 from smart_fork.forking.neutral import (

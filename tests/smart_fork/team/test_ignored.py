@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pathspec import GitIgnoreSpec
 
-from indexer.transcripts.items import UsedTool
+from indexer.transcripts.model import UsedTool
 from smart_fork.agents.forms import HomePlace
 from smart_fork.errors import Usage
 from smart_fork.sharing.ignored import NAME, ignored
@@ -58,7 +58,7 @@ def test_no_pattern_takes_long(tmp_path, pattern, name):
     script = (
         "import resource, sys\n"
         "resource.setrlimit(resource.RLIMIT_CPU, (5, 5))\n"
-        "from indexer.transcripts.items import UsedTool\n"
+        "from indexer.transcripts.model import UsedTool\n"
         "from smart_fork.agents.forms import HomePlace\n"
         "from smart_fork.sharing.ignored import ignored\n"
         "found = ignored(HomePlace(sys.argv[1], '/home/ada'))\n"

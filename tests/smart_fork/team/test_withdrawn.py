@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.markdown import export_path
+from indexer.export import export_path
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance

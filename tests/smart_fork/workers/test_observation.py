@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from indexer.unchecked import seconds_in as moment
+from indexer.values import seconds_in as moment
 from smart_fork.agents.qwen.command import QwenScreen
 from smart_fork.agents.tail import Activity, Tail
 from smart_fork.workers import observation

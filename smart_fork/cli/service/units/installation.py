@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
-from indexer.paths import private_dir
+from indexer.files import private_dir
 from indexer.settings import INDEX_CRON
 from indexer.values import Value, record
 from smart_fork.cli.service import crashes

@@ -15,11 +15,10 @@ from pathlib import Path
 
 import orjson
 
-from indexer.files import replace_file
-from indexer.paths import private_dir, state_home
+from indexer.files import private_dir, replace_file, state_home
+from indexer.lazy import dataclass
 from indexer.schedule import parsed
 from indexer.settings import HOME, INDEX_CRON, INDEXING, VARIABLES
-from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.programs import USUAL_FOLDERS
 from smart_fork.cli.service.address import PORT, wanted_port

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from indexer.paths import state_home
+from indexer.files import state_home
 from smart_fork import handovers
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from indexer.light import LightEmbedder
+from indexer.embedding import LightEmbedder
 from smart_fork.errors import NotFound
 from smart_fork.finding.ranking import Parts
 from smart_fork.sharing.passages import hash_of, searched, space_of

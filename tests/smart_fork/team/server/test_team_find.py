@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import smart_fork
-from indexer.light import LightEmbedder
+from indexer.embedding import LightEmbedder
 from indexer.store.base import Scope
 from smart_fork.errors import ForkRefused
 from smart_fork.finding.query import Query

@@ -1,4 +1,4 @@
-"""Dataclasses that compile nothing while their module is imported.
+"""Patterns and dataclasses that compile nothing while their module is imported: most processes use few of them.
 
 The ``dataclass`` of the standard library compiles up to eight methods of each class, and a command imports more than a
 hundred classes of which it makes a few: that was a third of its time. This one has the same fields, slots and
@@ -8,15 +8,39 @@ behaviour; a class compiles its ``__init__`` when the first of its objects is ma
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+
+class _Pattern:
+    """Stands for a pattern. The methods of the compiled one become its own, so that later uses cost nothing more."""
+
+    def __init__(self, pattern: Any, flags: int = 0) -> None:
+        self._given = (pattern, flags)
+        _patterns.append(self)
+
+    def __getattr__(self, name: str) -> object:
+        value = getattr(re.compile(*self._given), name)
+        setattr(self, name, value)
+        return value
+
+
+_patterns: list[_Pattern] = []
+
+if TYPE_CHECKING:
+    late = re.compile  # what type checkers know
+else:
+    #: What `re.compile` gives, made on the first use. A pattern that is wrong fails there, so a test uses each.
+    late = _Pattern
+
+
 _FACTORY = object()
-_made: list[type[Any]] = []
+_classes: list[type[Any]] = []
 
 
-def late(
+def _dataclass(
     kind: type[Any] | None = None, /, *, frozen: bool = False, slots: bool = False, eq: bool = True, **how: bool
 ) -> Any:
     """See `dataclasses.dataclass`, which makes the class where nothing is said of it, or it is to be ordered."""
@@ -42,16 +66,19 @@ def late(
             if name not in own:
                 setattr(kind, name, method)
         if "__init__" not in own:
-            _made.append(kind)
+            _classes.append(kind)
         return kind
 
     return made
 
 
 def compile_all() -> None:
-    """Compile the ``__init__`` of all classes that are imported: for a process that is to be ready."""
-    for kind in _made:
+    """Compile the patterns and classes of all modules that are imported: for a process that is to be ready."""
+    for kind in _classes:
         _compile_init(kind)
+    for one in _patterns:
+        for name in ("search", "match", "fullmatch", "finditer", "findall", "sub", "split"):
+            getattr(one, name)
 
 
 def _compile_init(kind: type[Any]) -> Callable[..., None]:
@@ -121,4 +148,4 @@ def _set_state(self: Any, state: Iterable[Any]) -> None:
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass  # noqa: PLC0414 - what type checkers know
 else:
-    dataclass = late
+    dataclass = _dataclass

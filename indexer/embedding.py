@@ -1,21 +1,38 @@
-"""The default model without PyTorch: a text -> its vector with onnxruntime, a fraction of a second after the start.
+"""The embedder that is configured, or the default model in the lightest way that does the work.
 
-``minilm.onnx`` is the model's graph (``scripts/minilm_graph.py`` makes it). It holds no weights: onnxruntime maps those
-of the package, whose SHA-256 is checked first, so that processes share them. The vectors are those of
-sentence-transformers within 1e-5.
+`LightEmbedder` is the default model without PyTorch, ready a fraction of a second after the start. ``minilm.onnx`` is
+the model's graph (``scripts/minilm_graph.py`` makes it). It holds no weights: onnxruntime maps those of the package,
+whose SHA-256 is checked first, so that processes share them. The vectors are those of sentence-transformers within
+1e-5.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import orjson
 
-from indexer.embedder import DEFAULT_MODEL, DEFAULT_WEIGHTS_SHA256, ModelUnavailableError, packaged_model
+from indexer.embedder import (
+    DEFAULT_MODEL,
+    DEFAULT_WEIGHTS_SHA256,
+    Embedder,
+    ModelUnavailableError,
+    SentenceTransformerEmbedder,
+    has_frameworks,
+    packaged_model,
+)
+from indexer.priority import processors
+from indexer.settings import MODEL
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +40,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     Matrix = NDArray[np.float32]
-
 
 DIMENSIONS, MAX_TOKENS = 384, 256
 #: Texts that have no more tokens together are embedded at once: reading the weights takes as long as so much work.
@@ -186,3 +202,97 @@ class Vocabulary:
         tokenizer.no_padding()
         tokenizer.enable_truncation(self._limit)
         return tokenizer
+
+
+log = logging.getLogger(__name__)
+
+#: Fewer texts than this are embedded sooner than the frameworks are imported.
+FEW_TEXTS = 32
+
+
+def configured_embedder(*, background: bool = False) -> Embedder:
+    """An embedder of ``SMART_FORK_MODEL``, or of the default model. Nothing is loaded yet.
+
+    `background`: for a process that nobody waits for, or that stays: many texts get one core, and it does not keep what
+    only they need.
+    """
+    name = MODEL.text() or DEFAULT_MODEL
+    if name == DEFAULT_MODEL:
+        return DefaultEmbedder(background=background)
+    return SentenceTransformerEmbedder(name, threads=1 if background else None)
+
+
+@runtime_checkable
+class Beginning(Protocol):
+    """What can load a model while its process does other work."""
+
+    def begin(self) -> None:
+        """There will be many texts soon. Returns immediately."""
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """What can be ended while it works."""
+
+    def close(self) -> None:
+        """Work no more."""
+
+
+class DefaultEmbedder:
+    """The default model: a question with onnxruntime, at once; many texts with sentence-transformers, which is faster
+    on a GPU and where the processor has bfloat16. Where that is not installed, or fails, onnxruntime embeds them too.
+    """
+
+    dimensions = DIMENSIONS
+
+    def __init__(self, *, background: bool = False) -> None:
+        self._light = LightEmbedder(1 if background else processors())
+        self._apart = background
+        self._only_light = not has_frameworks()
+        self._heavy: Embedder | None = None
+
+    @property
+    def model(self) -> str:
+        """As `Embedder.model`."""
+        return self._light.model
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """As `Embedder.embed`."""
+        if not self.is_light(len(texts)):
+            try:
+                return self._for_many().embed(texts)
+            except ModelUnavailableError as error:
+                if self._light.closed:
+                    raise
+                log.warning("onnxruntime embeds instead of sentence-transformers: %s", error)
+                self._only_light = True
+        return self._light.embed(texts)
+
+    def is_light(self, count: int) -> bool:
+        """Whether so many texts are embedded at once, beside whatever else is being embedded."""
+        if count == 1 or self._only_light:
+            return True
+        return count < FEW_TEXTS and (self._apart or self._heavy is None)
+
+    def begin(self) -> None:
+        """As `Beginning.begin`: in another process, which a person waits for."""
+        if self._heavy is None and not self._apart and not self._only_light:
+            from indexer.embedding_process import ProcessEmbedder
+
+            self._apart, self._heavy = True, (process := ProcessEmbedder(waited_for=True))
+            process.begin()
+
+    def close(self) -> None:
+        """Embed no more, here or in another process."""
+        self._light.close()
+        if isinstance(self._heavy, Closing):
+            self._heavy.close()
+
+    def _for_many(self) -> Embedder:
+        if self._heavy is None and self._apart:
+            from indexer.embedding_process import ProcessEmbedder  # it imports what only few processes need
+
+            self._heavy = ProcessEmbedder()
+        elif self._heavy is None:
+            self._heavy = SentenceTransformerEmbedder(DEFAULT_MODEL)
+        return self._heavy

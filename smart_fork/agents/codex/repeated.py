@@ -8,9 +8,6 @@ from collections.abc import Iterator
 
 from indexer.transcripts.model import Turn
 
-#: Where a turn's text came from.
-ITEM, EVENT = "item", "event"
-
 
 def told_once(turns: list[Turn]) -> tuple[Turn, ...]:
     """The turns without the second copies of what was said, whichever of the two was written first.
@@ -19,12 +16,12 @@ def told_once(turns: list[Turn]) -> tuple[Turn, ...]:
     last event (newer versions write none); the agent's from the items, which are what the model remembers, where
     there are any.
     """
-    items = any(turn.role == "assistant" and turn.group == ITEM for turn in turns)
+    items = any(turn.role == "assistant" and turn.group == Turn.ITEM for turn in turns)
     second = _second_copies(turns)
     return tuple(
         turn
         for i, turn in enumerate(turns)
-        if not turn.group or (i not in second if turn.prompt else turn.group == ITEM or not items)
+        if not turn.group or (i not in second if turn.prompt else turn.group == Turn.ITEM or not items)
     )
 
 
@@ -34,7 +31,7 @@ def _second_copies(turns: list[Turn]) -> set[int]:
     events: defaultdict[str, list[int]] = defaultdict(list)
     for i, turn in enumerate(turns):
         if turn.prompt:
-            (events if turn.group == EVENT else items)[turn.text].append(i)
+            (events if turn.group == Turn.EVENT else items)[turn.text].append(i)
     second: set[int] = set()
     alone_items, alone_events = [], set()
     for text in {**items, **events}:

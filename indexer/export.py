@@ -1,0 +1,375 @@
+"""A session as Markdown: what people read and what is searched are spans of one file, the session's export.
+
+It stays when the agent deletes its log. *Pieces* are what was said, and a line for each action; secrets are masked
+here, for all readers. *Chunks* are what is embedded and searched, each addressed by a hash chained to the chunk before:
+sessions of one family start from the same seed, so the shared beginning of a fork and its parent gives the same hashes
+and is stored and embedded once. A chunk never spans two exchanges, so a session that grows changes only chunks of its
+last exchange.
+
+A chunk is a span of the export: its text is that of the lines, from where it begins on the first to where it ends on
+the last, without headings, marks of actions, and the white space around them. "User: " stands for a heading; the
+backslash before a line that only looks like a heading or an action of ours is left out too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from indexer.files import file_name, index_root, private_dir, replace_file
+from indexer.lazy import dataclass, late
+from indexer.masking import Masked, joined, mask_once
+from indexer.masking.view import INVISIBLE
+from indexer.transcripts.commands import is_ours
+from indexer.transcripts.error_lines import plain
+from indexer.transcripts.model import AgentName, Session, Turn
+from indexer.transcripts.retold import ASKED_US, Retold, retold
+
+PieceRole = Literal["user", "assistant", "action"]
+_BLANK_LINES = late(r"\n{3,}")
+#: What marks the summary that a compaction has left, or that a session begins with which continues another one.
+_SUMMARY = "Summary of what came before: "
+#: What stands at a refused call behind which the person says why, in place of the program's long sentence.
+_REFUSED = mask_once("refused")
+#: Of a longer text, its beginning and end are searched, and between them so much of the lines that say something new.
+LONG_CHARACTERS, _EDGE, _BETWEEN = 24_000, 4_000, 12_000
+_PART = late(r"[^\n]{0,799}(?:\n|[^\n])")
+
+
+class Piece(NamedTuple):
+    """A stretch of one turn. `turn` indexes ``Session.turns``, `exchange` counts from 0.
+
+    `line` is the line of the export on which its text begins, from 1; 0 before it is rendered. `apart` says that
+    something stands between it and the piece before which is not indexed. A `summary` is found by its words alone: as
+    passages it would say once more what the exchanges before it say.
+    """
+
+    role: PieceRole
+    text: Masked
+    turn: int
+    message_id: str
+    exchange: int
+    line: int = 0
+    apart: bool = False
+    summary: bool = False
+
+
+def pieces_of(session: Session, mask: Callable[[str], Masked]) -> tuple[Piece, ...]:
+    """The pieces of a session in order, what was said in them passed through `mask`.
+
+    Tool output, thinking and our own tool's calls are not among them; what is told of another agent's is as if it were
+    its own.
+    """
+    ours = {call.id for turn in session.turns for call in turn.tool_calls if is_ours(call.name)}
+    notes = {
+        result.tool_use_id: _REFUSED if result.words else result.note
+        for turn in session.turns
+        for result in turn.tool_results
+        if result.note and result.tool_use_id not in ours
+    }
+    pieces: list[Piece] = []
+    for exchange in session.exchanges():
+        for offset, turn in enumerate(exchange.turns):
+            index = exchange.start + offset
+            role: PieceRole = "user" if turn.role == "user" else "assistant"
+            said = _clean(turn.text) if turn.text and turn.role in ("user", "assistant") else ""
+            told = retold(said) if role == "assistant" else Retold(said)
+            if summary := _clean(turn.summary):
+                text = mask(_SUMMARY + summary)
+                pieces.append(Piece("assistant", text, index, turn.id, exchange.index, summary=True))
+            if told.said:
+                pieces.append(Piece(role, mask(told.said), index, turn.id, exchange.index))
+            # One by one, as they stand in the other agent's own session: so passages begin and end where those do.
+            done = [mask(one.noted) for one in told.done if one.line != ASKED_US]
+            done += [own] if (own := _actions(turn, notes)) else []
+            pieces += [Piece("action", actions, index, turn.id, exchange.index) for actions in done]
+            if answer := _clean(turn.answer):
+                pieces.append(Piece("user", mask(answer), index, turn.id, exchange.index))
+    return tuple(pieces)
+
+
+def lines_searched(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the lines of a long text, each with whether it is searched: a paste says most things again and again.
+
+    A line is new if it differs from all before it in more than numbers, times, ids and paths. Longer lines are parted.
+    """
+    left, at, seen = _BETWEEN, 0, set[str]()
+    for found in _PART.finditer(text):
+        line, kept = found[0], at < _EDGE or at >= len(text) - _EDGE
+        if not kept and left > 0 and (said := plain(line)) not in seen:
+            left -= len(line)
+            kept = True
+            seen.add(said)
+        elif kept:
+            seen.add(plain(line))
+        yield line, kept
+        at = found.end()
+
+
+def _actions(turn: Turn, notes: dict[str, Masked]) -> Masked:
+    lines = []
+    for call in turn.tool_calls:
+        if call.action and not is_ours(call.name):
+            note = notes.get(call.id)
+            lines.append(joined(" -> ", (call.action, note)) if note else call.action)
+    return joined("\n", lines)
+
+
+def _clean(text: str) -> str:
+    """Without NUL, at which C libraries end a text; with lines that end alike for every reader, one blank at a time."""
+    text = "\n".join(text.replace("\0", "").splitlines()).strip()
+    return _BLANK_LINES.sub("\n\n", text) if "\n\n\n" in text else text
+
+
+_HEADINGS = {"user": "## User", "assistant": "## Assistant", "action": "## Assistant"}
+#: How the line of an action begins: whoever reads the conversation alone may pass it over.
+ACTION = "- ⚙ "
+#: What was said that would pass for a heading or an action of ours: it has a backslash before it.
+_ALIKE = late(r"[ \t]*(?:##[ \t]+(?:User|Assistant)[ \t#]*$|- ⚙)")
+#: What any reader may take for the end of a line.
+_LINE_ENDS = late(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+_LABEL = late(r"(?:[-*]\s+)?[*_`]*([A-Za-z][A-Za-z _]*?)[*_`]*:[*_`]*(?=\s|$)")
+_MARKED = late(r"(\*\*|`)(.*)\1")
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """The text of a session's export, and what was said and done in it with the lines on which that begins."""
+
+    text: str
+    pieces: tuple[Piece, ...]
+
+    @property
+    def digest(self) -> bytes:
+        """By which the file is known again."""
+        return _hash(_encoded(self.text)).digest()
+
+
+def to_markdown(session: Session, pieces: Iterable[Piece], repo_root: str = "") -> Export:
+    """Front matter and the conversation, each piece word for word, under an answer a list of what was done then.
+
+    Nothing that was said can pass for a heading or an action.
+    """
+    lines = [
+        "---",
+        f"Session ID: {_one_line(session.session_id)}",
+        f"Working Directory: {_one_line(session.cwd)}",
+        f"Date: {_one_line(session.started)}",
+        f"Agent: {session.agent}",
+        *([f"Repo Root: {_one_line(repo_root)}"] if repo_root else []),
+        "---",
+    ]
+    number, before, placed = len(lines), "", []
+    for piece in pieces:
+        lead = _lead(before, piece.role)
+        text = _listed(piece.text) if piece.role == "action" else _escaped(piece.text)
+        lines += [*lead, text]
+        number += len(lead)
+        placed.append(piece._replace(line=number + 1))
+        number += 1 + text.count("\n")
+        before = piece.role
+    return Export("\n".join([*lines, ""]), tuple(placed))
+
+
+def export_path(agent: AgentName, session_id: str) -> Path:
+    """Where a session's export lives."""
+    return index_root() / agent / f"{file_name(session_id)}.md"
+
+
+def export_names(agent: AgentName) -> set[str]:
+    """The names of all exports of an agent that there are; what is no file of its own is none."""
+    try:
+        with os.scandir(index_root() / agent) as entries:
+            return {entry.name for entry in entries if entry.is_file(follow_symlinks=False)}
+    except OSError:
+        return set()
+
+
+def write_export(path: Path, text: str) -> bool:
+    """Write `text` atomically, private, as UTF-8. An identical file is left alone, a link or a pipe is replaced; says
+    whether it was written.
+
+    The disk is not waited for, which would take longer than all else: an export is made again from the log.
+    """
+    data = _encoded(text)
+    if is_export(path, _hash(data).digest()):
+        return False
+    private_dir(path.parent)
+    replace_file(path, [data], durable=False)
+    return True
+
+
+def is_export(path: Path, digest: bytes) -> bool:
+    """Whether the export there is byte for byte the one of this digest; never of what is no file of its own."""
+    try:
+        descriptor = os.open(path, _READ)
+    except OSError:
+        return False
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return False
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return hashlib.file_digest(file, _hash).digest() == digest
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def parse_front_matter(text: str) -> dict[str, str]:
+    """The header of an export; nothing after its closing line can add to it. Keys in lower case with ``_``.
+
+    Labels in any case, with a bullet or bold marks, are read as well.
+    """
+    lines = text.split("\n")
+    if not lines or lines[0].strip() != "---":
+        return {}
+    fields: dict[str, str] = {}
+    for line in lines[1:]:
+        if line.strip() == "---":
+            return fields
+        if line.startswith("#"):
+            break
+        if label := _LABEL.match(line.strip()):
+            value = line.strip()[label.end() :].strip()
+            marked = _MARKED.fullmatch(value)
+            fields.setdefault(label[1].lower().replace(" ", "_"), marked[2].strip() if marked else value)
+    return {}
+
+
+def _lead(before: str, role: PieceRole) -> list[str]:
+    """The lines that stand before a piece: a heading, but not between an answer and what was done then."""
+    if role == "action" and before != "user" and before:
+        return [""] if before == "assistant" else []
+    return ["", _HEADINGS[role], ""]
+
+
+def _listed(actions: str) -> str:
+    return ACTION + actions.replace("\n", f"\n{ACTION}")
+
+
+def _escaped(said: str) -> str:
+    # Few texts have one of these anywhere. Only they are looked through line by line, without what readers drop.
+    if "#" not in said and "⚙" not in said:
+        return said
+    return "\n".join(f"\\{line}" if _ALIKE.match(INVISIBLE.sub("", line)) else line for line in said.split("\n"))
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+def _hash(data: bytes = b"") -> hashlib.blake2b:
+    return hashlib.blake2b(data, digest_size=16)
+
+
+def _one_line(text: str) -> str:
+    return _LINE_ENDS.sub(" ", text).strip()
+
+
+#: About 200 tokens: the embedding model reads 256, and shorter chunks embed faster a character.
+CHUNK_CHARACTERS = 800
+
+LABELS = {"user": "User: ", "assistant": "", "action": ""}
+_BREAKS = (late(r"\n\s*\n"), late(r"\n"), late(r"(?<=[.!?])\s"), late(r"\s"))
+
+#: Where in a text somebody else begins to speak, and who.
+Voices = tuple[tuple[int, PieceRole], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """`hash` is 16 bytes; `turn`, `message_id` and `role` are those of the first piece in it.
+
+    `lines` are the first and the last line of the export that it stands on, from 1; `voices` says where in the text
+    others begin: what was said or done next, and by whom.
+    """
+
+    hash: bytes
+    text: str
+    turn: int
+    message_id: str
+    role: PieceRole
+    exchange: int
+    lines: tuple[int, int] = (0, 0)
+    voices: Voices = ()
+
+
+def chunk(pieces: Iterable[Piece], seed: str, limit: int = CHUNK_CHARACTERS) -> tuple[Chunk, ...]:
+    """Cut `pieces` into chunks of at most `limit` characters, chained from `seed`. Only white space is left out."""
+    packed = list(_packed(pieces, limit))
+    return tuple(
+        Chunk(digest, text, first.turn, first.message_id, first.role, first.exchange, lines, voices)
+        for digest, (first, text, lines, voices) in zip(chained((one[1] for one in packed), seed), packed, strict=True)
+    )
+
+
+def chained(texts: Iterable[str], seed: str) -> Iterator[bytes]:
+    """The hashes of chunks with these texts."""
+    parent = hashlib.blake2b(seed.encode("utf-8", "replace"), digest_size=16).digest()
+    for text in texts:
+        parent = hashlib.blake2b(parent + text.encode("utf-8", "replace"), digest_size=16).digest()
+        yield parent
+
+
+def _packed(pieces: Iterable[Piece], limit: int) -> Iterator[tuple[Piece, str, tuple[int, int], Voices]]:
+    """Consecutive parts of one exchange joined while they fit, with the lines that they stand on and who says what."""
+    first: Piece | None = None
+    text, begins, ends = "", 0, 0
+    voices: list[tuple[int, PieceRole]] = []
+    apart = False
+    for piece in pieces:
+        apart = apart or piece.apart or piece.summary
+        labelled = bool(LABELS[piece.role])
+        for part, line in () if piece.summary else _placed(piece, limit):
+            if first is not None and (first.exchange != piece.exchange or apart or len(text) + 1 + len(part) > limit):
+                yield first, text, (begins, ends), tuple(voices)
+                first = None
+            if first is None:
+                first, text, begins, voices = piece, part, line, []
+            else:
+                if labelled or piece.role != (voices[-1][1] if voices else first.role):
+                    voices.append((len(text) + 1, piece.role))
+                text = f"{text}\n{part}"
+            ends, apart, labelled = line + part.count("\n"), False, False
+    if first is not None:
+        yield first, text, (begins, ends), tuple(voices)
+
+
+def _placed(piece: Piece, limit: int) -> Iterator[tuple[str, int]]:
+    """The parts of a piece, each with the line on which it begins."""
+    text = LABELS[piece.role] + piece.text
+    line, before = piece.line, 0
+    for start, end in split(text, limit):
+        line += text.count("\n", before, start)
+        yield text[start:end], line
+        before = start
+
+
+def split(text: str, limit: int) -> Iterator[tuple[int, int]]:
+    """Where parts of `text` of at most `limit` characters begin and end, cut at a paragraph, line, sentence or word."""
+    start, last = len(text) - len(text.lstrip()), len(text.rstrip())
+    while last - start > limit:
+        cut = _cut(text, start, limit)
+        yield start, start + len(text[start:cut].rstrip())
+        start = cut
+        while text[start].isspace():
+            start += 1
+    if start < last:
+        yield start, last
+
+
+def _cut(text: str, start: int, limit: int) -> int:
+    for pattern in _BREAKS:
+        cut = 0
+        for found in pattern.finditer(text, start + limit // 2, start + limit):
+            cut = found.start()
+        if cut > start:
+            return cut
+    return start + limit
