@@ -166,7 +166,7 @@ def push_all(labelled: Any, server: Served, most: int | None) -> dict[str, str]:
     pushed: dict[str, str] = {}
     for agent, session_id, path in labelled.store.sources()[:most]:
         try:
-            wanted = _push_of(labelled.store, agent, Path(path))
+            wanted = _push_of(agent, Path(path))
             push(server.database, project, server.person, check_bodies(wanted))
             _index(server, project.id, wanted.id)
         except SmartForkError as error:
@@ -178,13 +178,13 @@ def push_all(labelled: Any, server: Served, most: int | None) -> dict[str, str]:
     return pushed
 
 
-def _push_of(store: Any, agent: str, path: Path) -> Any:
+def _push_of(agent: str, path: Path) -> Any:
     from smart_fork.agents import AGENTS
     from smart_fork.agents.forms import HomePlace
     from smart_fork.agents.readers import READERS
     from smart_fork.sharing.canonical import NOTHING, digest_of, encode
     from smart_fork.sharing.segments import pack
-    from smart_fork.team.push import vectors_known
+    from smart_fork.team.push import vectors_here
     from smart_fork.team.wire import Push
 
     session = READERS[agent].read(path).session
@@ -200,7 +200,7 @@ def _push_of(store: Any, agent: str, path: Path) -> Any:
         },
         strict=False,
     )  # fmt: skip
-    return pushed.model_copy(update={"vectors": vectors_known(store, agent, session.session_id, records)})
+    return pushed.model_copy(update={"vectors": vectors_here(session, records)})
 
 
 def _index(server: Served, project_id: int, session_id: str) -> None:

@@ -413,9 +413,7 @@ def _parts(given: Mapping[str, Any]) -> Iterator[PlanPart]:
         for one in list_in(given.get(name))[:_MOST_PARTS]:
             if not isinstance(one, Mapping):
                 continue
-            said = next(
-                (one[key] for key in ("content", "step", "question", "text") if isinstance(one.get(key), str)), ""
-            )
+            said = next((one[key] for key in _WORDS if isinstance(one.get(key), str)), "")
             yield PlanPart(_said(said), _said(str(one.get("status") or "")).replace("_", " "))
             for option in list_in(one.get("options"))[:_MOST_PARTS]:
                 label = option.get("label") if isinstance(option, Mapping) else option

@@ -69,10 +69,9 @@ def _changed(agent: AgentName, *, remove: bool, wanted: bool) -> HooksChanged:
     if not wanted and not folder.is_dir():
         return replace(told, notes=(f"{agent} has never run here: there is no {folder}",))
     try:
-        change = agent_settings.remove(agent) if remove else agent_settings.install(agent)
+        return agent_settings.remove(agent) if remove else agent_settings.install(agent)
     except SmartForkError as error:
         return replace(told, error=error.message, hint=error.hint)
-    return replace(told, changed=change.changed, installed=change.installed, notes=change.notes)
 
 
 def _print_changes(done: list[HooksChanged]) -> None:
@@ -105,6 +104,7 @@ _VERBS = {"new": "add", "changed": "update", "there": "ready", "left": "skip"}
 #: Where a person has to scroll, or lines are broken in words, a plan is not read.
 _WIDTH, _BELOW = 80, " " * 10
 _DONE = {"new": "added", "changed": "updated"}
+_PACKAGES = ("indexer", "smart_fork")
 
 
 @app.callback()
@@ -165,7 +165,6 @@ def _with_copies(options: SetupOptions) -> SetupOptions:
 
 def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool) -> None:
     from smart_fork.agents.known_variables import note_a_persons
-    from smart_fork.cli.setup.bytecode import compile_ahead
     from smart_fork.cli.setup.plan import make_plan
 
     plan = make_plan(options, ledger)
@@ -193,11 +192,25 @@ def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool) -> None:
         raise typer.Exit(1)
 
 
+def compile_ahead() -> None:
+    """Compile our modules where they have changed: not every installer does, and an agent waits for the first start.
+
+    Where nothing may be written, each start does it, as ever.
+    """
+    import compileall
+    from importlib.util import find_spec
+
+    for name in _PACKAGES:
+        spec = find_spec(name)
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
+            compileall.compile_dir(folder, quiet=2)
+
+
 def _act(step: Step, plan: SetupPlan, ledger: Ledger) -> StepTold:
     """What was done of a step. One that fails does not keep the next from being done."""
     told = step.told()
     try:
-        verb, notes = _index(plan) if step.what == "index" else (_DONE[step.state], step.act(ledger))
+        verb, notes = first_index(plan) if step.what == "index" else (_DONE[step.state], step.act(ledger))
     except SmartForkError as error:
         if not wants_json():
             out.print(plain(_line("failed", step)))
@@ -209,11 +222,6 @@ def _act(step: Step, plan: SetupPlan, ledger: Ledger) -> StepTold:
         for note in notes:
             _say_below(note)
     return replace(told, notes=tuple(notes))
-
-
-def _index(plan: SetupPlan) -> tuple[str, list[str]]:
-    whole, note = first_index(plan)
-    return "added" if whole else "later", [note]
 
 
 def _tried(plan: SetupPlan, *, ask: bool) -> Iterator[Trial]:
@@ -335,8 +343,8 @@ def _short(text: str, length: int) -> str:
 _PATIENCE = 0.0
 
 
-def first_index(plan: SetupPlan) -> tuple[bool, str]:
-    """Index everything, the newest first: whether it is whole, and what a person should know.
+def first_index(plan: SetupPlan) -> tuple[str, list[str]]:
+    """Index everything, the newest first: what was done, in a word, and what a person should know.
 
     Raises:
         SmartForkError: the index or the model is not available.
@@ -348,11 +356,11 @@ def first_index(plan: SetupPlan) -> tuple[bool, str]:
     if not wants_json():
         say("Indexing. Ctrl-C continues in the background.")
     try:
-        return True, _indexed()
+        return "added", [_indexed()]
     except KeyboardInterrupt:
-        return False, _later(plan)
+        return "later", [_later(plan)]
     except IndexBusyError:
-        return False, "Another process is indexing in the background."
+        return "later", ["Another process is indexing in the background."]
     except (ModelUnavailableError, VectorsUnavailableError) as error:
         step = "`smart-fork doctor` checks the model and the vector store."
         raise SmartForkError(f"Words are indexed, embeddings are not: {error}", step) from error

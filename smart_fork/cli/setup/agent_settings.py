@@ -12,17 +12,19 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from indexer.files import private_dir, replace_file, state_home
-from indexer.lazy import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork import json_text
 from smart_fork.agents import AGENTS
 from smart_fork.agents.hooks import Hooks
 from smart_fork.cli.setup import foreign_files
+from smart_fork.cli.setup.ledger import Ledger, LedgerLine, Step, take_away
+from smart_fork.cli.setup.setup_answer import HooksChanged
 from smart_fork.errors import SmartForkError
 from smart_fork.hooks import switch
 from smart_fork.hooks.recall import BEFORE_A_TOOL
@@ -209,17 +211,6 @@ def _correction(path: Path) -> str:
 _IN_SILENCE = "2>/dev/null || :"
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What was done to an agent's settings. `notes` is what a person should know about it."""
-
-    agent: AgentName
-    path: Path
-    changed: bool
-    installed: bool
-    notes: tuple[str, ...] = ()
-
-
 def settings_file(agent: AgentName) -> Path:
     """Where the agent reads its hooks from."""
     return AGENTS.hooks_of(agent).path()
@@ -245,7 +236,7 @@ def wanted(agent: AgentName) -> dict[str, Any]:
     return {"path": str(hooks.path()), **said}
 
 
-def install(agent: AgentName) -> Change:
+def install(agent: AgentName) -> HooksChanged:
     """Have the agent tell us what its sessions do. Twice is once; what older versions have put in is replaced.
 
     Raises:
@@ -257,7 +248,7 @@ def install(agent: AgentName) -> Change:
         changed, text = _written(path, content), content
     else:
         changed, text = install_handlers(path, _groups(hooks))
-    return Change(agent, path, changed, installed=True, notes=tuple(hooks.notes(text)))
+    return HooksChanged(agent=agent, path=str(path), changed=changed, installed=True, notes=tuple(hooks.notes(text)))
 
 
 def follow_recall(agent: AgentName) -> Sequence[str]:
@@ -271,7 +262,7 @@ def follow_recall(agent: AgentName) -> Sequence[str]:
     return install(agent).notes if speaks and any_in(hooks.path()) else ()
 
 
-def remove(agent: AgentName) -> Change:
+def remove(agent: AgentName) -> HooksChanged:
     """Take out what is ours.
 
     Raises:
@@ -280,7 +271,7 @@ def remove(agent: AgentName) -> Change:
     hooks = AGENTS.hooks_of(agent)
     path, content = hooks.path(), _content(hooks)
     changed = _deleted(path, content) if content is not None else remove_handlers(path)
-    return Change(agent, path, changed, installed=False)
+    return HooksChanged(agent=agent, path=str(path), changed=changed)
 
 
 def is_installed(agent: AgentName) -> bool:
@@ -345,3 +336,53 @@ def _is_ours(text: str, content: str) -> bool:
 
 def _by_hand(path: Path) -> str:
     return f"Move {path} away, or add by hand what `smart-fork setup hooks --print` prints."
+
+
+# As a step of the setup.
+
+NAME = "hooks"
+
+
+def planned(agent: AgentName) -> Step:
+    """The step that has an agent tell what its sessions do.
+
+    Raises:
+        SmartForkError: its settings are not understood, or must not be written.
+    """
+    path = settings_file(agent)
+    step = partial(Step, "hooks", NAME, str(path), agent=agent)
+    if is_installed(agent):
+        return step(state="there")
+    foreign_files.check_writable(path)
+    return step(state="new", act=partial(_set, agent))
+
+
+def _set(agent: AgentName, ledger: Ledger) -> list[str]:
+    ledger.begin(LedgerLine(what="hooks", agent=agent, path=settings_file(agent)))
+    return list(install(agent).notes)
+
+
+def undo(line: LedgerLine) -> list[str]:
+    """Take them out.
+
+    Raises:
+        SmartForkError: the settings are not understood; they are as they were.
+    """
+    agent = AGENTS.registration_of(line.agent).agent
+    if settings_file(agent) == line.path:
+        remove(agent)
+    take_away(line.path, line.folders)
+    return []
+
+
+def standing(line: LedgerLine) -> str:
+    """What is no longer as it was left; empty where all is.
+
+    Raises:
+        SmartForkError: the settings are not understood.
+    """
+    return (
+        ""
+        if is_installed(AGENTS.registration_of(line.agent).agent)
+        else f"the hooks in {line.path} are missing or outdated"
+    )

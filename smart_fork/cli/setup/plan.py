@@ -27,7 +27,6 @@ from smart_fork.cli.setup import (
     background,
     entry,
     foreign_files,
-    hook_entries,
     keeping,
     recall_step,
     skill_file,
@@ -167,7 +166,7 @@ def _of_agent(options: SetupOptions, way: Registration, program: str, ledger: Le
         if options.skill and (folder := way.skills()):
             steps.append(skill_file.planned(way, folder, ledger))
         if options.hooks and AGENTS[way.agent].hooks:
-            steps.append(hook_entries.planned(way.agent))
+            steps.append(agent_settings.planned(way.agent))
         if options.recall:
             steps.append(recall_step.planned(way))
         if options.reading:
@@ -345,7 +344,7 @@ class Part(Protocol):
 PARTS: Mapping[str, Part] = {
     "server": entry,
     "skill": skill_file,
-    "hooks": hook_entries,
+    "hooks": agent_settings,
     "recall": recall_step,
     "reading": tool_permission,
     "keep": keeping,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.cli.setup import background, bytecode, plan
+from smart_fork.cli import setup as setup_command
+from smart_fork.cli.setup import background, plan
 from smart_fork.cli.setup.ledger import Step
 from smart_fork.cli.setup.plan import Trial
 from tests.cases import mostly_first
@@ -23,7 +24,7 @@ def setup(run, world, monkeypatch):
     monkeypatch.setattr(
         background, "planned", lambda *_: Step("service", "service", "systemd", "left", why="systemd does not answer")
     )
-    monkeypatch.setattr(bytecode, "_PACKAGES", ())  # to look through all our modules takes longer than the rest
+    monkeypatch.setattr(setup_command, "_PACKAGES", ())  # to look through all our modules takes longer than the rest
     monkeypatch.setenv("COLUMNS", "80")
 
     def command(*words: str):

@@ -36,24 +36,24 @@ def left(monkeypatch):
 def test_it_is_whole_when_nobody_leaves_it(world, shop, command_model, started):
     world.claude(shop, "add retry", "done")
 
-    whole, note = first_index(plan())
+    verb, (note,) = first_index(plan())
 
-    assert whole
+    assert verb == "added"
     assert note.startswith("1 sessions")
     assert [] == started
 
 
 def test_one_that_is_left_goes_on_in_a_process_of_its_own(world, command_model, left, started):
-    whole, note = first_index(plan(Step("service", "service", "", "left")))
+    verb, (note,) = first_index(plan(Step("service", "service", "", "left")))
 
-    assert not whole
+    assert verb == "later"
     assert "in the background" in note
     assert [["/opt/smart-fork", "index", "run", "--if-idle"]] == started
 
 
 def test_one_that_is_left_is_done_by_the_service_where_there_is_one(world, command_model, left, started):
-    whole, note = first_index(plan(Step("service", "service", "", "new")))
+    verb, (note,) = first_index(plan(Step("service", "service", "", "new")))
 
-    assert not whole
+    assert verb == "later"
     assert "The service does the rest" in note
     assert [] == started

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.registration import UnsuitableError
-from smart_fork.cli.setup import bytecode, plan, tool_permission
+from smart_fork.cli import setup as setup_command
+from smart_fork.cli.setup import plan, tool_permission
 from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.cli.setup.tool_permission import missing, put, restore
 from smart_fork.doctor import Check
@@ -195,9 +196,9 @@ def test_our_modules_are_compiled_and_those_that_cannot_be_are_left(tmp_path, mo
     (package / "__init__.py").write_text("")
     (package / "broken.py").write_text("def")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(bytecode, "_PACKAGES", ("ours", "gone"))
+    monkeypatch.setattr(setup_command, "_PACKAGES", ("ours", "gone"))
 
-    bytecode.compile_ahead()
+    setup_command.compile_ahead()
 
     assert [f"__init__.{sys.implementation.cache_tag}.pyc"] == [one.name for one in (package / "__pycache__").iterdir()]
     assert ("", "") == tuple(capfd.readouterr())
@@ -208,7 +209,7 @@ def test_who_sets_up_has_our_modules_compiled(setup, tmp_path, monkeypatch):
     (tmp_path / "ours").mkdir()
     (tmp_path / "ours/__init__.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(bytecode, "_PACKAGES", ("ours",))
+    monkeypatch.setattr(setup_command, "_PACKAGES", ("ours",))
 
     setup("--yes")
 
