@@ -28,7 +28,7 @@ from indexer.values import Value, rare, value
 from smart_fork import config
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
-from smart_fork.agents.deletions import deletions, in_words, room
+from smart_fork.agents.deletions import Deletion
 from smart_fork.agents.programs import is_found, look_at
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, SmartForkError
@@ -209,11 +209,11 @@ def _other_homes(agent: AgentAdapter) -> list[Path]:
 
 def _deleted_logs() -> Iterator[Check]:
     """Say which logs an agent deletes, before it does."""
-    for one in deletions(time.time()):
-        name, how = f"{one.agent} deletes logs", "copies are kept" if one.kept else f"no copies are kept, {room(one)}"
+    for one in Deletion.expected(time.time()):
+        name, how = f"{one.agent} deletes logs", "copies are kept" if one.kept else f"no copies are kept, {one.room()}"
         step = f"`smart-fork setup --keep-logs` keeps compressed copies; or change {one.setting}."
         ok = one.kept or not (one.due or one.soon)
-        yield Check(name, ok=ok, detail=f"{in_words(one)}; {how}", next_step="" if one.kept else step, optional=True)
+        yield Check(name, ok=ok, detail=f"{one.in_words()}; {how}", next_step="" if one.kept else step, optional=True)
 
 
 def _odd_logs() -> Iterator[Check]:

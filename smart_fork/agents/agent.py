@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.description import Description, Facet, Home
@@ -82,12 +82,31 @@ def usual(*without: str, **elsewhere: str) -> Mapping[str, str]:
     return MappingProxyType({name: place for name, place in {**USUAL, **elsewhere}.items() if name not in without})
 
 
+class Ability(NamedTuple):
+    """An ability in words for people, and the facet of an agent that has it; all agents have one without a facet."""
+
+    words: str
+    facet: str = ""
+
+
 class Agent(Description):
     """One agent. A missing facet is `None`.
 
     Facets are imported at their first use: a hook runs with each prompt, and needs hardly any.
     """
 
+    #: What smart-fork can do with agents, by JSON keys.
+    ABILITIES: ClassVar[Mapping[str, Ability]] = MappingProxyType({
+        "found": Ability("search"),
+        "started": Ability("fork", "starter"),
+        "branched": Ability("fork at a message", "copier"),
+        "budgeted": Ability("budget", "copier"),
+        "told": Ability("receive hand-overs", "forms"),
+        "cut": Ability("cut", "cutter"),
+        "shared": Ability("share", "forms"),
+        "tells": Ability("live status", "hooks"),
+        "set_up": Ability("setup", "registration"),
+    })  # fmt: skip
     command: ProgramSpec | None = None
     #: Of the variables that it sets, those that identify it.
     marks: tuple[str, ...] = ()
@@ -96,7 +115,7 @@ class Agent(Description):
     project_variables: tuple[str, ...] = ()
     #: Parts of the names under which it connects to MCP servers.
     clients: tuple[str, ...] = ()
-    #: Reasons for what it cannot do, by ability (see `smart_fork.agents.verbs`).
+    #: Reasons for what it cannot do, by ability (see `ABILITIES`).
     lacks: Mapping[str, str] = MappingProxyType({})
     #: The version of its program that this code was tried with.
     seen: str = ""
@@ -167,6 +186,10 @@ class Agent(Description):
     def has(cls, facet: str) -> bool:
         """Return whether it has that facet, without importing it."""
         return bool(getattr(cls, facet, facet in cls.facets))
+
+    def abilities(self) -> dict[str, bool]:
+        """Return the abilities of the agent, derived from its facets."""
+        return {name: not ability.facet or self.has(ability.facet) for name, ability in self.ABILITIES.items()}
 
     def model_window(self) -> int:
         """Return its model's context window in tokens, from its newest log, or the estimate."""

@@ -41,24 +41,24 @@ class Deletion(Value):
     kept: bool
     copy_bytes: int
 
+    @classmethod
+    def expected(cls, now: float, agents: Collection[AgentName] | None = None) -> tuple[Deletion, ...]:
+        """Return one for each of these agents, or of all, that deletes logs by age and has some."""
+        readers = [reader for reader in OWN if agents is None or reader.name in agents]
+        return tuple(found for reader in readers if (found := _of(reader, now)) is not None)
 
-def deletions(now: float, agents: Collection[AgentName] | None = None) -> tuple[Deletion, ...]:
-    """Return a `Deletion` for each of these agents, or of all, that deletes logs by age and has some."""
-    readers = [reader for reader in OWN if agents is None or reader.name in agents]
-    return tuple(found for reader in readers if (found := _of(reader, now)) is not None)
+    def in_words(self) -> str:
+        """Describe it in a sentence without a full stop."""
+        goes = f"{self.due:,} of {self.logs:,} at its next start" if self.due else f"none of {self.logs:,} today"
+        more = f", {self.soon:,} more within a week" if self.soon else ""
+        first = f", the next by {self.next}" if self.next else ""
+        return (
+            f"{AGENTS.title_of(self.agent)} deletes logs after {self.days:g} days without a change: {goes}{more}{first}"
+        )
 
-
-def in_words(one: Deletion) -> str:
-    """Describe a deletion in a sentence without a full stop."""
-    goes = f"{one.due:,} of {one.logs:,} at its next start" if one.due else f"none of {one.logs:,} today"
-    more = f", {one.soon:,} more within a week" if one.soon else ""
-    first = f", the next by {one.next}" if one.next else ""
-    return f"{AGENTS.title_of(one.agent)} deletes logs after {one.days:g} days without a change: {goes}{more}{first}"
-
-
-def room(one: Deletion) -> str:
-    """Describe the space that copies would take."""
-    return f"about {max(1, round(one.copy_bytes / 1e6)):,} MB"
+    def room(self) -> str:
+        """Describe the space that copies would take."""
+        return f"about {max(1, round(self.copy_bytes / 1e6)):,} MB"
 
 
 def _of(reader: AgentAdapter, now: float) -> Deletion | None:

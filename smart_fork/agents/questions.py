@@ -8,12 +8,12 @@ options without numbers, where digits do nothing; they get their numbers here.
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 from indexer.lazy import dataclass
 from indexer.masking import Masked, beginning, mask, mask_screen
 from smart_fork.snippets import printable
 
-MAX_CHARACTERS = 2000
 #: The number of lines read above a question's options, or at the screen's end.
 _MOST_ABOVE = 20
 #: The mark before the selected option, and before the input line.
@@ -49,6 +49,7 @@ class Question:
     options: tuple[str, ...] = ()
     marked: str = ""
     by_arrows: bool = False
+    MAX_CHARACTERS: ClassVar = 2000
 
     def is_also(self, other: Question | None) -> bool:
         """Return whether the other is the same question, whichever option is marked."""
@@ -85,7 +86,7 @@ class Screen:
         text = "\n".join(line.strip() for line in lines[above:] if line.strip(_FRAME))
         options = tuple(found[1] for line in lines[first:] if (found := _OPTION.match(line)))
         chosen = _MARKED.match(lines[marked])
-        return Question(beginning(mask(text), MAX_CHARACTERS), options, chosen[1] if chosen else "")
+        return Question(beginning(mask(text), Question.MAX_CHARACTERS), options, chosen[1] if chosen else "")
 
     def works(self, screen: str) -> bool:
         """Return whether the screen shows that the agent works. Agents do not show that while they ask."""
@@ -145,7 +146,7 @@ class Screen:
         else:
             first, options, marked = end, (), ""
         text = "\n".join(line.strip() for line in lines[self._above(lines, first) :] if line.strip(_FRAME))
-        return Question(beginning(mask(text), MAX_CHARACTERS), options, marked, bool(options))
+        return Question(beginning(mask(text), Question.MAX_CHARACTERS), options, marked, bool(options))
 
 
 def words(text: str) -> str:

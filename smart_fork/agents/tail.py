@@ -136,11 +136,6 @@ class Task:
     what: Masked
 
 
-#: Some versions of agents do not log why the model stopped. Their last message ends the turn after this time without
-#: another record.
-SETTLED_SECONDS = 5.0
-
-
 @dataclass(frozen=True, slots=True)
 class Activity:
     """A worker's state. `status` is empty if the log does not tell; `problem` is the reason why the agent stopped.

@@ -21,7 +21,6 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
 from smart_fork.agents.programs import look_at
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.verbs import ABILITIES, abilities_of
 from smart_fork.cli.output import out, plain, printed_as_json
 from smart_fork.cli.service.client import ServiceStatus, find_service
 from smart_fork.cli.service.lock import holder
@@ -319,7 +318,7 @@ def _glance(
         version=program.version(processes, env) if program else "",
         seen=agent.seen,
         sessions=_sessions(agent.name),
-        can=abilities_of(agent),
+        can=agent.abilities(),
         why_not=dict(agent.lacks),
         problem=program.problem if program else "",
         hint=program.hint if program else "",
@@ -345,7 +344,7 @@ def agents() -> None:
         out.print(plain(f"{one.title:<14}", "bold"), plain(_standing(one)), sep="")
         out.print(plain(f"{'':<14}{_abilities(one)}"))
         for name, why in one.why_not.items() if one.installed else ():
-            out.print(plain(f"{'':<14}no {ABILITIES[name].words}: {why}", "dim"))
+            out.print(plain(f"{'':<14}no {Agent.ABILITIES[name].words}: {why}", "dim"))
         if one.unknown_records:
             share = f"{one.unknown_records:,} of {one.records:,} records in its logs"
             out.print(plain(f"{'':<14}{share} are of a type that smart-fork does not know"))
@@ -365,5 +364,5 @@ def _standing(one: AgentAtAGlance) -> str:
 
 def _abilities(one: AgentAtAGlance) -> str:
 
-    able = [ability.words for name, ability in ABILITIES.items() if one.can[name]]
+    able = [ability.words for name, ability in Agent.ABILITIES.items() if one.can[name]]
     return "; ".join(able) or "nothing yet"

@@ -19,7 +19,6 @@ from indexer.transcripts.model import AgentName
 from indexer.transcripts.texts import RECALL_TAG, strip_boilerplate
 from indexer.values import list_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.births import worker_of
 from smart_fork.agents.registration import NAME
 from smart_fork.finding.authorship import Line, blamed, range_of
 from smart_fork.finding.by_code import sessions_of, writers_of
@@ -35,6 +34,7 @@ from smart_fork.repository.git import Repository
 from smart_fork.repository.git import opened as repository_at
 from smart_fork.snippets import minute, quotation
 from smart_fork.system.processes import Processes
+from smart_fork.workers.births import worker_of
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.registry_file import has_registry
 

@@ -10,9 +10,7 @@ from typing import Any
 from indexer.outcome import Outcome
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
-from smart_fork.agents import AGENTS
-from smart_fork.agents.checkpoints import is_history
-from smart_fork.agents.verbs import abilities_of
+from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.finding.conversation import Noted, ResumedPart
 
 _OUTCOMES: Mapping[str, str] = {
@@ -213,7 +211,7 @@ class Hit(Value):
         loads = self.token_estimate if self.suggested_at is None else self.match.token_estimate or 0
         less = self.within_budget
         much = less < loads if loads > MUCH_TOKENS else bool(self.match.lost) and _saves(less, loads)
-        return BUDGET if much and abilities_of(AGENTS[self.agent_type])["budgeted"] else None
+        return BUDGET if much and AGENTS[self.agent_type].abilities()["budgeted"] else None
 
     @property
     def within_budget(self) -> int:
@@ -223,7 +221,7 @@ class Hit(Value):
     def suggested_fork(self, name: str = "") -> str:
         """The command of ours for the fork that is suggested; `name` stands for the session's id."""
         other = None if AGENTS[self.agent_type].has("starter") else AGENTS.first()
-        if is_history(self.jsonl_path or ""):
+        if checkpoints.is_history(self.jsonl_path or ""):
             other = other or self.agent_type
         said = (("--at", self.suggested_at), ("--budget", self.suggested_budget), ("--as", other))
         options = [word for option, value in said if value is not None for word in (option, str(value))]

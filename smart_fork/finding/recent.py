@@ -20,9 +20,8 @@ from indexer.runs import FailedLog
 from indexer.store.base import SessionRow, Store
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.model import AgentName, Origin, Session
-from smart_fork.agents import AGENTS
+from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.agent import KeptPrompt
-from smart_fork.agents.checkpoints import is_within
 from smart_fork.agents.logs import longest_first, odd, unread, worked_at
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, Usage
@@ -183,7 +182,7 @@ def _indexed(files: Sequence[LogFile], project: Project | None) -> dict[str, Ses
         if not index_db().exists():
             return {}
         with opened() as store:
-            kept = [file for file in files if not file.within or is_within(file.location)]
+            kept = [file for file in files if not file.within or checkpoints.is_within(file.location)]
             seen = store.seen([file.location for file in kept])
             same = {file.location for file in kept if seen.get(file.location) == (*file.stamp, VERSION)}
             rows = store.log_rows(seen if project and project.git else same)

@@ -14,8 +14,7 @@ from indexer.masking import Masked, mask
 from indexer.store.base import Counts, Placement, SessionRow
 from indexer.transcripts.model import AgentName, Cache, Resumed, Session
 from smart_fork import foreign_sessions, handovers
-from smart_fork.agents import AGENTS
-from smart_fork.agents.checkpoints import author_of
+from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.finding.answer import Covered, IndexState, RecentSession
 from smart_fork.finding.conversation import Noted, resumed_part
@@ -101,7 +100,7 @@ def _recent(session: Session, noted: Noted | None, parents: Mapping[str, str]) -
         last_modified=session.last_activity,
         source_path=str(export) if export.is_file() else None,
         jsonl_path=str(session.source_path),
-        author=author_of(str(session.source_path)),
+        author=checkpoints.author_of(str(session.source_path)),
         noted=noted,
         forked_from=parent_of(session, (), parents) or "",
     )
@@ -140,7 +139,7 @@ def _hit(
     of_others: bool,
 ) -> Hit:  # fmt: skip
     row, near = one.session, round(one.near, 4) if one.near is not None else None
-    author = author_of(row.path)
+    author = checkpoints.author_of(row.path)
     until = own_cached_until(row.path, Cache(row.cache_seconds, row.cache_used))
     hit = Hit(
         rank=rank,

@@ -18,8 +18,7 @@ from indexer.lazy import dataclass
 from indexer.masking import Masked, beginning, mask
 from indexer.transcripts.lines import bounded, is_over
 from indexer.transcripts.model import AgentName, Session, Turn
-from smart_fork.agents import AGENTS
-from smart_fork.agents.checkpoints import author_of
+from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.logs import logs_of, longest_first, unread
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import names_session, names_worker, parsed
@@ -214,7 +213,7 @@ def conversation(
         return Exported(
             session_id=located.session_id, agent_type=located.agent, notice=notice, noted=noted, markdown=text
         )
-    author = author_of(str(located.path or ""))
+    author = checkpoints.author_of(str(located.path or ""))
     if author:
         from smart_fork.finding.elsewhere import written_by
         from smart_fork.finding.results import UNTRUSTED

@@ -19,7 +19,7 @@ from indexer.store.base import SessionRow, Store
 from indexer.transcripts.base import file_of
 from indexer.transcripts.model import AgentName, Cache
 from indexer.values import seconds_in
-from smart_fork.agents.checkpoints import author_of
+from smart_fork.agents import checkpoints
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.finding.query import Candidate
 from smart_fork.finding.session_place import is_there, unplaced, where_now
@@ -159,7 +159,7 @@ def own_cached_until(path: str, cache: Cache) -> str:
 
     Nothing of another person's session is in a cache that is ours.
     """
-    return "" if author_of(path) else cached_until(cache)
+    return "" if checkpoints.author_of(path) else cached_until(cache)
 
 
 def cached_until(cache: Cache) -> str:

@@ -15,8 +15,7 @@ from indexer.lazy import dataclass
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import foreign_sessions
-from smart_fork.agents import AGENTS
-from smart_fork.agents.checkpoints import in_clone
+from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.references import Resolved
 from smart_fork.errors import ForkRefused, SmartForkError
 from smart_fork.finding import sessions
@@ -205,7 +204,7 @@ def _share(request: ForkRequest) -> float:
 
 def _read(found: Located, request: ForkRequest, held: ExitStack) -> Session:
     located = held.enter_context(brought_back(found, dry_run=request.dry_run))
-    return in_clone(sessions.read(located), str(found.path))
+    return checkpoints.in_clone(sessions.read(located), str(found.path))
 
 
 def _spec(request: ForkRequest, session: Session, agent: AgentName, content: Content) -> WorkerSpec:

@@ -20,11 +20,12 @@ from indexer.lazy import dataclass
 from indexer.settings import ASKS_SHELL, CHECK_LOGIN
 from indexer.transcripts.model import AgentName
 from indexer.values import dict_in, json_in
-from smart_fork.agents import AGENTS, shell_answer
+from smart_fork.agents import AGENTS
 from smart_fork.agents.known_variables import known_variables
 from smart_fork.agents.login import Login
 from smart_fork.agents.programs import standing
 from smart_fork.errors import ForkRefused, SmartForkError, advice
+from smart_fork.forking import shell_answer
 from smart_fork.system.processes import Processes
 from smart_fork.workers.place import WorkerPlace
 

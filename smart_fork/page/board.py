@@ -14,7 +14,6 @@ from typing import NamedTuple
 from indexer.lazy import dataclass
 from indexer.masking import NOTHING, Masked, beginning
 from indexer.transcripts.model import Turn
-from smart_fork.agents.births import own_part
 from smart_fork.errors import RegistryUnavailable, SmartForkError
 from smart_fork.repository.changes import difference
 from smart_fork.snippets import time_of
@@ -44,7 +43,7 @@ def inherited(worker: WorkerRecord, watch: WorkerWatch) -> Inherited | None:
     Instructions and tools are not counted: a new session loads them too.
     """
     session = own_session(worker, watch) if worker.kind == "fork" else None
-    start = len(session.turns) - len(own_part(session, worker)) if session else 0
+    start = len(session.turns) - len(worker.own_part(session)) if session else 0
     if session is None or not start:
         return None
     had = [exchange.turns[: start - exchange.start] for exchange in session.exchanges() if exchange.start < start]

@@ -27,8 +27,7 @@ from indexer.transcripts.lines import decode_line
 from indexer.transcripts.long_lines import INSTEAD
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import config
-from smart_fork.agents import AGENTS
-from smart_fork.agents.checkpoints import is_within
+from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.codec import Record
 from smart_fork.agents.forms import HOME, LITERAL, ROOT, Forms, HomePlace
 from smart_fork.agents.readers import READERS
@@ -227,7 +226,7 @@ def _read(log: Path, agent: str) -> Session:
 
 
 def _may_leave(session: Session, place: HomePlace, known: config.TeamSection) -> None:
-    if is_within(str(session.source_path)):
+    if checkpoints.is_within(str(session.source_path)):
         raise NotSent("The repository keeps this session.", "Its author can push it.")
     if session.origin == "subagent":
         raise NotSent("Sub-agents cannot be pushed.", "Push the session that started it.")

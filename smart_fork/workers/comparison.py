@@ -18,7 +18,6 @@ from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value, rare, value
 from smart_fork.agents import AGENTS
-from smart_fork.agents.births import own_part
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotFound, ProgramFailed, SmartForkError, advice
@@ -255,7 +254,7 @@ def _with_words(one: Compared, worker: WorkerRecord) -> Compared:
     """With what its log says."""
     try:
         session, log = _session(worker)
-        own = own_part(session, worker)
+        own = worker.own_part(session)
         spent = AGENTS.tail_of(worker.agent).output_tokens(log, worker.started_at)
     except SmartForkError as error:
         return replace(one, notes=(*one.notes, error.message))

@@ -22,14 +22,14 @@ from indexer.masking import NOTHING, Masked, beginning, mask, mask_screen
 from indexer.settings import WORKER_ID
 from indexer.values import seconds_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.births import find_sessions
 from smart_fork.agents.logs import original_of
-from smart_fork.agents.questions import MAX_CHARACTERS, Question
+from smart_fork.agents.questions import Question
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.tail import SETTLED_SECONDS, Activity, TokenUse
+from smart_fork.agents.tail import Activity, TokenUse
 from smart_fork.errors import SmartForkError
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Machine, Processes
+from smart_fork.workers.births import find_sessions
 from smart_fork.workers.place import whereabouts
 from smart_fork.workers.places import lives, note_ends, place_of
 from smart_fork.workers.registry import OVER, Registry, State, Status, WorkerRecord
@@ -38,6 +38,9 @@ from smart_fork.workers.tmux import Panes
 
 #: Between two looks for a session that is not known.
 SEARCH_SECONDS = 2.0
+#: Some versions of agents do not log why the model stopped. Their last message ends the turn after this time without
+#: another record.
+SETTLED_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +182,7 @@ class WorkerWatch:
             asks = worker.status == "waiting" and worker.status_note
             return worker.status, Question(mask(worker.status_note)) if asks else None
         if wrote.problem:
-            return "waiting", Question(beginning(mask(wrote.problem), MAX_CHARACTERS))
+            return "waiting", Question(beginning(mask(wrote.problem), Question.MAX_CHARACTERS))
         return wrote.status, None
 
     def _screen(self, worker: WorkerRecord) -> Masked | None:

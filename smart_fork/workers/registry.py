@@ -15,7 +15,7 @@ import orjson
 from indexer.lazy import dataclass
 from indexer.masking import mask
 from indexer.store.schema import compact, immediate
-from indexer.transcripts.model import AgentName
+from indexer.transcripts.model import AgentName, Session, Turn
 from indexer.values import json_in, list_in
 from smart_fork.errors import NotFound, Usage, advice
 from smart_fork.snippets import quoted, storable
@@ -82,6 +82,11 @@ class WorkerRecord:
     def is_fork(self) -> bool:
         """Whether its session is a copy of another."""
         return self.kind in ("fork", "branch")
+
+    def own_part(self, session: Session) -> tuple[Turn, ...]:
+        """Return its own turns in order. Copied turns keep their times, so turns since its start are its own."""
+        start = next((i for i, turn in enumerate(session.turns) if turn.timestamp >= self.started_at), None)
+        return session.turns[start:] if start is not None else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from indexer.project import Project
 from indexer.transcripts.model import Session
 from indexer.values import seconds_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.births import own_part
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError, Usage, advice
 from smart_fork.finding import sessions
@@ -131,7 +130,7 @@ def own_session(worker: WorkerRecord, watcher: WorkerWatch) -> Session | None:
 
 def own_messages(session: Session, worker: WorkerRecord) -> list[Message]:
     """What was said in a worker's own part, numbered as in its session; secrets masked, long texts cut."""
-    own = own_part(session, worker)
+    own = worker.own_part(session)
     start = len(session.turns) - len(own)
     if not any(number >= start for number, _ in session.messages):
         return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 
 import psutil
@@ -210,6 +211,7 @@ def test_a_session_of_a_further_account_is_forked_and_gone_on_with_in_its_own_ho
     there = further / parent.path.relative_to(own)
     there.parent.mkdir(parents=True)
     parent.path.rename(there)
+    os.utime(there, (a_minute_ago := time.time() - 60, a_minute_ago))  # else somebody seems to be in it
     settings = equipped.home / ".smart-fork/config.toml"
     settings.parent.mkdir(exist_ok=True, mode=0o700)
     settings.write_text(f'homes = ["{AGENTS[agent].home.variable}={further}"]\n')

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.verbs import ABILITIES, abilities_of
+from smart_fork.agents.agent import Agent
 from smart_fork.cli.overview import roster
 from tests.cases import each
 from tests.e2e import programs as tried
@@ -84,13 +84,13 @@ def test_unknown_records_are_counted_once_they_are_indexed(run, world, shop):  #
 
 def test_what_can_be_done_with_each_is_what_there_is_of_it():
     for agent in AGENTS:
-        able = abilities_of(agent)
-        assert ABILITIES.keys() == able.keys()
+        able = agent.abilities()
+        assert Agent.ABILITIES.keys() == able.keys()
         assert able["told"] == (agent.forms is not None)
         assert able["shared"] == (agent.forms is not None)
         assert able["cut"] == (agent.cutter is not None)
-    assert abilities_of(AGENTS["claude"])["budgeted"]
-    assert not abilities_of(AGENTS["cursor"])["budgeted"]
+    assert AGENTS["claude"].abilities()["budgeted"]
+    assert not AGENTS["cursor"].abilities()["budgeted"]
 
 
 def test_the_command_says_it_in_words_and_as_json(installed, run):  # noqa: F811

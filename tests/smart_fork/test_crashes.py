@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.births import own_part
 from smart_fork.finding import sessions
 from smart_fork.system.processes import Processes
 from smart_fork.workers.observation import Recovered, reconcile
@@ -75,7 +74,7 @@ def program(world, private_tmux, monkeypatch) -> None:
 def said_by(worker: WorkerRecord) -> list[str]:
     """What stands in the worker's own part of its log."""
     session = sessions.read(sessions.locate(worker.id))
-    return [turn.text for turn in own_part(session, worker)]
+    return [turn.text for turn in worker.own_part(session)]
 
 
 def test_crashes_lose_nothing_and_double_nothing(world, shop, program, private_tmux):

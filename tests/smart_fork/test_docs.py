@@ -15,8 +15,8 @@ import typer
 from indexer.settings import GIVEN, VARIABLES
 from smart_fork import config
 from smart_fork.agents import AGENTS
+from smart_fork.agents.agent import Agent
 from smart_fork.agents.options import KEYS
-from smart_fork.agents.verbs import ABILITIES, abilities_of
 from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.main import application
 from smart_fork.cli.settings import agent_variables
@@ -252,8 +252,11 @@ def test_every_key_of_the_settings_file_is_in_the_table_of_settings():
 
 @pytest.mark.parametrize("name", ["README.md", "docs/reference/agents.md"])
 def test_what_can_be_done_with_each_agent_is_what_there_is_of_it(name):
-    rows = [["Agent", *(ability.words.capitalize() for ability in ABILITIES.values())], ["---"] * (len(ABILITIES) + 1)]
-    rows += [[agent.title, *("yes" if able else "–" for able in abilities_of(agent).values())] for agent in AGENTS]
+    rows = [
+        ["Agent", *(ability.words.capitalize() for ability in Agent.ABILITIES.values())],
+        ["---"] * (len(Agent.ABILITIES) + 1),
+    ]
+    rows += [[agent.title, *("yes" if able else "–" for able in agent.abilities().values())] for agent in AGENTS]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
     assert table in (ROOT / name).read_text(), f"In {name} should stand:\n{table}"

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.verbs import ABILITIES, abilities_of
+from smart_fork.agents.agent import Agent
 from tests.cases import each
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -139,7 +139,7 @@ def functions_of(path: Path) -> dict[str, ast.FunctionDef]:
 
 def cell_of(agent: str, verb: str) -> str:
     ability, cells = TRIED[verb]
-    if not abilities_of(AGENTS[agent])[ability]:
+    if not AGENTS[agent].abilities()[ability]:
         return f"no: {AGENTS[agent].lacks[ability]}"
     cell = cells[agent]
     return f"`{cell}`" if shown(cell) else cell
@@ -153,12 +153,12 @@ def test_each_test_that_is_named_is_there():
 
 @each("agent", [agent.name for agent in AGENTS])
 def test_of_each_agent_each_verb_is_shown_or_said_why_it_is_not(agent):
-    able = abilities_of(AGENTS[agent])
+    able = AGENTS[agent].abilities()
 
-    assert set(AGENTS[agent].lacks) == {ability for ability in ABILITIES if not able[ability]}
+    assert set(AGENTS[agent].lacks) == {ability for ability in Agent.ABILITIES if not able[ability]}
     if AGENTS[agent].starter:  # the programs of others are not run
         assert [] == [verb for verb, (ability, cells) in TRIED.items() if able[ability] != (agent in cells)]
-    assert {ability for ability, _ in TRIED.values()} == set(ABILITIES)
+    assert {ability for ability, _ in TRIED.values()} == set(Agent.ABILITIES)
 
 
 def test_the_table_of_what_was_tried_is_in_the_docs():

@@ -22,7 +22,7 @@ from indexer.locks import locked_by
 from indexer.masking import Masked, beginning, mask
 from smart_fork.agents.opencode.database import opened
 from smart_fork.agents.presence import Note, Presence
-from smart_fork.agents.questions import MAX_CHARACTERS, Question, Screen, words
+from smart_fork.agents.questions import Question, Screen, words
 from smart_fork.agents.starter import CommandLine, Delivery, Launch, Staging, Starter
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Running
@@ -44,7 +44,7 @@ class OpenCodeScreen(Screen):
         if first is None:
             return None
         text = "\n".join(line for line in lines[first:] if line)
-        return Question(beginning(mask(text), MAX_CHARACTERS))
+        return Question(beginning(mask(text), Question.MAX_CHARACTERS))
 
     def works(self, screen: str) -> bool:
         """See `Screen.works`."""

@@ -152,12 +152,11 @@ def _show(ledger: Ledger, options: SetupOptions) -> None:
 
 def _with_copies(options: SetupOptions) -> SetupOptions:
     """Ask whether to keep copies of logs that agents delete; return the options with the answer."""
-    from smart_fork.agents.deletions import in_words, room
     from smart_fork.cli.setup.keeping import offered
 
     lost = () if options.keep else offered(options.agents)
     for one in lost:
-        _say_below(f"{in_words(one)}. Copies take {room(one)}; only you can read them.")
+        _say_below(f"{one.in_words()}. Copies take {one.room()}; only you can read them.")
     if not lost or not typer.confirm("Keep compressed copies?", default=True):
         return options
     return replace(options, keep=True)

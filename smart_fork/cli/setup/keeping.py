@@ -9,7 +9,7 @@ from functools import partial
 from indexer import kept_logs
 from indexer.files import private_dir, remove, replace_file
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.deletions import Deletion, deletions, in_words, room
+from smart_fork.agents.deletions import Deletion
 from smart_fork.agents.readers import READERS
 from smart_fork.cli.setup.ledger import Ledger, LedgerLine, Step, switching, take_away
 
@@ -22,19 +22,19 @@ def planned(deletion: Deletion, *, wanted: bool) -> Step:
     """Return the step that keeps copies of one agent's logs; it is left out where it is not wanted."""
     path = kept_logs.switch_of(deletion.agent)
     step = partial(Step, "keep", NAME, str(path.parent.parent), agent=deletion.agent)
-    said = f"{in_words(deletion)}."
+    said = f"{deletion.in_words()}."
     if deletion.kept:
         return step("there")
     if kept_logs.refused():
         return step("left", why=f"{said} {_REFUSED}")
     if not wanted:
-        return step("left", why=f"{said} --keep-logs keeps compressed copies, {room(deletion)}")
+        return step("left", why=f"{said} --keep-logs keeps compressed copies, {deletion.room()}")
     return step("new", why=said, act=partial(_written, deletion))
 
 
 def offered(agents: Collection[AgentName]) -> list[Deletion]:
     """Return the deletions of these agents for which a person can still choose copies."""
-    found = deletions(time.time(), agents)
+    found = Deletion.expected(time.time(), agents)
     return [one for one in found if not one.kept and not kept_logs.refused()]
 
 
@@ -44,7 +44,7 @@ def _written(deletion: Deletion, ledger: Ledger) -> list[str]:
     with switching(path, "written"):
         private_dir(path.parent)
         replace_file(path, [b""])
-    return [f"Indexing makes them, {room(deletion)}. Secrets in them are not masked."]
+    return [f"Indexing makes them, {deletion.room()}. Secrets in them are not masked."]
 
 
 def undo(line: LedgerLine) -> list[str]:

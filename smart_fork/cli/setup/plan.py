@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from indexer.files import index_db
 from indexer.lazy import dataclass
 from smart_fork.agents import AGENTS
-from smart_fork.agents.deletions import Deletion, deletions
+from smart_fork.agents.deletions import Deletion
 from smart_fork.agents.programs import find_program
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.registration import Registration, is_ours
@@ -121,7 +121,7 @@ def make_plan(options: SetupOptions, ledger: Ledger) -> SetupPlan:
     if not found:
         step = "Install one and start it once, then run this again; `smart-fork demo` works without an agent."
         raise ProgramMissing(missing(absent), step)
-    deletes = deletions(time.time(), [one.way.agent for one in found])
+    deletes = Deletion.expected(time.time(), [one.way.agent for one in found])
     keeps = [keeping.planned(one, wanted=options.keep is True) for one in deletes]
     steps = (
         *_of_agents(options, [one.way for one in found], program, ledger),

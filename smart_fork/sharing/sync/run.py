@@ -15,8 +15,7 @@ from indexer.locks import held
 from indexer.project import project_of
 from indexer.values import Value, rare, record, value
 from smart_fork import foreign_sessions
-from smart_fork.agents import AGENTS
-from smart_fork.agents.checkpoints import is_within
+from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, SmartForkError
 from smart_fork.repository.identity import look
@@ -47,7 +46,7 @@ Copies = Mapping[str, Copy]
 
 def is_own(entry: Entry) -> bool:
     """Whether this machine has the log that a session of the list was sent from."""
-    return any(not is_within(str(path)) for path in READERS[entry.agent].locate(entry.session_id))
+    return any(not checkpoints.is_within(str(path)) for path in READERS[entry.agent].locate(entry.session_id))
 
 
 def is_read(entry: Entry) -> bool:

@@ -15,8 +15,7 @@ from indexer.failures import what_failed
 from indexer.project import project_of
 from indexer.transcripts.model import Session
 from smart_fork import config, foreign_sessions
-from smart_fork.agents import AGENTS
-from smart_fork.agents.checkpoints import is_within
+from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.finding.recent import recent_sessions
@@ -150,7 +149,7 @@ def ready(
     logs = {file.location: file.stamp for reader in readers for file in reader.discover()}
     projects = [project_of(one) for one in known.directories]
     here = ((one, place) for place in projects for one in recent_sessions(readers, place, _ALL).sessions)
-    found = [(one, Path(place.root)) for one, place in here if not is_within(str(one.source_path))]
+    found = [(one, Path(place.root)) for one, place in here if not checkpoints.is_within(str(one.source_path))]
     chosen, hidden = settings(), {root: _hidden(root) for _, root in found}
     for number, (session, root) in enumerate(found):
         progress("sending", number, len(found))

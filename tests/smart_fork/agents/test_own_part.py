@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from indexer.transcripts.model import Session, Turn
-from smart_fork.agents.births import own_part
 from smart_fork.workers.registry import Registry
 
 COPIED, STARTED, OWN = (f"2026-01-01T00:00:0{second}.000Z" for second in (1, 2, 3))
@@ -30,4 +29,4 @@ def session(*times: str) -> Session:
 def test_what_was_said_before_the_worker_started_is_its_parents(worker, times, own):
     """F-105."""
     assert STARTED == worker.started_at
-    assert own == len(own_part(session(*times), worker))
+    assert own == len(worker.own_part(session(*times)))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smart_fork.agents.questions import MAX_CHARACTERS, Screen
+from smart_fork.agents.questions import Question, Screen
 from tests.cases import each
 from tests.smart_fork import screens
 
@@ -113,4 +113,4 @@ def test_what_stands_in_the_line_to_type_in_has_not_been_sent_off(screen, text, 
 def test_any_screen_is_read(one, other):
     for screen in (one, other, one + screens.CODEX_PERMISSION, screens.CLAUDE_TRUST + other):
         question = Screen().question(screen)
-        assert question is None or len(question.text) <= MAX_CHARACTERS
+        assert question is None or len(question.text) <= Question.MAX_CHARACTERS

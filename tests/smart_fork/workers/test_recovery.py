@@ -12,9 +12,9 @@ import pytest
 
 from indexer.runs import born
 from indexer.settings import WORKER_ID
-from smart_fork.agents.births import SEARCHED_SECONDS
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.system.processes import Processes
+from smart_fork.workers.births import SEARCHED_SECONDS
 from smart_fork.workers.observation import Recovered, reconcile, recover
 from smart_fork.workers.places import START_SECONDS, STARTING_SECONDS
 from smart_fork.workers.registry import Registry

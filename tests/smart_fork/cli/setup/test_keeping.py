@@ -13,7 +13,7 @@ import pytest
 from indexer import kept_logs
 from smart_fork import doctor
 from smart_fork.agents.claude.home import claude_home
-from smart_fork.agents.deletions import deletions
+from smart_fork.agents.deletions import Deletion
 from smart_fork.agents.gemini.home import gemini_home
 from smart_fork.agents.readers import READERS
 from smart_fork.cli.setup.ledger import Ledger
@@ -179,7 +179,7 @@ def test_doctor_says_it_before_it_happens(setup, logs):
 def test_settings_say_after_how_many_days(logs, said, days):
     settle(claude_home() / "settings.json", said)
 
-    (told,) = deletions(time.time())
+    (told,) = Deletion.expected(time.time())
 
     assert days == told.days
     assert {30: 1, 90: 0, 1_000_000: 0}.get(days, 3) == told.due
@@ -197,4 +197,4 @@ def test_another_agent_says_it_in_its_own_way_and_its_copies_are_not_kept_unaske
     settle(gemini_home() / "settings.json", json.dumps({"general": {"sessionRetention": said}}))
 
     expected = [] if days is None else [(days, False)]
-    assert expected == [(one.days, one.kept) for one in deletions(time.time())]
+    assert expected == [(one.days, one.kept) for one in Deletion.expected(time.time())]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from indexer.masking import mask
-from indexer.transcripts.model import AgentName, Session, Turn
+from indexer.transcripts.model import AgentName
 from indexer.values import seconds_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.logs import original_of
@@ -15,13 +15,6 @@ from smart_fork.agents.plan import plain_prompt
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Usage
 from smart_fork.workers.registry import OVER, Registry, WorkerRecord
-
-
-def own_part(session: Session, worker: WorkerRecord) -> tuple[Turn, ...]:
-    """Return the worker's own turns in order. Copied turns keep their times, so turns since its start are its own."""
-    start = next((i for i, turn in enumerate(session.turns) if turn.timestamp >= worker.started_at), None)
-    return session.turns[start:] if start is not None else ()
-
 
 #: Agents write times in milliseconds. File systems round times by up to two seconds.
 _RECORD_SECONDS = 0.002
@@ -114,7 +107,7 @@ def _first_prompt(log: Path, worker: WorkerRecord) -> str:
         return ""
     if session is None or session.cwd != worker.cwd:
         return ""
-    return next((turn.text for turn in own_part(session, worker) if turn.prompt), "")
+    return next((turn.text for turn in worker.own_part(session) if turn.prompt), "")
 
 
 def _same(said: str, prompt: str) -> bool:
