@@ -37,6 +37,7 @@ from smart_fork.finding.index_access import known_index, opened, unavailable
 from smart_fork.finding.query import Query
 from smart_fork.finding.recent import passed_over
 from smart_fork.finding.search import configured_reranker, embedded, search
+from smart_fork.finding.team_search import is_known, team_room
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes
 from smart_fork.system.release import Release
@@ -113,8 +114,16 @@ def run_checks(embedder: Embedder | None = None, processes: Processes | None = N
         "search": lambda: _query(embedder),
         "programs": lambda: _programs(processes),
         "tmux": lambda: _tmux(processes),
+        "team": team_checks,
     }
     return [one for name, check in checks.items() for one in Check.run(name, check)]
+
+
+def team_checks() -> Iterator[Check]:
+    """Whether the team's server answers, and what it has given up. None without a login."""
+    if is_known() and (there := team_room().server_state()) is not None:
+        detail = there.problem or there.origin
+        yield Check("team", ok=not there.problem, detail=detail, next_step=there.next_step, optional=True)
 
 
 def _state() -> Iterator[Check]:

@@ -197,9 +197,11 @@ def conversation(
         except (NotFound, Usage) as missing:
             if isinstance(missing, Ambiguous) or project is None:
                 raise
-            from smart_fork.team.conversation import read as read_shared
+            from smart_fork.finding.team_search import is_known, team_room
 
-            return read_shared(reference, missing, project, reading)
+            if not is_known():
+                raise
+            return team_room().read(reference, missing, project, reading)
         return sessions.conversation(located, reading, notice=notice, resolved=here(reference).by)
 
 

@@ -5,6 +5,9 @@ Importing all commands takes as long as finding a session. The list of commands 
 
 from __future__ import annotations
 
+from importlib import import_module
+from os.path import dirname, isdir
+from types import ModuleType
 from typing import NamedTuple
 
 
@@ -94,6 +97,22 @@ COMMANDS = {
         "system.welcome", "Print how many sessions this project has. The plugin's hook runs this.", _SETUP, hidden=True
     ),
 }
+
+if not isdir(f"{dirname(dirname(__file__))}/team"):  # noqa: PTH112, PTH120 - pathlib is not imported for this
+    del COMMANDS["team"]
+
+
+def group(name: str) -> ModuleType:
+    """Import the module of a command.
+
+    Raises:
+        Usage: it is not a part of this installation.
+    """
+    if name not in COMMANDS:
+        from smart_fork.errors import Usage
+
+        raise Usage(f"smart-fork {name} is not a part of this installation.")
+    return import_module(COMMANDS[name].module)
 
 
 def named(words: list[str]) -> str | None:

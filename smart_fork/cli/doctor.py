@@ -40,7 +40,6 @@ from smart_fork.doctor import RUN_INDEX, Check, Checked, run_checks
 from smart_fork.finding.index_access import unavailable
 from smart_fork.finding.query import Query, words_of
 from smart_fork.finding.search import embedded, search
-from smart_fork.finding.team_search import is_known
 from smart_fork.workers.registry_file import registry_file
 
 
@@ -51,10 +50,6 @@ def doctor(
     """Check every part by using it, and say the next step for each failure."""
     with working("checking each part"):
         checks = run_checks() + Check.run("set-up", plan.checks)
-        if is_known():
-            from smart_fork.team import failed_jobs
-
-            checks += Check.run("team", failed_jobs.checks)
     if deep:
         seed = secrets.randbelow(1_000_000) if seed is None else seed
         with progress_bar() as progress:

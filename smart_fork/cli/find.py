@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smart_fork.agents.options import takes
+from smart_fork.cli.command_table import group
 from smart_fork.cli.found import INDENT, print_found, print_gone
 from smart_fork.cli.options import EVERYBODY, EverywhereOption, ProjectOption, SessionArgument, WhoseOption
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_passed_over, write
@@ -59,12 +60,10 @@ def find(
         _print_exchanges(asked, project)
         return
     if team:
-        from smart_fork.team.commands.look import find_shared
-        from smart_fork.team.commands.words import TeamPlace
-
         if agent != EVERYBODY:
             raise Usage("--agent and --team are mutually exclusive", "The team server searches all agents.")
-        find_shared(replace(asked, agent_type=None), TeamPlace(project=project))
+        team_commands = group("team")
+        team_commands.look.find_shared(replace(asked, agent_type=None), team_commands.TeamPlace(project=project))
         return
     from smart_fork.finding.library import library
 
@@ -187,16 +186,15 @@ def list_sessions(
 ) -> None:
     """Recent sessions, straight from the logs: no index needed. Pinned sessions come first."""
     if team:
-        from smart_fork.team.commands.look import list_sessions as list_shared
-        from smart_fork.team.commands.words import TeamPlace
-
         whose = None if agent == EVERYBODY else str(agent)
         if asked.limit > _MOST_SHARED:
             raise Usage(
                 f"--limit is at most {_MOST_SHARED} with --team, not {asked.limit}",
                 "`smart-fork team list --page` lists more.",
             )
-        list_shared(agent=whose, limit=asked.limit, place=TeamPlace(project=project))
+        team_commands = group("team")
+        place = team_commands.TeamPlace(project=project)
+        team_commands.look.list_sessions(agent=whose, limit=asked.limit, place=place)
         return
     from smart_fork.finding.recent import list_recent
     from smart_fork.finding.results import place_mark

@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import typer
 
 from indexer.errors import IndexerError
 from smart_fork.cli.command import Command, Commands
-from smart_fork.cli.command_table import COMMANDS, named
+from smart_fork.cli.command_table import COMMANDS, group, named
 from smart_fork.cli.help_pages import dress
 from smart_fork.cli.output import Unprinted, complain, log_to_stderr, print_json
 from smart_fork.errors import NotFound, SmartForkError
@@ -45,7 +44,7 @@ def application(*names: str) -> typer.Typer:
     app.callback()(_options)
     for name in names:
         entry = COMMANDS[name]
-        module, what = import_module(entry.module), entry.place.rpartition(".")[2]
+        module, what = group(name), entry.place.rpartition(".")[2]
         if what == "app":
             app.add_typer(module.app, name=name, help=entry.purpose, hidden=entry.hidden)
         else:

@@ -29,8 +29,8 @@ from smart_fork.excise.words import (
 )
 from smart_fork.excise.writing import written_path
 
-#: What knows the shared sessions: the team's room knows this one.
-_STILL_SHARED = "smart_fork.team.withdraw:still_shared"
+#: What knows the shared sessions, which nearly nobody has.
+_STILL_SHARED = "smart_fork.sharing.remnants:still_shared"
 
 
 def check(reference: str | None, tool: str = "auto") -> Soundness:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from indexer.runs import FailedLog, LastRun
-from indexer.transcripts.model import AgentName
+from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value, rare, record, spread, value
 from smart_fork.finding.conversation import Noted
 from smart_fork.finding.hit import Hit
@@ -163,6 +164,23 @@ class SharedSession(Value):
     last_activity: str
     turns: int
     also_local: str | None = rare()
+
+
+@dataclass(frozen=True, slots=True)
+class SharedReading:
+    """A shared session as the server has it now, and whose it is."""
+
+    session: Session
+    owner: str
+    title: str
+
+
+@value
+class SharedSessions(Value):
+    """The newest of these, or why they are not known."""
+
+    sessions: tuple[SharedSession, ...] = ()
+    error: str = ""
 
 
 @value

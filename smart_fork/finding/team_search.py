@@ -2,41 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from pkgutil import resolve_name
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, cast
 
 from indexer.files import state_home
+from indexer.lazy import dataclass
 from indexer.settings import TEAM_URL
 from smart_fork.agents.references import Resolved, here
+from smart_fork.errors import SmartForkError, Usage
 
 if TYPE_CHECKING:
+    from indexer.transcripts.model import AgentName
+    from smart_fork.finding.answer import SharedReading, SharedSessions
+    from smart_fork.finding.conversation import Conversation
     from smart_fork.finding.elsewhere import Elsewhere
+    from smart_fork.finding.sessions import Reading
 
-#: What asks the team's server, and what writes a session of the team on this machine.
-_SEARCH, _FETCH = "smart_fork.team.find:TeamSearch", "smart_fork.team.find:fetched"
-#: What knows the ids of the team's sessions.
-_SHARED = "smart_fork.team.find:is_shared"
+#: The door of the team's room, which nothing else imports.
+_DOOR = "smart_fork.team.door"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """The team's server as `doctor` reports it: its address, or its problem and the next step."""
+
+    origin: str = ""
+    problem: str = ""
+    next_step: str = ""
+
+
+class Team(Protocol):
+    """A team's sessions, and its server. See `smart_fork.team.door`."""
+
+    def search(self, *, wanted: bool) -> Elsewhere:
+        """Return what asks the server a question; with `wanted`, a project that has none is an error."""
+        ...
+
+    def fetched(self, reference: str, *, directory: Path | None, keep: bool) -> AbstractContextManager[Resolved]:
+        """Write a session of the team on this machine, to `keep` or for a while."""
+        ...
+
+    def is_shared(self, reference: str) -> bool:
+        """Tell if the team has a session of that id."""
+        ...
+
+    def listed(self, directory: Path, agents: Collection[AgentName], limit: int) -> SharedSessions:
+        """List the newest sessions that are shared of a directory's project."""
+        ...
+
+    def read(self, reference: str, missing: SmartForkError, directory: Path, reading: Reading) -> Conversation:
+        """Read a shared session; where there is none, raise what is `missing` here."""
+        ...
+
+    def look_into(self, session_id: str, directory: Path) -> SharedReading:
+        """Read a shared session of a directory's project, and write nothing of it."""
+        ...
+
+    def server_state(self) -> ServerState | None:
+        """Ask the server if it is well; `None` if nobody has logged in."""
+        ...
 
 
 def is_known() -> bool:
-    """Whether there may be a server to ask. It imports nothing: nearly nobody has one."""
-    return bool(TEAM_URL.text()) or (state_home() / "team" / "tokens.json").exists()
+    """Tell if there may be a server to ask. Nothing of a team is imported: nearly nobody has one."""
+    known = bool(TEAM_URL.text()) or (state_home() / "team" / "tokens.json").exists()
+    return known and find_spec(_DOOR.rpartition(".")[0]) is not None
+
+
+def team_room() -> Team:
+    """Open the door of the team's room.
+
+    Raises:
+        Usage: this installation has no such room.
+    """
+    if find_spec(_DOOR.rpartition(".")[0]) is None:
+        raise Usage("Sessions of a team are not a part of this installation.")
+    return cast("Team", import_module(_DOOR))
 
 
 def team_search(*, wanted: bool | None = None) -> Elsewhere | None:
     """What asks the team's server: where it is known or `wanted`, and not where it is not (false)."""
     if wanted is False or not (wanted or is_known()):
         return None
-    found: Elsewhere = resolve_name(_SEARCH)(wanted=wanted is True)
-    return found
+    return team_room().search(wanted=wanted is True)
 
 
 def is_shared(reference: str) -> bool:
     """Whether somebody means a session of the team by that."""
-    return is_known() and bool(resolve_name(_SHARED)(reference))
+    return is_known() and team_room().is_shared(reference)
 
 
 @contextmanager
@@ -54,6 +111,6 @@ def sessions_here(
         if not is_known():
             yield [here(one) for one in references]
             return
-        fetched = resolve_name(_FETCH)
+        fetched = team_room().fetched
         where = None if directory is None else Path(directory)
         yield [stack.enter_context(fetched(one, directory=where, keep=keep)) for one in references]

@@ -17,7 +17,7 @@ from indexer.transcripts.lines import bounded
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import reference
-from smart_fork.doctor import Check, Checked, run_checks
+from smart_fork.doctor import Checked, run_checks
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.excise import forgetting
 from smart_fork.excise.answer import Excised, Request, RolledBack
@@ -28,7 +28,6 @@ from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.results import title
 from smart_fork.finding.status import index_status
-from smart_fork.finding.team_search import is_known
 from smart_fork.page.desk import Asked, Desk
 from smart_fork.page.renderer import Shown
 
@@ -180,12 +179,7 @@ def by_project(held: Sequence[Holding]) -> tuple[ProjectHoldings, ...]:
 
 def checked(_: Mapping[str, str]) -> Checked:
     """Check every part by using it, as ``doctor`` does; the set-up of the agents is that one's to check."""
-    checks = run_checks()
-    if is_known():
-        from smart_fork.team import failed_jobs
-
-        checks += Check.run("team", failed_jobs.checks)
-    return Checked.of(checks)
+    return Checked.of(run_checks())
 
 
 def _cuts() -> tuple[tuple[str, Cut], ...]:

@@ -32,7 +32,7 @@ from smart_fork.finding.recent import list_recent
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.results import title
 from smart_fork.finding.session_place import permits, where_now
-from smart_fork.finding.team_search import is_known, team_search
+from smart_fork.finding.team_search import is_known, team_room, team_search
 from smart_fork.forking.search_and_fork import fits
 from smart_fork.page.board import BoardView
 from smart_fork.page.desk import Desk, Scope, Scopes, in_thread
@@ -40,7 +40,6 @@ from smart_fork.page.phrases import weekday
 from smart_fork.page.renderer import HEADERS, PageValues, Shown, SpokenPart, rendered, spoken
 from smart_fork.page.session import conversation
 from smart_fork.snippets import time_of
-from smart_fork.team.conversation import listed as listed_there
 
 #: Ages in days; what is older than the last has no upper bound.
 _AGES = {"7": "last 7 days", "30": "last 30 days", "365": "last year", "older": "older"}
@@ -343,7 +342,7 @@ def listed(project: str, agent: str, *, automated: bool = False, tag: str = "", 
     }
     if not (project and is_known()):
         return {**page, "team": False}
-    there = listed_there(Path(project), [agent] if agent else READERS.names, MOST_SHARED)
+    there = team_room().listed(Path(project), [agent] if agent else READERS.names, MOST_SHARED)
     return {**page, "team": True, "shared": there.sessions, "team_error": there.error}
 
 

@@ -30,6 +30,7 @@ from smart_fork.finding.query import plain, words_of
 from smart_fork.finding.results import fork_command, title
 from smart_fork.finding.session_place import where_now
 from smart_fork.finding.sessions import Located
+from smart_fork.finding.team_search import team_room
 from smart_fork.finding.worth import cache_in_words
 from smart_fork.forking.bringing_back import is_others
 from smart_fork.forking.plan import shared_until
@@ -49,7 +50,6 @@ from smart_fork.page.reading import (
 )
 from smart_fork.page.renderer import HEADERS, PageValues, Shown, problem, rendered, streamed
 from smart_fork.page.steps import Steps
-from smart_fork.team.conversation import look_into
 from smart_fork.workers import comparison
 from smart_fork.workers.comparison import NotedSession
 
@@ -194,7 +194,7 @@ def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> 
     Raises:
         SmartForkError: there is none that may be read, no such message in it, or the server is away.
     """
-    there = look_into(place["session_id"], folder(project))
+    there = team_room().look_into(place["session_id"], folder(project))
     session = there.session
     if session.agent != place["agent"]:
         raise NotFound(f"No such session of {place['agent']}")
@@ -220,7 +220,7 @@ def grown(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> t
     mark = mark_in(asked.get("mark", ""))
     one = AddressedSession(place["agent"], place["session_id"])
     way = session_link(one, kind="shared", project=project, since=str(mark))
-    return since(mark, look_into(one.session_id, folder(project)).session), f"{way}#more"
+    return since(mark, team_room().look_into(one.session_id, folder(project)).session), f"{way}#more"
 
 
 def delegated(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:

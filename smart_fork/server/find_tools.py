@@ -26,7 +26,7 @@ from smart_fork.finding.conversation import Conversation, Exported
 from smart_fork.finding.hit import Hit
 from smart_fork.finding.query import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS
 from smart_fork.finding.request import FindRequest, RecentRequest
-from smart_fork.finding.team_search import team_search
+from smart_fork.finding.team_search import team_room, team_search
 from smart_fork.forking.request import (
     NO_CHOICE,
     NO_FORK,
@@ -285,9 +285,8 @@ def list_sessions(
         return own
     from smart_fork.agents import AGENTS
     from smart_fork.finding.elsewhere import written_by
-    from smart_fork.team.conversation import listed
 
-    there = listed(Path(project), AGENTS.selected(asked.agent_type), limit)
+    there = team_room().listed(Path(project), AGENTS.selected(asked.agent_type), limit)
     owners = sorted({one.owner for one in there.sessions})
     notice = written_by(owners, UNTRUSTED, "The session was") if owners else UNTRUSTED
     return replace(own, notice=notice, shared=there.sessions, team_error=there.error)

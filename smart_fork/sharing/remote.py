@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from smart_fork.errors import Usage
 
@@ -96,3 +96,8 @@ def _decoded(path: str) -> str:
         return unquote(path, errors="strict")
     except UnicodeDecodeError:
         return ""
+
+
+def url_of(server: str, project: str, session_id: str) -> str:
+    """The address of a session: to be handed on, and to be given in place of its id."""
+    return f"{server}/v1/sessions/{session_id}?project={quote(project, safe='')}"

@@ -10,11 +10,11 @@ from typing import Any
 
 from indexer.masking import mask
 from indexer.transcripts.model import AgentName, Role, Session, Turn
-from indexer.values import Value, value
+from indexer.values import Value
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
 from smart_fork.finding import sessions
-from smart_fork.finding.answer import SharedSession
+from smart_fork.finding.answer import SharedReading, SharedSession, SharedSessions
 from smart_fork.finding.conversation import Conversation
 from smart_fork.finding.elsewhere import written_by
 from smart_fork.finding.results import UNTRUSTED, title
@@ -28,23 +28,6 @@ from smart_fork.team.download import Download, download
 from smart_fork.team.login import is_known
 from smart_fork.team.project import Project, opened
 from smart_fork.team.wire import SessionInfo
-
-
-@dataclass(frozen=True, slots=True)
-class SharedReading:
-    """A shared session as the server has it now, and whose it is."""
-
-    session: Session
-    owner: str
-    title: str
-
-
-@value
-class SharedSessions(Value):
-    """The newest of these, or why they are not known."""
-
-    sessions: tuple[SharedSession, ...] = ()
-    error: str = ""
 
 
 def listed(directory: Path, agents: Collection[AgentName], limit: int) -> SharedSessions:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from pydantic import TypeAdapter, ValidationError
 
 from indexer.values import Value, value
-from smart_fork.doctor import Check
 from smart_fork.errors import NotFound, ServerUnavailable, Usage, WrongVerb
+from smart_fork.finding.team_search import ServerState
 from smart_fork.team import client, login
 from smart_fork.team.client import Client
 from smart_fork.team.wire import Administer
@@ -47,25 +45,21 @@ def failed_jobs(client: Client) -> tuple[FailedJob, ...] | None:
         return None
 
 
-def checks() -> Iterator[Check]:
-    """For ``doctor``: whether the server that one is logged in to answers, and what it has given up. None without one.
+def server_state() -> ServerState | None:
+    """Ask the server that one is logged in to if it is well, and what it has given up; `None` without a login.
 
     Raises:
         SmartForkError: it is not known who one is there.
     """
     if not login.is_known():
-        return
+        return None
     account = login.account()
     try:
         found = client.within(account, failed_jobs, "ask for failed jobs")
     except ServerUnavailable:
         step = "Is it running, and is the address right? Local sessions do not need it."
-        yield Check("team", ok=False, detail=client.SILENT, next_step=step, optional=True)
-        return
-    if found:
-        yield Check("team", ok=False, detail=in_words(found), next_step=NEXT, optional=True)
-    else:
-        yield Check("team", ok=True, detail=account.origin, optional=True)
+        return ServerState(account.origin, client.SILENT, step)
+    return ServerState(account.origin, in_words(found), NEXT) if found else ServerState(account.origin)
 
 
 def in_words(failed: tuple[FailedJob, ...]) -> str:

@@ -11,12 +11,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
-from urllib.parse import quote
 
 from indexer.project import project_of, resolve
 from indexer.values import Value, rare
 from smart_fork.errors import NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
 from smart_fork.sharing.materialise import ahead
+from smart_fork.sharing.remote import url_of
 from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracked, Tracking, place_of
 from smart_fork.snippets import quoted
 from smart_fork.team import client, login, wire
@@ -63,11 +63,6 @@ def shared(verb: Verb, server: str, info: SessionInfo, alias: str | None) -> Sha
     same = {one: getattr(info, one) for one in SessionInfo.model_fields if one in Shared.__dataclass_fields__}
     url = url_of(server, info.project, info.id)
     return Shared(verb=verb, server=server, session_id=info.id, alias=alias, url=url, **same)
-
-
-def url_of(server: str, project: str, session_id: str) -> str:
-    """The address of a session: to be handed on, and to be given in place of its id."""
-    return f"{server}/v1/sessions/{session_id}?project={quote(project, safe='')}"
 
 
 @dataclass(frozen=True, slots=True)

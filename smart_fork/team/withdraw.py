@@ -7,43 +7,34 @@ What a cut of a log leaves on servers is found here as well: shared sessions tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
 from hashlib import sha256
-from pathlib import Path
 
 from indexer import state
 from indexer.masking import mask
 from indexer.values import dict_in, json_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.cuts.ties import texts
 from smart_fork.agents.cuts.titles import without_suffix
-from smart_fork.agents.readers import READERS
-from smart_fork.errors import Conflict, ServerUnavailable, SmartForkError, Usage, WrongVerb, advice
-from smart_fork.excise.answer import CopyBehind
+from smart_fork.errors import Conflict, ServerUnavailable, Usage, WrongVerb
 from smart_fork.excise.cut_plan import Plan, masked, plan, refuse
 from smart_fork.excise.remnants import telling
-from smart_fork.excise.soundness import cut_lines
-from smart_fork.excise.transcript import chosen, descent_of, load_for_cut, load_numbered, pieces
+from smart_fork.excise.transcript import chosen, load_numbered, pieces
 from smart_fork.excise.words import said_in
-from smart_fork.excise.writing import written_path
-from smart_fork.sharing import fields, pulled, withdrawn
+from smart_fork.sharing import fields, withdrawn
 from smart_fork.sharing.canonical import decode, digest_of, encode
 from smart_fork.sharing.materialise import Arrived, arrived, place_of
-from smart_fork.sharing.outgoing import digests_of
 from smart_fork.sharing.pulled import key_of
 from smart_fork.sharing.withdrawal import Taken
 from smart_fork.snippets import quoted
-from smart_fork.system import permission
 from smart_fork.team import wire
 from smart_fork.team.changes import take_over
 from smart_fork.team.download import Download, download
-from smart_fork.team.project import Project, url_of
+from smart_fork.team.project import Project
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,65 +318,3 @@ def _answered(project: Project, session_id: str, messages: str) -> wire.Rewritte
     if said is None:
         _forget(session_id)
     return said
-
-
-def still_shared(path: Path, tool: str) -> list[CopyBehind]:
-    """Find the shared sessions with a record that was cut out of a transcript, or out of what was made of it.
-
-    Also the transcript, if something was withdrawn that is still in it.
-    """
-    if permission.limited():
-        return []
-    shared = [one for one in pulled.all_written() if one.server]
-    found = {one.path: one for one in _owing(path.resolve())}
-    for cut in _cut_logs(path, tool) if shared else ():
-        found |= {one.path: one for one in _holding(cut, shared)}
-    return list(found.values())
-
-
-def _owing(path: Path) -> Iterator[CopyBehind]:
-    """The log, where it still has something that was withdrawn, or came of one that has."""
-    for one in pulled.owing():
-        whole = Transcript(one.agent, one.path, READERS[one.agent].id_of(one.path), ())
-        if path in {one.path, *(other.path for other in descent_of(whole).logs)}:
-            again = advice("Take it out: smart-fork team sync.", tool="The next team sync takes it out.")
-            yield CopyBehind(str(path), (), f"Withdrawn text is still in it. {again}")
-
-
-def _cut_logs(path: Path, tool: str) -> Iterator[Transcript]:
-    session = load_for_cut(tool, path)
-    yield session
-    for one in descent_of(session).below:
-        if snapshots.logged(one.path):
-            with suppress(SmartForkError, OSError):
-                yield load_for_cut(one.agent, one.path)
-
-
-def _holding(session: Transcript, shared: list[pulled.Written]) -> Iterator[CopyBehind]:
-    if session.tool not in AGENTS or not AGENTS[session.tool].has("forms"):
-        return
-    lines, agent = cut_lines(session) if snapshots.cuts(written_path(session)) else set[bytes](), session.tool
-
-    @cache
-    def gone(root: Path) -> frozenset[str]:
-        return digests_of(lines, agent, root)
-
-    @cache
-    def staying(root: Path) -> frozenset[str]:
-        return digests_of({turn.raw for turn in session.turns}, agent, root)
-
-    for one in shared if lines else ():
-        there = gone(one.root).intersection(one.digests)
-        if there and there - staying(one.root):  # a record that names another parent since is the same one
-            yield from _named(one)
-
-
-def _named(one: pulled.Written) -> Iterator[CopyBehind]:
-    for session_id in one.sessions:
-        again = advice(
-            f"smart-fork team excise cut RANGE {session_id} withdraws it from all users.",
-            tool=f"Its owner can withdraw it: team session {session_id}.",
-        )
-        yield CopyBehind(url_of(one.server, one.project, session_id), (), f"It is still shared. {again}")
-    if one.agent == pulled.AS_FILE:
-        yield CopyBehind(str(one.path), (), "It is a file of a shared session. Delete it, or withdraw it there.")

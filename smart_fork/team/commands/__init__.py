@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from smart_fork.team.commands import account, alias, hosting, look, push, session, withdraw
-from smart_fork.team.commands.words import app
+from smart_fork.team.commands.words import TeamPlace, app
 
-__all__ = ["account", "alias", "app", "hosting", "look", "push", "session", "withdraw"]
+__all__ = ["TeamPlace", "account", "alias", "app", "hosting", "look", "push", "session", "withdraw"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from smart_fork.doctor import team_checks
 from smart_fork.errors import NotAuthenticated, NotFound, Usage, WrongVerb
-from smart_fork.team import client, failed_jobs
+from smart_fork.team import client
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account, account, remember
 from smart_fork.team.server.admin import do
@@ -150,9 +151,9 @@ def test_an_admin_is_told_of_failed_jobs_by_status_and_doctor_and_nobody_else_is
         seen = alice.team("status")["failed_jobs"]
         status, not_seen = alice.do("team", "status").err, bob.do("team", "status")
         with alice.here():
-            (check,) = failed_jobs.checks()
+            (check,) = team_checks()
         with bob.here():
-            (good,) = failed_jobs.checks()
+            (good,) = team_checks()
         doctor = alice.do("doctor").out
     finally:
         team.owned.execute("DELETE FROM jobs WHERE session_id = %s", (session,))
@@ -164,5 +165,5 @@ def test_an_admin_is_told_of_failed_jobs_by_status_and_doctor_and_nobody_else_is
     assert "failed_jobs" not in bob.team("status")
     with alice.here():
         remember(Account("http://127.0.0.1:9", account().user, "sft_" + "x" * 43))  # nobody listens there
-        (silent,) = failed_jobs.checks()
+        (silent,) = team_checks()
     assert (False, True, client.SILENT) == (silent.ok, silent.optional, silent.detail)
