@@ -117,11 +117,6 @@ class Options:
         """`True` if it works in a worktree of its own."""
         return bool(self.worktree or self.with_changes)
 
-    @property
-    def worktree_name(self) -> str | None:
-        """The name for a worktree."""
-        return self.worktree if isinstance(self.worktree, str) else self.name
-
 
 def said_of(one: Field[Any]) -> Said | None:
     """Return a field's input, if it has one."""

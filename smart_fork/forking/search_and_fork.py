@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from indexer.changes import Progress
 from indexer.errors import joined
-from indexer.masking import mask
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import PLACES
@@ -44,7 +43,7 @@ from smart_fork.forking.request import (
 )
 from smart_fork.forking.request import check as check_fork
 from smart_fork.forking.results import FannedOut, Forked, NotForked
-from smart_fork.forking.worker import unexpected
+from smart_fork.forking.worker import NAME_CHARACTERS, name_of, unexpected
 from smart_fork.repository import worktree
 from smart_fork.snippets import shown
 
@@ -290,8 +289,6 @@ def _sessions(answer: Answer) -> list[Hit | RecentSession]:
 MOST = 10
 #: How many are started at the same time; each start waits until the agent has written its first words.
 AT_ONCE = 4
-#: A name made from a prompt, and room for the number behind it.
-NAME_WORDS, NAME_CHARACTERS = 4, worktree.MAX_NAME_CHARACTERS - 3
 
 
 def fan_out(asked: Sequence[ForkRequest], *, in_worktrees: bool | str, library: Opening | None = None) -> FannedOut:
@@ -342,12 +339,6 @@ def best_of(answer: Answer, like: ForkRequest, best: Best) -> tuple[list[ForkReq
     fit, left_out = fitting(answer, number, best.min_score)
     asked = (replace(like, session=reference(hit.agent_type, hit.session_id)) for hit in fit)
     return [recommended(hit, one, best.min_score) for hit, one in zip(fit, asked, strict=True)], left_out
-
-
-def name_of(prompt: str | None) -> str:
-    """A name for workers that were given none: the first words of what they are to do."""
-    words = mask(prompt or "").split(maxsplit=NAME_WORDS)[:NAME_WORDS]
-    return worktree.plain_name(" ".join(words).lower())[:NAME_CHARACTERS].strip("-._") or "fork"
 
 
 def _started_or_not(planned: Fork) -> Forked | NotForked:

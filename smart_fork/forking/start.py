@@ -137,7 +137,7 @@ class Prepared:
         plan = self.plan(self.cwd)
         warnings = [*another_agent(self.spec), *moved(self.spec, self.request.target_cwd)]
         warnings += made_first(self.spec, plan, in_worktree=self.worktree is not None)
-        return Launched(plan, self.place.name, warnings=warnings, note=self.note)
+        return Launched(plan, self.place.name, warnings=warnings, note=self.note, name=self.spec.called)
 
     def drop(self) -> None:
         """Start nothing: nothing was made for it."""
@@ -195,7 +195,7 @@ def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> Prepared:
     worktree = None
     if spec.options.in_worktree and not spec.or_without:
         options = spec.options
-        planned = plan_worktree(target, options.worktree_name, machine.processes, with_changes=options.with_changes)
+        planned = plan_worktree(target, spec.worktree_name, machine.processes, with_changes=options.with_changes)
         worktree = planned.path
     given = Provisions() if dry_run else provisions(spec.agent, request.program, place, machine.processes, machine.env)
     return replace(prepared, provisions=given, worktree=worktree)
@@ -215,7 +215,7 @@ def _registered(prepared: Prepared, attempt: Attempt) -> WorkerRecord:
     spec, request, machine = prepared.spec, prepared.request, prepared.machine
     worker = attempt.registry.add(
         request.agent,
-        name=request.name or "",
+        name=request.name or spec.called or "",
         source_session_id=request.session_id,
         caller_session_id=spec.caller_session_id,
         place=prepared.place.name,
@@ -236,7 +236,7 @@ def _worktree(prepared: Prepared, attempt: Attempt) -> tuple[Worktree | None, li
     if not options.in_worktree:
         return None, []
     try:
-        made = attempt.worktree(target, options.worktree_name, with_changes=options.with_changes)
+        made = attempt.worktree(target, prepared.spec.worktree_name, with_changes=options.with_changes)
     except SmartForkError as error:
         if not prepared.spec.or_without:
             raise

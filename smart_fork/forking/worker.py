@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from indexer.errors import joined
 from indexer.lazy import dataclass
-from indexer.masking import NOTHING, ending
+from indexer.masking import NOTHING, ending, mask
 from indexer.project import project_of, recorded
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
@@ -26,6 +26,7 @@ from smart_fork.finding.session_place import as_guest, directory_of, in_project,
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation
 from smart_fork.forking.results import Forked, StartedWorker
 from smart_fork.forking.session_copy import Branch, Part, Point
+from smart_fork.repository import worktree
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Completed
 from smart_fork.workers.place import Started
@@ -35,6 +36,17 @@ if TYPE_CHECKING:
     from smart_fork.forking.choice import Selected
     from smart_fork.forking.handover import Handover
     from smart_fork.forking.request import ForkRequest, Wanted
+
+
+#: A name made from a prompt, and room for the number behind it.
+NAME_WORDS, NAME_CHARACTERS = 4, worktree.MAX_NAME_CHARACTERS - 3
+UNNAMED = worktree.plain_name("")
+
+
+def name_of(prompt: str | None) -> str:
+    """A name for workers that were given none: the first words of what they are to do."""
+    words = mask(prompt or "").split(maxsplit=NAME_WORDS)[:NAME_WORDS]
+    return worktree.plain_name(" ".join(words).lower())[:NAME_CHARACTERS].strip("-._") or UNNAMED
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +86,17 @@ class WorkerSpec:
     written: Branch | None = None
 
     @property
+    def called(self) -> str | None:
+        """The name of a fork, its worktree and its branch: as was said, else its own prompt's, if that gives one."""
+        named = name_of(self.options.prompt) if self.kind == "fork" else UNNAMED
+        return self.options.name or (named if named != UNNAMED else None)
+
+    @property
+    def worktree_name(self) -> str | None:
+        """The name for its worktree."""
+        return self.options.worktree if isinstance(self.options.worktree, str) else self.called
+
+    @property
     def form(self) -> Form:
         """Which of the agent's commands that is."""
         match self.kind:
@@ -96,6 +119,7 @@ class Launched:
     """A worker that was started; of a dry run, only its plan. `session_id` is `None` where it is not known yet.
 
     `confirmed` says that it was seen to take its prompt, or to be ready for one; `note` is what it was told before.
+    `name` is a dry run's.
     """
 
     plan: ForkPlan
@@ -106,13 +130,14 @@ class Launched:
     warnings: list[str] = field(default_factory=list)
     confirmed: bool = False
     note: str = ""
+    name: str | None = None
 
 
 def as_fork(launched: Launched) -> Forked:
     """A fork in the words of a fork."""
     plan, worker, started = launched.plan, launched.worker, launched.started
     return Forked(
-        session_name=worker.name if worker else plan.name,
+        session_name=worker.name if worker else launched.name or plan.name,
         worker_id=worker.id if worker else "",
         terminal_id=started.terminal_id,
         resume_session_id=plan.source_session_id,

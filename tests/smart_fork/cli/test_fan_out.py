@@ -12,7 +12,8 @@ from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.finding.sessions import locate
 from smart_fork.forking.request import ForkRequest
-from smart_fork.forking.search_and_fork import fan_out, name_of
+from smart_fork.forking.search_and_fork import fan_out
+from smart_fork.forking.worker import name_of
 from tests.cases import first
 from tests.smart_fork.forks import told
 from tests.smart_fork.found import a_fork

@@ -77,6 +77,37 @@ def test_a_fork_into_a_worktree_works_there(launch, source, played, repo):
 
 
 @agents
+@pytest.mark.parametrize(
+    ("prompt", "name", "named"),
+    [
+        ("Write the changelog entry, please", None, "write-the-changelog-entry"),
+        ("use ghp_0123456789abcdefghij0123456789abcdef", None, "use-redacted-github-token"),
+        ("write it", "fixer", "fixer"),
+    ],
+)
+def test_a_fork_its_worktree_and_its_branch_are_called_by_its_own_prompt(  # noqa: PLR0917
+    launch, source, played, repo, prompt, name, named
+):
+    shown = launch(source, played, prompt=prompt, name=name, worktree=True, dry_run=True)
+    forked = launch(source, played, prompt=prompt, name=name, worktree=True)
+
+    (call,) = played.started
+    with Registry() as registry:
+        worker = registry.get(forked.worker_id)
+    assert [named] * 3 == [shown.session_name, forked.session_name, worker.name]
+    assert repo / f".worktrees/{named}" == call["cwd"] == Path(shown.cwd)
+    assert f"smart-fork/{named}" == worker.branch
+    assert bool(name and source.agent == "claude") == any(word.startswith("--name") for word in call["argv"])
+
+
+@first("agent", ["claude"])
+def test_a_fork_whose_prompt_gives_no_name_is_called_by_its_id(launch, source, played):
+    forked = launch(source, played, prompt="\u4fee\u590d")
+
+    assert forked.worker_id == forked.session_name
+
+
+@agents
 def test_a_worktree_is_remembered_with_what_its_worker_began_with(launch, source, played, repo):
     """F-099, R-004: with the uncommitted changes where they are asked for, which says that there is a worktree."""
     (repo / "README.md").write_text("changed")
