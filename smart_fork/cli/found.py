@@ -33,7 +33,7 @@ def print_found(answer: Answer, min_score: float | None = None) -> None:
             say(answer.team_error)
         _print_fallback(answer)
         return
-    print_hits(answer.results, known=not answer.unread_notice)
+    print_hits(answer.results, known=not answer.chance_is_unknown)
     _print_fallback(answer)
     print_gone(answer.gone_prompts)
     _print_state(answer, min_score)
@@ -49,8 +49,10 @@ def _print_next(answer: Found) -> None:
     best = next((hit for hit in fitting if not hit.warning), None)
     if answer.code and not answer.results:
         return
-    if answer.unread_notice and not fitting:
+    if (answer.unread_notice or answer.early_notice) and not fitting:
         say("Next: smart-fork index run, then ask again")
+    elif answer.language_notice and answer.results and not fitting:
+        say(f"Next: smart-fork show {short(answer.results[0].session_id)} reads the best so far")
     elif answer.results and not fitting:
         say('Next: smart-fork new "PROMPT": start a new session, no past one fits')
         if answer.project_path is not None:
@@ -175,7 +177,7 @@ def _print_state(answer: Found, min_score: float | None = None) -> None:
             + ("" if everywhere else " --all-projects looks everywhere.")
         )
     elif code is None and (best := max(hit.score for hit in answer.results)) < LIKELY and answer.engine == "builtin":
-        if not answer.unread_notice:
+        if not answer.chance_is_unknown:
             say(f"None of these is a sure match: the best score is {percent(best)}.")
         if not answer.also:
             say("Add other phrasings: --also TEXT, once for each.")

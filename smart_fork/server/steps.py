@@ -42,8 +42,10 @@ def after_search(answer: Answer) -> str:
         return f"{early} {_cheaper(answer.results[0])}".strip() if answer.results else ""
     if not answer.also:
         return f"The best score is {shown}. Call this tool again with the same intent and `also`: {FURTHER}"
-    if answer.unread_notice:
+    if answer.unread_notice or (answer.early_notice and best < FITS):
         return f"{early} Ask again then, or read the best one before you rely on it."
+    if answer.language_notice and best < FITS:
+        return f"{answer.language_notice} No chance is known. Read the best one so far before you rely on it."
     if best < FITS:
         return f"None fits: the best score is {shown}. Fork none of them; work without one.{again or other}"
     return f"The best score is {shown}: read it before you rely on it, or work without.{again}"

@@ -17,7 +17,7 @@ from tests.smart_fork.world import World
 
 RETRY = "add retry with backoff to the uploader"
 BEHIND = "The index is 40 % embedded; the rest continues in the background, about 2 min."
-EARLY = "This answer is early."
+EARLY, LANGUAGE = "This answer is early.", "Most sessions here are in German."
 
 
 @each(
@@ -36,6 +36,10 @@ EARLY = "This answer is early."
         (an_answer(a_hit(0.8), early_notice=EARLY, background_notice=BEHIND), EARLY),
         (an_answer(a_hit(0.31), also=("x",), early_notice=EARLY),
          f"The best score is 0.31: read it before you rely on it, or work without. {EARLY} Ask again then."),
+        (an_answer(a_hit(0.04), also=("x",), early_notice=EARLY),
+         f"{EARLY} Ask again then, or read the best one before you rely on it."),
+        (an_answer(a_hit(0.04), also=("x",), language_notice=LANGUAGE),
+         f"{LANGUAGE} No chance is known. Read the best one so far before you rely on it."),
         (an_answer(replace(a_hit(0.8), token_estimate=90_000, match=Match(ends_at_message=3, token_estimate=20_000))),
          "If you fork it, give at=3: up to the answer 20,000 tokens, the whole session 90,000."),
         (an_answer(replace(a_hit(0.8), token_estimate=414_000)), "If you fork it, give budget=30k: the whole session 414,000 tokens."),

@@ -15,6 +15,7 @@ from smart_fork.server.steps import after_search
 from tests.smart_fork.asking import find, find_and_fork
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import choosing
+from tests.smart_fork.found import a_hit, an_answer
 from tests.smart_fork.world import git
 
 ASKED = "Add retry with exponential backoff to the uploader"
@@ -85,6 +86,20 @@ def test_people_see_no_chance_and_what_to_do(world, partly, capsys):
     assert "%" not in said.out
     assert "smart-fork index run, then ask again" in said.err
     assert "sure match" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("notice", "step"),
+    [("early_notice", "smart-fork index run, then ask again"), ("language_notice", "reads the best so far")],
+)
+def test_a_low_score_that_says_nothing_is_no_reason_for_a_new_session(capsys, notice, step):
+    from smart_fork.cli.found import print_found
+
+    for told, says_so in (({}, True), ({notice: "This is why."}, False)):
+        print_found(an_answer(a_hit(0.04), project_path="/shop", **told))
+        said = capsys.readouterr()
+        assert ("no past one fits" in said.err, "%" in said.out, "sure match" in said.err) == (says_so,) * 3
+        assert (step in said.err) is not says_so
 
 
 def test_a_model_is_told_to_ask_again(world, partly):
