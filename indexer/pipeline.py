@@ -32,8 +32,9 @@ from indexer.kept_logs import keep_copy, make_room
 from indexer.lazy import dataclass
 from indexer.masking import NOTHING, Masked, joined, mask, mask_once
 from indexer.outcome import acts, authored_by, edited_paths, edits_of, errors_of, last_answered, outcome_of, worked_in
-from indexer.project import Project, begun_at, guest_of, is_within, project_of, recorded, repository_of
+from indexer.project import Project, begun_at, guest_of, is_within, project_of
 from indexer.readers import read_ahead
+from indexer.repositories import recorded, repository_of
 from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Store, Words
 from indexer.transcripts.authored import noting
 from indexer.transcripts.base import TAKEN_BACK, UNREAD, Agents, Checkpoint, LogFile, ReadResult

@@ -280,19 +280,6 @@ def host_of(key: str) -> str:
     return key.removeprefix(_GUEST) if key.startswith(_GUEST) else ""
 
 
-def repository_of(directory: str) -> Project | None:
-    """The repository that a directory which a log names is or was in; `None` if it is in none."""
-    if (there := recorded(directory)) is None:
-        return None
-    project = project_of(there)
-    if not project.git and not os.path.lexists(there):
-        from indexer.repositories import successor  # as above
-
-        after = successor(there)
-        project = project_of(after) if after else project
-    return project if project.git else None
-
-
 def places_of(project: Project) -> tuple[str, ...]:
     """Its root, its other places, and the worktrees that it lists although they are gone."""
     if not project.git:
@@ -310,22 +297,6 @@ def was_worktree_of(project: Project, directory: Path) -> bool:
 def resolve(directory: str | Path) -> Path:
     """Absolute, without symbolic links, ``..`` or ``~``."""
     return Path(os.path.realpath(os.path.expanduser(directory)))  # noqa: PTH111 - leaves the ~ of nobody we know alone
-
-
-def recorded(directory: str) -> Path | None:
-    """The directory that a log names, resolved, where it is now. `None` if it is no absolute path: it is of no project.
-
-    Another system's path, a relative one, a URL or ``~`` would mean a place below our own directory or home.
-    """
-    if not Path(directory).is_absolute() or "\0" in directory:
-        return None
-    from indexer import repositories  # a status line has no time for it
-
-    try:
-        there = Path(os.path.realpath(directory))
-        return repositories.now_at(there) or there
-    except (OSError, ValueError):  # half a character
-        return None
 
 
 def is_within(directory: str | Path, root: str | Path) -> bool:

@@ -19,7 +19,17 @@ from pathlib import Path
 
 from indexer import state
 from indexer.lazy import dataclass
-from indexer.project import Unproven, checkout, listed_worktrees, removed_worktrees, settings, top_of, worktree_named
+from indexer.project import (
+    Project,
+    Unproven,
+    checkout,
+    listed_worktrees,
+    project_of,
+    removed_worktrees,
+    settings,
+    top_of,
+    worktree_named,
+)
 
 NAME = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 #: A name that git has shortened, to one that no other object of the repository begins with. Of SHA-1 alone.
@@ -336,6 +346,31 @@ def successor(directory: Path) -> Path | None:
                 place = work_tree(found.key) or top
                 return place if place == top or checkout(place).key == found.key else top
     return None
+
+
+def recorded(directory: str) -> Path | None:
+    """The directory that a log names, resolved, where it is now. `None` if it is no absolute path: it is of no project.
+
+    Another system's path, a relative one, a URL or ``~`` would mean a place below our own directory or home.
+    """
+    if not Path(directory).is_absolute() or "\0" in directory:
+        return None
+    try:
+        there = Path(os.path.realpath(directory))
+        return now_at(there) or there
+    except (OSError, ValueError):  # half a character
+        return None
+
+
+def repository_of(directory: str) -> Project | None:
+    """The repository that a directory which a log names is or was in; `None` if it is in none."""
+    if (there := recorded(directory)) is None:
+        return None
+    project = project_of(there)
+    if not project.git and not os.path.lexists(there):
+        after = successor(there)
+        project = project_of(after) if after else project
+    return project if project.git else None
 
 
 def remote_of(common: Path) -> str:

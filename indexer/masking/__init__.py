@@ -13,6 +13,8 @@ from contextvars import ContextVar
 from functools import cache
 from typing import NewType
 
+from indexer.masking.rules import MARK
+
 __all__ = [
     "MARK",
     "NOTHING",
@@ -39,9 +41,6 @@ NOTHING = Masked("")
 
 #: Raised whenever the output changes for the same input: all that was made of masked texts is then made again.
 VERSION = 15
-
-#: How a mask begins; behind it stand the kind of the secret and a bracket.
-MARK = "[REDACTED:"
 
 _CUT = "..."
 #: `MARK`, a kind of at most 40 characters, and the bracket.

@@ -13,6 +13,8 @@ from typing import AnyStr, NamedTuple
 
 from indexer.lazy import late
 
+#: How a mask begins; behind it stand the kind of the secret and a bracket.
+MARK = "[REDACTED:"
 #: What stands for a character of a mask: nothing that a secret is looked for in has it.
 HIDDEN = "\ufffe"
 SHAPE, PHRASE, NAME, NEAR = 0, 1, 2, 3

@@ -13,7 +13,6 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from indexer.lazy import late
-from indexer.masking import MARK
 from indexer.masking.assignments import STEMS, assigned_to, assignments_in
 from indexer.masking.blocks import ANSWER_LITERALS, ANSWER_WORDS, BLOCK_WORDS, answers_in, blocks_in
 from indexer.masking.phrases import (
@@ -29,7 +28,7 @@ from indexer.masking.phrases import (
     strange_behind,
     strange_in,
 )
-from indexer.masking.rules import HIDDEN, SHAPE, Span, expanded
+from indexer.masking.rules import HIDDEN, MARK, SHAPE, Span, expanded
 from indexer.masking.tokens import Literals, has_controls, is_begun, long_runs, runs_of, tokens_in
 from indexer.masking.values import STEM_WORDS, goes_on, is_hard, is_key_pair, nouns_in
 from indexer.masking.view import View, as_seen, joined, other_readings, texts_in

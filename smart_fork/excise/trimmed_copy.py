@@ -13,7 +13,7 @@ from typing import Any
 
 from indexer.files import remove
 from indexer.lazy import dataclass
-from indexer.project import recorded
+from indexer.repositories import recorded
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.model import Session as Conversation

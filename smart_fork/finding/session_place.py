@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from indexer.masking import Masked, mask
-from indexer.project import Project, is_within, project_of, recorded, resolve, was_worktree_of
-from indexer.repositories import known
+from indexer.project import Project, is_within, project_of, resolve, was_worktree_of
+from indexer.repositories import known, recorded
 from indexer.transcripts.model import Inferred, Session
 from smart_fork.snippets import quoted
 from smart_fork.system import permission

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from indexer.lazy import dataclass
 from indexer.outcome import Edits, Outcome
-from indexer.project import Project, recorded
+from indexer.project import Project
+from indexer.repositories import recorded
 from indexer.store.base import SessionRow, Store
 from indexer.transcripts.base import file_of
 from indexer.transcripts.model import AgentName, Cache

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from indexer.lazy import dataclass
 from indexer.masking import mask
-from indexer.project import Unproven, checkout, recorded, top_of
+from indexer.project import Unproven, checkout, top_of
+from indexer.repositories import recorded
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import AgentName, Proof, Session, estimate_tokens
 from indexer.transcripts.retold import UNANSWERED, calls_of, results_of

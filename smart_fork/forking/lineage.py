@@ -12,7 +12,8 @@ from typing import NamedTuple, TypeVar
 
 from indexer.lazy import dataclass
 from indexer.masking import shorten
-from indexer.project import project_of, recorded
+from indexer.project import project_of
+from indexer.repositories import recorded
 from indexer.store.base import SeenFile, SessionRow
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.lines import bounded

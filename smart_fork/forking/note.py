@@ -14,7 +14,7 @@ from indexer.lazy import late
 from indexer.masking import mask, shorten
 from indexer.masking.view import BRACKETS
 from indexer.outcome import known_files
-from indexer.project import recorded
+from indexer.repositories import recorded
 from indexer.transcripts.model import Session
 from indexer.transcripts.texts import NEWS_TAG
 from indexer.values import seconds_in

@@ -15,7 +15,8 @@ import apsw
 
 from indexer.failures import what_failed
 from indexer.lazy import dataclass
-from indexer.project import project_of, recorded
+from indexer.project import project_of
+from indexer.repositories import recorded
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from indexer.errors import joined
 from indexer.lazy import dataclass
 from indexer.masking import NOTHING, ending, mask
-from indexer.project import project_of, recorded
+from indexer.project import project_of
+from indexer.repositories import recorded
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt

@@ -12,7 +12,8 @@ from pathlib import Path
 from indexer.lazy import dataclass
 from indexer.masking import mask
 from indexer.outcome import Outcome, outcome_of
-from indexer.project import project_of, recorded
+from indexer.project import project_of
+from indexer.repositories import recorded
 from indexer.transcripts.model import Exchange, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Codec

@@ -16,7 +16,8 @@ from typing import Literal
 
 from indexer.lazy import dataclass
 from indexer.masking import mask
-from indexer.project import Checkout, Unproven, checkout, is_within, recorded, resolve, top_of
+from indexer.project import Checkout, Unproven, checkout, is_within, resolve, top_of
+from indexer.repositories import recorded
 from smart_fork.errors import ProgramFailed, SmartForkError
 from smart_fork.repository.drift import inside, tops
 from smart_fork.repository.git import FOLDER, Repository, opened

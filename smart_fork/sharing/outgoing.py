@@ -22,7 +22,7 @@ from typing import Any
 import orjson
 
 from indexer import forgotten
-from indexer.project import recorded
+from indexer.repositories import recorded
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.long_lines import INSTEAD
 from indexer.transcripts.model import AgentName, Session

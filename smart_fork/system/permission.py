@@ -10,7 +10,8 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from indexer.lazy import dataclass
-from indexer.project import Project, is_within, project_of, recorded, resolve, was_worktree_of
+from indexer.project import Project, is_within, project_of, resolve, was_worktree_of
+from indexer.repositories import recorded
 from smart_fork.errors import NotFound
 
 HINT = 'The client names its projects as roots; config.toml can allow more: [service] projects = ["~/code/shop"].'

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from indexer.project import project_of, recorded
+from indexer.project import project_of
+from indexer.repositories import recorded
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound
