@@ -244,7 +244,7 @@ def _doors() -> Doors:
 
     nothing: Any = None
     page = Page(nothing, SignIn(Path("nowhere"), "asked", str))
-    _, doors = app.application(MCPServer("x"), app.Work(nothing, nothing, nothing), page)
+    _, doors = app.application(MCPServer("x"), page, nothing, nothing)
     # What has no end is listened to by tests of its own.
     return Doors(_taken(doors.programs), _taken(route for route in page.routes() if route.path != LIVE))
 

@@ -13,7 +13,7 @@ from smart_fork import config
 from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.help_pages import EXAMPLES
 from smart_fork.cli.main import command_line
-from smart_fork.cli.settings import agent_variables
+from smart_fork.cli.system import agent_variables
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs/reference"

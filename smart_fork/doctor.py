@@ -22,7 +22,7 @@ from indexer.project import bare_at, project_of
 from indexer.settings import RERANKER, VARIABLES
 from indexer.store.base import Scope, Understood
 from indexer.store.damage import kept
-from indexer.store.schema import VectorsUnavailableError, load_vectors, loadable
+from indexer.store.schema import load_vectors, loadable
 from indexer.transcripts.base import AgentAdapter
 from indexer.values import Value, rare, value
 from smart_fork import config
@@ -32,7 +32,7 @@ from smart_fork.agents.deletions import Deletion
 from smart_fork.agents.programs import is_found, look_at
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, SmartForkError
-from smart_fork.finding.engine import EngineQuestion, EngineUnavailable, configured_engine
+from smart_fork.finding.engine import EngineQuestion, configured_engine
 from smart_fork.finding.index_access import known_index, opened, unavailable
 from smart_fork.finding.query import Query
 from smart_fork.finding.recent import passed_over
@@ -276,13 +276,9 @@ def _database() -> Iterator[Check]:
 
 def _vectors() -> Iterator[Check]:
     """What keeps them can be loaded, whether or not the index has any."""
-    try:
-        with closing(apsw.Connection(":memory:")) as db:
-            load_vectors(db)
-            version = db.execute("SELECT vec_version()").get
-    except VectorsUnavailableError as error:
-        yield Check("vectors", ok=False, detail=str(error), next_step=error.hint)
-        return
+    with closing(apsw.Connection(":memory:")) as db:
+        load_vectors(db)
+        version = db.execute("SELECT vec_version()").get
     yield Check("vectors", ok=True, detail=f"sqlite-vec {version}; {loadable()}")
 
 
@@ -333,12 +329,8 @@ def _engine() -> Iterator[Check]:
     """A real search of the search program that is configured; nothing, where none is."""
     if (engine := configured_engine()) is None:
         return
-    try:
-        with opened() as store:
-            engine.refresh(store.counts().updated_at)
-    except EngineUnavailable as error:
-        yield Check("engine", ok=False, detail=error.message, next_step=error.hint)
-        return
+    with opened() as store:
+        engine.refresh(store.counts().updated_at)
     ranking = engine.ask(EngineQuestion("retry a failed upload", ("retry",), READERS.names))
     found = f"{engine.name}, {ranking.way or 'nothing'} answers" + (f"; {ranking.error}" if ranking.error else "")
     step = f"{RUN_INDEX} It says what {engine.name} needs." if ranking.error else ""

@@ -162,9 +162,7 @@ def _service() -> ServiceOverview:
 def _recall() -> RecallOverview:
     on = tuple(one.name for one in READERS if switch.is_on(one.name))
     prompts, edits, errors = map(switch.said, switch.NOTED)
-    return RecallOverview(
-        on, *switch.asked(), switch.late(), edits.told, edits.late, prompts.followed, edits.followed, *errors
-    )
+    return RecallOverview(on, *switch.asked(), edits.told, edits.late, prompts.followed, edits.followed, *errors)
 
 
 def _memory(pid: int) -> int | None:
@@ -236,14 +234,14 @@ def _recall_rows(recall: RecallOverview) -> list[tuple[str, str]]:
     spoke = f"suggested a session in {recall.told:,} of {recall.sessions:,} new sessions"
     spoke += f", too late in {recall.late:,}" if recall.late else ""
     spoke += f", followed in {recall.followed:,}" if recall.followed else ""
-    if recall.edits_told or recall.edits_late:
-        spoke += f"; named an exchange before {recall.edits_told:,} edit{'s' * (recall.edits_told != 1)}"
-        spoke += f", too late for {recall.edits_late:,}" if recall.edits_late else ""
-        spoke += f", followed {recall.edits_followed:,}" if recall.edits_followed else ""
-    if recall.errors_told or recall.errors_late:
-        spoke += f"; named what ended {recall.errors_told:,} error{'s' * (recall.errors_told != 1)}"
-        spoke += f", too late for {recall.errors_late:,}" if recall.errors_late else ""
-        spoke += f", followed {recall.errors_followed:,}" if recall.errors_followed else ""
+    for what, told, late, followed in (
+        ("named an exchange before {} edit", recall.edits_told, recall.edits_late, recall.edits_followed),
+        ("named what ended {} error", recall.errors_told, recall.errors_late, recall.errors_followed),
+    ):
+        if told or late:
+            spoke += f"; {what.format(f'{told:,}')}{'s' * (told != 1)}"
+            spoke += f", too late for {late:,}" if late else ""
+            spoke += f", followed {followed:,}" if followed else ""
     return [("recall", f"on for {' and '.join(recall.on)}, {spoke}")]
 
 

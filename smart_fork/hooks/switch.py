@@ -20,10 +20,11 @@ KEPT_SECONDS = 30 * 24 * 3600.0
 
 
 class AskedLately(NamedTuple):
-    """How many sessions were asked about of late at their first prompts, and in how many of them something was said."""
+    """How many sessions were asked about of late at their first prompts, and in how many something was said, or late."""
 
     sessions: int
     told: int
+    late: int
 
 
 class Said(NamedTuple):
@@ -73,12 +74,7 @@ def turn_off(agent: AgentName) -> None:
 def asked() -> AskedLately:
     """What came of it."""
     notes = list(map(_content, _notes(ASKED)))
-    return AskedLately(len(notes), sum(len(note) > len(LATE) for note in notes))
-
-
-def late() -> int:
-    """In how many of them the answer came too late."""
-    return sum(_content(path) == LATE for path in _notes(ASKED))
+    return AskedLately(len(notes), sum(len(note) > len(LATE) for note in notes), notes.count(LATE))
 
 
 def said(folder: str) -> Said:

@@ -164,15 +164,20 @@ def read_of(
     }  # fmt: skip
 
 
-def become(place: Mapping[str, str], asked: Mapping[str, str]) -> tuple[Since, str]:
+def become(place: Mapping[str, str], asked: Mapping[str, str], project: str | None = None) -> tuple[Since, str]:
     """What has become of the session of an address since the state that is asked about, and where that is shown.
 
+    With a `project` of one that is shared of it, as its server has it now.
+
     Raises:
-        Usage: no such state can have been shown.
+        SmartForkError: no such state can have been shown, or a shared session cannot be read now.
     """
     mark = mark_in(asked.get("mark", ""))
     one = AddressedSession(place["agent"], place["session_id"])
-    return looked_at(place, mark), f"{session_link(one, since=str(mark))}#more"
+    if project is None:
+        return looked_at(place, mark), f"{session_link(one, since=str(mark))}#more"
+    way = session_link(one, kind="shared", project=project, since=str(mark))
+    return since(mark, team_room().look_into(one.session_id, folder(project)).session), f"{way}#more"
 
 
 def number(text: str | None) -> int | None:
@@ -209,18 +214,6 @@ def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> 
         owner=there.owner,
         within=project,
     )
-
-
-def grown(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> tuple[Since, str]:
-    """What has become of a shared session since the state that is asked about, and where that is shown.
-
-    Raises:
-        SmartForkError: no such state can have been shown, or the session cannot be read now.
-    """
-    mark = mark_in(asked.get("mark", ""))
-    one = AddressedSession(place["agent"], place["session_id"])
-    way = session_link(one, kind="shared", project=project, since=str(mark))
-    return since(mark, team_room().look_into(one.session_id, folder(project)).session), f"{way}#more"
 
 
 def delegated(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
@@ -352,7 +345,7 @@ def session_routes(desk: Desk, scopes: Scopes) -> list[Route]:
 
     async def since_then_there(request: Request) -> Response:
         project = scopes.of(request).project
-        return await _told_since(partial(grown, request.path_params, request.query_params, project))
+        return await _told_since(partial(become, request.path_params, request.query_params, project))
 
     def undone_by(place: Asked, _: Asked) -> Shown:
         return {"undone": desk.answer(place["form"], RolledBack)}

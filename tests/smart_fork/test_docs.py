@@ -19,7 +19,7 @@ from smart_fork.agents.agent import Agent
 from smart_fork.agents.options import KEYS
 from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.main import application
-from smart_fork.cli.settings import agent_variables
+from smart_fork.cli.system import agent_variables
 from smart_fork.finding import answer, conversation, hit, ranking
 from smart_fork.finding.ranking import KNOWN, KNOWN_AGAIN
 from smart_fork.finding.request import FindRequest

@@ -26,7 +26,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from indexer.embedding import configured_embedder
 from indexer.freshener import Freshener
-from indexer.lazy import dataclass
 from indexer.schedule import trigger_of
 from indexer.settings import INDEX_CRON, INDEXING
 from indexer.transcripts.model import AgentName
@@ -73,29 +72,27 @@ PUBLIC = ("/healthz",)
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What the routes call: a test question, the state of indexing, and the pending version."""
-
-    question: Callable[[], object]
-    status: Callable[[], Mapping[str, object]]
-    restart: Callable[[], Mapping[str, str] | None] = lambda: None
-
-
 def application(
-    mcp: MCPServer[Any], work: Work, page: views.Page
-) -> tuple[Starlette, Doors]:  # fmt: skip
-    """Return the application and, for the guard around it, which routes are open to whom."""
+    mcp: MCPServer[Any],
+    page: views.Page,
+    question: Callable[[], object],
+    indexing: Callable[[], Mapping[str, object]],
+    restart: Callable[[], Mapping[str, str] | None] = lambda: None,
+) -> tuple[Starlette, Doors]:
+    """Return the application and, for the guard around it, which routes are open to whom.
 
-    def answered(question: Callable[[Library, HookEvent], Hint | None], asked: HookEvent) -> Hint | None:
+    The routes call a test `question`, the state of `indexing`, and the pending version of a `restart`.
+    """
+
+    def answered(ask: Callable[[Library, HookEvent], Hint | None], asked: HookEvent) -> Hint | None:
         with page.library(asked.directory, caller=asked.session_id) as library:
-            return question(library, asked)
+            return ask(library, asked)
 
     async def healthz(request: Request) -> Response:
         if request.scope.get(WITH) is not Key.TOKEN:
             return JSONResponse({"ok": True})  # it lives: for more, a question must be asked
-        problem = await anyio.to_thread.run_sync(partial(_problem, work.question))
-        facts = {"ok": problem is None, "problem": problem, "indexing": _how(work.status())}
+        problem = await anyio.to_thread.run_sync(partial(_problem, question))
+        facts = {"ok": problem is None, "problem": problem, "indexing": _how(indexing())}
         return JSONResponse(facts, 200 if problem is None else 503)
 
     async def recall(request: Request) -> Response:
@@ -125,7 +122,7 @@ def application(
         return answer
 
     async def status(_: Request) -> Response:
-        facts = {"version": own_version(), "indexing": dict(work.status()), "restart": work.restart()}
+        facts = {"version": own_version(), "indexing": dict(indexing()), "restart": restart()}
         return JSONResponse(facts)
 
     async def hook(request: Request) -> Response:
@@ -240,12 +237,7 @@ class ServiceParts:
     def application(self, entrance: Entrance) -> tuple[Starlette, Doors]:
         """What answers, and which of its addresses are for whom."""
         page = views.Page(self.library, entrance, self._state)
-        work = Work(self._question, self._status, self._restart)
-        return application(
-            create_server(self.model),
-            work,
-            page,
-        )
+        return application(create_server(self.model), page, self._question, self._status, self._restart)
 
     def start(self) -> None:
         """Load the model, see to workers and old snapshots, and, if that is wanted, keep the index fresh."""

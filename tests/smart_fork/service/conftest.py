@@ -20,7 +20,7 @@ from starlette.routing import Route
 from indexer.files import private_dir, state_home
 from smart_fork.cli.service import client
 from smart_fork.cli.service.address import Address, publish, remove_socket
-from smart_fork.cli.service.app import Entrance, Work, application
+from smart_fork.cli.service.app import Entrance, application
 from smart_fork.cli.service.guard import Doors
 from smart_fork.cli.service.listener import listen_locally
 from smart_fork.finding.upkeep import Engine
@@ -128,8 +128,7 @@ def served(world, monkeypatch):
         entrance,
         lambda: running.state,
     )
-    work = Work(question, lambda: {"state": "idle"})
-    app, doors = application(create_server(world.model, everything=True), work, page)
+    app, doors = application(create_server(world.model, everything=True), page, question, lambda: {"state": "idle"})
     running.doors, running.pages = doors, page.routes()
     guard = entrance.guard(app, [f"127.0.0.1:{port}"], doors)
     server = PromptServer(uvicorn.Config(guard, log_config=None, ws="none", http=Connection))

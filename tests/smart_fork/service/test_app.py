@@ -46,14 +46,13 @@ def test_it_is_well_as_long_as_a_real_question_is_answered(served):
 
 def test_others_may_ask_under_the_name_by_which_they_reach_it(world, tmp_path):
     """The guard knows its names; whoever listens for other machines has more than loopback's."""
-    work = app.Work(world.model, lambda: None, dict)
     body = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
     body["params"] = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     page = views.Page(
         lambda: None,
         SignIn(tmp_path, "x", str),
     )
-    served, _ = app.application(create_server(world.model), work, page)
+    served, _ = app.application(create_server(world.model), page, world.model, lambda: None, dict)
     with TestClient(served, base_url="http://192.168.1.5:8766") as client:
         answer = client.post("/mcp", json=body, headers={"Accept": "application/json, text/event-stream"})
 

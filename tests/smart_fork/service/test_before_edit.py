@@ -122,7 +122,7 @@ def test_an_agent_whose_model_hears_nothing_at_prompts_is_not_asked_there(announ
     switch.turn_on("copilot")
 
     assert "" == asked(prompt(shop, "retry the upload five times"), "copilot")
-    assert (0, 0) == switch.asked()
+    assert (0, 0, 0) == switch.asked()
     assert asked(edit(shop, path="upload.py", old_str=OLD, new_str="x"), "copilot")
 
 
