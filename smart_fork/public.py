@@ -187,7 +187,7 @@ def conversation(
     Raises:
         SmartForkError: there is no such session or message, or it cannot be read.
     """
-    from smart_fork.agents.references import here
+    from smart_fork.agents.references import Resolved
     from smart_fork.finding import sessions
     from smart_fork.finding.index_access import kept_open
 
@@ -202,7 +202,7 @@ def conversation(
             if not is_known():
                 raise
             return team_room().read(reference, missing, project, reading)
-        return sessions.conversation(located, reading, notice=notice, resolved=here(reference).by)
+        return sessions.conversation(located, reading, notice=notice, resolved=Resolved.here(reference).by)
 
 
 def preview(

@@ -6,7 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
@@ -203,6 +203,26 @@ class AgentAdapter(Protocol):
         """
         session = self.glance(file.path)
         return session.last_activity if session else ""
+
+    def said_at(self, file: LogFile) -> str:
+        """Return when anything was last said or done in a log; empty if it does not say, or cannot be read."""
+        with suppress(Exception):  # what is wrong with a log is told where it is read
+            return self.time_of(file)
+        return ""
+
+    def worked_at(self, file: LogFile) -> str:
+        """Return when a session was last worked on. A log that does not say it was so when it was written to.
+
+        A file that keeps many sessions says it of each.
+        """
+        from indexer.transcripts.state import utc
+
+        return ("" if file.within else self.said_at(file)) or utc(file.mtime_ns / 1e9)
+
+    def newest_log(self) -> Path | None:
+        """Return the log of the session that was last worked on; `None` if there are none."""
+        newest = max(self.discover(), key=lambda file: (self.worked_at(file), file.mtime_ns), default=None)
+        return newest and newest.path
 
     def place_of(self, directory: str) -> str:
         """How the locations begin of logs that were begun in or below `directory`; empty where they do not tell."""

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from smart_fork.agents.tail import Tail
 
 F = TypeVar("F")
+#: An id or a name that an agent gets unchanged: neither an option nor a path.
+_GIVEN = re.compile(r"\w[\w.:-]{0,199}")
 #: The agents of the word ``both``, which were the first two.
 _BOTH: tuple[AgentName, ...] = ("claude", "codex")
 
@@ -226,6 +228,40 @@ class Known(_Cuttable):
     def first(self) -> AgentName:
         """Return the default agent, if neither a person nor an agent named one."""
         return self.startable()[0]
+
+    def check_id(self, agent: AgentName, session_id: str, which: str = "source") -> str:
+        """Return `session_id` if that agent can have it.
+
+        Raises:
+            Usage: It cannot.
+        """
+        if not self[agent].has("starter"):  # its sessions are only handed over
+            return self.check_given(session_id)
+        if not self.starter_of(agent).ids.fullmatch(session_id):
+            from smart_fork.snippets import plain_name
+
+            raise Usage(f"Invalid {which} sessionId: {plain_name(session_id)}")
+        return session_id
+
+    def check_given(self, session_id: str) -> str:
+        """Return `session_id` if it can be an argument. Agents that get it unchanged may know a session by a name.
+
+        Raises:
+            Usage: It cannot.
+        """
+        if not _GIVEN.fullmatch(session_id):
+            from smart_fork.snippets import plain_name
+
+            raise Usage(f"Invalid source sessionId: {plain_name(session_id)}")
+        return session_id
+
+    @cached_property
+    def callers_own(self) -> tuple[str, ...]:
+        """The variables that agents set for programs that they start.
+
+        A fork does not run inside its caller, and some of these variables keep Claude Code from saving the session.
+        """
+        return tuple(name for agent in self for name in agent.tells)
 
     def choices(self) -> tuple[str, ...]:
         """Return the words that `selected` accepts."""

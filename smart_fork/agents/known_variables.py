@@ -16,19 +16,18 @@ from indexer.transcripts.model import AgentName
 from indexer.values import dict_in, json_at
 from smart_fork.agents import AGENTS
 from smart_fork.agents.login import is_variable
-from smart_fork.agents.plan import CALLERS_OWN
 
 _MOST = 100
 
 
-def known_variables(agent: AgentName) -> tuple[str, ...]:
+def names_for(agent: AgentName) -> tuple[str, ...]:
     """Return the names that a person's environment last had for that agent."""
     return tuple(_read().get(agent, ()))
 
 
 def note_a_persons(env: Mapping[str, str]) -> None:
     """Note the names that `env` sets for each agent, if it is a person's own, not made by an agent or for a worker."""
-    if not any(name in env for name in (*CALLERS_OWN, DEPTH, WORKER_ID)):
+    if not any(name in env for name in (*AGENTS.callers_own, DEPTH, WORKER_ID)):
         note(env)
 
 

@@ -5,7 +5,6 @@ Checks that hold for all agents are here. The command itself comes from the agen
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,12 +22,6 @@ from smart_fork.snippets import plain_name
 MAX_DEPTH = 3
 #: Linux accepts 128 KiB in one argument.
 MAX_PROMPT_BYTES = 100_000
-#: Variables that agents set for programs that they start. A fork does not run inside its caller, and some of these
-#: variables keep Claude Code from saving the session.
-CALLERS_OWN = tuple(name for agent in AGENTS for name in agent.tells)
-
-#: An id or a name that an agent gets unchanged: neither an option nor a path.
-_GIVEN = re.compile(r"\w[\w.:-]{0,199}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,80 +53,71 @@ class ForkPlan:
         """The prompt, if it is not an argument: it goes to standard input, or is typed."""
         return "" if self.delivery == "argument" else plain_prompt(self.prompt)
 
+    @classmethod
+    def of(cls, request: Launch) -> ForkPlan:
+        """Plan one worker.
 
-def plan_fork(request: Launch) -> ForkPlan:
-    """Plan one worker.
-
-    Raises:
-        Usage: An id, the prompt or the depth is not valid.
-        ForkRefused: The session belongs to another agent, or workers are nested too deeply.
-    """
-    agent = request.agent
-    starter = AGENTS.starter_of(agent)
-    source = "" if request.form == "new" else _source_of(request)
-    new = check_id(agent, request.new_session_id, "new") if request.new_session_id else None
-    if request.depth >= MAX_DEPTH:
-        raise ForkRefused(
-            f"This is already a worker of a worker, {MAX_DEPTH} deep", f"Unset {DEPTH} to start one anyway."
+        Raises:
+            Usage: An id, the prompt or the depth is not valid.
+            ForkRefused: The session belongs to another agent, or workers are nested too deeply.
+        """
+        agent = request.agent
+        starter = AGENTS.starter_of(agent)
+        source = "" if request.form == "new" else _source_of(request)
+        new = AGENTS.check_id(agent, request.new_session_id, "new") if request.new_session_id else None
+        if request.depth >= MAX_DEPTH:
+            raise ForkRefused(
+                f"This is already a worker of a worker, {MAX_DEPTH} deep", f"Unset {DEPTH} to start one anyway."
+            )
+        if request.at and not new:
+            raise Usage("A fork at an earlier message needs a new session id")
+        prompt = plain_prompt(request.prompt)
+        if request.headless and not prompt:
+            raise Usage("A worker without a terminal needs a prompt", "Give it a prompt, or run it in tmux.")
+        name = plain_name(request.name)
+        line = starter.line(replace(request, session_id=source, new_session_id=new, prompt=prompt, name=name))
+        return cls(
+            agent=agent,
+            argv=line.argv,
+            cwd=request.target_cwd,
+            env={
+                DEPTH: str(request.depth + 1),
+                **({WORKER_ID: request.worker_id} if request.worker_id else {}),
+                **AGENTS[agent].home.environment(),
+            },
+            source_session_id=source,
+            new_session_id=line.session_id if starter.ids.fullmatch(line.session_id or "") else None,
+            staging=line.staging,
+            at=request.at,
+            name=name,
+            prompt=passable(request.prompt or ""),
+            headless=request.headless,
+            form=request.form,
+            delivery=line.delivery,
+            writes=line.writes,
+            title="" if line.named else name,
         )
-    if request.at and not new:
-        raise Usage("A fork at an earlier message needs a new session id")
-    prompt = plain_prompt(request.prompt)
-    if request.headless and not prompt:
-        raise Usage("A worker without a terminal needs a prompt", "Give it a prompt, or run it in tmux.")
-    name = plain_name(request.name)
-    line = starter.line(replace(request, session_id=source, new_session_id=new, prompt=prompt, name=name))
-    return ForkPlan(
-        agent=agent,
-        argv=line.argv,
-        cwd=request.target_cwd,
-        env={
-            DEPTH: str(request.depth + 1),
-            **({WORKER_ID: request.worker_id} if request.worker_id else {}),
-            **AGENTS[agent].home.environment(),
-        },
-        source_session_id=source,
-        new_session_id=line.session_id if starter.ids.fullmatch(line.session_id or "") else None,
-        staging=line.staging,
-        at=request.at,
-        name=name,
-        prompt=passable(request.prompt or ""),
-        headless=request.headless,
-        form=request.form,
-        delivery=line.delivery,
-        writes=line.writes,
-        title="" if line.named else name,
-    )
 
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """Return the worker's environment: `base` without the caller's marks, with the plan's additions.
 
-def check_id(agent: AgentName, session_id: str, which: str = "source") -> str:
-    """Return `session_id` if that agent can have it.
+        A program may trust ``PWD`` more than its working directory.
+        """
+        here = {"PWD": str(self.cwd)} if "PWD" in base else {}
+        return {key: value for key, value in base.items() if key not in AGENTS.callers_own} | here | dict(self.env)
 
-    Raises:
-        Usage: It cannot.
-    """
-    if not AGENTS[agent].has("starter"):  # its sessions are only handed over
-        return check_given(session_id)
-    if not AGENTS.starter_of(agent).ids.fullmatch(session_id):
-        raise Usage(f"Invalid {which} sessionId: {plain_name(session_id)}")
-    return session_id
-
-
-def check_given(session_id: str) -> str:
-    """Return `session_id` if it can be an argument. Agents that get it unchanged may know a session by a name.
-
-    Raises:
-        Usage: It cannot.
-    """
-    if not _GIVEN.fullmatch(session_id):
-        raise Usage(f"Invalid source sessionId: {plain_name(session_id)}")
-    return session_id
+    def shell_command(self) -> str:
+        """Return the plan as one line for a person to paste into a shell. smart-fork itself never runs it."""
+        given = f"printf %s {shlex.quote(self.said)} | " if self.delivery == "input" and self.said else ""
+        home = AGENTS[self.agent].home.variable
+        words = (*(("env", f"{home}={self.env[home]}") if home in self.env else ()), *self.argv)
+        return f"cd {shlex.quote(str(self.cwd))} && {given}{shlex.join(words)}"
 
 
 def _source_of(request: Launch) -> str:
     if request.form == "resume" and request.source_agent is None:
-        return check_given(request.session_id)
-    return check_id(request.source_agent or request.agent, request.session_id, "source")
+        return AGENTS.check_given(request.session_id)
+    return AGENTS.check_id(request.source_agent or request.agent, request.session_id, "source")
 
 
 def plain_prompt(prompt: str | None) -> str:
@@ -157,20 +141,3 @@ def plain_prompt(prompt: str | None) -> str:
 def passable(text: str) -> str:
     """Return `text` without NUL and half characters, so that it can be an argument."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()
-
-
-def environment(plan: ForkPlan, base: Mapping[str, str]) -> dict[str, str]:
-    """Return the worker's environment: `base` without the caller's marks, with the plan's additions.
-
-    A program may trust ``PWD`` more than its working directory.
-    """
-    here = {"PWD": str(plan.cwd)} if "PWD" in base else {}
-    return {key: value for key, value in base.items() if key not in CALLERS_OWN} | here | dict(plan.env)
-
-
-def shell_command(plan: ForkPlan) -> str:
-    """Return the plan as one line for a person to paste into a shell. smart-fork itself never runs it."""
-    given = f"printf %s {shlex.quote(plan.said)} | " if plan.delivery == "input" and plan.said else ""
-    home = AGENTS[plan.agent].home.variable
-    words = (*(("env", f"{home}={plan.env[home]}") if home in plan.env else ()), *plan.argv)
-    return f"cd {shlex.quote(str(plan.cwd))} && {given}{shlex.join(words)}"

@@ -1,12 +1,13 @@
-"""The readers of all agents' logs: a line each."""
+"""The readers of all agents' logs: a line each; and which of several logs of a session counts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from indexer.transcripts.base import AgentAdapter, Agents
-from smart_fork.agents import checkpoints
+from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.amp import AmpAdapter
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codex.log import CodexAdapter
@@ -19,6 +20,7 @@ from smart_fork.agents.kimi import KimiAdapter
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.agents.pi import PiAdapter
 from smart_fork.agents.qwen.log import QwenAdapter
+from smart_fork.workers.registry_file import has_registry
 
 #: For the agents' own logs alone.
 OWN = Agents(
@@ -56,6 +58,40 @@ class Readers(Agents):
         self._look()
         return is_new
 
+    def logs_of(self, agent: str, session_id: str) -> list[Path]:
+        """Return a session's logs in the order of `longest_first`; empty if there are none."""
+        return self.longest_first(self[agent], session_id, self[agent].locate(session_id))
+
+    def original_of(self, agent: str, session_id: str) -> Path | None:
+        """Return the log with the longest history; `None` if there is none."""
+        return next(iter(self.logs_of(agent, session_id)), None)
+
+    def longest_first(self, reader: AgentAdapter, session_id: str, paths: Sequence[Path]) -> list[Path]:
+        """Sort a session's logs, given newest first: what goes furthest, of those where it began."""
+        if len(paths) < 2:
+            return list(paths)
+        ours = self.staged_copies(session_id)
+        last = {path: ((file := reader.log_at(str(path))) and reader.said_at(file)) or "" for path in paths}
+        found = sorted(paths, key=lambda path: (str(path) in ours, _is_copy(reader, path)))
+        return sorted(found, key=last.__getitem__, reverse=True)
+
+    def staged_copies(self, session_id: str) -> Collection[str]:
+        """Return the copies of a session that were made for forks."""
+        if not has_registry():
+            return ()
+        from smart_fork.workers.registry import Registry
+
+        with Registry() as registry:
+            return {copy.path for copy in registry.staged_copies(session_id)}
+
+    def unread(self, adapters: Iterable[AgentAdapter] | None = None) -> tuple[str, ...]:
+        """Return a sentence for each agent, of all or of these, whose sessions cannot be read."""
+        return tuple(
+            f"No session of {AGENTS.title_of(agent.name)} can be read: {why}"
+            for agent in (self if adapters is None else adapters)
+            if (why := agent.unread())
+        )
+
     def _look(self) -> None:
         """Look whether any are listed: another process may do that."""
         if checkpoints.are_listed() != self._have_checkpoints:
@@ -64,6 +100,12 @@ class Readers(Agents):
             self._have_checkpoints = not self._have_checkpoints
             own = map(with_checkpoints, self._own) if self._have_checkpoints else self._own
             self._by_name = {reader.name: reader for reader in own}
+
+
+def _is_copy(reader: AgentAdapter, path: Path) -> bool:
+    with suppress(OSError):
+        return reader.is_copy(path)
+    return True
 
 
 READERS = Readers(*OWN)

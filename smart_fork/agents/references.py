@@ -22,40 +22,38 @@ class Resolved(NamedTuple):
     by: Literal["session", "worker", "alias", "team"]
     warnings: tuple[str, ...] = ()
 
+    @classmethod
+    def here(cls, reference: str) -> Resolved:
+        """Resolve a reference to a session or a worker of this machine."""
+        one = Reference.parsed(reference)
+        return cls(reference, "worker" if one._replace(name=one.name.lower()).names_worker else "session")
+
 
 class Reference(NamedTuple):
-    """A parsed reference: the session's name, and its agent if given."""
+    """A reference: the session's name, and its agent if given. With it, its text is unique among all agents."""
 
     agent: AgentName | None
     name: str
 
+    def __str__(self) -> str:
+        return f"{self.agent}:{self.name}" if self.agent else self.name
 
-def reference(agent: AgentName, session_id: str) -> str:
-    """Return a reference to a session that is unique among all agents."""
-    return f"{agent}:{session_id}"
+    @classmethod
+    def parsed(cls, text: str) -> Reference:
+        """Parse a reference: "codex:70f1a07f" names the agent, "70f1a07f" does not."""
+        text = storable(text).strip()
+        agent, colon, name = text.partition(":")
+        if colon and agent.lower() in AGENTS:
+            return cls(agent.lower(), name.strip())
+        return cls(None, text)
 
+    @property
+    def names_worker(self) -> bool:
+        """Whether the name can be smart-fork's id of a worker: an agent's name, and a number."""
+        return any(self.name.startswith(one.name) and _NUMBER.fullmatch(self.name, len(one.name)) for one in AGENTS)
 
-def parsed(text: str) -> Reference:
-    """Parse a reference: "codex:70f1a07f" names the agent, "70f1a07f" does not."""
-    text = storable(text).strip()
-    agent, colon, name = text.partition(":")
-    if colon and agent.lower() in AGENTS:
-        return Reference(agent.lower(), name.strip())
-    return Reference(None, text)
-
-
-def here(reference: str) -> Resolved:
-    """Resolve a reference to a session or a worker of this machine."""
-    return Resolved(reference, "worker" if names_worker(parsed(reference).name.lower()) else "session")
-
-
-def names_worker(text: str) -> bool:
-    """Return whether `text` can be smart-fork's id of a worker: an agent's name, and a number."""
-    return any(text.startswith(agent.name) and _NUMBER.fullmatch(text, len(agent.name)) for agent in AGENTS)
-
-
-def names_session(text: str) -> bool:
-    """Return whether `text` can be a session's id, its beginning, or smart-fork's id of a worker."""
-    name = parsed(text).name
-    starters = (agent.starter for agent in AGENTS if agent.starter)
-    return names_worker(name) or any(starter.beginnings.fullmatch(name) for starter in starters)
+    @property
+    def names_session(self) -> bool:
+        """Whether the name can be a session's id, its beginning, or smart-fork's id of a worker."""
+        starters = (agent.starter for agent in AGENTS if agent.starter)
+        return self.names_worker or any(starter.beginnings.fullmatch(self.name) for starter in starters)

@@ -133,9 +133,9 @@ def _ids_and_prompt(words: list[str], *, protected: bool) -> tuple[list[str], st
 
 
 def _is_session(word: str) -> bool:
-    from smart_fork.agents.references import names_session
+    from smart_fork.agents.references import Reference
 
-    if not names_session(word):  # as nearly every prompt
+    if not Reference.parsed(word).names_session:  # as nearly every prompt
         return False
     from smart_fork.finding.sessions import is_session
 

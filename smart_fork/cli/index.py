@@ -155,7 +155,6 @@ def _settle() -> None:
 
 
 def _print_report(done: Indexed) -> None:
-    from smart_fork.agents.logs import unread
     from smart_fork.finding.upkeep import covered_in_words
 
     counts = done.index
@@ -175,7 +174,7 @@ def _print_report(done: Indexed) -> None:
         say(f"could not be read: {name}: {reason}")
     if len(done.failed) > MAX_SHOWN:
         say(f"… and {len(done.failed) - MAX_SHOWN} more; --json has all")
-    for why in unread(READERS[name] for name in READERS.names):
+    for why in READERS.unread():
         say(why)
     say_passed_over(done.passed_over)
     if not done.erased:

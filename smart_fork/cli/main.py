@@ -100,9 +100,9 @@ def _look_around() -> None:
 
     speak_for(AGENTS.around(os.environ))
     if sys.stdin.isatty() and sys.stderr.isatty():
-        from smart_fork.agents.known_variables import note_a_persons
+        from smart_fork.agents import known_variables
 
-        note_a_persons(os.environ)
+        known_variables.note_a_persons(os.environ)
 
 
 def main() -> None:

@@ -116,10 +116,10 @@ def _do(action: Action, row: PickerRow) -> int | list[str]:
     if action == "open":
         import pydoc
 
-        from smart_fork.agents.references import reference
+        from smart_fork.agents.references import Reference
         from smart_fork.finding import sessions
 
-        located = sessions.locate(reference(row.agent, row.session_id))
+        located = sessions.locate(str(Reference(row.agent, row.session_id)))
         if located.readable:
             session = sessions.look_into(located)
             text: str = sessions.as_markdown(sessions.told(session, sessions.Reading()))

@@ -18,9 +18,8 @@ from indexer.lost_logs import erase_owed, sweep, sweep_files
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare
 from smart_fork.agents.cuts.model import Transcript
-from smart_fork.agents.logs import original_of
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.references import parsed
+from smart_fork.agents.references import Reference
 from smart_fork.errors import NotFound, SmartForkError, Usage, advice
 from smart_fork.excise import erasure
 from smart_fork.excise.answer import NotFollowed
@@ -101,12 +100,12 @@ def _left(one: Located) -> Iterator[NotFollowed]:
 
 
 def _answer(agent: AgentName, session_id: str, *, forgotten: bool, erased: bool | None = None) -> Removal:
-    log = original_of(READERS[agent], session_id)
+    log = READERS.original_of(agent, session_id)
     return Removal(session_id, agent, forgotten, str(log) if log else None, erased)
 
 
 def _meant(reference: str, gone: Forgotten) -> tuple[AgentName, str]:
-    (whose, name), shown = parsed(reference), quoted(reference)
+    (whose, name), shown = Reference.parsed(reference), quoted(reference)
     if len(name) < MIN_PREFIX:
         raise Usage(f"Session id too short: {shown}", f"Give at least {MIN_PREFIX} characters of it.")
     found = [

@@ -13,7 +13,6 @@ from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.lines import feeding, only_prompts_previewed
 from smart_fork.agents.cuts.model import Tool, Transcript, TranscriptTurn, told_again
 from smart_fork.agents.cuts.snapshots import cuts
-from smart_fork.agents.logs import newest_log, staged_paths
 from smart_fork.agents.own_logs import LogAdapter
 from smart_fork.agents.readers import OWN, READERS
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
@@ -178,7 +177,7 @@ def newest(tool: str) -> Path:
     """
     if found := AGENTS.cutter_of(tool).newest():
         return found
-    if log := newest_log(OWN[tool]):
+    if log := OWN[tool].newest_log():
         return log
     raise NotFound(f"No transcript of {AGENTS.title_of(tool)}", "Give a path or a session's id.")
 
@@ -301,7 +300,7 @@ def descent_of(session: Transcript, keys: Collection[str] = ()) -> Descent:
     known = {one.path.resolve() for one in found.below}
     copied = [
         path
-        for path in (*map(Path, sorted(staged_paths(session.session_id))), *others(session))
+        for path in (*map(Path, sorted(READERS.staged_copies(session.session_id))), *others(session))
         if path.is_file() and path.resolve() not in {own, *known}
     ]
     below = (*found.below, *(Descendant(agent, session.session_id, path) for path in copied))

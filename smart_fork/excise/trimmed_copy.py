@@ -23,7 +23,6 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.cuts import snapshots, titles
 from smart_fork.agents.cuts.model import CutWarning, Transcript
-from smart_fork.agents.plan import check_id
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, Usage, advice
 from smart_fork.excise.answer import Parent, Trimmed
@@ -95,7 +94,7 @@ def branch(
     agent = session.tool
     moment = now or datetime.now()  # noqa: DTZ005 - Codex names its files by local time
     parent = _conversation(session, moment)
-    new = check_id(agent, new_session_id or AGENTS.starter_of(agent).new_id(), "new")
+    new = AGENTS.check_id(agent, new_session_id or AGENTS.starter_of(agent).new_id(), "new")
     target = AGENTS.copier_of(agent).place(session.source_path, NewSession(new, target_cwd, moment))
     cwd = str(target_cwd) if target_cwd else parent.cwd
     with new_title(_name(planned, parent), recorded(cwd) or target.parent, moment.timestamp()) as title:

@@ -20,7 +20,6 @@ from indexer.store.damage import kept
 from indexer.transcripts.error_lines import commands_of
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
-from smart_fork.agents.logs import unread
 from smart_fork.agents.programs import problems_of
 from smart_fork.agents.readers import READERS
 from smart_fork.caller import caller_session
@@ -161,7 +160,7 @@ class Library(ProjectIndex):
             order_notice=BETTER_FIRST if results.is_moved(found.hits) else "",
             code=code,
             fallback_sessions=self._recent(asked) if found.error and found.mode == "recent" else None,
-            unread=unread(readers),
+            unread=READERS.unread(readers),
             passed_over=passed_over(self.store, readers) if readers else (),
             gone_prompts=gone_prompts(self.project, query.agents, query.phrasings) if asked.intent else (),
         )  # fmt: skip

@@ -18,11 +18,10 @@ from indexer.masking import Masked
 from indexer.project import Project
 from indexer.runs import FailedLog
 from indexer.store.base import SessionRow, Store
-from indexer.transcripts.base import AgentAdapter, LogFile
+from indexer.transcripts.base import AgentAdapter, LogFile, odd_files
 from indexer.transcripts.model import AgentName, Origin, Session
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.agent import KeptPrompt
-from smart_fork.agents.logs import longest_first, odd, unread, worked_at
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.finding.answer import GonePrompt, Recents
@@ -76,7 +75,7 @@ def recent_sessions(
     host = project if listed is not None else None
     indexed = _indexed(files, host)
     times = {
-        file: row.last_activity if (row := indexed.get(file.location)) else worked_at(names[file.agent], file)
+        file: row.last_activity if (row := indexed.get(file.location)) else names[file.agent].worked_at(file)
         for file in files
     }
     files.sort(key=lambda file: (file in pinned, times[file]), reverse=True)
@@ -129,7 +128,7 @@ def _copies_behind_originals(files: Sequence[LogFile], adapters: Mapping[AgentNa
     places: dict[LogFile, tuple[LogFile, ...]] = {}
     for same in of_name.values():
         reader = adapters[next(iter(same.values())).agent]
-        paths = longest_first(reader, reader.id_of(next(iter(same))), list(same))
+        paths = READERS.longest_first(reader, reader.id_of(next(iter(same))), list(same))
         places |= dict.fromkeys(same.values(), ()) | {same[paths[0]]: tuple(same[path] for path in paths)}
     return [one for file in files for one in places.get(file, (file,))]
 
@@ -247,7 +246,17 @@ def list_recent(
     passed_over = () if permission.limited() else (*odd(adapters), *found.passed_over)
     notice = project_notice(within, found=bool(found.sessions))
     shown = recent_ones(found.sessions)
-    return Recents(len(shown), "", shown, found.hidden, unread(adapters), passed_over, notice, gone)
+    return Recents(len(shown), "", shown, found.hidden, READERS.unread(adapters), passed_over, notice, gone)
+
+
+def odd(adapters: Iterable[AgentAdapter]) -> tuple[FailedLog, ...]:
+    """Find files with the names of logs that are not logs. A client limited to projects gets no paths."""
+    return tuple(
+        FailedLog(printable(path), why)
+        for agent in (() if permission.limited() else adapters)
+        for folder, depth in agent.folders()
+        for path, why in odd_files(folder, agent.endings, depth)
+    )
 
 
 def passed_over(store: Store | None, adapters: Iterable[AgentAdapter] = READERS) -> tuple[FailedLog, ...]:

@@ -19,10 +19,8 @@ from indexer.masking import Masked, beginning, mask
 from indexer.transcripts.lines import bounded, is_over
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork.agents import AGENTS, checkpoints
-from smart_fork.agents.logs import logs_of, longest_first, unread
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.references import names_session, names_worker, parsed
-from smart_fork.agents.references import reference as reference_to
+from smart_fork.agents.references import Reference
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding.conversation import CommitsMade, Conversation, Exported, Message, Noted, resumed_part
 from smart_fork.finding.notes import noted_if_known
@@ -55,7 +53,7 @@ class Located:
     @property
     def reference(self) -> str:
         """What means this session and no other agent's."""
-        return reference_to(self.agent, self.session_id)
+        return str(Reference(self.agent, self.session_id))
 
     @property
     def readable(self) -> bool:
@@ -69,7 +67,7 @@ def is_session(word: str) -> bool:
     Raises:
         Usage: It means several.
     """
-    if not names_session(word):
+    if not Reference.parsed(word).names_session:
         return False
     try:
         locate(word)
@@ -88,7 +86,7 @@ def locate(reference: str) -> Located:
         Usage: too short.
         NotFound: there is none.
     """
-    agent, name = parsed(reference)
+    agent, name = Reference.parsed(reference)
     if worker := _worker(name.lower()):
         agent, name = agent or worker.agent, worker.session_id or name
     wanted = name.lower()
@@ -98,7 +96,7 @@ def locate(reference: str) -> Located:
     if not found and READERS.note(Path.cwd()):
         found = _found(agent, wanted)
     if not found:
-        raise _not_found(quoted(reference), unread(READERS))
+        raise _not_found(quoted(reference), READERS.unread())
     return only_one(found, name, shown=quoted(reference))
 
 
@@ -162,7 +160,7 @@ def read(located: Located, *, keep_raw: bool = False) -> Session:
             ),
         )
     reader = READERS[located.agent]
-    others = [path for path in logs_of(reader, located.session_id) if path != located.path]
+    others = [path for path in READERS.logs_of(reader.name, located.session_id) if path != located.path]
     problem = ""
     for path in (located.path, *others):  # an empty or odd copy elsewhere must not hide the real one
         try:
@@ -443,7 +441,7 @@ def message(number: int, turn: Turn, characters: int | None) -> Message:
 
 
 def _worker(reference: str) -> WorkerRecord | None:
-    if not names_worker(reference) or not has_registry():
+    if not Reference(None, reference).names_worker or not has_registry():
         return None
     with Registry() as registry:
         try:
@@ -462,7 +460,7 @@ def _in_logs(wanted: str) -> list[Located]:
             if session_id.lower().startswith(wanted):
                 of_session[session_id].append(file.path)
         for session_id, paths in of_session.items():
-            found.append(Located(agent.name, session_id, longest_first(agent, session_id, paths)[0]))
+            found.append(Located(agent.name, session_id, READERS.longest_first(agent, session_id, paths)[0]))
     return found
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from indexer.files import state_home
 from indexer.lazy import dataclass
 from indexer.settings import TEAM_URL
-from smart_fork.agents.references import Resolved, here
+from smart_fork.agents.references import Resolved
 from smart_fork.errors import SmartForkError, Usage
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def sessions_here(
     """
     with ExitStack() as stack:
         if not is_known():
-            yield [here(one) for one in references]
+            yield [Resolved.here(one) for one in references]
             return
         fetched = team_room().fetched
         where = None if directory is None else Path(directory)

@@ -16,7 +16,6 @@ from smart_fork import handovers
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession, copy_folder, second_name, stage_transcript
 from smart_fork.agents.cuts.cutter import Files
-from smart_fork.agents.logs import original_of
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, SmartForkError
@@ -106,7 +105,7 @@ class Attempt:
         """Its agent deletes the log otherwise, or does not find it from there: both names are one file, so that what is
         said from now on is in both. It is never undone: an agent that began at all may delete the log later.
         """
-        log = log or original_of(READERS[plan.agent], plan.source_session_id)
+        log = log or READERS.original_of(plan.agent, plan.source_session_id)
         target = AGENTS.storage_of(plan.agent).resumed(log, plan.source_session_id, plan.cwd) if log else None
         if not log or not target:
             return []

@@ -27,11 +27,9 @@ from smart_fork import handovers
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.cuts.titles import key, without_suffix
-from smart_fork.agents.logs import changed_at
 from smart_fork.agents.options import Options
-from smart_fork.agents.plan import check_id
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.references import names_session
+from smart_fork.agents.references import Reference
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding import sessions
 from smart_fork.finding.results import title as shown_title
@@ -82,7 +80,9 @@ def refuse_while_working(session: Session, now: float, hint: str) -> None:
     Raises:
         ForkRefused: the agent is answering, or one of its tools runs.
     """
-    quiet = now - changed_at(READERS[session.agent], session.source_path) >= QUIET_SECONDS
+    file = READERS[session.agent].log_at(str(session.source_path))
+    changed_at = file.mtime_ns / 1e9 if file else session.source_path.stat().st_mtime
+    quiet = now - changed_at >= QUIET_SECONDS
     worker = Occupation(session.agent, session.session_id, session.source_path).worker
     if (is_unfinished(session) and not quiet) or (worker and worker.status == "working"):
         raise ForkRefused(IN_PROGRESS, hint)
@@ -184,7 +184,7 @@ def _source(reference: str, own: str, clock: Clock, held: ExitStack, as_agent: A
 
     A log that is made for it is there as long as it is `held`.
     """
-    if not names_session(reference):
+    if not Reference.parsed(reference).names_session:
         raise Usage(
             f"Invalid source sessionId: {quoted(reference)}",
             advice("`smart-fork list` shows ids.", tool="list_sessions shows ids."),
@@ -193,7 +193,7 @@ def _source(reference: str, own: str, clock: Clock, held: ExitStack, as_agent: A
     while True:
         try:
             located = sessions.locate(reference)
-            check_id(located.agent, located.session_id)
+            AGENTS.check_id(located.agent, located.session_id)
             refuse_without_log(located, as_agent)
             return sessions.read(held.enter_context(forkable(located)))
         except NotFound:

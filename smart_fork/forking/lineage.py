@@ -20,7 +20,6 @@ from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.ancestry import Kin
-from smart_fork.agents.logs import longest_first
 from smart_fork.agents.readers import READERS
 from smart_fork.finding import sessions
 from smart_fork.finding.commits import commits_made
@@ -166,7 +165,7 @@ def _logs(family: Sequence[Kin]) -> dict[str, list[Kin]]:
     for kin in sorted(family, key=lambda kin: (-kin.mtime_ns, str(kin.path))):
         logs[kin.session_id][kin.path] = kin
     return {
-        session_id: [own[path] for path in longest_first(READERS[agent], session_id, list(own))]
+        session_id: [own[path] for path in READERS.longest_first(READERS[agent], session_id, list(own))]
         for session_id, own in logs.items()
         for agent in {kin.agent for kin in own.values()}
     }

@@ -20,8 +20,7 @@ from indexer.lazy import dataclass
 from indexer.settings import ASKS_SHELL, CHECK_LOGIN
 from indexer.transcripts.model import AgentName
 from indexer.values import dict_in, json_in
-from smart_fork.agents import AGENTS
-from smart_fork.agents.known_variables import known_variables
+from smart_fork.agents import AGENTS, known_variables
 from smart_fork.agents.login import Login
 from smart_fork.agents.programs import standing
 from smart_fork.errors import ForkRefused, SmartForkError, advice
@@ -55,7 +54,7 @@ def provisions(
     if place.replaces:  # a person sits there, whom the agent asks itself
         return Provisions()
     login = AGENTS.login_of(agent)
-    wanted = dict.fromkeys((*known_variables(agent), *login.required()))
+    wanted = dict.fromkeys((*known_variables.names_for(agent), *login.required()))
     missing = [name for name in wanted if not env.get(name)]
     if not missing and login.is_plain(env):
         return Provisions()

@@ -18,7 +18,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import PLACES
 from smart_fork.agents.programs import find_program
-from smart_fork.agents.references import reference
+from smart_fork.agents.references import Reference
 from smart_fork.caller import calling_agent
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage, advice, is_empty
 from smart_fork.finding.answer import Answer, Found, RecentSession, Unsearched
@@ -337,7 +337,7 @@ def best_of(answer: Answer, like: ForkRequest, best: Best) -> tuple[list[ForkReq
     number = best.top or 0
     _check_number(number)
     fit, left_out = fitting(answer, number, best.min_score)
-    asked = (replace(like, session=reference(hit.agent_type, hit.session_id)) for hit in fit)
+    asked = (replace(like, session=str(Reference(hit.agent_type, hit.session_id))) for hit in fit)
     return [recommended(hit, one, best.min_score) for hit, one in zip(fit, asked, strict=True)], left_out
 
 

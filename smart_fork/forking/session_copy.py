@@ -18,7 +18,6 @@ from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Copy, Excerpt, Merged, NewSession
 from smart_fork.agents.forms import HomePlace
-from smart_fork.agents.plan import check_id
 from smart_fork.errors import ForkRefused, NotFound, advice
 from smart_fork.system.processes import Machine
 
@@ -197,7 +196,7 @@ def write_branch(
         NotFound: The source is gone or has no conversation.
         ForkRefused: See `branch_point`; or a session of that id exists.
     """
-    check_id(adapter.name, becomes.id, "new")
+    AGENTS.check_id(adapter.name, becomes.id, "new")
     try:
         session = session or adapter.read(source).session
     except FileNotFoundError as error:
@@ -230,7 +229,7 @@ def write_copy(
         ForkRefused: A session of that id exists, or the source was rewritten meanwhile.
         OSError: The copy cannot be written.
     """
-    check_id(session.agent, becomes.id, "new")
+    AGENTS.check_id(session.agent, becomes.id, "new")
     if not any(turn.prompt for turn in session.turns[: end + 1]):
         raise ForkRefused("No conversation to branch.", "No prompt up to that message.")
     agent = AGENTS.copier_of(session.agent)

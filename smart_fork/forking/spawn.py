@@ -20,11 +20,9 @@ from indexer.repositories import recorded
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
-from smart_fork.agents.logs import original_of
 from smart_fork.agents.options import KEYS, Options, options_from
-from smart_fork.agents.plan import check_given
 from smart_fork.agents.readers import OWN, READERS
-from smart_fork.agents.references import parsed, reference
+from smart_fork.agents.references import Reference
 from smart_fork.errors import Ambiguous, ForkRefused, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding import sessions
 from smart_fork.finding.recent import recent_sessions
@@ -214,7 +212,7 @@ class Asked:
         if given := self.said.get("fork_from") or self.said.get("resume_session_id"):
             return str(given)
         newest = self._newest(agent)
-        return reference(newest.agent, newest.session_id)
+        return str(Reference(newest.agent, newest.session_id))
 
     def _fork(self, session: str, options: Options, library: Opening | None) -> Ready:
         given = self.said
@@ -299,7 +297,7 @@ def session_to_resume(
         SmartForkError: there is no such session.
     """
     if agent is not None:
-        given = Session(agent, check_given(reference), Path(), (), str(directory(cwd or Path.cwd())))
+        given = Session(agent, AGENTS.check_given(reference), Path(), (), str(directory(cwd or Path.cwd())))
         check_free(given, force=force, machine=machine)
         return given
     if worker := _running_worker(reference, machine):
@@ -349,7 +347,7 @@ def check_free(session: Session, *, force: bool = False, machine: Machine | None
         AlreadyRuns: one of our workers is.
         ForkRefused: somebody else seems to be, and `force` does not say that it does not matter.
     """
-    log = session.source_path if session.turns else original_of(READERS[session.agent], session.session_id)
+    log = session.source_path if session.turns else READERS.original_of(session.agent, session.session_id)
     Occupation(session.agent, session.session_id, log, machine).check_free(force=force)
 
 
@@ -367,7 +365,7 @@ def _running_worker(reference: str, machine: Machine | None) -> WorkerRecord | N
     """The living worker that is meant; its session need not be known yet."""
     if not has_registry():
         return None
-    agent, name = parsed(reference)
+    agent, name = Reference.parsed(reference)
     try:
         with Registry() as registry:
             worker = registry.get(name)

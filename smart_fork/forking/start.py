@@ -18,8 +18,7 @@ from indexer.transcripts.base import is_there
 from indexer.transcripts.model import Session
 from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS, programs
-from smart_fork.agents.logs import original_of
-from smart_fork.agents.plan import ForkPlan, environment, passable, plan_fork
+from smart_fork.agents.plan import ForkPlan, passable
 from smart_fork.agents.programs import find_program, require_fork
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.starter import Launch
@@ -84,7 +83,7 @@ class Prepared:
         """
         request = replace(self.request, worker_id=worker_id, target_cwd=cwd or self.request.target_cwd)
         with _home_of(self.spec):
-            return plan_fork(request)
+            return ForkPlan.of(request)
 
     def launch(self, *, patience: float = CONFIRM_SECONDS) -> Launched:
         """Start it, and wait up to `patience` seconds until it is seen to take its prompt.
@@ -120,7 +119,7 @@ class Prepared:
                 if place.replaces:  # nothing of ours is left to say so afterwards
                     _note_running(registry, worker, plan, Started(pid=Processes.own_pid()))
                 started = place.start(
-                    plan, worker, machine.processes, environment(plan, {**machine.env, **self.provisions.variables})
+                    plan, worker, machine.processes, plan.environment({**machine.env, **self.provisions.variables})
                 )
                 attempt.succeeded()  # the first step that cannot be taken back
                 programs.keep()
@@ -387,7 +386,7 @@ def _with_log(session: Session) -> Session:
     """A session with its log where it is now: it may have moved to another folder, or to the archive, meanwhile."""
     if not session.turns or is_there(str(session.source_path)):
         return session
-    found = original_of(READERS[session.agent], session.session_id)
+    found = READERS.original_of(session.agent, session.session_id)
     if found is None:
         raise NotFound(f"The session's log is gone: {session.source_path}", "The agent may have deleted it.")
     return replace(session, source_path=found)

@@ -17,8 +17,8 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt
 from smart_fork.agents.options import Options
-from smart_fork.agents.plan import ForkPlan, shell_command
-from smart_fork.agents.references import names_session
+from smart_fork.agents.plan import ForkPlan
+from smart_fork.agents.references import Reference
 from smart_fork.agents.starter import Form
 from smart_fork.caller import calling_agent
 from smart_fork.errors import ProgramFailed, SmartForkError, advice
@@ -143,7 +143,7 @@ def as_fork(launched: Launched) -> Forked:
         terminal_id=started.terminal_id,
         resume_session_id=plan.source_session_id,
         new_session_id=launched.session_id or plan.new_session_id,
-        command=shell_command(plan),
+        command=plan.shell_command(),
         cwd=str(plan.cwd),
         place=launched.place,
         log=str(started.log) if started.log else None,
@@ -160,7 +160,7 @@ def as_worker(launched: Launched) -> StartedWorker:
     """Any worker that was started."""
     if launched.worker is None:
         raise TypeError("A dry run has no worker")
-    told = describe(launched.worker, shell_command(launched.plan), launched.warnings, confirmed=launched.confirmed)
+    told = describe(launched.worker, launched.plan.shell_command(), launched.warnings, confirmed=launched.confirmed)
     return replace(told, news=launched.note)
 
 
@@ -332,4 +332,4 @@ def _prompt(prompt: str | None) -> tuple[str, ...]:
     """The last word; behind ``--`` where it would pass for an option or a session."""
     if not prompt:
         return ()
-    return ("--", prompt) if prompt.startswith("-") or names_session(prompt) else (prompt,)
+    return ("--", prompt) if prompt.startswith("-") or Reference.parsed(prompt).names_session else (prompt,)

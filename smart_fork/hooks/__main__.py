@@ -68,9 +68,9 @@ def _tell(agent: str, body: bytes) -> None:
 
 def _note(agent: str, body: bytes) -> None:
     if _is_a_persons_start(body):
-        from smart_fork.agents.known_variables import note
+        from smart_fork.agents import known_variables
 
-        note(os.environ, [agent], also=True)
+        known_variables.note(os.environ, [agent], also=True)
 
 
 def _hear(agent: str, body: bytes) -> None:

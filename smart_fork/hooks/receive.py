@@ -24,7 +24,6 @@ from indexer.settings import WORKER_ID
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.hooks import Hooks
-from smart_fork.agents.plan import check_id
 from smart_fork.errors import Usage
 from smart_fork.snippets import plain_name
 from smart_fork.workers.registry import OVER, Registry, Status, WorkerRecord
@@ -121,7 +120,7 @@ def receive(
     event = HookEvent.of(hooks.event(body))
     session_id, name = event.session_id, event.hook_event_name
     try:
-        check_id(agent, session_id)
+        AGENTS.check_id(agent, session_id)
     except Usage:
         return None
     worker, proven = _whose(registry, hooks, event, environment, ancestry)

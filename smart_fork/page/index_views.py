@@ -16,7 +16,7 @@ from indexer.store.base import Holding
 from indexer.transcripts.lines import bounded
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.references import reference
+from smart_fork.agents.references import Reference
 from smart_fork.doctor import Checked, run_checks
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.excise import forgetting
@@ -78,7 +78,7 @@ def about_to_cut(_: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
 
 def _said(would: Excised) -> dict[int, Masked]:
     try:
-        turns = sessions.look_into(sessions.locate(reference(would.tool, would.session_id))).turns
+        turns = sessions.look_into(sessions.locate(str(Reference(would.tool, would.session_id)))).turns
     except SmartForkError:
         return {}
     going = {number: turns[number] for number in would.numbers if number is not None and number < len(turns)}

@@ -18,7 +18,7 @@ from indexer.transcripts.model import Exchange, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Codec
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.references import reference
+from smart_fork.agents.references import Reference
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened
@@ -190,7 +190,7 @@ def related(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
 
 def _parted(family: Family, first: str, second: str) -> tuple[Parting | None, str]:
     """How two sessions of a family differ, or why that is not told."""
-    members = {one.session_id: reference(one.agent_type, one.session_id) for one in family.sessions}
+    members = {one.session_id: str(Reference(one.agent_type, one.session_id)) for one in family.sessions}
     if first == second or not {first, second} <= members.keys():
         return None, "Choose two different sessions of this family."
     try:

@@ -22,7 +22,6 @@ from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import Exchange, Session, Turn
 from smart_fork.agents.codec import Codec
 from smart_fork.agents.learned import learned
-from smart_fork.agents.logs import original_of
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.finding import sessions
@@ -111,7 +110,7 @@ def looked_at(place: Mapping[str, str], mark: Mark) -> Since:
         OSError: that cannot be told now.
     """
     agent, session_id = place["agent"], place["session_id"]
-    log = original_of(READERS[agent], session_id) if agent in READERS.names else None
+    log = READERS.original_of(agent, session_id) if agent in READERS.names else None
     there = READERS[agent].log_at(str(log)) if log is not None else None
     return Since("gone") if there is None else _looked(there, mark)
 

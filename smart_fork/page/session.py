@@ -18,7 +18,7 @@ from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.learned import learned
-from smart_fork.agents.references import reference
+from smart_fork.agents.references import Reference
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise.answer import RolledBack
 from smart_fork.excise.cutting import Cut, last_cut
@@ -109,7 +109,7 @@ def located(place: Mapping[str, str]) -> Located:
     """
     if place["agent"] not in AGENTS:
         raise NotFound(f"No such session of {place['agent']}")
-    return sessions.locate(reference(place["agent"], place["session_id"]))
+    return sessions.locate(str(Reference(place["agent"], place["session_id"])))
 
 
 @bounded()

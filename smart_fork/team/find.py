@@ -19,7 +19,6 @@ from smart_fork import config, foreign_sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import Resolved
-from smart_fork.agents.references import here as of_this_machine
 from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.answer import TeamFound, TeamState
@@ -79,7 +78,7 @@ def fetched(reference: str, *, directory: Path | None = None, keep: bool = True)
     else:
         if here.path is not None:
             take_over_of(here.path, here.agent)
-        yield of_this_machine(reference)
+        yield Resolved.here(reference)
         return
     with _taken_there(reference, missing, directory, keep=keep) as one:
         yield Resolved(one.session_id, "alias" if one.named else "team", one.warnings)

@@ -10,7 +10,6 @@ from indexer.masking import mask
 from indexer.transcripts.model import AgentName
 from indexer.values import seconds_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.logs import original_of
 from smart_fork.agents.plan import plain_prompt
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Usage
@@ -36,7 +35,7 @@ def worker_of(registry: Registry, agent: AgentName, session_id: str, prompt: str
 def _worker_that_waits(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> WorkerRecord | None:
     """Return the only living worker without a session that matches this one. `prompt` is the current one, if any."""
     waiting = [worker for worker in registry.workers() if worker.agent == agent and _waits_for_its_session(worker)]
-    log = original_of(READERS[agent], session_id) if waiting else None
+    log = READERS.original_of(agent, session_id) if waiting else None
     if log is None:
         return None
     fitting = [worker for worker in waiting if _fits(log, worker, prompt)]

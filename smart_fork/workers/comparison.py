@@ -18,7 +18,6 @@ from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value, rare, value
 from smart_fork.agents import AGENTS
-from smart_fork.agents.logs import original_of
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotFound, ProgramFailed, SmartForkError, advice
 from smart_fork.finding import notes, sessions
@@ -293,7 +292,7 @@ def _session(worker: WorkerRecord) -> tuple[Session, Path]:
         raise NotFound("It has no session yet")
     if worker.agent not in READERS.names:
         raise NotFound(f"What {worker.agent} writes cannot be read")
-    log = original_of(READERS[worker.agent], worker.session_id)
+    log = READERS.original_of(worker.agent, worker.session_id)
     if log is None:
         raise NotFound("It has not written a log yet, or its log is gone")
     session = sessions.read(sessions.Located(worker.agent, worker.session_id, log))

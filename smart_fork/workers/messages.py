@@ -18,9 +18,8 @@ from indexer.files import private_dir, state_home
 from indexer.locks import held_file
 from indexer.masking import ending
 from smart_fork.agents import AGENTS
-from smart_fork.agents.logs import original_of
 from smart_fork.agents.options import Options
-from smart_fork.agents.plan import ForkPlan, environment, plain_prompt, plan_fork
+from smart_fork.agents.plan import ForkPlan, plain_prompt
 from smart_fork.agents.programs import find_program
 from smart_fork.agents.questions import Question
 from smart_fork.agents.readers import READERS
@@ -114,8 +113,8 @@ def going_on(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
         of_others=worker.permission_mode == ASKED,
         options=Options(skip_permissions=worker.permission_mode == UNASKED),
     )
-    with AGENTS[worker.agent].home.used(original_of(READERS[worker.agent], worker.session_id)):
-        return plan_fork(launch)
+    with AGENTS[worker.agent].home.used(READERS.original_of(worker.agent, worker.session_id)):
+        return ForkPlan.of(launch)
 
 
 def _mark(typist: Typist, question: Question, number: str) -> None:
@@ -234,10 +233,10 @@ class _Talk:
         # A hook may have told of its end before it was there: two must not write the same log.
         wait = self._typist(place).wait
         wait(lambda: not runs(self.started, around.processes), SCREEN_SECONDS)
-        log = original_of(READERS[worker.agent], plan.source_session_id)
+        log = READERS.original_of(worker.agent, plan.source_session_id)
         Occupation(worker.agent, plan.source_session_id, log, around).check_free()
         before = self._written()
-        started = place.start(plan, worker, around.processes, environment(plan, {**around.env, **given.variables}))
+        started = place.start(plan, worker, around.processes, plan.environment({**around.env, **given.variables}))
         note_started(self.registry, worker.id, plan.argv, started)
 
         def moved() -> bool:

@@ -22,7 +22,6 @@ from indexer.masking import NOTHING, Masked, beginning, mask, mask_screen
 from indexer.settings import WORKER_ID
 from indexer.values import seconds_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.logs import original_of
 from smart_fork.agents.questions import Question
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.tail import Activity, TokenUse
@@ -124,7 +123,7 @@ class WorkerWatch:
             return None
         known = self._logs.get(worker.session_id)
         if known is None or not known.exists():
-            known = original_of(READERS[worker.agent], worker.session_id)
+            known = READERS.original_of(worker.agent, worker.session_id)
             if known is None:
                 return None
             self._logs[worker.session_id] = known

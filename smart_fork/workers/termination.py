@@ -16,7 +16,6 @@ from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import is_part_of
-from smart_fork.agents.logs import logs_of, staged_paths
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, SmartForkError
 from smart_fork.finding.session_place import in_project
@@ -267,8 +266,8 @@ def remove_copies(worktrees: Iterable[Path], registry: Registry) -> tuple[list[P
 
 def _why_kept(agent: AgentName, path: Path, session_id: str) -> str:
     """Why a copy must stay; empty where all of it is in the original as well."""
-    ours = staged_paths(session_id)
-    original = next((one for one in logs_of(READERS[agent], session_id) if str(one) not in ours), None)
+    ours = READERS.staged_copies(session_id)
+    original = next((one for one in READERS.logs_of(agent, session_id) if str(one) not in ours), None)
     if original is None:
         return "it is the last copy of this session"
     try:

@@ -26,7 +26,7 @@ from indexer.masking import Masked, mask, mask_screen
 from indexer.project import project_of
 from indexer.settings import HOME, TMUX_SOCKET
 from smart_fork.agents import AGENTS
-from smart_fork.agents.plan import CALLERS_OWN, ForkPlan
+from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, SmartForkError
 from smart_fork.snippets import quoted
@@ -42,7 +42,7 @@ MAX_COMMAND_BYTES = 8_000
 #: would stand in the list of processes.
 PASSED_ON = ("PATH", "HOME", HOME, *AGENTS.home_variables(), *AGENTS.overrides())
 #: Not kept by a server that we start: every later window would have it, also one of somebody with another home.
-NOT_KEPT = (*CALLERS_OWN, *(name for name in PASSED_ON if name not in ("PATH", "HOME")))
+NOT_KEPT = (*AGENTS.callers_own, *(name for name in PASSED_ON if name not in ("PATH", "HOME")))
 #: How often, and after how long, a window is asked again how what ran in it has ended.
 _LOOKS, _LOOK_SECONDS = 20, 0.02
 #: Our sessions are named after projects, with this in front.

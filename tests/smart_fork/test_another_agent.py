@@ -23,7 +23,7 @@ OFFERED = """
 import json
 import anyio
 from mcp import Client
-from smart_fork.agents.references import names_session
+from smart_fork.agents.references import Reference
 from smart_fork.agents import AGENTS
 from smart_fork.finding.engine import collections
 from smart_fork.page.renderer import _environment
@@ -38,7 +38,7 @@ instructions, tools = anyio.run(asked)
 print(json.dumps({
     "choices": AGENTS.choices(), "both": AGENTS.selected("both"), "all": AGENTS.selected("all"),
     "word": AGENTS.word_for(AGENTS.selected("all")),
-    "collections": collections(), "worker": names_session("madeup-1234"), "programs": PROGRAMS,
+    "collections": collections(), "worker": Reference.parsed("madeup-1234").names_session, "programs": PROGRAMS,
     "readable": _environment.globals["readable"], "folders": _environment.globals["log_folders"],
     "instructions": instructions, "tools": tools,
 }))

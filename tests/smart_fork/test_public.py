@@ -16,7 +16,6 @@ import pytest
 import smart_fork
 from indexer.settings import WORKER_ID
 from smart_fork import public
-from smart_fork.agents.plan import environment
 from smart_fork.errors import SmartForkError
 from smart_fork.system.processes import Processes
 from smart_fork.workers.place import ProcessPlace
@@ -138,7 +137,7 @@ class TestWorker:
         with Registry() as registry:
             known = registry.add("claude", source_session_id=SESSION, place="process", cwd=repo)
             plan = plan_of(python("import signal; signal.pause()"), repo, env={WORKER_ID: known.id})
-            started = ProcessPlace().start(plan, known, PROCESSES, environment(plan, os.environ))
+            started = ProcessPlace().start(plan, known, PROCESSES, plan.environment(os.environ))
             registry.set_started(known.id, command=plan.argv, terminal_id=None, pid=started.pid, log=started.log)
         yield smart_fork.Worker(a_fork(SESSION, worker_id=known.id, session_name=known.name))
         if PROCESSES.alive(started.pid):

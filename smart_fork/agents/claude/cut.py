@@ -15,7 +15,6 @@ from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codec import Record, text_of
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.model import ANY_TURN, TranscriptTurn
-from smart_fork.agents.logs import newest_log
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, About, TreeCutter
 from smart_fork.errors import NotFound
 
@@ -60,7 +59,7 @@ def discover_newest_claude() -> Path:
     Raises:
         NotFound: there is none.
     """
-    if log := newest_log(ClaudeAdapter()):
+    if log := ClaudeAdapter().newest_log():
         return log
     raise NotFound(f"no .jsonl session files under {claude_home() / 'projects'}", "Give a path or a session's id.")
 

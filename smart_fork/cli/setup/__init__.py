@@ -163,7 +163,7 @@ def _with_copies(options: SetupOptions) -> SetupOptions:
 
 
 def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool) -> None:
-    from smart_fork.agents.known_variables import note_a_persons
+    from smart_fork.agents import known_variables
     from smart_fork.cli.setup.plan import make_plan
 
     plan = make_plan(options, ledger)
@@ -177,7 +177,7 @@ def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool) -> None:
         say("Nothing was changed.")
         raise typer.Exit(1)
     compile_ahead()
-    note_a_persons(os.environ)
+    known_variables.note_a_persons(os.environ)
     done = [_act(step, plan, ledger) for step in plan.steps if step.is_open]
     failed = [one for one in done if one.error]
     tried = list(_tried(plan, ask=options.index))

@@ -183,7 +183,7 @@ def test_names_are_noted_and_no_values(home):
     assert (["ANTHROPIC_API_KEY"], ["CODEX_HOME"]) == (noted["claude"], noted["codex"])
     assert "secret" not in file.read_text()
     assert 0o600 == stat.S_IMODE(file.stat().st_mode)
-    assert ("ANTHROPIC_API_KEY",) == known_variables.known_variables("claude")
+    assert ("ANTHROPIC_API_KEY",) == known_variables.names_for("claude")
 
 
 def test_where_nothing_is_set_nothing_is_written(home):
@@ -195,11 +195,11 @@ def test_where_nothing_is_set_nothing_is_written(home):
 def test_a_terminal_says_anew_what_is_set_and_an_agent_only_adds(home):
     known_variables.note_a_persons({"ANTHROPIC_API_KEY": "x"})
     known_variables.note({"ANTHROPIC_BASE_URL": "x", "CODEX_API_KEY": "x"}, ["claude"], also=True)
-    assert ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL") == known_variables.known_variables("claude")
-    assert () == known_variables.known_variables("codex")
+    assert ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL") == known_variables.names_for("claude")
+    assert () == known_variables.names_for("codex")
 
     known_variables.note_a_persons({"ANTHROPIC_AUTH_TOKEN": "x"})
-    assert ("ANTHROPIC_AUTH_TOKEN",) == known_variables.known_variables("claude")
+    assert ("ANTHROPIC_AUTH_TOKEN",) == known_variables.names_for("claude")
 
 
 @pytest.mark.parametrize("mark", ["CLAUDECODE", "CODEX_THREAD_ID", "SMART_FORK_WORKER_ID", "SMART_FORK_DEPTH"])
@@ -216,9 +216,9 @@ def test_odd_notes_name_nothing(said, home):
     (home / ".smart-fork").mkdir()
     (home / ".smart-fork/variables.json").write_text(said)
 
-    assert () == known_variables.known_variables("claude")
+    assert () == known_variables.names_for("claude")
     known_variables.note_a_persons({"ANTHROPIC_API_KEY": "x"})
-    assert ("ANTHROPIC_API_KEY",) == known_variables.known_variables("claude")
+    assert ("ANTHROPIC_API_KEY",) == known_variables.names_for("claude")
 
 
 def test_notes_that_cannot_be_written_disturb_nobody(monkeypatch):

@@ -11,16 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
-from smart_fork.agents.plan import (
-    CALLERS_OWN,
-    MAX_PROMPT_BYTES,
-    check_id,
-    environment,
-    plain_prompt,
-    plan_fork,
-    shell_command,
-)
+from smart_fork.agents.plan import MAX_PROMPT_BYTES, ForkPlan, plain_prompt
 from smart_fork.agents.starter import Launch
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.snippets import plain_name
@@ -34,7 +27,7 @@ both = pytest.mark.parametrize("request_", [CLAUDE, CODEX], ids=["claude", "code
 
 def test_claude_is_forked_natively_with_an_id_known_beforehand():
     """F-093, F-098."""
-    plan = plan_fork(replace(CLAUDE, prompt="fix the race", name="A name"))
+    plan = ForkPlan.of(replace(CLAUDE, prompt="fix the race", name="A name"))
 
     assert (
         "/bin/claude",
@@ -52,7 +45,7 @@ def test_claude_is_forked_natively_with_an_id_known_beforehand():
 
 def test_claude_without_a_terminal_prints_json():
     """F-098."""
-    plan = plan_fork(replace(CLAUDE, prompt="fix the race", headless=True))
+    plan = ForkPlan.of(replace(CLAUDE, prompt="fix the race", headless=True))
 
     assert ("-p", "--output-format", "json", "--", "fix the race") == plan.argv[-5:]
     assert "--fork-session" in plan.argv
@@ -60,14 +53,14 @@ def test_claude_without_a_terminal_prints_json():
 
 def test_codex_is_forked_natively_in_the_target_directory():
     """F-094, F-106."""
-    plan = plan_fork(replace(CODEX, prompt="fix the race", target_cwd=Path("/tree")))
+    plan = ForkPlan.of(replace(CODEX, prompt="fix the race", target_cwd=Path("/tree")))
 
     assert ("/bin/codex", "fork", SESSION, "-C", "/tree", "--", "fix the race") == plan.argv
     assert (None, "nothing", Path("/tree")) == (plan.new_session_id, plan.staging, plan.cwd)
 
 
 def test_codex_without_a_terminal_uses_exec():
-    plan = plan_fork(replace(CODEX, prompt="fix the race", headless=True))
+    plan = ForkPlan.of(replace(CODEX, prompt="fix the race", headless=True))
 
     assert ("/bin/codex", "exec", "-C", "/work", "fork", SESSION, "--", "fix the race") == plan.argv
 
@@ -75,11 +68,11 @@ def test_codex_without_a_terminal_uses_exec():
 def test_a_new_session_of_claude_has_an_id_known_beforehand():
     """R-060, F-111."""
     new = replace(CLAUDE, form="new", session_id="", prompt="fix the race", name="it")
-    plan = plan_fork(new)
+    plan = ForkPlan.of(new)
 
     assert ("/bin/claude", "--session-id", NEW, "--name=it", "--", "fix the race") == plan.argv
     assert (NEW, "", "nothing") == (plan.new_session_id, plan.source_session_id, plan.staging)
-    headless = plan_fork(replace(new, headless=True, options=UNASKED))
+    headless = ForkPlan.of(replace(new, headless=True, options=UNASKED))
     assert ("--dangerously-skip-permissions", "-p", "--output-format", "json", "--", "fix the race") == headless.argv[
         -6:
     ]
@@ -88,13 +81,13 @@ def test_a_new_session_of_claude_has_an_id_known_beforehand():
 def test_a_new_session_of_codex_tells_its_id_later():
     """R-060, F-112."""
     new = replace(CODEX, form="new", session_id="", prompt="fix the race")
-    plan = plan_fork(new)
+    plan = ForkPlan.of(new)
 
     assert ("/bin/codex", "-C", "/work", "--", "fix the race") == plan.argv
     assert (None, "nothing") == (plan.new_session_id, plan.staging)
-    assert ("/bin/codex", "exec", "-C", "/work", "--", "fix the race") == plan_fork(replace(new, headless=True)).argv
+    assert ("/bin/codex", "exec", "-C", "/work", "--", "fix the race") == ForkPlan.of(replace(new, headless=True)).argv
     unasked = "--dangerously-bypass-approvals-and-sandbox"
-    assert ("/bin/codex", "-C", "/work", unasked) == plan_fork(replace(new, prompt=None, options=UNASKED)).argv
+    assert ("/bin/codex", "-C", "/work", unasked) == ForkPlan.of(replace(new, prompt=None, options=UNASKED)).argv
 
 
 @both
@@ -102,7 +95,7 @@ def test_a_new_session_of_codex_tells_its_id_later():
 def test_a_session_that_goes_on_keeps_its_id_and_its_name(request_, headless):
     """F-093, F-111, F-112, R-063: the sub-command, then flags."""
     on = replace(request_, form="resume", prompt="fix the race", headless=headless, name="n", options=UNASKED)
-    plan = plan_fork(on)
+    plan = ForkPlan.of(on)
 
     words = {
         ("claude", False): ["--resume", SESSION, "--dangerously-skip-permissions"],
@@ -120,7 +113,7 @@ def test_what_goes_on_from_somebody_elses_session_asks_whatever_that_session_was
     """Codex goes by its settings of now, and by nothing that a session has recorded."""
     said = {"prompt": "fix the race", "form": form, "headless": True}
     commands = {
-        request.agent: (plan_fork(replace(request, **said)), plan_fork(replace(request, **said, of_others=True)))
+        request.agent: (ForkPlan.of(replace(request, **said)), ForkPlan.of(replace(request, **said, of_others=True)))
         for request in (CLAUDE, CODEX, replace(CLAUDE, agent="qwen", program="/bin/qwen"))
     }
 
@@ -132,9 +125,9 @@ def test_what_goes_on_from_somebody_elses_session_asks_whatever_that_session_was
 
 def test_a_fork_at_an_earlier_message_resumes_the_shortened_copy():
     """B-074."""
-    claude = plan_fork(replace(CLAUDE, at="m", prompt="go on"))
-    codex = plan_fork(replace(CODEX, at="m", prompt="go on"))
-    headless = plan_fork(replace(CODEX, at="m", prompt="go on", headless=True))
+    claude = ForkPlan.of(replace(CLAUDE, at="m", prompt="go on"))
+    codex = ForkPlan.of(replace(CODEX, at="m", prompt="go on"))
+    headless = ForkPlan.of(replace(CODEX, at="m", prompt="go on", headless=True))
 
     assert ("/bin/claude", "--resume", NEW, "--", "go on") == claude.argv
     assert ("/bin/codex", "resume", NEW, "-C", "/work", "--", "go on") == codex.argv
@@ -143,23 +136,23 @@ def test_a_fork_at_an_earlier_message_resumes_the_shortened_copy():
         (plan.new_session_id, plan.staging, plan.at) for plan in (claude, codex, headless)
     }
     with pytest.raises(Usage):
-        plan_fork(replace(CLAUDE, at="m", new_session_id=None))
+        ForkPlan.of(replace(CLAUDE, at="m", new_session_id=None))
 
 
 @both
 def test_the_most_recent_session_is_never_meant(request_):
     """F-093, F-113."""
     for headless in (False, True):
-        plan = plan_fork(replace(request_, prompt="go on", headless=headless))
+        plan = ForkPlan.of(replace(request_, prompt="go on", headless=headless))
         assert set() == {"--continue", "-c", "--last"} & set(plan.argv)
 
 
 @both
 def test_without_a_prompt_a_person_types_it(request_):
-    assert "--" not in plan_fork(request_).argv
-    assert "--" not in plan_fork(replace(request_, prompt=" \n")).argv
+    assert "--" not in ForkPlan.of(request_).argv
+    assert "--" not in ForkPlan.of(replace(request_, prompt=" \n")).argv
     with pytest.raises(Usage, match="needs a prompt"):
-        plan_fork(replace(request_, headless=True))
+        ForkPlan.of(replace(request_, headless=True))
 
 
 @both
@@ -169,30 +162,30 @@ def test_without_a_prompt_a_person_types_it(request_):
 def test_an_id_that_is_none_is_refused(request_, bad):
     """F-104, B-020."""
     with pytest.raises(Usage, match="Invalid source sessionId"):
-        plan_fork(replace(request_, session_id=bad))
+        ForkPlan.of(replace(request_, session_id=bad))
     if bad:
         with pytest.raises(Usage, match="Invalid new sessionId"):
-            plan_fork(replace(request_, new_session_id=bad))
+            ForkPlan.of(replace(request_, new_session_id=bad))
 
 
 def test_an_id_is_kept_as_it_is_written():
     """B-078: the agent looks for a file of exactly that name."""
-    assert check_id("claude", SESSION.upper()) == SESSION.upper()
+    assert AGENTS.check_id("claude", SESSION.upper()) == SESSION.upper()
 
 
 @both
 def test_forks_of_forks_end(request_):
-    assert plan_fork(replace(request_, depth=2)).env["SMART_FORK_DEPTH"] == "3"
+    assert ForkPlan.of(replace(request_, depth=2)).env["SMART_FORK_DEPTH"] == "3"
     with pytest.raises(ForkRefused, match="3 deep"):
-        plan_fork(replace(request_, depth=3))
+        ForkPlan.of(replace(request_, depth=3))
 
 
 @both
 def test_a_worker_knows_its_id_and_depth_and_nothing_of_its_callers_session(request_):
     """F-105."""
-    base = {"PATH": "/bin", "ANTHROPIC_API_KEY": "k", **dict.fromkeys(CALLERS_OWN, "1")}
+    base = {"PATH": "/bin", "ANTHROPIC_API_KEY": "k", **dict.fromkeys(AGENTS.callers_own, "1")}
 
-    env = environment(plan_fork(replace(request_, worker_id="claude-1")), base)
+    env = ForkPlan.of(replace(request_, worker_id="claude-1")).environment(base)
 
     assert {
         "PATH": "/bin",
@@ -222,7 +215,7 @@ SPECIAL = [
 @pytest.mark.parametrize("prompt", SPECIAL)
 def test_a_prompt_can_be_nothing_but_a_prompt(request_, prompt):
     """F-104."""
-    assert ("--", f" {prompt.strip()}") == plan_fork(replace(request_, prompt=prompt)).argv[-2:]
+    assert ("--", f" {prompt.strip()}") == ForkPlan.of(replace(request_, prompt=prompt)).argv[-2:]
 
 
 @given(st.text())
@@ -256,8 +249,8 @@ def test_the_line_for_display_means_the_plan_to_a_shell(tmp_path, prompt):
     """F-107."""
     place = tmp_path / "a b;touch pwned"
     place.mkdir()
-    plan = plan_fork(replace(CLAUDE, program="printf", prompt=prompt, target_cwd=place))
-    line = shell_command(replace(plan, argv=("printf", "%s\\0", *plan.argv[1:])))
+    plan = ForkPlan.of(replace(CLAUDE, program="printf", prompt=prompt, target_cwd=place))
+    line = replace(plan, argv=("printf", "%s\\0", *plan.argv[1:])).shell_command()
 
     done = subprocess.run(["sh", "-c", line], capture_output=True, check=True, cwd=tmp_path)
 
@@ -267,9 +260,9 @@ def test_the_line_for_display_means_the_plan_to_a_shell(tmp_path, prompt):
 
 
 def test_a_prompt_that_is_no_argument_is_shown_as_what_gives_it():
-    piped = replace(plan_fork(replace(CLAUDE, prompt="it's")), argv=("/bin/x", "run"), delivery="input")
+    piped = replace(ForkPlan.of(replace(CLAUDE, prompt="it's")), argv=("/bin/x", "run"), delivery="input")
 
     assert " it's" == piped.said
-    assert """cd /work && printf %s ' it'"'"'s' | /bin/x run""" == shell_command(piped)
-    assert "cd /work && /bin/x run" == shell_command(replace(piped, delivery="typed"))
+    assert """cd /work && printf %s ' it'"'"'s' | /bin/x run""" == piped.shell_command()
+    assert "cd /work && /bin/x run" == replace(piped, delivery="typed").shell_command()
     assert "" == replace(piped, delivery="argument").said

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from smart_fork.agents.plan import plan_fork
+from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.starter import Launch
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, HEARS_SECONDS, SCREEN_SECONDS, confirm
 from smart_fork.forking.worker import remark
@@ -35,7 +35,7 @@ def plan(home):
         agent="claude", session_id=SESSION, target_cwd=home,
         program="claude", new_session_id=NEW, prompt="go on",
     )  # fmt: skip
-    return plan_fork(request)
+    return ForkPlan.of(request)
 
 
 def seen(plan, *shown: str):

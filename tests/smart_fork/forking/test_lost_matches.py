@@ -13,7 +13,7 @@ from indexer.transcripts.model import Resumed, Session, Turn
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.references import reference
+from smart_fork.agents.references import Reference
 from smart_fork.cli.fork import ways_in_words
 from smart_fork.finding.hit import Match, Price
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts, lost
@@ -241,7 +241,7 @@ def test_a_result_is_forked_in_the_same_way_by_itself_and_as_one_of_several(why,
     fit = score >= (min_score or 0.3)
     several = best_of(an_answer(hit), like, Best(1, min_score))[0] if fit else []
 
-    alone = recommended(hit, replace(like, session=reference("claude", "a")), min_score)
+    alone = recommended(hit, replace(like, session=str(Reference("claude", "a"))), min_score)
     assert several == [alone] * fit
     assert alone.found == ("m2" if fit else None)
     assert (alone.at, bool(alone.notes)) == ((3, True) if why else (None, False))

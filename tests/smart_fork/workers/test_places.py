@@ -13,7 +13,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from smart_fork.agents.plan import environment
 from smart_fork.errors import ForkRefused, NotFound, ProgramMissing
 from smart_fork.system.processes import Processes
 from smart_fork.workers.place import HerePlace, ProcessPlace, Started, WorkerPlace, runs, whereabouts
@@ -52,7 +51,7 @@ def agent(place: WorkerPlace, repo: Path) -> Iterator[SimpleNamespace]:
     with Registry() as registry:
         worker = registry.add("claude", source_session_id=SESSION, place=place.name, cwd=repo)
         plan = plan_of(python(AGENT, str(repo / "heard")), repo, env={"SMART_FORK_WORKER_ID": worker.id})
-        started = place.start(plan, worker, PROCESSES, environment(plan, os.environ))
+        started = place.start(plan, worker, PROCESSES, plan.environment(os.environ))
         worker = registry.set_started(
             worker.id, command=plan.argv, terminal_id=started.terminal_id, pid=started.pid, log=started.log
         )
@@ -159,7 +158,7 @@ def tmux_agent(repo: Path) -> tuple[TmuxPlace, WorkerRecord, Started]:
     with Registry() as registry:
         worker = registry.add("codex", source_session_id=SESSION, place="tmux", cwd=repo)
     plan = plan_of(python(AGENT, str(repo / "heard")), repo, env={"SMART_FORK_WORKER_ID": worker.id})
-    started = TmuxPlace().start(plan, worker, PROCESSES, environment(plan, os.environ))
+    started = TmuxPlace().start(plan, worker, PROCESSES, plan.environment(os.environ))
     eventually(lambda: "trust" in screen(TmuxPlace(), started))
     return TmuxPlace(), worker, started
 
@@ -282,7 +281,7 @@ def test_a_prompt_for_the_standard_input_of_a_process_comes_there_byte_by_byte(h
         worker = registry.add("claude", source_session_id=SESSION, place="process", cwd=repo)
     program = python("import sys; sys.stdout.write(sys.stdin.read())")
     plan = plan_of(program, repo, prompt=said, delivery="input", env={"SMART_FORK_WORKER_ID": worker.id})
-    started = ProcessPlace().start(plan, worker, PROCESSES, environment(plan, os.environ))
+    started = ProcessPlace().start(plan, worker, PROCESSES, plan.environment(os.environ))
 
     assert said == eventually(lambda: ProcessPlace().ended(started, PROCESSES, os.environ))
     assert said == started.log.read_text()

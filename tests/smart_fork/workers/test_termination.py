@@ -11,7 +11,6 @@ import pytest
 
 from indexer.project import project_of
 from indexer.values import json_of
-from smart_fork.agents.plan import environment
 from smart_fork.errors import NotFound, Usage
 from smart_fork.repository import worktree
 from smart_fork.system.processes import Processes
@@ -39,7 +38,7 @@ def start(repo: Path, code: str = WAITS, **about: object) -> WorkerRecord:
     with Registry() as registry:
         worker = registry.add("claude", source_session_id=SESSION, place="process", cwd=repo, **about)
         plan = plan_of([sys.executable, "-c", code], repo, env={"SMART_FORK_WORKER_ID": worker.id})
-        started = ProcessPlace().start(plan, worker, PROCESSES, environment(plan, os.environ))
+        started = ProcessPlace().start(plan, worker, PROCESSES, plan.environment(os.environ))
         eventually(lambda: "ready" in started.log.read_text())
         return registry.set_started(worker.id, command=plan.argv, pid=started.pid, log=started.log)
 

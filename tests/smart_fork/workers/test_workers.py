@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.plan import environment
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, Usage
 from smart_fork.system.processes import Processes
 from smart_fork.workers.place import ProcessPlace, Started
@@ -40,14 +39,14 @@ def worker(home: Path, repo: Path) -> WorkerRecord:
 
 def start(place, plan, worker) -> Started:
     if place.name != "here":
-        return place.start(plan, worker, PROCESSES, environment(plan, os.environ))
+        return place.start(plan, worker, PROCESSES, plan.environment(os.environ))
     # Replaces whoever calls it.
     code = (
         "import os, sys; from pathlib import Path; from tests.smart_fork.forks import plan_of\n"
         "from smart_fork.agents.plan import environment; from smart_fork.workers.place import HerePlace\n"
         "from smart_fork.system.processes import Processes\n"
         "plan = plan_of(sys.argv[2:], Path(sys.argv[1]), env={'SMART_FORK_WORKER_ID': 'w-1'})\n"
-        "HerePlace().start(plan, None, Processes(), environment(plan, os.environ))"
+        "HerePlace().start(plan, None, Processes(), plan.environment(os.environ))"
     )
     env = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3])}
     subprocess.run([sys.executable, "-c", code, str(plan.cwd), *plan.argv], env=env, check=True)
@@ -87,7 +86,7 @@ def test_a_place_knows_whether_its_worker_runs_and_what_it_said_last(place, work
     os.mkfifo(repo / "end")
     code = "print('No conversation found', flush=True); open('end').read()"
     plan = plan_of(python(code), repo, env={"SMART_FORK_WORKER_ID": worker.id})
-    started = place.start(plan, worker, PROCESSES, environment(plan, os.environ))
+    started = place.start(plan, worker, PROCESSES, plan.environment(os.environ))
 
     with (repo / "end").open("w"):  # it has spoken and waits
         assert place.ended(started, PROCESSES, os.environ) is None

@@ -12,7 +12,7 @@ from indexer.transcripts.model import Proof, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.copilot.tail import TAIL
-from smart_fork.agents.plan import plan_fork
+from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.starter import Launch
 from smart_fork.hooks.receive import HookEvent
 from tests.indexer.transcripts.records import (
@@ -184,7 +184,7 @@ def test_its_events_are_those_of_claude_code():
 def test_a_fork_of_others_sessions_asks_before_it_acts():
     of_others = Launch("copilot", SESSION, Path("/srv/shop"), "/bin/copilot", id_of(9), of_others=True)
 
-    assert plan_fork(of_others).argv[1:] == (f"--resume={id_of(9)}", "--mode=interactive")
+    assert ForkPlan.of(of_others).argv[1:] == (f"--resume={id_of(9)}", "--mode=interactive")
 
 
 def test_a_tool_that_is_given_a_text_edits_the_files_of_its_patch(home):

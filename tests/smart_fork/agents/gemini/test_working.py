@@ -17,7 +17,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import ClientCall
 from smart_fork.agents.gemini.command import GeminiScreen
 from smart_fork.agents.options import Options
-from smart_fork.agents.plan import plan_fork
+from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.starter import Launch
 from smart_fork.forking.occupation import Occupation
 from smart_fork.hooks.receive import HookEvent
@@ -106,7 +106,7 @@ def request(form: str = "fork", **more: object) -> Launch:
     [("fork", f"--resume {id_of(9)}", "branch"), ("resume", f"--resume {SESSION}", "name"), ("new", f"--session-id {id_of(9)}", "nothing")],
 )  # fmt: skip
 def test_no_log_of_a_person_s_is_resumed_as_it_is(form, session, staging):
-    plan = plan_fork(request(form, prompt="go on there"))
+    plan = ForkPlan.of(request(form, prompt="go on there"))
 
     assert (" ".join(plan.argv[1:3]), plan.staging) == (session, staging)
     assert plan.argv[-1] == "--prompt-interactive=go on there"
@@ -115,14 +115,14 @@ def test_no_log_of_a_person_s_is_resumed_as_it_is(form, session, staging):
 @pytest.mark.parametrize("prompt", ["/clear all", "?help me", " / what"])
 def test_a_prompt_that_looks_like_a_command_is_a_prompt(prompt):
     """One that begins with a question mark would be forgotten by whoever goes on with the session."""
-    told = plan_fork(request(prompt=prompt)).argv[-1]
+    told = ForkPlan.of(request(prompt=prompt)).argv[-1]
 
     assert told.startswith("--prompt-interactive=Prompt: ")
 
 
 def test_a_fork_of_others_sessions_asks_before_it_acts():
-    assert "--approval-mode default" in " ".join(plan_fork(request(prompt="go on there", of_others=True)).argv)
-    assert "--yolo" in plan_fork(request(prompt="go on there", options=Options(skip_permissions=True))).argv
+    assert "--approval-mode default" in " ".join(ForkPlan.of(request(prompt="go on there", of_others=True)).argv)
+    assert "--yolo" in ForkPlan.of(request(prompt="go on there", options=Options(skip_permissions=True))).argv
 
 
 def test_its_events_are_those_of_claude_code_under_other_names():

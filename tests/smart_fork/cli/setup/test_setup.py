@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents import AGENTS
-from smart_fork.agents.known_variables import known_variables
+from smart_fork.agents import AGENTS, known_variables
 from smart_fork.cli.setup import agent_settings, plan
 from smart_fork.cli.setup.ledger import Ledger
 from smart_fork.cli.setup.skill_file import content
@@ -60,10 +59,13 @@ def test_the_names_of_the_variables_that_log_the_agents_in_are_noted_with_a_yes(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a-secret")
     monkeypatch.setenv("CODEX_API_KEY", "a-secret")
 
-    assert (2, ()) == (setup().code, known_variables("claude"))
+    assert (2, ()) == (setup().code, known_variables.names_for("claude"))
     assert 0 == setup("--yes").code
 
-    assert (("ANTHROPIC_API_KEY",), ("CODEX_API_KEY",)) == (known_variables("claude"), known_variables("codex"))
+    assert (("ANTHROPIC_API_KEY",), ("CODEX_API_KEY",)) == (
+        known_variables.names_for("claude"),
+        known_variables.names_for("codex"),
+    )
 
 
 def test_a_plan_alone_changes_nothing(setup, settled):
