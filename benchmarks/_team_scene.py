@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from smart_fork.sharing.canonical import NOTHING, encode, state_after, written
-from smart_fork.sharing.segments import pack
 from smart_fork.team import wire
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account
+from smart_fork.team.segments import pack
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from starlette.testclient import TestClient
 from smart_fork.errors import Conflict
 from smart_fork.sharing.canonical import NOTHING, digest_of, encode
 from smart_fork.sharing.limits import LIMITS
-from smart_fork.sharing.segments import pack
+from smart_fork.team.segments import pack
 from smart_fork.team.server import auth
 from smart_fork.team.server.app import application
 from smart_fork.team.server.cluster import Account, Programs, programs

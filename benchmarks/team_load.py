@@ -39,11 +39,11 @@ from rich.table import Table
 
 from smart_fork.errors import SmartForkError
 from smart_fork.sharing.canonical import NOTHING, digest_of, encode
-from smart_fork.sharing.passages import hash_of, searched, space_of
-from smart_fork.sharing.segments import pack
 from smart_fork.team import wire
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account
+from smart_fork.team.passages import hash_of, searched, space_of
+from smart_fork.team.segments import pack
 
 EXCHANGES, WORDS, VOCABULARY = 27, 60, 30_000
 LOOK_SECONDS = 10.0

@@ -37,7 +37,7 @@ from smart_fork.forking.secrets import MaskedSecrets, Secrets
 from smart_fork.sharing import replay
 from smart_fork.sharing.canonical import decode, encode, state_after, state_of, written
 from smart_fork.sharing.outgoing import Outgoing, Since, prepare
-from smart_fork.sharing.segments import pack, unpack
+from smart_fork.team.segments import pack, unpack
 from smart_fork.team.server import auth, segments, sessions
 from smart_fork.team.server.cluster import Account, Programs, programs
 from smart_fork.team.server.database import Database, embedded, roles_of

@@ -183,8 +183,8 @@ def _push_of(agent: str, path: Path) -> Any:
     from smart_fork.agents.forms import HomePlace
     from smart_fork.agents.readers import READERS
     from smart_fork.sharing.canonical import NOTHING, digest_of, encode
-    from smart_fork.sharing.segments import pack
     from smart_fork.team.push import vectors_here
+    from smart_fork.team.segments import pack
     from smart_fork.team.wire import Push
 
     session = READERS[agent].read(path).session

@@ -10,6 +10,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import orjson
@@ -36,6 +37,11 @@ class HomePlace(NamedTuple):
 
     root: str
     home: str
+
+    @classmethod
+    def of(cls, root: Path) -> HomePlace:
+        """Return the place of a project in the home of whoever runs this."""
+        return cls(str(root).rstrip("/"), str(Path.home()).rstrip("/"))
 
 
 class Identity(NamedTuple):

@@ -56,11 +56,6 @@ class Local:
         return bool(digest) and self.digest(count) == digest
 
 
-def place_of(root: Path) -> HomePlace:
-    """What stands for the root and the home in records that are shared."""
-    return HomePlace(str(root).rstrip("/"), str(Path.home()).rstrip("/"))
-
-
 def local(session: Session, root: Path) -> Local:
     """Read a session up to its last complete pair; `root` is its project's.
 
@@ -69,7 +64,7 @@ def local(session: Session, root: Path) -> Local:
         Unshareable: a record says what JSON cannot say.
         Usage: sessions of that agent are not shared.
     """
-    forms, place = AGENTS.forms_of(session.agent), place_of(root)
+    forms, place = AGENTS.forms_of(session.agent), HomePlace.of(root)
     records = forms.records_of(session, last_pair(session))
     return Local(session, tuple(encode(forms.outgoing(record, place)) for record in records))
 
@@ -236,7 +231,7 @@ def arrived(
             elif not (others and forms.decode(one).thoughts):
                 lost[UNKNOWN] += 1
 
-    becomes = Becomes(source_id, place_of(root))
+    becomes = Becomes(source_id, HomePlace.of(root))
     with unfinished.folder() as folder, written(agent, source_id, forms.anew(kept(), becomes), folder) as log:
         session = READERS[agent].read(log, keep_raw=keep_raw).session
         if session is None or not session.messages:
@@ -307,7 +302,7 @@ def crossing(
     said = utterances(session, told.messages, {0: DATA})
     with (
         unfinished.folder() as folder,
-        as_session(agent, said, place_of(directory), source_id=source_id, folder=folder) as made,
+        as_session(agent, said, HomePlace.of(directory), source_id=source_id, folder=folder) as made,
     ):
         yield made, lost_of(told)
 

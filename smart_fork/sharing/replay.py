@@ -1,8 +1,8 @@
 """Whether what would be sent still loads, before anything is sent of it.
 
-It is written as a log of the agent's and read again, as the server does (`smart_fork.sharing.passages`), and compared
-with the session here: the same turns by the same, in the same order, with the same ids, calls and results; no link that
-leads nowhere; ids, signatures and encrypted reasoning byte for byte; and nothing left that masking would change.
+It is written as a log of the agent's and read again, as the server does (`smart_fork.sharing.reading_back`), and
+compared with the session here: the same turns by the same, in the same order, with the same ids, calls and results; no
+link that leads nowhere; ids, signatures and encrypted reasoning byte for byte; nothing left that masking would change.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from smart_fork.excise.soundness import broken_links
 from smart_fork.forking.secrets import LOOSE, MaskedSecrets
 from smart_fork.sharing.canonical import decode
 from smart_fork.sharing.outgoing import Outgoing
-from smart_fork.sharing.passages import replayed
+from smart_fork.sharing.reading_back import replayed
 
 _NOT_SENT = "Nothing was sent. Push an earlier part of the session, or report it."
 #: All that a message says whose images were left out: without them it may have said nothing.

@@ -49,6 +49,53 @@ class ProjectFolder:
     root: Path
     key: str
 
+    @classmethod
+    def of(cls, project: str | None = None, directory: Path | None = None) -> ProjectFolder:
+        """The project that is meant: by its key, or by a directory of a checkout that has the remote `origin`.
+
+        Raises:
+            Usage: a directory has no such remote, or that is neither a directory nor a key.
+            NotFound: there is no such directory.
+        """
+        here = resolve(directory or Path.cwd())
+        if project is not None and not os.path.isdir(resolve(project)):  # noqa: PTH112 - a key is no path
+            return cls(top_of(here) or here, _key_in_words(project))
+        start = resolve(project) if project is not None else here
+        if not start.is_dir():
+            raise NotFound(f"No such directory: {start}")
+        top = top_of(start)
+        if top is None:
+            bare = bare_at(start)
+            raise Usage(f"This directory is in {'a bare' if bare else 'no'} git repository.", _NAMED)
+        return cls(top, project_key(_origin(top)))
+
+    def file_for(self, name: str) -> Path:
+        """Return the path of a shared session as a file of the project, in a private folder that git does not see.
+
+        Raises:
+            Usage: the folder is a link.
+        """
+        path = self.root / FOLDER / "sessions" / f"{name}.jsonl"
+        if path.parent.is_symlink() or path.parent.parent.is_symlink():
+            raise Usage(f"{path.parent} points to another place", "Remove the link: a repository may have brought it.")
+        private_dir(path.parent)
+        self.exclude()
+        return path
+
+    def exclude(self) -> None:
+        """Keep the folder out of ``git status``, in the repository's private list and not in its files."""
+        top = top_of(self.root)
+        if top is None:
+            return
+        with contextlib.suppress(OSError, Unproven):
+            path = checkout(top).common / "info" / "exclude"
+            path.parent.mkdir(exist_ok=True)
+            known = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+            line = f"/{FOLDER}/"
+            if line not in known.splitlines() and not path.is_symlink():
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(f"{line}\n" if not known or known.endswith("\n") else f"\n{line}\n")
+
 
 def check_alias(name: str) -> str:
     """A name for an alias.
@@ -126,6 +173,15 @@ class Tracked(_Kept):
     current: str | None = None
     aliases: dict[Annotated[str, AfterValidator(check_alias)], Alias] = Field(default_factory=dict)
     begun: dict[str, SessionId] = Field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """What is tracked, as it stands in the file."""
+        said = self.model_dump(mode="json", by_alias=True)
+        for alias in said["aliases"].values():
+            for name in ("sessionId", "files"):
+                if not alias[name]:
+                    del alias[name]
+        return said if self.begun else {name: value for name, value in said.items() if name != "begun"}
 
     def named(self, reference: str | None) -> tuple[str, Alias] | None:
         """The alias that is meant: by its name, by an id or the beginning of one; without any, the current one."""
@@ -239,10 +295,10 @@ class Tracking:
         check_written(self.place.root)
         try:
             private_dir(self.path.parent)
-            exclude(self.place.root)
+            self.place.exclude()
             with held(self.path.parent, fcntl.LOCK_EX):
                 after = change(self.read())
-                replace_file(self.path, [orjson.dumps(written(after), option=orjson.OPT_INDENT_2), b"\n"])
+                replace_file(self.path, [orjson.dumps(after.as_json(), option=orjson.OPT_INDENT_2), b"\n"])
                 return after
         except OSError as error:
             raise unwritten(self.path, error) from error
@@ -306,26 +362,6 @@ def timestamp() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def place_of(project: str | None = None, directory: Path | None = None) -> ProjectFolder:
-    """The project that is meant: by its key, or by a directory of a checkout that has the remote `origin`.
-
-    Raises:
-        Usage: a directory has no such remote, or that is neither a directory nor a key.
-        NotFound: there is no such directory.
-    """
-    here = resolve(directory or Path.cwd())
-    if project is not None and not os.path.isdir(resolve(project)):  # noqa: PTH112 - a key is no path
-        return ProjectFolder(top_of(here) or here, _key_in_words(project))
-    start = resolve(project) if project is not None else here
-    if not start.is_dir():
-        raise NotFound(f"No such directory: {start}")
-    top = top_of(start)
-    if top is None:
-        bare = bare_at(start)
-        raise Usage(f"This directory is in {'a bare' if bare else 'no'} git repository.", _NAMED)
-    return ProjectFolder(top, project_key(_origin(top)))
-
-
 def check_written(directory: Path) -> None:
     """Refuse a directory that no log and no file of ours can name.
 
@@ -374,33 +410,8 @@ def _others(repository: git.Repository) -> str:
     return ""
 
 
-def exclude(root: Path) -> None:
-    """Keep the folder out of ``git status``, in the repository's private list and not in its files."""
-    top = top_of(root)
-    if top is None:
-        return
-    with contextlib.suppress(OSError, Unproven):
-        path = checkout(top).common / "info" / "exclude"
-        path.parent.mkdir(exist_ok=True)
-        known = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-        line = f"/{FOLDER}/"
-        if line not in known.splitlines() and not path.is_symlink():
-            with path.open("a", encoding="utf-8") as file:
-                file.write(f"{line}\n" if not known or known.endswith("\n") else f"\n{line}\n")
-
-
 def _has_id(one: Alias, beginning: str) -> bool:
     local = (Path(file).stem for file in one.files)
     return bool(one.session_id and one.session_id.startswith(beginning)) or any(
         name == beginning or name.startswith(beginning) or beginning in name.split("-", 1)[-1:] for name in local
     )
-
-
-def written(one: Tracked) -> dict[str, Any]:
-    """What is tracked, as it stands in the file."""
-    said = one.model_dump(mode="json", by_alias=True)
-    for alias in said["aliases"].values():
-        for name in ("sessionId", "files"):
-            if not alias[name]:
-                del alias[name]
-    return said if one.begun else {name: value for name, value in said.items() if name != "begun"}

@@ -20,7 +20,7 @@ from indexer.files import replace_file
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.model import Transcript
-from smart_fork.agents.forms import Identity
+from smart_fork.agents.forms import HomePlace, Identity
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError
 from smart_fork.excise import erasure
@@ -29,7 +29,7 @@ from smart_fork.excise.remnants import ours_with
 from smart_fork.excise.transcript import descent_of, keys_of, load_copy, load_with_tool
 from smart_fork.sharing import pulled, unfinished, withdrawn
 from smart_fork.sharing.canonical import decode
-from smart_fork.sharing.materialise import local, local_in, place_of, read_log
+from smart_fork.sharing.materialise import local, local_in, read_log
 from smart_fork.sharing.pulled import Edits, Written
 from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracked, Tracking
 from smart_fork.sharing.withdrawn import Keys, Line, Lost, Planner, cut, is_name, is_uncut, record_in
@@ -161,7 +161,7 @@ def _way_of_lost_log(one: Written, keys: Keys, edits: Edits) -> _Way:
 
 def _kept_lines(one: Written, keys: Keys) -> list[Line]:
     """These records as snapshots have them: they may have been cut out here."""
-    forms, place = AGENTS.forms_of(one.agent), place_of(one.root)
+    forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
     kept = snapshots.snapshots(READERS[one.agent].id_of(one.path))
     lines = (line for snapshot in kept for line in snapshots.lines(snapshot))
     records = ((line, record) for line in lines if (record := record_in(line)) is not None)
@@ -172,7 +172,7 @@ def _lost(one: Written, edits: Edits, before: Sequence[Line], after: Sequence[Li
     """What a log loses, with what it has lost otherwise: somebody may have cut it here."""
     stays = {one.time(digest) for digest in one.digests if digest not in edits}
     gone = {one.time(old) for old, new in edits.items() if new is None}
-    forms, here = AGENTS.forms_of(one.agent), Identity(place_of(one.root), {})
+    forms, here = AGENTS.forms_of(one.agent), Identity(HomePlace.of(one.root), {})
     timed = [(time, new) for old, new in edits.items() if new is not None and (time := one.time(old))]
     anew = [(time, orjson.dumps(forms.incoming(decode(new), here))) for time, new in timed]
     return Lost.of(before, after, keys, gone - stays - {""}, anew=anew, known=one.times.values())
@@ -215,7 +215,7 @@ def _is_author(edits: Edits) -> bool:
 
 def _of_records(one: Written, keys: Keys) -> Planner:
     """The turns that go, and the lines that are rewritten, by the records that they are."""
-    forms, place = AGENTS.forms_of(one.agent), place_of(one.root)
+    forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
 
     def planned(session: Transcript, more: Collection[str]) -> tuple[Plan, dict[int, bytes]]:
         found: dict[int, str] = {}

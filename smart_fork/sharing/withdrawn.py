@@ -24,7 +24,7 @@ from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts import snapshots, titles
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 from smart_fork.agents.cuts.ties import texts
-from smart_fork.agents.forms import Becomes
+from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError
 from smart_fork.excise import erasure
@@ -36,7 +36,6 @@ from smart_fork.excise.writing import bring, changed_beside, write_lines
 from smart_fork.finding import notes
 from smart_fork.forking.occupation import Occupation
 from smart_fork.sharing.canonical import decode, encode
-from smart_fork.sharing.materialise import place_of
 from smart_fork.sharing.pulled import Written, key_of, time_of
 
 #: A line, and when it was said.
@@ -295,7 +294,7 @@ def rewrite(one: Written, keys: Keys, path: Path, *, remove: bool = False) -> bo
         ForkRefused: an agent has it open.
     """
     session, before = _session(one, path), _records(one, path)
-    forms, place = AGENTS.forms_of(one.agent), place_of(one.root)
+    forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
     left = list(_left(one, before, keys))
     if left == before and not remove:
         erasure.refresh(one.agent, [path])  # whoever was killed may have come no further than the log
@@ -332,7 +331,7 @@ def _session(one: Written, path: Path) -> Session:
 
 
 def _records(one: Written, path: Path) -> list[Record]:
-    forms, place = AGENTS.forms_of(one.agent), place_of(one.root)
+    forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
     return [forms.outgoing(record, place) for record in forms.records_of(_session(one, path))]
 
 

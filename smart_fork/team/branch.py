@@ -7,21 +7,25 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.errors import Conflict, NotFound, ServerUnavailable, Usage, WrongVerb
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.session_copy import Branch, write_copy
-from smart_fork.sharing import pulled, unfinished
-from smart_fork.sharing.canonical import digest_of
-from smart_fork.sharing.materialise import Materialised, ahead, arrived, ends_at, local, read_log
-from smart_fork.sharing.outgoing import Outgoing, last_pair, prepare
-from smart_fork.sharing.tracking import Alias, Tracked, timestamp
+from smart_fork.sharing import canonical, pulled, unfinished
+from smart_fork.sharing.materialise import ahead, arrived, ends_at, local, read_log
+from smart_fork.sharing.outgoing import last_pair, prepare
+from smart_fork.sharing.tracking import Alias, timestamp
 from smart_fork.team import pull, wire
 from smart_fork.team.download import Download, download
 from smart_fork.team.project import Begun, Project, Shared, begin, has_moved, shared
+
+if TYPE_CHECKING:
+    from smart_fork.sharing.materialise import Materialised
+    from smart_fork.sharing.outgoing import Outgoing
+    from smart_fork.sharing.tracking import Tracked
 
 OTHER_PAST = "The remote session has changed its past."
 BranchVerb = Literal["branch", "fork"]
@@ -228,7 +232,7 @@ def _on_server(  # noqa: PLR0917 - what was asked for
 def _begins_as(info: wire.SessionInfo, cut: _Cut) -> bool:
     """Whether a child is what was asked for: of the same agent, and with the records that were read."""
     records = cut.source.records[: cut.count]
-    return info.agent == cut.source.info.agent and (not records or info.base_digest == digest_of(records))
+    return info.agent == cut.source.info.agent and (not records or info.base_digest == canonical.digest_of(records))
 
 
 def create(
@@ -286,7 +290,7 @@ def _kept_here(  # noqa: PLR0917 - what was asked for
         "session_id": None,
         "parent_id": info.id,
         "base_count": cut.count,
-        "base_digest": digest_of(cut.source.records[: cut.count]),
+        "base_digest": canonical.digest_of(cut.source.records[: cut.count]),
         "visibility": asked.visibility or "private",
         "title": asked.title or info.title,
     }
@@ -357,7 +361,7 @@ def _alias(project: Project, one: Alias, branch: Branch, out: Outgoing) -> Alias
     count = min(one.base_count, len(out.records))
     known = pulled.find(one.file or Path(), one.platform)
     digest = one.base_digest if count == one.base_count else known.digest(count) if known else ""
-    if not count or digest_of(out.records[:count]) != digest:
+    if not count or canonical.digest_of(out.records[:count]) != digest:
         raise _needed(project, "Only the server knows the pushed records.")
     if known is not None:
         replace(known, path=branch.path, root=root, records=known.records[:count]).save()

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from indexer import state
 from indexer.transcripts.model import AgentName
@@ -14,13 +15,15 @@ from smart_fork import foreign_sessions
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotAuthenticated, ServerUnavailable, SmartForkError
 from smart_fork.sharing import pulled
-from smart_fork.sharing.pulled import Written
-from smart_fork.sharing.withdrawal import Taken, settle
+from smart_fork.sharing.withdrawal import settle
 from smart_fork.team import client, login, wire
 from smart_fork.team.client import Client
 from smart_fork.team.download import download
 from smart_fork.team.project import Project
 from smart_fork.team.project import opened as project_opened
+
+if TYPE_CHECKING:
+    from smart_fork.sharing.withdrawal import Taken
 
 #: A server is asked once in so long.
 EVERY = timedelta(minutes=10)
@@ -93,7 +96,7 @@ def _new(client: Client, since: str | None) -> tuple[list[wire.Change], str | No
     return found, since
 
 
-def _of(one: Written, client: Client, found: Sequence[wire.Change]) -> dict[str, str | None]:
+def _of(one: pulled.Written, client: Client, found: Sequence[wire.Change]) -> dict[str, str | None]:
     """All that was withdrawn of what a log has, as one edit: by a digest that of what takes its place, or nothing."""
     if one.server != client.account.origin:
         return {}

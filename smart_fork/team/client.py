@@ -19,8 +19,7 @@ from pydantic import ValidationError
 from indexer import state
 from smart_fork import errors
 from smart_fork.errors import ServerUnavailable, SmartForkError
-from smart_fork.sharing.fields import Message
-from smart_fork.sharing.limits import LIMITS
+from smart_fork.sharing import fields, limits
 from smart_fork.snippets import quoted
 from smart_fork.team import wire
 from smart_fork.team.login import Account, is_loopback, remember, renewal_after, unknown_token
@@ -71,7 +70,7 @@ class Deadline:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
 
-M = TypeVar("M", bound=Message)
+M = TypeVar("M", bound=fields.Message)
 S = TypeVar("S", wire.SessionInfo, wire.SessionRead, wire.Rewritten)
 #: What stands behind the question mark of an address.
 Asked = Mapping[str, str] | None
@@ -180,7 +179,7 @@ class Client:
 
     def _of(  # noqa: PLR0917 - a question
         self, project: str, session_id: str, answer: type[S], method: str, path: str = "",
-        wanted: Message | None = None, **asked: str,
+        wanted: fields.Message | None = None, **asked: str,
     ) -> S:  # fmt: skip
         """Ask something of a session: the answer is of that one."""
         found = self.ask(answer, method, f"sessions/{session_id}{path}", wanted, {"project": project} | asked)
@@ -221,7 +220,7 @@ class Client:
 
     def segment(self, project: str, digest: str) -> bytes:
         """The compressed records of a segment."""
-        return self.send("GET", f"projects/{_path(project)}/segments/{digest}", most=LIMITS.segment_body_bytes)
+        return self.send("GET", f"projects/{_path(project)}/segments/{digest}", most=limits.LIMITS.segment_body_bytes)
 
     def push(self, project: str, wanted: wire.Push) -> wire.Pushed:
         """Append to a session, or make it."""
@@ -248,7 +247,9 @@ class Client:
             raise _odd("It made a wrong session.")
         return done
 
-    def ask(self, answer: type[M], method: str, path: str, body: Message | None = None, asked: Asked = None) -> M:
+    def ask(
+        self, answer: type[M], method: str, path: str, body: fields.Message | None = None, asked: Asked = None
+    ) -> M:
         """Send a message and read the answer, below ``/v1``.
 
         Raises:

@@ -7,13 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from smart_fork.errors import Conflict, NotFound, TooLarge, Unshareable
-from smart_fork.sharing import canonical
-from smart_fork.sharing.canonical import START, state_after, states
-from smart_fork.sharing.limits import LIMITS
+from smart_fork.sharing import canonical, limits
 from smart_fork.sharing.outgoing import Since
-from smart_fork.sharing.segments import unpack
 from smart_fork.team import wire
 from smart_fork.team.client import Client
+from smart_fork.team.segments import unpack
 
 #: So often a session is read again that was pushed to meanwhile.
 _TRIES = 3
@@ -65,7 +63,7 @@ def _downloaded(client: Client, read: wire.SessionRead, base: Since | None) -> D
     info = read.session
     _check_bounds(read)
     records: list[bytes] = []
-    state, known = START, {0: START}
+    state, known = canonical.START, {0: canonical.START}
     wanted = {info.base_count, *([base.count] if base else [])}
     for place in read.segments:
         if place.first_record != len(records) or place.chain_start != state:
@@ -73,11 +71,11 @@ def _downloaded(client: Client, read: wire.SessionRead, base: Since | None) -> D
         lines = unpack(client.segment(info.project, place.digest), place.digest)
         if len(lines) != place.records:
             raise Unshareable("A segment has a wrong number of records.")
-        for line, after in zip(lines, states(lines, state), strict=True):
+        for line, after in zip(lines, canonical.states(lines, state), strict=True):
             records.append(line)
             if len(records) in wanted:
                 known[len(records)] = after
-        state = state_after(lines, state)
+        state = canonical.state_after(lines, state)
     if len(records) != info.record_count or canonical.written(state) != info.head_digest:
         raise Unshareable("The records do not match the server's digest.")
     if canonical.written(known.get(info.base_count, b"")) != info.base_digest:
@@ -104,7 +102,7 @@ def tail(client: Client, read: wire.SessionRead) -> tuple[int, list[bytes]]:
     if last.full or last.end == read.session.base_count:
         return len(read.segments), []
     lines = unpack(client.segment(read.session.project, last.digest), last.digest)
-    end = canonical.written(state_after(lines, last.chain_start))
+    end = canonical.written(canonical.state_after(lines, last.chain_start))
     if end != read.session.head_digest or last.first_record + len(lines) != read.session.record_count:
         raise Unshareable("The last records do not match the server's digest.")
     return len(read.segments) - 1, lines
@@ -113,5 +111,5 @@ def tail(client: Client, read: wire.SessionRead) -> tuple[int, list[bytes]]:
 def _check_bounds(read: wire.SessionRead) -> None:
     records = sum(place.records for place in read.segments)
     size = sum(place.raw_bytes for place in read.segments)
-    if records > LIMITS.session_records or size > LIMITS.session_bytes:
+    if records > limits.LIMITS.session_records or size > limits.LIMITS.session_bytes:
         raise TooLarge(f"The session has {records} records and {size} bytes, more than the limit.")

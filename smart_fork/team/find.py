@@ -28,9 +28,8 @@ from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import RIVALS
 from smart_fork.finding.request import FindRequest, check
 from smart_fork.finding.search import Meaning
+from smart_fork.sharing import pulled
 from smart_fork.sharing.materialise import local_in
-from smart_fork.sharing.passages import halves, space_of
-from smart_fork.sharing.pulled import find
 from smart_fork.sharing.tracking import Alias
 from smart_fork.sharing.withdrawal import settle
 from smart_fork.snippets import printable
@@ -38,6 +37,7 @@ from smart_fork.team import changes, client, login, wire
 from smart_fork.team.branch import BranchAsked, BranchVerb, branch
 from smart_fork.team.changes import take_over, take_over_of
 from smart_fork.team.client import Client
+from smart_fork.team.passages import halves, space_of
 from smart_fork.team.project import Project, opened
 from smart_fork.team.pull import TakenAs, free_alias
 
@@ -185,7 +185,7 @@ def _written(where: Project, source_id: str) -> Taken:
 
 
 def _take_away(where: Project, one: Taken) -> None:
-    known = find(one.path, one.agent)
+    known = pulled.find(one.path, one.agent)
     AGENTS.files_of(one.agent).remove(one.path)
     if known is not None:
         known.forget()

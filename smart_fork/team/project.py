@@ -10,18 +10,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from indexer.project import project_of, resolve
 from indexer.values import Value, rare
 from smart_fork.errors import NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
 from smart_fork.sharing.materialise import ahead
 from smart_fork.sharing.remote import url_of
-from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracked, Tracking, place_of
+from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracking
 from smart_fork.snippets import quoted
 from smart_fork.team import client, login, wire
 from smart_fork.team.client import Client
 from smart_fork.team.wire import NOT_FOUND, SessionInfo, SessionRead
+
+if TYPE_CHECKING:
+    from smart_fork.sharing.tracking import Tracked
 
 Verb = Literal["push", "pull", "branch", "fork"]
 
@@ -126,7 +129,7 @@ class Project:
         if directory is None or resolve(directory).is_relative_to(self.place.root):
             return self
         try:
-            there = place_of(directory=directory)
+            there = ProjectFolder.of(directory=directory)
         except SmartForkError:
             return self
         if there.key != self.key or project_of(there.root).key == project_of(self.place.root).key:
@@ -169,7 +172,7 @@ def opened(
         NotAuthenticated: nobody has logged in there.
         Usage: the project has no name, or that is no server.
     """
-    place = place_of(project, directory)
+    place = ProjectFolder.of(project, directory)
     with Client(_account(server, Tracking(place))) as asked:
         if asked.account.is_due and not client.is_away(asked.account.origin):
             with suppress(SmartForkError):  # the old token is still valid, or the command itself says that it is not

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from indexer.files import private_dir, replace_file
+from indexer.files import replace_file
 from indexer.project import project_of, resolve
 from indexer.transcripts.model import AgentName
 from smart_fork import foreign_sessions
@@ -19,23 +19,17 @@ from smart_fork.agents import AGENTS
 from smart_fork.errors import Conflict, NotFound, Usage
 from smart_fork.finding.session_place import belongs, in_project
 from smart_fork.forking.branch import command_to_resume
-from smart_fork.sharing import pulled, unfinished
-from smart_fork.sharing.canonical import decode
-from smart_fork.sharing.materialise import Materialised, ahead, local, materialise, read_log
+from smart_fork.sharing import canonical, pulled, unfinished
+from smart_fork.sharing.materialise import ahead, local, materialise, read_log
 from smart_fork.sharing.outgoing import Since
-from smart_fork.sharing.tracking import (
-    FOLDER,
-    Alias,
-    Tracked,
-    check_alias,
-    check_written,
-    exclude,
-    timestamp,
-    unwritten,
-)
+from smart_fork.sharing.tracking import Alias, check_alias, check_written, timestamp, unwritten
 from smart_fork.team.download import Download, download
 from smart_fork.team.project import Begun, Project, Shared, Verb, has_moved, shared
 from smart_fork.team.wire import SessionInfo
+
+if TYPE_CHECKING:
+    from smart_fork.sharing.materialise import Materialised
+    from smart_fork.sharing.tracking import Tracked
 
 #: In the place of an agent: the records as they are, in a file of the project.
 FILE = "file"
@@ -199,11 +193,7 @@ def take_back(made: Materialised) -> None:
 
 def _as_file(project: Project, taken: Download, name: str) -> Shared:
     """Write the records as they are, below what the server says of them."""
-    path = project.place.root / FOLDER / "sessions" / f"{name}.jsonl"
-    if path.parent.is_symlink() or path.parent.parent.is_symlink():
-        raise Usage(f"{path.parent} points to another place", "Remove the link: a repository may have brought it.")
-    private_dir(path.parent)
-    exclude(project.place.root)
+    path = project.place.file_for(name)
     header = orjson.dumps({"smart_fork": 1, "session": taken.info.model_dump(mode="json")})
     replace_file(path, (line + b"\n" for line in (header, *taken.records)))
     here = pulled.Written(path, pulled.AS_FILE, project.place.root, project.server, project.key, (), (taken.info.id,))
@@ -348,11 +338,11 @@ def _note_others(project: Project, taken: Download, told: Sequence[bytes], made:
         return
     pushed = {digest for one in pulled.all_written() for digest, key in one.records if not key}
     own = {
-        pulled.identity_of(decode(one))
+        pulled.identity_of(canonical.decode(one))
         for number, one in enumerate(told)
         if number >= count or sha256(one).hexdigest() in pushed
     }
-    said = (pulled.identity_of(decode(one)) for one in made.local.records)
+    said = (pulled.identity_of(canonical.decode(one)) for one in made.local.records)
     foreign_sessions.remember(made.session_id, (one for one in said if one and one not in own))
 
 

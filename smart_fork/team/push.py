@@ -19,24 +19,21 @@ from smart_fork.agents.readers import OWN
 from smart_fork.errors import Conflict, IndexUnavailable, NotFound, ServerUnavailable, SmartForkError, Unshareable
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.recent import recent_sessions
-from smart_fork.sharing.canonical import NOTHING, state_after, state_of, written
-from smart_fork.sharing.limits import MIB, TEXT
+from smart_fork.sharing import canonical, limits, pulled
 from smart_fork.sharing.outgoing import NothingToPush, NotSent, Since
-from smart_fork.sharing.passages import halves, hash_of, searched, space_of
-from smart_fork.sharing.pulled import Written, tracked_in
-from smart_fork.sharing.pulled import pushed as pushed_here
-from smart_fork.sharing.segments import Segment, pack
 from smart_fork.sharing.tracking import Alias
 from smart_fork.snippets import printable
 from smart_fork.team import wire
 from smart_fork.team.branch import BranchAsked, alone, begun_as, described
 from smart_fork.team.download import tail
+from smart_fork.team.passages import halves, hash_of, searched, space_of
 from smart_fork.team.project import Begun, Project, Shared, begin, shared
 from smart_fork.team.pull import default_alias, track, tracked_as
 from smart_fork.team.push_plan import Plan, Preview, PushAsked, is_another, plan, reached, visible_of, way_out
+from smart_fork.team.segments import Segment, pack
 
 #: New segments of so many bytes ride in the commit; more are sent one by one before.
-RIDES = MIB
+RIDES = limits.MIB
 
 
 def send(project: Project, made: Plan) -> Shared:
@@ -55,7 +52,7 @@ def send(project: Project, made: Plan) -> Shared:
         name, one = found
         if one.local_count >= made.out.local.count:
             return _was_sent(project, made, name, one)
-        base = Alias(base_digest=NOTHING) if made.alias is None else made.alias
+        base = Alias(base_digest=canonical.NOTHING) if made.alias is None else made.alias
         alias = one.model_copy(update={"base_count": base.base_count, "base_digest": base.base_digest})
         return _sent(project, replace(made, name=name, alias=alias))
 
@@ -66,7 +63,7 @@ def _from_another_checkout(project: Project, made: Plan) -> Shared | None:
     Raises:
         Conflict: there is more now. Paths are shared as seen from that checkout, so it goes on there.
     """
-    found = tracked_in(made.session.source_path, made.session.agent)
+    found = pulled.tracked_in(made.session.source_path, made.session.agent)
     if found is None:
         return None
     known, name, one = found
@@ -102,11 +99,11 @@ def _sent(project: Project, made: Plan) -> Shared:
         with way_out(made):
             info, sent = _appended(project, alias, made)
     info = info if created else described(project, info, made.asked)
-    base = (0, NOTHING) if made.alias is None else (made.alias.base_count, made.alias.base_digest)
+    base = (0, canonical.NOTHING) if made.alias is None else (made.alias.base_count, made.alias.base_digest)
     session, root = made.session, project.place.root
-    log = Written(session.source_path, session.agent, root, project.server, project.key, (), (info.id,))
+    log = pulled.Written(session.source_path, session.agent, root, project.server, project.key, (), (info.id,))
     before = made.alias.file if made.alias is not None else None
-    pushed_here(log, *base, made.out.records, before=before)
+    pulled.pushed(log, *base, made.out.records, before=before)
     name = _called(project, made, info.id)
     here = {
         "files": (str(made.session.source_path),),
@@ -141,7 +138,7 @@ def _root(project: Project, begun: Begun, made: Plan) -> tuple[wire.SessionInfo,
     """Make a session of its own, or go on with what an earlier push has made of it: how many records that took."""
     if (read := begun.there()) is not None:
         try:
-            return *_appended_to(project, Alias(base_digest=NOTHING), read, made), False
+            return *_appended_to(project, Alias(base_digest=canonical.NOTHING), read, made), False
         except Conflict as error:
             if not made.asked.force:
                 hint = f"smart-fork team pull {begun.session_id} gets it; --force pushes this as a separate session."
@@ -159,7 +156,7 @@ def _root(project: Project, begun: Begun, made: Plan) -> tuple[wire.SessionInfo,
 def _made(project: Project, begun: Begun, made: Plan) -> wire.Pushed:
     records = made.out.records
     segments = list(pack(records))
-    return _committed(project, _push(made, begun.session_id, (0, NOTHING), records, segments, 0), segments)
+    return _committed(project, _push(made, begun.session_id, (0, canonical.NOTHING), records, segments, 0), segments)
 
 
 def _child(project: Project, begun: Begun, alias: Alias, made: Plan) -> tuple[Alias, bool]:
@@ -204,7 +201,7 @@ def _extended(project: Project, read: wire.SessionRead, new: tuple[bytes, ...], 
     info = read.session
     position, before = tail(project.client, read)
     first = info.record_count - len(before)
-    start = read.segments[position].chain_start if before else state_of(info.head_digest)
+    start = read.segments[position].chain_start if before else canonical.state_of(info.head_digest)
     segments = list(pack([*before, *new], first, start))
     base = (info.record_count, info.head_digest)
     return _committed(project, _push(made, info.id, base, new, segments, position), segments).session
@@ -220,7 +217,7 @@ def _push(  # noqa: PLR0917 - the message
         base_count=base[0],
         base_digest=base[1],
         count=base[0] + len(new),
-        digest=written(state_after(new, state_of(base[1]))),
+        digest=canonical.written(canonical.state_after(new, canonical.state_of(base[1]))),
         position=position,
         segments=tuple(one.place for one in segments),
         **made.asked.said | {"title": _title(made)},
@@ -230,7 +227,7 @@ def _push(  # noqa: PLR0917 - the message
 
 
 def _title(made: Plan) -> str:
-    return printable(made.asked.title if made.asked.title is not None else made.out.title)[:TEXT]
+    return printable(made.asked.title if made.asked.title is not None else made.out.title)[: limits.TEXT]
 
 
 def _meta(made: Plan) -> wire.Meta:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import starmap
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value
@@ -17,16 +18,19 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import HOME, ROOT
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
-from smart_fork.sharing import replay
-from smart_fork.sharing.canonical import digest_of, state_of, states, written
-from smart_fork.sharing.limits import SUMMARY, TEXT
-from smart_fork.sharing.materialise import Local, found, local, newest, read_log
-from smart_fork.sharing.outgoing import ONE, OPEN, Outgoing, Since, prepare
-from smart_fork.sharing.tracking import Alias, Tracked
+from smart_fork.sharing import canonical, limits, replay
+from smart_fork.sharing.materialise import found, local, newest, read_log
+from smart_fork.sharing.outgoing import ONE, OPEN, Since, prepare
+from smart_fork.sharing.tracking import Alias
 from smart_fork.snippets import printable, quoted
 from smart_fork.team import wire
 from smart_fork.team.branch import Said, alone
 from smart_fork.team.project import BEGINNING, Project
+
+if TYPE_CHECKING:
+    from smart_fork.sharing.materialise import Local
+    from smart_fork.sharing.outgoing import Outgoing
+    from smart_fork.sharing.tracking import Tracked
 
 #: Of many names, so many are listed.
 _LISTED = 12
@@ -206,7 +210,8 @@ def _since(project: Project, alias: Alias, session: Session) -> Since:
     if not alias.base_count or here.begins_with(known.count, known.digest):
         return known
     whole = prepare(session.source_path, session.agent, root, read=session)
-    if len(whole.records) < alias.base_count or digest_of(whole.records[: alias.base_count]) != alias.base_digest:
+    base = whole.records[: alias.base_count]
+    if len(base) < alias.base_count or canonical.digest_of(base) != alias.base_digest:
         return known
     count = whole.numbers[alias.base_count - 1]
     return Since(count, here.digest(count))
@@ -266,8 +271,8 @@ def way_out(made: Plan) -> Iterator[None]:
 def _masked(asked: PushAsked, out: Outgoing) -> PushAsked:
     """What is said of a session is masked as what was said in it."""
     title, summary = (None if one is None else out.plain(one) for one in (asked.title, asked.summary))
-    tags = None if asked.tags is None else tuple(out.plain(one)[:TEXT] for one in asked.tags)
-    return replace(asked, title=title, summary=summary and summary[:SUMMARY], tags=tags)
+    tags = None if asked.tags is None else tuple(out.plain(one)[: limits.TEXT] for one in asked.tags)
+    return replace(asked, title=title, summary=summary and summary[: wire.SUMMARY], tags=tags)
 
 
 def _source(project: Project, tracked: Tracked, asked: PushAsked) -> tuple[str | None, Session]:
@@ -337,8 +342,8 @@ def reached(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -> int
     if more == 0 and info.head_digest == alias.base_digest:
         return 0
     if 0 < more <= len(new):
-        known = list(states(new[:more], state_of(alias.base_digest)))
-        if written(known[-1]) == info.head_digest:
+        known = list(canonical.states(new[:more], canonical.state_of(alias.base_digest)))
+        if canonical.written(known[-1]) == info.head_digest:
             return more
     raise Conflict(
         f"The remote session has advanced ({alias.base_count} -> {info.record_count} records).",

@@ -21,10 +21,9 @@ from pydantic import (
 from pydantic.types import AwareDatetime
 
 from smart_fork.errors import Usage
-from smart_fork.sharing.fields import AgentName, Count, Digest, Message, SegmentDigest, SessionId, Text, refused, shown
-from smart_fork.sharing.limits import SUMMARY, TAGS, TEXT
+from smart_fork.sharing import fields, limits
 from smart_fork.sharing.remote import check_key
-from smart_fork.sharing.segments import Place
+from smart_fork.team.segments import Place
 
 PROTOCOL = 1
 #: The header in which both sides name their version.
@@ -32,6 +31,8 @@ PROTOCOL_HEADER = "Smart-Fork-Protocol"
 #: The most sessions on a page, segments of a session, and vectors in one push.
 PAGE, SEGMENTS, VECTORS = 100, 200_000, 20_000
 _QUESTION = 10_000
+#: The most characters of a summary, and the most tags.
+SUMMARY, TAGS = 2_000, 50
 #: What both sides say of whose a session is, and the hint for all that cannot be had.
 NOT_YOURS = "You don't own this session. Use smart-fork team fork."
 YOURS = "You own this session. Use smart-fork team branch to create a copy."
@@ -46,13 +47,13 @@ def _key(text: str) -> str:
 
 
 def _named(text: str) -> str:
-    if not (name := shown(text)):
+    if not (name := fields.shown(text)):
         raise ValueError("no record is readable")
     return name
 
 
 def _summary(text: str) -> str:
-    return "\n".join(map(shown, text.splitlines()))
+    return "\n".join(map(fields.shown, text.splitlines()))
 
 
 def _decoded(value: object) -> object:
@@ -65,18 +66,18 @@ def _encoded(value: bytes) -> str:
 
 #: Bytes, encoded as text in JSON.
 Base64 = Annotated[bytes, BeforeValidator(_decoded), PlainSerializer(_encoded, when_used="json")]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=TEXT), AfterValidator(_named)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=limits.TEXT), AfterValidator(_named)]
 Summary = Annotated[str, StringConstraints(max_length=SUMMARY), AfterValidator(_summary)]
 Tags = Annotated[tuple[Name, ...], Field(max_length=TAGS)]
 User = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,32}$")]
-ProjectKey = Annotated[str, StringConstraints(max_length=TEXT), AfterValidator(_key)]
+ProjectKey = Annotated[str, StringConstraints(max_length=limits.TEXT), AfterValidator(_key)]
 Fingerprint = Annotated[str, StringConstraints(pattern=r"^[!-~]{1,200}$")]
 Position = Annotated[int, Field(ge=0, le=SEGMENTS)]
 Bookmark = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_=.-]{1,400}$")]
 Visibility = Literal["private", "public"]
 
 
-M = TypeVar("M", bound=Message)
+M = TypeVar("M", bound=fields.Message)
 
 
 def made(model: type[M], **values: Any) -> M:
@@ -88,20 +89,20 @@ def made(model: type[M], **values: Any) -> M:
     try:
         return model(**values)
     except ValidationError as error:
-        raise refused(error) from None
+        raise fields.refused(error) from None
 
 
-class Hello(Message):
+class Hello(fields.Message):
     """``GET hello``: the server's version."""
 
-    protocol: Count
-    version: Text
+    protocol: fields.Count
+    version: fields.Text
 
 
 Token = Annotated[str, StringConstraints(pattern=r"^sft_[A-Za-z0-9_-]{20,100}$")]
 
 
-class Login(Message):
+class Login(fields.Message):
     """``POST login``: a single-use invitation, and the machine's name.
 
     The client makes and stores the `token` before it asks: an answer can be lost, and the same token makes the same
@@ -113,7 +114,7 @@ class Login(Message):
     token: Token | None = None
 
 
-class Administer(Message):
+class Administer(fields.Message):
     """``POST admin``: an administrator's request about people, tokens, or background jobs."""
 
     verb: Literal["add", "invite", "users", "disable", "enable", "member", "tokens", "revoke", "jobs", "retry"]
@@ -125,13 +126,13 @@ class Administer(Message):
     token: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
 
 
-class Administered(Message):
+class Administered(fields.Message):
     """The result of such a request. Each verb has its own fields."""
 
     told: dict[str, Any]
 
 
-class LoggedIn(Message):
+class LoggedIn(fields.Message):
     """The token of a machine. The server stores only its hash."""
 
     user: User
@@ -140,62 +141,62 @@ class LoggedIn(Message):
     expires_at: AwareDatetime | None = None
 
 
-class Failure(Message):
+class Failure(fields.Message):
     """An error. If the remote has advanced (409), `count` and `digest` are the remote's."""
 
     error: Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,40}$")]
-    message: Text
-    hint: Text = ""
-    count: Count | None = None
-    digest: Digest | None = None
-    used: Count | None = None
-    limit: Count | None = None
+    message: fields.Text
+    hint: fields.Text = ""
+    count: fields.Count | None = None
+    digest: fields.Digest | None = None
+    used: fields.Count | None = None
+    limit: fields.Count | None = None
 
 
-class Meta(Message):
+class Meta(fields.Message):
     """Facts about a session from its log."""
 
-    branch: Text = ""
-    model: Text = ""
-    turns: Count = 0
-    tokens: Count = 0
+    branch: fields.Text = ""
+    model: fields.Text = ""
+    turns: fields.Count = 0
+    tokens: fields.Count = 0
     begun: AwareDatetime | None = None
     last_activity: AwareDatetime | None = None
 
 
-class SessionInfo(Message):
+class SessionInfo(fields.Message):
     """A session without its records."""
 
-    id: SessionId
+    id: fields.SessionId
     project: ProjectKey
     owner: User
-    agent: AgentName
-    root_id: SessionId
-    parent_id: SessionId | None
-    base_count: Count
-    base_digest: Digest
-    head_digest: Digest
-    record_count: Count
-    revision: Count
+    agent: fields.AgentName
+    root_id: fields.SessionId
+    parent_id: fields.SessionId | None
+    base_count: fields.Count
+    base_digest: fields.Digest
+    head_digest: fields.Digest
+    record_count: fields.Count
+    revision: fields.Count
     visibility: Visibility
-    title: Text = ""
+    title: fields.Text = ""
     tags: Tags = ()
     summary: Summary = ""
     meta: Meta = Meta()
-    bytes: Count = 0
+    bytes: fields.Count = 0
 
 
-class SessionRead(Message):
+class SessionRead(fields.Message):
     """``GET sessions/{id}``: a session and the positions of its segments."""
 
     session: SessionInfo
     segments: Annotated[tuple[Place, ...], Field(max_length=SEGMENTS)]
 
 
-class Words(Message):
+class Words(fields.Message):
     """What a person says of a session, and may change. A field without a value changes nothing."""
 
-    title: Text | None = None
+    title: fields.Text | None = None
     tags: Tags | None = None
     summary: Summary | None = None
 
@@ -206,40 +207,40 @@ class SessionChange(Words):
     visibility: Visibility | None = None
 
 
-class SessionPage(Message):
+class SessionPage(fields.Message):
     """``GET projects/{p}/sessions``: newest first."""
 
     sessions: Annotated[tuple[SessionInfo, ...], Field(max_length=PAGE)]
     next_page: Bookmark | None = None
 
 
-class Have(Message):
+class Have(fields.Message):
     """``POST projects/{p}/have``: asks which of these segments need not be sent."""
 
-    segments: Annotated[tuple[SegmentDigest, ...], Field(max_length=10_000)]
+    segments: Annotated[tuple[fields.SegmentDigest, ...], Field(max_length=10_000)]
 
 
-class HaveAnswer(Message):
+class HaveAnswer(fields.Message):
     """The present segments that the client may read."""
 
-    present: tuple[SegmentDigest, ...]
+    present: tuple[fields.SegmentDigest, ...]
 
 
-class SegmentBody(Message):
+class SegmentBody(fields.Message):
     """A segment inside a push."""
 
-    digest: SegmentDigest
+    digest: fields.SegmentDigest
     body: Base64
 
 
-class Vector(Message):
+class Vector(fields.Message):
     """A chunk's vector in 16-bit floats. The server makes the chunk itself, and matches it by hash."""
 
-    chunk: SegmentDigest
+    chunk: fields.SegmentDigest
     e: Base64
 
 
-class Vectors(Message):
+class Vectors(fields.Message):
     """Vectors of one space."""
 
     space: Fingerprint
@@ -254,12 +255,12 @@ class Push(SessionChange):
     has, of passages as the server will make them. The server makes the others.
     """
 
-    id: SessionId
-    agent: AgentName
-    base_count: Count
-    base_digest: Digest
-    count: Count
-    digest: Digest
+    id: fields.SessionId
+    agent: fields.AgentName
+    base_count: fields.Count
+    base_digest: fields.Digest
+    count: fields.Count
+    digest: fields.Digest
     position: Position = 0
     segments: Annotated[tuple[Place, ...], Field(max_length=SEGMENTS)]
     bodies: tuple[SegmentBody, ...] = ()
@@ -279,7 +280,7 @@ class Push(SessionChange):
         return self
 
 
-class Pushed(Message):
+class Pushed(fields.Message):
     """A completed push. `created` is false for an existing session, `up_to_date` true if nothing was new."""
 
     session: SessionInfo
@@ -294,17 +295,17 @@ class Branch(SessionChange):
     """
 
     verb: Literal["branch", "fork"]
-    id: SessionId
-    source_id: SessionId
-    count: Count | None = None
+    id: fields.SessionId
+    source_id: fields.SessionId
+    count: fields.Count | None = None
     force: bool = False
 
 
-class Edit(Message):
+class Edit(fields.Message):
     """A record to replace, or to remove if `new` is missing. Both are SHA-256 hashes of canonical bytes."""
 
-    old: SegmentDigest
-    new: SegmentDigest | None = None
+    old: fields.SegmentDigest
+    new: fields.SegmentDigest | None = None
 
 
 class Rewrite(Words):
@@ -314,36 +315,36 @@ class Rewrite(Words):
     """
 
     kind: Literal["cut", "mask"]
-    revision: Count
+    revision: fields.Count
     edits: Annotated[tuple[Edit, ...], Field(min_length=1, max_length=SEGMENTS)]
     records: tuple[Base64, ...] = ()
 
 
-class Rewritten(Message):
+class Rewritten(fields.Message):
     """The session after a rewrite, and the number of other sessions that changed with it."""
 
     session: SessionInfo
-    descendants: Count
+    descendants: fields.Count
 
 
-class Change(Message):
+class Change(fields.Message):
     """A withdrawal from a session; with ``delete``, of all its own records."""
 
-    session_id: SessionId
+    session_id: fields.SessionId
     project: ProjectKey
-    revision: Count
+    revision: fields.Count
     kind: Literal["cut", "mask", "delete"]
     edits: tuple[Edit, ...] = ()
 
 
-class Changes(Message):
+class Changes(fields.Message):
     """``GET changes?since=``: withdrawals since then from sessions that the caller has pulled or forked."""
 
     changes: tuple[Change, ...]
     next_page: Bookmark
 
 
-class Search(Message):
+class Search(fields.Message):
     """``POST projects/{p}/search``: a question in several phrasings, with vectors of those to compare by meaning.
 
     Vectors are 16-bit floats, in the order of `smart_fork.finding.query.Query.meanings`. The server ignores vectors
@@ -360,7 +361,7 @@ class Search(Message):
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class Speaking(Message):
+class Speaking(fields.Message):
     """The evidence for a session in one phrasing: see `smart_fork.finding.ranking.Parts`."""
 
     session_words: Share
@@ -371,60 +372,60 @@ class Speaking(Message):
     whole: Annotated[float, Field(ge=-1, le=1)]
 
 
-class Passage(Message):
+class Passage(fields.Message):
     """The best passage: its text, its position, and the tokens that a fork after its exchange loads."""
 
     text: Annotated[str, StringConstraints(max_length=_QUESTION)]
-    turn: Count
-    message_id: Text
+    turn: fields.Count
+    message_id: fields.Text
     role: Literal["user", "assistant", "action"]
-    exchange: Count
-    ends: Count | None
-    tokens: Count
+    exchange: fields.Count
+    ends: fields.Count | None
+    tokens: fields.Count
     similarity: Annotated[float, Field(ge=-1, le=1)] | None = None
 
 
-class Hit(Message):
+class Hit(fields.Message):
     """A found session with its evidence, also by meaning if `similar` is set.
 
     `family` is the id of its beginning, the same as that of a copy here.
     """
 
     session: SessionInfo
-    family: Text
+    family: fields.Text
     speaking: Annotated[tuple[Speaking, ...], Field(min_length=1, max_length=9)]
     similar: bool
     passage: Passage | None = None
-    outcome: Text = ""
-    turns: Count = 0
-    tokens: Count = 0
-    started: Text = ""
-    last_activity: Text = ""
+    outcome: fields.Text = ""
+    turns: fields.Count = 0
+    tokens: fields.Count = 0
+    started: fields.Text = ""
+    last_activity: fields.Text = ""
 
 
-class Found(Message):
+class Found(fields.Message):
     """The best result of each family. `embedded` tells if the search was also by meaning; `by_words_only` counts the
     sessions without comparable vectors.
     """
 
     hits: Annotated[tuple[Hit, ...], Field(max_length=PAGE)]
     embedded: bool
-    sessions: Count
-    by_words_only: Count = 0
+    sessions: fields.Count
+    by_words_only: fields.Count = 0
 
 
-class AuditLine(Message):
+class AuditLine(fields.Message):
     """An entry of the audit log: person, action and time."""
 
     at: AwareDatetime
     actor: User
     verb: Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,40}$")]
     project: ProjectKey | None = None
-    session_id: SessionId | None = None
+    session_id: fields.SessionId | None = None
     details: dict[str, Any] = Field(default_factory=dict)
 
 
-class Audit(Message):
+class Audit(fields.Message):
     """``GET audit``."""
 
     lines: Annotated[tuple[AuditLine, ...], Field(max_length=1_000)]

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 from indexer import state
 from indexer.masking import mask
@@ -20,21 +21,23 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.cuts.ties import texts
 from smart_fork.agents.cuts.titles import without_suffix
+from smart_fork.agents.forms import HomePlace
 from smart_fork.errors import Conflict, ServerUnavailable, Usage, WrongVerb
 from smart_fork.excise.cut_plan import Plan, masked, plan, refuse
 from smart_fork.excise.remnants import telling
 from smart_fork.excise.transcript import chosen, load_numbered, pieces
 from smart_fork.excise.words import said_in
-from smart_fork.sharing import fields, withdrawn
-from smart_fork.sharing.canonical import decode, digest_of, encode
-from smart_fork.sharing.materialise import Arrived, arrived, place_of
-from smart_fork.sharing.pulled import key_of
-from smart_fork.sharing.withdrawal import Taken
+from smart_fork.sharing import canonical, fields, pulled, withdrawn
+from smart_fork.sharing.materialise import arrived
 from smart_fork.snippets import quoted
 from smart_fork.team import wire
 from smart_fork.team.changes import take_over
 from smart_fork.team.download import Download, download
 from smart_fork.team.project import Project
+
+if TYPE_CHECKING:
+    from smart_fork.sharing.materialise import Arrived
+    from smart_fork.sharing.withdrawal import Taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +134,7 @@ def _left(taken: Download, edits: Mapping[bytes, bytes | None]) -> str:
     """The digest of what a session is without what is withdrawn; its base stays."""
     base, own = taken.records[: taken.info.base_count], taken.records[taken.info.base_count :]
     after = (edits.get(sha256(record).digest(), record) for record in own)
-    return digest_of([*base, *(record for record in after if record is not None)])
+    return canonical.digest_of([*base, *(record for record in after if record is not None)])
 
 
 def withdrawn_before(project: Project, asked: ExciseAsked) -> Done | None:
@@ -196,7 +199,7 @@ def _chosen(one: Arrived, session: Transcript, text: str) -> set[str]:
 
 def _edits(project: Project, taken: Download, made: Plan) -> dict[bytes, bytes | None]:
     """The records of the server that go or are replaced, by what the lines of the log are known by."""
-    forms, place = AGENTS.forms_of(taken.info.agent), place_of(project.place.root)
+    forms, place = AGENTS.forms_of(taken.info.agent), HomePlace.of(project.place.root)
     gone: set[str] = set()
     new: dict[str, bytes] = {}
     for position, turn in enumerate(made.session.turns):
@@ -204,15 +207,15 @@ def _edits(project: Project, taken: Download, made: Plan) -> dict[bytes, bytes |
             continue
         shared = forms.outgoing(record, place)
         if turn.id in made.gone:
-            gone.add(key_of(shared))
+            gone.add(pulled.key_of(shared))
         elif (line := made.edits.get(position)) is not None and (after := dict_in(json_in(line))):
-            edited = encode(forms.outgoing(after, place))
-            if edited != encode(shared):  # which parent it names is no part of it
-                new[key_of(shared)] = edited
+            edited = canonical.encode(forms.outgoing(after, place))
+            if edited != canonical.encode(shared):  # which parent it names is no part of it
+                new[pulled.key_of(shared)] = edited
     edits: dict[bytes, bytes | None] = {}
     for one in taken.records:
-        here = forms.arrived(decode(one), others=False)
-        key = key_of(here) if here is not None else ""
+        here = forms.arrived(canonical.decode(one), others=False)
+        key = pulled.key_of(here) if here is not None else ""
         if key in gone:
             edits[sha256(one).digest()] = None
         elif key in new:

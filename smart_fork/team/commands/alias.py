@@ -23,10 +23,10 @@ NameArgument = Annotated[
 @takes(without=("server",))
 def list_aliases(place: TeamPlace) -> None:
     """List aliases. A star marks the current one."""
-    from smart_fork.sharing.tracking import Tracking, place_of, written
+    from smart_fork.sharing.tracking import ProjectFolder, Tracking
 
-    tracked = Tracking(place_of(place.project)).read()
-    if printed_as_json(written(tracked)):
+    tracked = Tracking(ProjectFolder.of(place.project)).read()
+    if printed_as_json(tracked.as_json()):
         return
     for name, one in tracked.aliases.items():
         star = "*" if name == tracked.current else " "
@@ -56,9 +56,9 @@ def set_alias(
 @takes(without=("server",))
 def use_alias(name: NameArgument, place: TeamPlace) -> None:
     """Make an alias the default for this project."""
-    from smart_fork.sharing.tracking import Tracking, place_of
+    from smart_fork.sharing.tracking import ProjectFolder, Tracking
 
-    after = Tracking(place_of(place.project)).change(lambda tracked: tracked.with_current(name))
+    after = Tracking(ProjectFolder.of(place.project)).change(lambda tracked: tracked.with_current(name))
     if not printed_as_json({"current": after.current}):
         out.print(plain(f"{name} is current."))
 
@@ -67,8 +67,8 @@ def use_alias(name: NameArgument, place: TeamPlace) -> None:
 @takes(without=("server",))
 def remove_alias(name: NameArgument, place: TeamPlace) -> None:
     """Remove an alias. The session stays."""
-    from smart_fork.sharing.tracking import Tracking, place_of
+    from smart_fork.sharing.tracking import ProjectFolder, Tracking
 
-    Tracking(place_of(place.project)).change(lambda tracked: tracked.without(name))
+    Tracking(ProjectFolder.of(place.project)).change(lambda tracked: tracked.without(name))
     if not printed_as_json({"removed": name}):
         out.print(plain(f"{name} is no longer an alias."))

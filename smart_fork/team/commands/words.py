@@ -13,7 +13,7 @@ from smart_fork.agents.options import said
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.errors import Usage
-from smart_fork.sharing.limits import SUMMARY, TAGS, TEXT
+from smart_fork.sharing import limits
 from smart_fork.snippets import printable
 
 if TYPE_CHECKING:
@@ -88,12 +88,14 @@ class Description:
         Raises:
             Usage: there are too many tags, or a text is too long.
         """
+        from smart_fork.team.wire import SUMMARY, TAGS
+
         tags = None if self.tags is None else [" ".join(printable(one).split()) for one in self.tags.split(",")]
         found = None if tags is None else tuple(dict.fromkeys(filter(None, tags)))
         if found is not None and len(found) > TAGS:
             raise Usage(f"--tags has {len(found)} of them: {TAGS} at most")
-        texts = [("--title", self.title, TEXT), ("--summary", self.summary, SUMMARY)]
-        for option, text, most in (*texts, *(("Each of --tags", tag, TEXT) for tag in found or ())):
+        texts = [("--title", self.title, limits.TEXT), ("--summary", self.summary, SUMMARY)]
+        for option, text, most in (*texts, *(("Each of --tags", tag, limits.TEXT) for tag in found or ())):
             if text is not None and len(text) > most:
                 raise Usage(f"{option} has {most} characters at most: this is {len(text)}")
         return {"title": self.title, "tags": found, "summary": self.summary, "visibility": self.visibility}

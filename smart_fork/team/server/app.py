@@ -14,12 +14,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from smart_fork.errors import NotFound
-from smart_fork.sharing import fields, passages
-from smart_fork.sharing.limits import LIMITS
-from smart_fork.sharing.segments import unpack
+from smart_fork.sharing import fields, limits, reading_back
 from smart_fork.snippets import printable
 from smart_fork.system.release import own_version
 from smart_fork.team import wire
+from smart_fork.team.segments import unpack
 from smart_fork.team.server import (
     admin,
     auth,
@@ -144,7 +143,7 @@ def commit(server: Server, request: Request, person: auth.Person, wanted: wire.P
     checked = push.check_bodies(wanted)
     with server.database.asked_by(person.id) as db:
         project = auth.project_to_push(db, person, project_key(request), anybody=server.open_projects)
-    return push.push(server.database, project, person, checked, readable=passages.check)
+    return push.push(server.database, project, person, checked, readable=reading_back.check)
 
 
 def branches(server: Server, request: Request, person: auth.Person, wanted: wire.Branch) -> fields.Message:
@@ -232,7 +231,7 @@ ADDRESSES = (
     Address("PATCH", _SESSION, change, wire.SessionChange, scope="write"),
     Address("GET", f"{_PROJECT}/sessions", page),
     Address("POST", f"{_PROJECT}/have", have, wire.Have),
-    Address("PUT", _SEGMENT, put_segment, bytes, LIMITS.segment_body_bytes, scope="write"),
+    Address("PUT", _SEGMENT, put_segment, bytes, limits.LIMITS.segment_body_bytes, scope="write"),
     Address("GET", _SEGMENT, get_segment),
     Address("POST", f"{_PROJECT}/search", search, wire.Search),
     Address("POST", f"{_PROJECT}/push", commit, wire.Push, COMMIT_BYTES, scope="write"),

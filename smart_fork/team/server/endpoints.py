@@ -30,8 +30,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from smart_fork import errors
 from smart_fork.errors import Usage
-from smart_fork.sharing import fields
-from smart_fork.sharing.limits import LIMITS
+from smart_fork.sharing import fields, limits
 from smart_fork.sharing.remote import check_key
 from smart_fork.snippets import printable
 from smart_fork.system.http_limits import Bucket
@@ -211,7 +210,7 @@ class Guard:
             raise
         counted = self._of(person.token)
         if not counted.requests.take():
-            raise TooOften(f"More than {LIMITS.requests_a_minute} requests a minute. Try again in a minute.")
+            raise TooOften(f"More than {limits.LIMITS.requests_a_minute} requests a minute. Try again in a minute.")
         scope[PERSON], scope[COUNTED] = person, counted
 
     def _known(self, token: str) -> auth.Person:
@@ -221,7 +220,7 @@ class Guard:
     def _of(self, token: int) -> Counted:
         found = self._counted.pop(token, None)
         if found is None:
-            often, much = float(LIMITS.requests_a_minute), float(LIMITS.bytes_an_hour)
+            often, much = float(limits.LIMITS.requests_a_minute), float(limits.LIMITS.bytes_an_hour)
             found = Counted(Bucket(often, often / 60), Bucket(much, much / 3600))
         self._counted[token] = found
         while len(self._counted) > COUNTED_TOKENS:
@@ -252,19 +251,19 @@ async def body_of(request: Request, most: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     try:
-        with anyio.fail_after(LIMITS.body_seconds):
+        with anyio.fail_after(limits.LIMITS.body_seconds):
             async for part in request.stream():
                 size += len(part)
                 if size > most:
                     raise errors.TooLarge(f"The request is larger than {most} bytes.")
                 parts.append(part)
     except TimeoutError:
-        raise TooSlow(f"The request took longer than {LIMITS.body_seconds:g} seconds.") from None
+        raise TooSlow(f"The request took longer than {limits.LIMITS.body_seconds:g} seconds.") from None
     except ClientDisconnect:
         raise errors.Usage("The request ended early.") from None
     counted = request.scope.get(COUNTED)
     if counted is not None and not counted.bytes.take(size):
-        raise TooOften(f"More than {LIMITS.bytes_an_hour} bytes were sent in an hour. Try again later.")
+        raise TooOften(f"More than {limits.LIMITS.bytes_an_hour} bytes were sent in an hour. Try again later.")
     return b"".join(parts)
 
 

@@ -13,9 +13,8 @@ from datetime import datetime
 from psycopg.types.json import Jsonb
 
 from smart_fork.errors import Conflict, TooLarge, Unshareable, Withdrawn
-from smart_fork.sharing.canonical import START, state_of, states, written
-from smart_fork.sharing.limits import LIMITS
-from smart_fork.sharing.segments import unpack
+from smart_fork.sharing import canonical, limits
+from smart_fork.team.segments import unpack
 from smart_fork.team.server import index, segments, sessions, withdrawn
 from smart_fork.team.server.auth import Person, Project
 from smart_fork.team.server.database import Connection, Database
@@ -44,8 +43,8 @@ def check_bodies(push: Push) -> Checked:
     sent = {one.digest: (one.body, unpack(one.body, one.digest)) for one in push.bodies}
     if unnamed := [digest for digest in sent if all(digest != place.digest for place in push.segments)]:
         raise Unshareable(f"The push has an unnamed segment: {unnamed[0]}")
-    if push.count > LIMITS.session_records:
-        raise TooLarge(f"A session has {push.count} records; at most {LIMITS.session_records} are allowed.")
+    if push.count > limits.LIMITS.session_records:
+        raise TooLarge(f"A session has {push.count} records; at most {limits.LIMITS.session_records} are allowed.")
     return Checked(push, sent)
 
 
@@ -155,14 +154,14 @@ def _verify(records: dict[str, list[bytes]], checked: Checked) -> None:
     for place in places:
         if known.get(place.first_record) != place.chain_start:
             raise Unshareable("A segment does not begin where the one before it ends.")
-        for state in states(records[place.digest], place.chain_start):
+        for state in canonical.states(records[place.digest], place.chain_start):
             number += 1
             if number in (wanted.base_count, place.end):
                 known[number] = state
-    if number != wanted.count or written(state) != wanted.digest:
+    if number != wanted.count or canonical.written(state) != wanted.digest:
         raise Unshareable("The records do not match the push's digest.")
     base = known.get(wanted.base_count)
-    if base is None or written(base) != wanted.base_digest:
+    if base is None or canonical.written(base) != wanted.base_digest:
         raise Unshareable("The records of the push do not follow its base.")
 
 
@@ -170,7 +169,7 @@ def _appended(db: Connection, project: Project, person: Person, checked: Checked
     """The session with what is new, or None if it is not as it should be for that."""
     wanted = checked.push
     made = None
-    if wanted.base_count == 0 and wanted.base_digest == written(START) and wanted.count:
+    if wanted.base_count == 0 and wanted.base_digest == canonical.written(canonical.START) and wanted.count:
         made = _made(db, project, person, wanted)
     row = made
     if made is None and wanted.count > wanted.base_count:  # also one of which all was withdrawn
@@ -193,7 +192,8 @@ def _made(db: Connection, project: Project, person: Person, wanted: Push) -> Row
         " VALUES (%s, %s, %s, %s, %s, 0, %s, %s, %s, %s, %s, %s, %s, %s, least(coalesce(%s, now()), now()))"
         " ON CONFLICT (project_id, id) DO NOTHING RETURNING bytes, base_count",
         (
-            *(project.id, wanted.id, person.id, wanted.agent, wanted.id, START, state_of(wanted.digest), wanted.count),
+            *(project.id, wanted.id, person.id, wanted.agent, wanted.id),
+            *(canonical.START, canonical.state_of(wanted.digest), wanted.count),
             *(visibility, wanted.title or "", list(wanted.tags or ()), wanted.summary or "", *_meta(wanted)),
         ),
     ).fetchone()
@@ -207,8 +207,8 @@ def _moved(db: Connection, project: Project, person: Person, wanted: Push) -> Ro
         " WHERE project_id = %s AND id = %s AND owner_id = %s AND head_digest = %s AND record_count = %s"
         " AND deleted_at IS NULL RETURNING bytes, base_count",
         (
-            *(state_of(wanted.digest), wanted.count, *_meta(wanted)),
-            *(project.id, wanted.id, person.id, state_of(wanted.base_digest), wanted.base_count),
+            *(canonical.state_of(wanted.digest), wanted.count, *_meta(wanted)),
+            *(project.id, wanted.id, person.id, canonical.state_of(wanted.base_digest), wanted.base_count),
         ),
     ).fetchone()
 
@@ -233,8 +233,8 @@ def _fits(db: Connection, project: Project, checked: Checked, *, base: int) -> N
 
 def _count(db: Connection, project: Project, person: Person, checked: Checked, *, before: int) -> None:
     size = sessions.counted(db, project.id, checked.push.id)
-    if size > LIMITS.session_bytes:
-        raise TooLarge(f"A session has {size} bytes; at most {LIMITS.session_bytes} are allowed.")
+    if size > limits.LIMITS.session_bytes:
+        raise TooLarge(f"A session has {size} bytes; at most {limits.LIMITS.session_bytes} are allowed.")
     account(db, project, person, size - before)
 
 
@@ -246,11 +246,11 @@ def _as_it_is(db: Connection, project: Project, person: Person, wanted: Push) ->
         Conflict: It has advanced.
     """
     row = sessions.readable(db, project.key, person, wanted.id, own=True)
-    if (row["record_count"], written(row["head_digest"])) == (wanted.count, wanted.digest):
+    if (row["record_count"], canonical.written(row["head_digest"])) == (wanted.count, wanted.digest):
         return Pushed(session=sessions.told(row), created=False, up_to_date=True)
     raise Conflict(
         f"The remote session has advanced ({wanted.base_count} -> {row['record_count']} records).",
         "smart-fork team status shows each alias with its next command.",
         count=row["record_count"],
-        digest=written(row["head_digest"]),
+        digest=canonical.written(row["head_digest"]),
     )

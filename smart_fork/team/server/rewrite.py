@@ -15,9 +15,9 @@ from psycopg import sql
 
 from smart_fork.agents.cuts.titles import without_suffix
 from smart_fork.errors import Conflict, Unshareable, Usage, WrongVerb
-from smart_fork.sharing.canonical import decode, state_after, written
-from smart_fork.sharing.segments import Place, Segment, pack, unpack
+from smart_fork.sharing import canonical
 from smart_fork.team import wire
+from smart_fork.team.segments import Place, Segment, pack, unpack
 from smart_fork.team.server import segments, sessions, withdrawn
 from smart_fork.team.server.auth import Person, Project
 from smart_fork.team.server.database import Connection, Database
@@ -260,7 +260,7 @@ def _advanced(row: Row) -> Conflict:
         "The session changed after the plan.",
         "Try again: the new plan uses the current session.",
         count=row["record_count"],
-        digest=written(row["head_digest"]),
+        digest=canonical.written(row["head_digest"]),
     )
 
 
@@ -291,7 +291,7 @@ def checked(wanted: Rewrite) -> dict[bytes, bytes | None]:
         Unshareable: A record is not canonical, or too large.
     """
     for record in wanted.records:
-        decode(record)
+        canonical.decode(record)
     sent = {sha256(record).hexdigest(): record for record in wanted.records}
     olds = {edit.old for edit in wanted.edits}
     news = {edit.new for edit in wanted.edits if edit.new is not None}
@@ -337,9 +337,9 @@ def edited(
         position,
         tuple(pack(new, *start)),
         count,
-        base[1] if base[0] <= start[0] else state_after(new[: count - start[0]], start[1]),
+        base[1] if base[0] <= start[0] else canonical.state_after(new[: count - start[0]], start[1]),
         start[0] + len(new),
-        state_after(new, start[1]),
+        canonical.state_after(new, start[1]),
         frozenset(done),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from hashlib import sha256
 
 from smart_fork.errors import NotFound, Unshareable
-from smart_fork.sharing.segments import Place, Segment, unpack
+from smart_fork.team.segments import Place, Segment, unpack
 from smart_fork.team.server.auth import Person, Project
 from smart_fork.team.server.database import Connection
 

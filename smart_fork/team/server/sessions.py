@@ -16,18 +16,17 @@ from psycopg.types.json import Jsonb
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from smart_fork.errors import Conflict, NotFound, TooLarge, Usage, WrongVerb
-from smart_fork.sharing.canonical import state_after, written
-from smart_fork.sharing.limits import LIMITS, MIB
-from smart_fork.sharing.segments import Place, cut, unpack
+from smart_fork.sharing import canonical, limits
 from smart_fork.team import wire
+from smart_fork.team.segments import Place, cut, unpack
 from smart_fork.team.server import segments, withdrawn
 from smart_fork.team.server.auth import ON_ITS_MACHINE, Person, Project, project
 from smart_fork.team.server.database import Connection, Database
 from smart_fork.team.wire import Branch, Meta, Pushed, SessionChange, SessionInfo
 
 #: Segments that ride in a commit: a larger push sends them one by one first.
-COMMIT_BYTES = 12 * MIB
-QUESTION_BYTES = MIB
+COMMIT_BYTES = 12 * limits.MIB
+QUESTION_BYTES = limits.MIB
 
 
 class Query(BaseModel):
@@ -53,8 +52,8 @@ def account(db: Connection, project: Project, person: Person, more: int) -> None
         OverQuota: It is more than either may have.
     """
     for table, number, limit, whose in (
-        ("users", person.id, LIMITS.user_bytes, "You"),
-        ("projects", project.id, LIMITS.project_bytes, f"The sessions of {project.key}"),
+        ("users", person.id, limits.LIMITS.user_bytes, "You"),
+        ("projects", project.id, limits.LIMITS.project_bytes, f"The sessions of {project.key}"),
     ):
         row = db.execute(
             sql.SQL("UPDATE {} SET bytes = bytes + %s WHERE id = %s RETURNING bytes").format(sql.Identifier(table)),
@@ -97,7 +96,7 @@ def told(row: Row) -> SessionInfo:
     own: Row = {
         "project": row["key"],
         **{name: str(row[name]) for name in ("id", "root_id", "parent_id") if row[name]},
-        **{name: written(row[name]) for name in ("base_digest", "head_digest")},
+        **{name: canonical.written(row[name]) for name in ("base_digest", "head_digest")},
         "visibility": VISIBILITY[row["visibility"]],
         "tags": tuple(row["tags"]),
         "meta": Meta.model_validate(row["meta"], strict=False),
@@ -359,7 +358,7 @@ def _beginning(db: Connection, project: Project, source: Row, count: int) -> tup
     if part is not None:
         segments.store(db, project.id, part)
         records = unpack(part.body, part.place.digest)
-        return [*kept, part.place], state_after(records, part.place.chain_start)
+        return [*kept, part.place], canonical.state_after(records, part.place.chain_start)
     follows = there[len(kept)].chain_start if len(kept) < len(there) else source["head_digest"]
     return kept, bytes(follows)
 
@@ -369,7 +368,8 @@ def _there(db: Connection, project: Project, person: Person, wanted: Branch, *, 
     row = readable(db, project.key, person, wanted.id, own=True)
     if (str(row["parent_id"]), row["base_count"], row["base_digest"]) == (wanted.source_id, count, digest):
         return Pushed(session=told(row), created=False, up_to_date=True)
-    raise Conflict("Another session has that id.", count=row["record_count"], digest=written(row["head_digest"]))
+    head = canonical.written(row["head_digest"])
+    raise Conflict("Another session has that id.", count=row["record_count"], digest=head)
 
 
 def _or(wanted: Any, otherwise: Any) -> Any:

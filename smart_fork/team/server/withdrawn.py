@@ -12,8 +12,8 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from smart_fork.errors import Withdrawn
-from smart_fork.sharing.segments import unpack
 from smart_fork.team import wire
+from smart_fork.team.segments import unpack
 from smart_fork.team.server import segments
 from smart_fork.team.server.auth import Person
 from smart_fork.team.server.database import Connection

@@ -9,7 +9,7 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.errors import Unshareable, Usage
 from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.passages import check
+from smart_fork.sharing.reading_back import check
 from tests.indexer.transcripts.records import FIXTURES, assistant, message, result, use, user
 from tests.smart_fork.agents.opencode import database
 

@@ -12,9 +12,9 @@ from smart_fork.errors import Conflict, SmartForkError, Unshareable
 from smart_fork.sharing.canonical import NOTHING, digest_of, encode
 from smart_fork.sharing.materialise import materialise
 from smart_fork.sharing.outgoing import Since
-from smart_fork.sharing.segments import pack
 from smart_fork.team import wire
 from smart_fork.team.download import download
+from smart_fork.team.segments import pack
 
 SESSION, PROJECT = "0197f2c7-1a2b-7000-8000-000000000000", "example.org/acme/shop"
 

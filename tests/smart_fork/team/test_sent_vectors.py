@@ -6,8 +6,8 @@ import numpy as np
 
 from smart_fork.sharing.materialise import read_log
 from smart_fork.sharing.outgoing import prepare
-from smart_fork.sharing.passages import hash_of, searched
 from smart_fork.team import push
+from smart_fork.team.passages import hash_of, searched
 from tests.smart_fork.world import WordsModel
 
 

@@ -11,7 +11,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.agents.readers import READERS
 from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.passages import check
+from smart_fork.sharing.reading_back import check
 from tests.cases import each
 from tests.indexer.transcripts.records import FIXTURES, read_gemini
 from tests.smart_fork.sharing.test_forms import NEW, session_of

@@ -13,7 +13,7 @@ from smart_fork.agents.opencode.fold import written
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.passages import check
+from smart_fork.sharing.reading_back import check
 from tests.cases import each, first
 from tests.smart_fork.agents.opencode.database import ALL, COMPACTED, FAILED, TAKEN_BACK, TOOLS, change, make
 

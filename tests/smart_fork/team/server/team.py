@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import psycopg
 
 from smart_fork.sharing.canonical import NOTHING, digest_of, encode
-from smart_fork.sharing.segments import pack, unpack
+from smart_fork.team.segments import pack, unpack
 from smart_fork.team.server import auth, segments, sessions
 from smart_fork.team.server.database import Connection, Database
 from smart_fork.team.server.push import check_bodies, push

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from smart_fork.errors import Conflict
 from smart_fork.sharing.canonical import digest_of
-from smart_fork.sharing.segments import unpack
+from smart_fork.team.segments import unpack
 from smart_fork.team.server import auth, segments, sessions
 from smart_fork.team.server.database import Database
 from smart_fork.team.server.push import check_bodies, push

@@ -9,7 +9,7 @@ import pytest
 
 from smart_fork.errors import Conflict, NotFound, TooLarge, Unshareable, Usage, WrongVerb
 from smart_fork.sharing.canonical import digest_of, state_after, state_of, written
-from smart_fork.sharing.segments import pack, unpack
+from smart_fork.team.segments import pack, unpack
 from smart_fork.team.server import segments, sessions
 from smart_fork.team.server.sessions import OverQuota
 from smart_fork.team.wire import Push

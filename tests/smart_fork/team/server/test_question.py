@@ -11,8 +11,8 @@ import pytest
 from indexer.embedding import LightEmbedder
 from smart_fork.errors import NotFound
 from smart_fork.finding.ranking import Parts
-from smart_fork.sharing.passages import hash_of, searched, space_of
 from smart_fork.team import wire
+from smart_fork.team.passages import hash_of, searched, space_of
 from smart_fork.team.server import index, sessions
 from smart_fork.team.server.cluster import JOBS
 from smart_fork.team.server.database import Database

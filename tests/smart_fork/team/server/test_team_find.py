@@ -17,12 +17,12 @@ from smart_fork.finding.request import FindRequest
 from smart_fork.finding.search import Meaning
 from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.worker import Launched
-from smart_fork.sharing.passages import hash_of
-from smart_fork.sharing.tracking import Tracking, place_of
+from smart_fork.sharing.tracking import ProjectFolder, Tracking
 from smart_fork.team import client
 from smart_fork.team import find as team_find
 from smart_fork.team.find import TeamSearch
 from smart_fork.team.login import Account, account, remember
+from smart_fork.team.passages import hash_of
 from smart_fork.team.server import question
 from tests.cases import first
 from tests.smart_fork.asking import find_and_fork
@@ -204,7 +204,7 @@ def test_a_script_finds_reads_and_forks_what_the_team_shares(shared, bob, forks,
         told = smart_fork.read(best.session_id)
         rest = smart_fork.read(best.session_id, at=1)
         smart_fork.preview(best.session_id, "go on")
-        assert {} == Tracking(place_of(directory=bob.repository)).read().aliases, "to look leaves nothing"
+        assert {} == Tracking(ProjectFolder.of(directory=bob.repository)).read().aliases, "to look leaves nothing"
         worker = smart_fork.fork(best.session_id, "go on")
 
         copy = smart_fork.read(forks[-1])
@@ -231,7 +231,7 @@ def test_a_script_merges_what_the_team_shares_with_a_session_of_ones_own(shared,
     monkeypatch.setattr("smart_fork.forking.start.Prepared.launch", launch)
     with bob.here():
         merged = smart_fork.merge([shared["session_id"], own], "go on", budget=5_000).started.merged
-        (copy,) = Tracking(place_of(directory=bob.repository)).read().aliases.values()
+        (copy,) = Tracking(ProjectFolder.of(directory=bob.repository)).read().aliases.values()
 
     assert shared["session_id"] == copy.parent_id
     assert [True] == [spec.source.session_id in copy.files[0] for spec in specs]

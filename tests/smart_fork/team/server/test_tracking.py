@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from smart_fork.errors import SmartForkError, Usage
-from smart_fork.sharing.tracking import Alias, Tracking, place_of
+from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracking
 from smart_fork.team.project import last_part
 from tests.smart_fork.team.server.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, assert_refused, session_of
 from tests.smart_fork.world import git
@@ -29,7 +29,7 @@ def clone(tmp_path):
 def tracked(clone, said, server=""):
     path = clone / ".smart-fork/tracking.json"
     path.write_text(json.dumps({"version": 1, "aliases": {"main": ALIAS}} | said))
-    return Tracking(place_of(directory=clone), server)
+    return Tracking(ProjectFolder.of(directory=clone), server)
 
 
 @pytest.mark.parametrize(
@@ -114,29 +114,29 @@ def test_a_server_of_which_there_is_no_token_here_is_not_exchanged_for_another(a
 
 
 def test_the_first_address_of_origin_names_the_project_and_git_s_short_names_are_read_out(clone):
-    assert "github.com/acme/shop" == place_of(directory=clone).key
+    assert "github.com/acme/shop" == ProjectFolder.of(directory=clone).key
     git(clone, "config", "--add", "remote.origin.url", "git@github.com:mirror/shop.git")
-    assert "github.com/acme/shop" == place_of(directory=clone).key
+    assert "github.com/acme/shop" == ProjectFolder.of(directory=clone).key
     git(clone, "config", "--replace-all", "remote.origin.url", "gh:acme/shop")
     git(clone, "config", "url.git@github.com:.insteadOf", "gh:")
-    assert "github.com/acme/shop" == place_of(directory=clone).key
+    assert "github.com/acme/shop" == ProjectFolder.of(directory=clone).key
 
 
 def test_without_origin_another_remote_is_proposed(clone):
     git(clone, "remote", "rename", "origin", "upstream")
     with pytest.raises(Usage, match="no remote `origin`") as refused:
-        place_of(directory=clone)
+        ProjectFolder.of(directory=clone)
     assert "--project github.com/acme/shop" in refused.value.hint
 
 
 @pytest.mark.parametrize("text", ["github.com/acme/shop", "GitHub.com/acme/shop", "https://github.com/acme/shop.git"])
 def test_a_project_is_named_by_its_key_or_its_address(tmp_path, text):
-    assert "github.com/acme/shop" == place_of(text, tmp_path).key
+    assert "github.com/acme/shop" == ProjectFolder.of(text, tmp_path).key
 
 
 def test_what_is_neither_a_directory_nor_a_key_is_said_to_be_neither(tmp_path):
     with pytest.raises(Usage, match=r"No directory ../nowhere, and it is not a project key"):
-        place_of(f"..{os.sep}nowhere", tmp_path)
+        ProjectFolder.of(f"..{os.sep}nowhere", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -16,17 +16,16 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, String
 from pydantic.dataclasses import dataclass as checked
 
 from smart_fork.errors import TooLarge, Unshareable
-from smart_fork.sharing.canonical import START, decode, state_after, state_of, written
-from smart_fork.sharing.limits import LIMITS, MIB, SEGMENT_BYTES, SEGMENT_RECORDS
+from smart_fork.sharing import canonical, limits
 
 _LEVEL = 6
 #: Smaller segments need no ratio check: a screen of spaces compresses well.
-_FREE_BYTES = MIB
+_FREE_BYTES = limits.MIB
 
 
 def _state(value: object) -> object:
     try:
-        return state_of(value) if isinstance(value, str) else value
+        return canonical.state_of(value) if isinstance(value, str) else value
     except Unshareable as error:
         raise ValueError(error.message) from error
 
@@ -43,9 +42,9 @@ class Place:
 
     digest: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     first_record: _Size
-    records: Annotated[int, Field(ge=1, le=SEGMENT_RECORDS)]
+    records: Annotated[int, Field(ge=1, le=limits.SEGMENT_RECORDS)]
     raw_bytes: _Size
-    chain_start: Annotated[bytes, BeforeValidator(_state), PlainSerializer(written, when_used="json")]
+    chain_start: Annotated[bytes, BeforeValidator(_state), PlainSerializer(canonical.written, when_used="json")]
 
     @property
     def end(self) -> int:
@@ -55,7 +54,7 @@ class Place:
     @property
     def full(self) -> bool:
         """Whether the next record begins a new segment."""
-        return self.raw_bytes >= SEGMENT_BYTES or self.records >= SEGMENT_RECORDS
+        return self.raw_bytes >= limits.SEGMENT_BYTES or self.records >= limits.SEGMENT_RECORDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ class Segment:
     body: bytes
 
 
-def pack(records: Iterable[bytes], first_record: int = 0, chain_start: bytes = START) -> Iterator[Segment]:
+def pack(records: Iterable[bytes], first_record: int = 0, chain_start: bytes = canonical.START) -> Iterator[Segment]:
     """Yield canonical records as segments, from the beginning of a segment on.
 
     To continue a session whose last segment is not full, pass its records again, with its position.
@@ -79,10 +78,10 @@ def pack(records: Iterable[bytes], first_record: int = 0, chain_start: bytes = S
     for record in records:
         waiting.append(record)
         size += len(record) + 1
-        if size >= SEGMENT_BYTES or len(waiting) >= SEGMENT_RECORDS:
+        if size >= limits.SEGMENT_BYTES or len(waiting) >= limits.SEGMENT_RECORDS:
             segment = _packed(waiting, first_record, chain_start)
             yield segment
-            first_record, chain_start = segment.place.end, state_after(waiting, chain_start)
+            first_record, chain_start = segment.place.end, canonical.state_after(waiting, chain_start)
             waiting, size = [], 0
     if waiting:
         yield _packed(waiting, first_record, chain_start)
@@ -101,10 +100,10 @@ def unpack(body: bytes, digest: str) -> list[bytes]:
     if not raw.endswith(b"\n"):
         raise Unshareable("The last record of a segment is cut off.")
     records = raw[:-1].split(b"\n")
-    if len(records) > SEGMENT_RECORDS:
-        raise TooLarge(f"A segment has {len(records)} records; at most {SEGMENT_RECORDS} are allowed.")
+    if len(records) > limits.SEGMENT_RECORDS:
+        raise TooLarge(f"A segment has {len(records)} records; at most {limits.SEGMENT_RECORDS} are allowed.")
     for record in records:
-        decode(record)
+        canonical.decode(record)
     if not _is_one(records):
         raise Unshareable("A segment is longer than announced.")
     return records
@@ -128,7 +127,7 @@ def cut(places: Sequence[Place], count: int, body_of: Callable[[Place], bytes]) 
 
 def _is_one(records: Sequence[bytes]) -> bool:
     """Return whether these records are at most one segment."""
-    return sum(len(record) + 1 for record in records[:-1]) < SEGMENT_BYTES
+    return sum(len(record) + 1 for record in records[:-1]) < limits.SEGMENT_BYTES
 
 
 def _packed(records: Sequence[bytes], first_record: int, chain_start: bytes) -> Segment:
@@ -155,7 +154,7 @@ def _decompressed(body: bytes) -> bytes:
 
 
 def _check_size(raw: int, compressed: int) -> None:
-    if raw > LIMITS.segment_bytes:
-        raise TooLarge(f"A segment has {raw} bytes; at most {LIMITS.segment_bytes} are allowed.")
-    if raw > _FREE_BYTES and raw > compressed * LIMITS.ratio:
-        raise TooLarge(f"A segment is more than {LIMITS.ratio} times as large as its compressed bytes.")
+    if raw > limits.LIMITS.segment_bytes:
+        raise TooLarge(f"A segment has {raw} bytes; at most {limits.LIMITS.segment_bytes} are allowed.")
+    if raw > _FREE_BYTES and raw > compressed * limits.LIMITS.ratio:
+        raise TooLarge(f"A segment is more than {limits.LIMITS.ratio} times as large as its compressed bytes.")
