@@ -254,14 +254,20 @@ def _of_others(family: str, rivals: Mapping[str, float]) -> float:
 
 
 def parts(evidence: Mapping[int, Evidence], coverage: Coverage) -> dict[int, Parts]:
-    """What speaks for each session, in comparable numbers."""
+    """What speaks for each session, in comparable numbers.
+
+    Where no passage has a word of the question, as of a code that only the output of a command has, the whole session
+    speaks in their place.
+    """
     most_words = max((one.words for one in evidence.values()), default=0.0) or 1.0
     passages = {session: best_of(one.passages) for session, one in evidence.items()}
-    best_passage = max(passages.values(), default=0.0) or 1.0
+    best_passage = max(passages.values(), default=0.0)
     return {
         session: Parts(
             coverage.session * one.words / most_words,
-            coverage.chunk * passages[session] / best_passage,
+            coverage.chunk * passages[session] / best_passage
+            if best_passage
+            else coverage.session * one.words / most_words,
             one.title,
             one.work,
             max(0.0, best_of(one.similar.values())),

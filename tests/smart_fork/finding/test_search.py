@@ -14,7 +14,7 @@ from indexer.project import project_of
 from smart_fork.finding.evidence import admitted, without_askers
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import MAX_WORDS, Query
-from smart_fork.finding.ranking import Parts
+from smart_fork.finding.ranking import FITS, Parts
 from smart_fork.finding.search import Meaning, embedded, search
 from tests.cases import first
 from tests.smart_fork.world import Did, WordsModel, git
@@ -204,6 +204,19 @@ def test_where_this_branch_is_asked_for_its_sessions_are_found_first(world, shop
 
     assert world.ids("check the PR comments", shop)[0] == here
     assert world.ids("check the comments of PR 1", shop)[0] != here
+
+
+def test_a_code_that_only_an_output_has_is_found_by_it_and_likely(world, shop):
+    def printed(asked: str, output: str, said: str) -> str:
+        return world.worked("claude", shop, f"> {asked}", Did("Bash", {"command": "make"}, result=output), said)
+
+    for number in range(6):
+        printed(f"draw logo {number} of the shop", "12 files", "It is drawn.")
+    knows = printed("the till prints nothing", "starting\nERR_TILL_LOCKED head open\nend", "It prints now.")
+    best = world.find("ERR_TILL_LOCKED", shop)["results"][0]
+
+    assert knows == best["session_id"]
+    assert best["score"] > FITS
 
 
 def test_a_question_that_points_at_the_branch_asks_for_the_words_of_its_name(world, shop):
