@@ -316,14 +316,14 @@ def branch(
     Raises:
         SmartForkError: nothing was made.
     """
+    from smart_fork.agents.options import Options
     from smart_fork.forking.branch import branch as copy
     from smart_fork.forking.request import BranchRequest
 
     wanted = _wanted(budget, intent, also, keep, drop)
     asked = BranchRequest(
-        session_id, at=at, intent=intent, also=tuple(also), title=title, cwd=cwd, budget=wanted, as_agent=as_agent,
-        unmasked=unmasked,
-    )  # fmt: skip
+        session_id, Options(unmasked=unmasked), at, intent, tuple(also), wanted, cwd, as_agent, title=title
+    )
     return copy(asked, _library)
 
 

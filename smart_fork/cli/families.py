@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from smart_fork.agents.options import takes
+from smart_fork.agents.options import Options, takes
 from smart_fork.caller import caller_session
 from smart_fork.cli.options import HandedOption, SessionArgument
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
@@ -33,7 +33,11 @@ COMMITS = 3
 
 @takes(
     session=SessionArgument,
+    without=("worktree", "worktree_name", "with_changes", "name", "skip_permissions", "brief"),
     prompt=Annotated[str | None, typer.Argument(help="Prompt, with --start.")],
+    at="Copy up to this message, or `match`: up to the best answer.",
+    intent="Text for --at match and --budget.",
+    place="Place to run, with --start.",
     as_agent=HandedOption,
     budget="Copy only relevant exchanges, up to N tokens: 30k.",
     order="session prompt at intent also title without start place cwd project budget keep drop as_agent unmasked",
@@ -41,6 +45,7 @@ COMMITS = 3
 def branch(
     *,
     asked: BranchRequest,
+    options: Options,
     without: Annotated[
         str | None,
         typer.Option("--excise", help="Turns to drop, numbered as in `excise list`: 5-7,9."),
@@ -50,8 +55,9 @@ def branch(
     """Copy a session under a title of its own, to go on with later; the original stays untouched."""
     from smart_fork.forking.branch import branch as branch_session
 
-    asked = replace(asked, budget=budget.wanted(), caller_session_id=caller_session(os.environ))
-    if not asked.start and (asked.prompt or asked.place):
+    caller = caller_session(os.environ)
+    asked = replace(asked, options=options, budget=budget.wanted(), caller_session_id=caller)
+    if not asked.start and (options.prompt or options.place):
         raise Usage("A prompt and --in are only for --start", "Give --start to resume the branch immediately.")
     if (asked.intent is None) if asked.at_match else (asked.intent is not None and asked.budget is None):
         raise Usage("--at match and --intent belong together", 'Give the intent: --at match --intent "…"')
@@ -64,7 +70,7 @@ def branch(
 
         branch_without(asked.session, without, cwd=Path(asked.cwd) if asked.cwd else None)
         return
-    with starting(asked.place, quiet=not asked.start):
+    with starting(options.place, quiet=not asked.start):
         branched = branch_session(asked, library_shown)
     if not printed_as_json(branched):
         _print_branch(branched, named=bool(asked.title and asked.title.strip()))

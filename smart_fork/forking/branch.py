@@ -9,15 +9,16 @@ import re
 import shlex
 from collections.abc import Container, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import datetime
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from indexer.errors import joined
 from indexer.failures import next_step, what_failed
 from indexer.files import private_dir, state_home
+from indexer.lazy import dataclass
 from indexer.locks import held_file
 from indexer.project import Project, project_of
 from indexer.transcripts.base import AgentAdapter, Agents, LogFile
@@ -47,6 +48,8 @@ from smart_fork.system.processes import Clock, Machine
 
 if TYPE_CHECKING:
     from smart_fork.finding.library import Opening
+    from smart_fork.forking.choice import Selected
+    from smart_fork.forking.handover import Handover
 
 #: An unfinished answer to which nothing was added for so long has been given up, or waits for a person.
 QUIET_SECONDS = 60.0
@@ -111,72 +114,148 @@ def refuse_while_tasks_run(session: Session, hint: str, *, caller: str | None = 
 WRITTEN_SECONDS, LOOK_SECONDS = 3.0, 0.2
 
 
-@bounded()
+@dataclass(frozen=True, slots=True)
+class PlannedBranch:
+    """A branch that can be written, up to turn `end`. What was made to read its session is `held` until it is."""
+
+    request: BranchRequest
+    session: Session
+    agent: AgentName
+    target: Path
+    end: int
+    kept: Selected | None
+    handover: Handover | None
+    notes: tuple[str, ...]
+    moment: float
+    held: ExitStack = field(repr=False, compare=False)
+
+    @classmethod
+    @bounded()
+    def plan(
+        cls, request: BranchRequest, library: Opening | None = None, *, now: float | None = None, clock: Clock
+    ) -> Self:
+        """Decide everything about a branch; nothing is written.
+
+        It ends with what its message is part of, or with the last finished turn. What answers is asked of the
+        `library`, by default the commands' own. The caller's own session is waited for where it is so new that its
+        agent has not written it down yet.
+
+        Raises:
+            SmartForkError: it cannot be written.
+        """
+        at, budget, caller = request.message, request.budget, request.caller_session_id
+        chooses = request.at_match or budget is not None
+        with ExitStack() as held:
+            (here,) = held.enter_context(sessions_here([request.session.strip()], request.cwd or request.project))
+            with gathered(request.looked_for, request.also, library, chooses=chooses) as answers:
+                session = _source(here.session_id, caller or "", clock, held, request.as_agent)
+                if session.unread and request.at is None:
+                    raise ForkRefused(
+                        f"{session.session_id} is too long to be copied whole. {sessions.left_out(session)}",
+                        advice(
+                            "Give a message, --at N. Or fork all of it: smart-fork fork, its agent reads it itself.",
+                            tool="Give a message (at), or fork all of it: its agent reads it itself.",
+                        ),
+                    )
+                agent = request.agent_of(session)
+                moment = clock.now() if now is None else now
+                from smart_fork.forking.start import place_of_work
+
+                target = place_of_work(session.cwd, request.cwd)
+                if request.project is not None and not _belongs(session, request.project):
+                    raise ForkRefused(
+                        f"Source session does not belong to current project: {session.session_id}",
+                        f"It worked in {session.cwd}.",
+                    )
+                through = answering(session, answers) if request.at_match else None
+                end, notes = _end(session, at, through, moment, caller)
+                kept = chosen(session, end, budget, answers) if budget is not None else None
+                told = None
+                if agent != session.agent:
+                    from smart_fork.forking.handover import handover
+
+                    excerpt = kept.excerpt if kept else None
+                    told = handover(session, end, agent, excerpt, unmasked=request.options.unmasked)
+                    notes += _notes(told.handed, agent, budget)
+                notes += filter(None, [sessions.left_out(session)])
+                notes = [*(kept.selection.notes if kept else ()), *notes]
+            return cls(request, session, agent, target, end, kept, told, tuple(notes), moment, held.pop_all())
+
+    @bounded()
+    def write(self) -> Branched:
+        """Write it, and resume it if that is asked for.
+
+        Raises:
+            SmartForkError: nothing was made.
+        """
+        session, told = self.session, self.handover
+        asked, parent = self.request.title, told.title if told else session.title
+        with self.held:
+            with new_title(parent, self.target, self.moment, name=asked) as final:
+                local = datetime.fromtimestamp(self.moment)  # noqa: DTZ006 - files may be named by local time
+                refuse_cancelled()
+                becomes = NewSession(AGENTS.starter_of(self.agent).new_id(), self.target, local, final)
+                written = self._written(becomes)
+                _remember(written, session, self.end)
+            report = self._report(written, final)
+            if not self.request.start:
+                return report
+            options = self.request.options
+            options = Options(prompt=options.prompt or None, place=options.place, name=final)
+            return replace(report, started=self._started(written, options))
+
+    def _written(self, becomes: NewSession) -> Branch:
+        if self.handover is None:
+            excerpt = self.kept.excerpt if self.kept else None
+            return write_copy(self.session, self.end, becomes, excerpt=excerpt)
+        from smart_fork.forking.handover import write_told
+
+        written = write_told(READERS[self.agent], self.handover, self.session, becomes, Machine())
+        return replace(written, source_session_id=self.session.session_id)
+
+    def _started(self, written: Branch, options: Options) -> Forked:
+        from smart_fork.forking.start import resume_written
+        from smart_fork.forking.worker import WorkerSpec
+
+        return resume_written(
+            WorkerSpec(
+                "branch",
+                written.agent,
+                self.session,
+                options,
+                cwd=None if str(self.target) == self.session.cwd else self.target,
+                caller_session_id=self.request.caller_session_id,
+                written=written,
+            )
+        )
+
+    def _report(self, written: Branch, title: str) -> Branched:
+        session = self.session
+        return Branched(
+            session_id=written.session_id,
+            agent_type=written.agent,
+            title=shown_title(title),
+            path=str(written.path),
+            copied=written.copied,
+            parent=Named(session.session_id, shown_title(session.title)),
+            at=self.end,
+            working_directory=str(self.target),
+            warnings=(*self.notes, *written.warnings),
+            resume_command=command_to_resume(written.agent, written.session_id, str(self.target)),
+            resume_original=command_to_resume(session.agent, session.session_id, session.cwd, session=session),
+            selection=self.kept.selection if self.kept else None,
+        )
+
+
 def branch(
     request: BranchRequest, library: Opening | None = None, *, now: float | None = None, clock: Clock | None = None
 ) -> Branched:
-    """Copy a session, up to the end of what its message is part of, or up to its last finished turn.
-
-    What answers is asked of the `library`, by default the commands' own. The caller's own session is waited for where
-    it is so new that its agent has not written it down yet.
+    """Copy a session; see `PlannedBranch`.
 
     Raises:
         SmartForkError: nothing was made.
     """
-    clock = clock or Clock()
-    at, budget, caller = request.message, request.budget, request.caller_session_id
-    chooses = request.at_match or budget is not None
-    with ExitStack() as held:
-        (here,) = held.enter_context(sessions_here([request.session.strip()], request.cwd or request.project))
-        answers = held.enter_context(gathered(request.looked_for, request.also, library, chooses=chooses))
-        session = _source(here.session_id, caller or "", clock, held, request.as_agent)
-        if session.unread and request.at is None:
-            raise ForkRefused(
-                f"{session.session_id} is too long to be copied whole. {sessions.left_out(session)}",
-                advice(
-                    "Give a message, --at N. Or fork all of it: smart-fork fork, its agent reads it itself.",
-                    tool="Give a message (at), or fork all of it: its agent reads it itself.",
-                ),
-            )
-        agent = session.agent if request.as_agent is None else AGENTS.to_start(request.as_agent)
-        moment = clock.now() if now is None else now
-        from smart_fork.forking.start import place_of_work
-
-        target = place_of_work(session.cwd, request.cwd)
-        if request.project is not None and not _belongs(session, request.project):
-            raise ForkRefused(
-                f"Source session does not belong to current project: {session.session_id}",
-                f"It worked in {session.cwd}.",
-            )
-        through = answering(session, answers) if request.at_match else None
-        end, warnings = _end(session, at, through, moment, caller)
-        within = chosen(session, end, budget, answers) if budget is not None else None
-        excerpt = within.excerpt if within else None
-        told = None
-        if agent != session.agent:
-            from smart_fork.forking.handover import handover, write_told
-
-            told = handover(session, end, agent, excerpt, unmasked=request.unmasked)
-        with new_title(told.title if told else session.title, target, moment, name=request.title) as final:
-            local = datetime.fromtimestamp(moment)  # noqa: DTZ006 - files may be named by local time
-            refuse_cancelled()
-            becomes = NewSession(AGENTS.starter_of(agent).new_id(), target, local, final)
-            if told is None:
-                written = write_copy(session, end, becomes, excerpt=excerpt)
-            else:
-                written = write_told(READERS[agent], told, session, becomes, Machine())
-                written = replace(written, source_session_id=session.session_id)
-                warnings += _notes(told.handed, agent, budget)
-            _remember(written, session, end)
-        warnings += [*filter(None, [sessions.left_out(session)]), *written.warnings]
-        report = _report(session, written, end=end, title=final, target=target, warnings=warnings)
-        if within is not None:
-            kept = within.selection
-            report = replace(report, warnings=(*kept.notes, *report.warnings), selection=kept)
-        if not request.start:
-            return report
-        start = Options(prompt=request.prompt or None, place=request.place, name=final)
-        return replace(report, started=_start(session, written, target, start, caller))
+    return PlannedBranch.plan(request, library, now=now, clock=clock or Clock()).write()
 
 
 def _source(reference: str, own: str, clock: Clock, held: ExitStack, as_agent: AgentName | None) -> Session:
@@ -261,39 +340,6 @@ def _end(
     refuse_while_tasks_run(session, earlier_message(), caller=caller)
     left_out = ["The unfinished answer is not in the branch"] if is_unfinished(session) else []
     return last_branch_point(session), left_out
-
-
-def _start(session: Session, written: Branch, target: Path, options: Options, caller: str | None) -> Forked:
-    from smart_fork.forking.start import resume_written
-    from smart_fork.forking.worker import WorkerSpec
-
-    return resume_written(
-        WorkerSpec(
-            "branch",
-            written.agent,
-            session,
-            options,
-            cwd=None if str(target) == session.cwd else target,
-            caller_session_id=caller,
-            written=written,
-        )
-    )
-
-
-def _report(session: Session, written: Branch, *, end: int, title: str, target: Path, warnings: list[str]) -> Branched:
-    return Branched(
-        session_id=written.session_id,
-        agent_type=written.agent,
-        title=shown_title(title),
-        path=str(written.path),
-        copied=written.copied,
-        parent=Named(session.session_id, shown_title(session.title)),
-        at=end,
-        working_directory=str(target),
-        warnings=tuple(warnings),
-        resume_command=command_to_resume(written.agent, written.session_id, str(target)),
-        resume_original=command_to_resume(session.agent, session.session_id, session.cwd, session=session),
-    )
 
 
 def command_to_resume(agent: AgentName, session_id: str, cwd: str, *, session: Session | None = None) -> str:

@@ -85,7 +85,7 @@ class Fork:
                 read = tuple(_read(one, request, held) for one in located)
                 session = read[0]
                 check_forkable(session, request.cwd)
-                agent = agent_of(request, session)
+                agent = request.agent_of(session)
                 content = _content(request, read, agent, answers, borrowed=is_borrowed(located[0]))
                 prepared = prepare(_spec(request, session, agent, content), machine, dry_run=request.dry_run)
                 price, ways = _compared(request, session, content, prepared, answers)
@@ -161,20 +161,11 @@ def check_startable(request: ForkRequest) -> None:
     with brought_back(found, dry_run=True) as located:
         session = sessions.read(located)
         check_forkable(session, request.cwd)
-        agent = agent_of(request, session)
+        agent = request.agent_of(session)
         point, handover = handed_to(agent, session, None, None, unmasked=request.options.unmasked)
         spec = _spec(request, session, agent, Content(point=point, handover=handover))
         plain = replace(spec.options, brief=False)  # git refuses no fork, and is asked for the note when one starts
         prepare(replace(spec, options=plain), dry_run=request.dry_run)
-
-
-def agent_of(request: ForkRequest, session: Session) -> AgentName:
-    """Return the agent that the fork starts.
-
-    Raises:
-        Usage: there is none of that name.
-    """
-    return session.agent if request.as_agent is None else AGENTS.to_start(request.as_agent)
 
 
 def check_forkable(session: Session, cwd: str | None) -> None:

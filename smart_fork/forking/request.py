@@ -12,9 +12,9 @@ from typing import Literal
 from indexer.lazy import dataclass, late
 from indexer.masking import mask, shorten
 from indexer.masking.view import BRACKETS
-from indexer.transcripts.model import AgentName
+from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
-from smart_fork.agents.options import PLACES, AnyPlace, Options, said
+from smart_fork.agents.options import Options, said
 from smart_fork.errors import NotFound, Usage, advice
 from smart_fork.finding.hit import Hit
 from smart_fork.finding.worth import least_close  # a server that is started need not import the search
@@ -128,11 +128,34 @@ Ask = Callable[[Sequence[Hit]], str]
 MAX_MERGED = 8
 
 
-class Leaving:
-    """Where a fork or a copy of a session ends, by what was asked for `at`."""
+@dataclass(frozen=True, slots=True)
+class SessionRequest:
+    """A fork or a branch of `session`, a reference as `sessions.locate` takes it.
 
-    __slots__ = ()
-    at: int | str | None
+    It leaves after message number `at`, or at the end of the exchange that answers with ``"match"``. Within a `budget`
+    it has what answers the `intent` alone. It works in `cwd`, else where the session did, as a session of `as_agent`.
+    """
+
+    session: str = said(default="", key="fork_session_id", described="Fork this session.")
+    options: Options = Options()
+    at: int | str | None = said(
+        int,
+        Literal["match"],
+        described="Fork after this message number, or 'match': after the answer.",
+        help="Fork after this message, or `match`: after the best answer.",
+        read=str,
+    )
+    intent: str | None = said(help="Text for --at match, --budget and --top. Default: the prompt.")
+    also: tuple[str, ...] = said(list[str], default=(), help="The same intent in other words. Repeatable, up to 8.")
+    budget: Wanted | None = None
+    cwd: str | None = said(help="Working directory. Default: the session's own.", read=Path)
+    as_agent: AgentName | None = said(described="Hand over to this agent.")
+    caller_session_id: str | None = None
+
+    @property
+    def looked_for(self) -> str:
+        """The intent; by default the prompt."""
+        return (self.options.prompt if self.intent is None else self.intent) or ""
 
     @property
     def at_match(self) -> bool:
@@ -159,39 +182,32 @@ class Leaving:
             )
         return None if isinstance(self.at, str) else self.at
 
+    def agent_of(self, session: Session) -> AgentName:
+        """Return the agent that it starts.
+
+        Raises:
+            Usage: there is none of that name.
+        """
+        return session.agent if self.as_agent is None else AGENTS.to_start(self.as_agent)
+
 
 @dataclass(frozen=True, slots=True)
-class ForkRequest(Leaving):
-    """A fork of `session`, a reference as `sessions.locate` takes it; with `merge` of these as well.
+class ForkRequest(SessionRequest):
+    """A fork of `session`; with `merge` of these as well.
 
-    It leaves after message number `at`, or at the end of the exchange that answers with ``"match"``: if that is not
-    known, of the one with the message `found` that a search has found; X
+    If it is not known what answers, it leaves at the exchange with the message `found` that a search has found; with
+    `or_without` it starts also where no worktree can be made. The fork begins with these `notes`.
     """
 
-    session: str = said(default="", key="fork_session_id", described="Fork this session.")
-    options: Options = Options()
-    at: int | str | None = said(
-        int,
-        Literal["match"],
-        described="Fork after this message number, or 'match': after the answer.",
-        help="Fork after this message, or `match`: after the best answer.",
-        read=str,
-    )
-    intent: str | None = said(help="Text for --at match, --budget and --top. Default: the prompt.")
-    also: tuple[str, ...] = said(list[str], default=(), help="The same intent in other words. Repeatable, up to 8.")
     found: str | None = None
     notes: tuple[str, ...] = ()
-    budget: Wanted | None = None
     merge: tuple[str, ...] | None = said(list[str], described="Merge the answers of these sessions too.")
-    cwd: str | None = said(help="Working directory. Default: the session's own.", read=Path)
-    as_agent: AgentName | None = said(described="Hand over to this agent.")
     dry_run: bool = said(
         bool,
         default=False,
         described="Start nothing. Show the tokens of each way to fork.",
         help="Print the command and its cost. Start nothing.",
     )
-    caller_session_id: str | None = None
     or_without: bool = False
 
     @property
@@ -199,51 +215,20 @@ class ForkRequest(Leaving):
         """The sessions that go into it."""
         return (self.session, *(self.merge or ()))
 
-    @property
-    def looked_for(self) -> str:
-        """The intent; by default the prompt."""
-        return (self.options.prompt if self.intent is None else self.intent) or ""
-
 
 @dataclass(frozen=True, slots=True)
-class BranchRequest(Leaving):
-    """A copy of `session` under a `title` of its own, up to where a fork of it would leave `at`.
+class BranchRequest(SessionRequest):
+    """A copy of `session` under a `title` of its own; if that does not belong to `project`, it is refused.
 
-    It works in `cwd`, else where the session did; one that does not belong to `project` is refused. With `start` it is
-    resumed immediately, in `place` and with the `prompt`. `budget`, `intent` and `as_agent` are as in `ForkRequest`;
-    what is handed over is masked unless `unmasked`.
+    With `start` it is resumed immediately, as its `options` say.
     """
 
     session: str = said(
         default=MISSING, key="session_id", described="The id of a session, or at least 8 characters of it."
     )
-    prompt: str | None = said(described="With start: the prompt.")
-    at: int | str | None = said(
-        int,
-        described="Branch after this message number of read_session. Default: the end.",
-        help="Copy up to this message, or `match`: up to the best answer.",
-        read=str,
-    )
-    intent: str | None = said(
-        described="With budget: the intent. Default: prompt.", help="Text for --at match and --budget."
-    )
-    also: tuple[str, ...] = said(list[str], default=(), help="The same intent in other words. Repeatable, up to 8.")
     title: str | None = said(described="Title. Default: the parent's.", help="Title. Default: the parent's title.")
     start: bool = said(
         bool, default=False, described="Resume the branch immediately.", help="Resume the copy immediately."
-    )
-    place: str | None = said(
-        key="run_in",
-        described="With start: where it runs.",
-        help="Place to run, with --start.",
-        flags=("--in",),
-        choices=PLACES,
-        read=AnyPlace,
-    )
-    cwd: str | None = said(
-        described="Working directory. Default: the session's own.",
-        help="Working directory. Default: the session's own.",
-        read=Path,
     )
     project: str | None = said(
         key="project_path",
@@ -252,20 +237,6 @@ class BranchRequest(Leaving):
         flags=("--project", "-p"),
         read=Path,
     )
-    budget: Wanted | None = None
-    as_agent: AgentName | None = said(described="Hand over to this agent.")
-    unmasked: bool = said(
-        bool,
-        default=False,
-        described="Hand over secrets if the user wants it.",
-        help="Hand over secrets too. Default: masked.",
-    )
-    caller_session_id: str | None = None
-
-    @property
-    def looked_for(self) -> str:
-        """The intent; by default the prompt."""
-        return self.intent or self.prompt or ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from pydantic import Field, WithJsonSchema
 
 from indexer.lazy import dataclass
 from smart_fork.agents import AGENTS
-from smart_fork.agents.options import KEYS, takes
+from smart_fork.agents.options import KEYS, Options, takes
 from smart_fork.errors import Usage
 from smart_fork.excise.answer import Excised, Request
 from smart_fork.forking.request import BranchRequest, BudgetAsked
@@ -141,9 +141,19 @@ class SessionTools:
 
     @takes(
         order="session_id at title project_path cwd start prompt run_in budget intent keep drop as_agent unmasked",
+        without=("worktree", "name", "skip_permissions", "brief"),
+        at=Annotated[
+            int | None, Field(description="Branch after this message number of read_session. Default: the end.")
+        ],
         budget="Copy only what answers intent, in '30k' tokens, or 'match': the least.",
+        cwd="Working directory. Default: the session's own.",
+        intent="With budget: the intent. Default: prompt.",
+        place="With start: where it runs.",
+        prompt="With start: the prompt.",
     )
-    def branch_session(self, *, caller: Caller, asked: BranchRequest, budget: BudgetAsked) -> Branched:
+    def branch_session(
+        self, *, caller: Caller, asked: BranchRequest, options: Options, budget: BudgetAsked
+    ) -> Branched:
         """Copy a session, up to a message or its last finished answer, under a title of its own.
 
         Nothing runs unless asked. The copy is a session like any other: it can be resumed, forked and searched; the
@@ -152,11 +162,11 @@ class SessionTools:
         """
         from smart_fork.forking.branch import branch
 
-        if not asked.start and (asked.place or (asked.prompt and budget.budget is None)):
+        if not asked.start and (options.place or (options.prompt and budget.budget is None)):
             raise ToolError("prompt and run_in are only for start: true. Without it nothing runs.")
         project, cwd = (project_for(one, caller) if one else None for one in (asked.project, asked.cwd))
-        asked = replace(asked, project=project, cwd=cwd, budget=budget.wanted(), caller_session_id=caller.session_id)
-        return branch(asked, self._library)
+        asked = replace(asked, project=project, cwd=cwd, caller_session_id=caller.session_id)
+        return branch(replace(asked, options=options, budget=budget.wanted()), self._library)
 
 
 def _in_project(order: Any, caller: Caller) -> Any:

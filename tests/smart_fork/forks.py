@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.forking.branch import branch
 from smart_fork.forking.request import BranchRequest, Choice, ForkRequest
@@ -154,7 +155,8 @@ def choosing(
 
 def branched(session_id: str, *, now: float | None = None, clock: object = None, **how: object) -> Branched:
     """A branch of a session."""
-    return branch(BranchRequest(session_id, **how), now=now, clock=clock)
+    options = Options(**{name: how.pop(name) for name in ("prompt", "place", "unmasked") if name in how})
+    return branch(BranchRequest(session_id, options, **how), now=now, clock=clock)
 
 
 def plan_of(argv: list[str], cwd: Path, **more: object) -> ForkPlan:
