@@ -1,5 +1,6 @@
-"""Which logs have changed since they were read. A question asks this each time, and mostly finds none: what reads and
-stores them is imported by nothing here.
+"""Which logs have changed since they were read, and which sessions a person has had forgotten: none of them comes back.
+
+A question asks this each time, and mostly finds no change: what reads and stores logs is imported by nothing here.
 """
 
 from __future__ import annotations
@@ -7,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from indexer import state
 from indexer.export import export_names, export_path
 from indexer.files import checkpoints_dir
 from indexer.lazy import dataclass
@@ -16,6 +19,10 @@ from indexer.store.base import SeenFile, Store
 from indexer.transcripts.base import Agents, LogFile, is_there
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import READER_VERSION
+
+if TYPE_CHECKING:
+    import apsw
+
 
 #: Raised when the same session would be cut into other chunks.
 CHUNKER_VERSION = 7
@@ -136,3 +143,41 @@ def _without_export(store: Store) -> set[str]:
         if f"{session_id}.md" not in exports[agent] and export_path(agent, session_id).name not in exports[agent]:
             missing.add(path)
     return missing
+
+
+Forgotten = dict[tuple[AgentName, str], str]
+
+
+def forgotten() -> Forgotten:
+    """The sessions by agent and id, with the time they were forgotten at.
+
+    Raises:
+        OSError: the list cannot be read; nothing must be indexed then.
+    """
+    return {(agent, session_id): at for agent, session_id, at in state.rows("SELECT * FROM forgotten")}
+
+
+def add(agent: AgentName, session_id: str, at: str) -> None:
+    """Put a session on the list. For whoever holds the index's lock.
+
+    Raises:
+        OSError: it cannot be written; the list is what it was.
+    """
+    with state.changing() as db:
+        db.execute("INSERT OR REPLACE INTO forgotten VALUES (?, ?, ?)", (agent, session_id, at))
+        drop_notes(db, agent, session_id)
+
+
+def drop_notes(db: apsw.Connection, agent: AgentName, session_id: str) -> None:
+    """Delete what a person has noted of a session, in the transaction of whoever calls."""
+    for table in ("verdicts", "marks"):
+        db.execute(f"DELETE FROM {table} WHERE agent = ? AND session_id = ?", (agent, session_id))  # noqa: S608
+
+
+def strike(agent: AgentName, session_id: str) -> None:
+    """Take a session off the list. For whoever holds the index's lock.
+
+    Raises:
+        OSError: it cannot be written; the list is what it was.
+    """
+    state.change("DELETE FROM forgotten WHERE agent = ? AND session_id = ?", agent, session_id)

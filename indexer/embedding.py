@@ -179,20 +179,21 @@ class Vocabulary:
         splitting = self._splitting
         plain = splitting.normalizer.normalize_str(text)
         words = {word for word, _ in splitting.pre_tokenizer.pre_tokenize_str(plain)}
-        needed = {piece: self._words[piece] for word in words for piece in self._pieces(word)}
+        needed = {piece: self._words[piece] for piece in self._pieces(words)}
         found: list[int] = self._knowing(needed).encode(text).ids
         return found
 
-    def _pieces(self, word: str) -> Iterator[str]:
-        """Yield what a word may be made of. The longest beginning is taken first, so a known word is one piece."""
-        if word in self._words:
-            yield word
-        elif len(word) <= self._model["max_input_chars_per_word"]:
-            for start in range(len(word)):
-                prefix = self._model["continuing_subword_prefix"] if start else ""
-                for end in range(start + 1, len(word) + 1):
-                    if (piece := prefix + word[start:end]) in self._words:
-                        yield piece
+    def _pieces(self, words: Iterable[str]) -> Iterator[str]:
+        """Yield what words may be made of. The longest beginning is taken first, so a known word is one piece."""
+        for word in words:
+            if word in self._words:
+                yield word
+            elif len(word) <= self._model["max_input_chars_per_word"]:
+                for start in range(len(word)):
+                    prefix = self._model["continuing_subword_prefix"] if start else ""
+                    for end in range(start + 1, len(word) + 1):
+                        if (piece := prefix + word[start:end]) in self._words:
+                            yield piece
 
     def _knowing(self, words: dict[str, int]) -> Tokenizer:
         from tokenizers import Tokenizer

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +58,15 @@ def _dataclass(
 
         methods: dict[str, Any] = {"__init__": init, "__repr__": _repr}
         if eq:
-            methods |= _comparing([one.name for one in fields if one.compare], frozen=frozen)
+            names = [one.name for one in fields if one.compare]
+            values: Callable[[Any], tuple[Any, ...]] = (
+                attrgetter(*names) if len(names) > 1 else lambda self: tuple(getattr(self, name) for name in names)
+            )
+
+            def equal(self: object, other: object) -> Any:
+                return values(self) == values(other) if self.__class__ is other.__class__ else NotImplemented
+
+            methods |= {"__eq__": equal, "__hash__": (lambda self: hash(values(self))) if frozen else None}
         if frozen:
             methods |= {"__setattr__": _refuse_to_set, "__delattr__": _refuse_to_delete}
             methods |= {"__getstate__": _state, "__setstate__": _set_state}
@@ -109,18 +117,6 @@ def _compiled_init(kind: type[Any]) -> Callable[..., None]:
     init: Callable[..., None] = known["init"]
     init.__qualname__ = f"{kind.__qualname__}.__init__"
     return init
-
-
-def _comparing(names: Sequence[str], *, frozen: bool) -> dict[str, Any]:
-    """Return `__eq__`, and `__hash__` for objects that stay as they are, by the values of these fields."""
-    values: Callable[[Any], tuple[Any, ...]] = (
-        attrgetter(*names) if len(names) > 1 else lambda self: tuple(getattr(self, name) for name in names)
-    )
-
-    def eq(self: object, other: object) -> Any:
-        return values(self) == values(other) if self.__class__ is other.__class__ else NotImplemented
-
-    return {"__eq__": eq, "__hash__": (lambda self: hash(values(self))) if frozen else None}
 
 
 def _repr(self: Any) -> str:

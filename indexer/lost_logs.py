@@ -8,12 +8,11 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from indexer import changes, kept_logs
-from indexer.changes import RENEWED, Progress, Report
+from indexer.changes import RENEWED, Progress, Report, forgotten
 from indexer.errors import joined
 from indexer.export import LABELS, chained, export_path, write_export
 from indexer.failures import is_of_the_store, next_step, what_failed
 from indexer.files import index_db, index_root, state_home
-from indexer.forgotten import forgotten
 from indexer.masking import mask, mask_parts
 from indexer.pipeline import save_session
 from indexer.store.base import Reading, SessionRow, Store, Words

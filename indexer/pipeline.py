@@ -13,7 +13,7 @@ from functools import partial
 from itertools import groupby
 
 from indexer import changes, repositories
-from indexer.changes import Progress, Report
+from indexer.changes import Progress, Report, forgotten
 from indexer.embedder import Embedder, telling
 from indexer.export import (
     LONG_CHARACTERS,
@@ -27,7 +27,6 @@ from indexer.export import (
     write_export,
 )
 from indexer.failures import is_full, is_of_the_store, what_failed
-from indexer.forgotten import forgotten
 from indexer.kept_logs import keep_copy, make_room
 from indexer.lazy import dataclass
 from indexer.masking import NOTHING, Masked, joined, mask, mask_once

@@ -24,7 +24,7 @@ from smart_fork.excise import forgetting as session_removal
 from smart_fork.finding import answer, conversation, hit
 from smart_fork.forking import results
 from smart_fork.page import export
-from smart_fork.repository import identity
+from smart_fork.repository import history
 from smart_fork.sharing.sync import run as sync_run
 from smart_fork.sharing.sync import setup as sync_setup
 from smart_fork.workers import state, termination
@@ -97,13 +97,13 @@ TABLES: Mapping[str, Table] = {
     "relatives": _of(results.Relative),
     "compare and compare_workers": _of(state.Comparison),
     "compared": _of(state.Compared, rare="diff"),
-    "project": _of(identity.AboutProject),
+    "project": _of(history.AboutProject),
     "sync": _of(sync_run.Synced),
     "moved": _of(sync_run.Moved),
     "waiting": _of(sync_run.Waiting),
     "not moved": _of(sync_run.NotMoved),
     "sync setup": _of(sync_setup.TakingPart),
-    "places": _of(identity.Place),
+    "places": _of(history.Place),
     "worktrees": _of(termination.WorkersTrees),
     "trees": _of(termination.WorkersTree),
     "index status and index_status": _of(answer.IndexStatus),

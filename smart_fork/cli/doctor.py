@@ -17,12 +17,11 @@ import typer
 from rich.text import Text
 
 from indexer import embedding, kept_logs
-from indexer.changes import VERSION, Progress, gone_of
+from indexer.changes import VERSION, Progress, forgotten, gone_of
 from indexer.embedder import Embedder, telling
 from indexer.export import export_names, export_path, is_export
 from indexer.failures import what_failed
 from indexer.files import index_db
-from indexer.forgotten import forgotten
 from indexer.lazy import dataclass
 from indexer.pipeline import document_of
 from indexer.store import damage, vectors

@@ -11,7 +11,7 @@ from smart_fork.cli.options import ProjectOption, with_options
 from smart_fork.cli.output import out, plain, printed_as_json
 
 if TYPE_CHECKING:
-    from smart_fork.repository.identity import AboutProject
+    from smart_fork.repository.history import AboutProject
 
 app = Commands(help="Show which directories this project's sessions come from.", invoke_without_command=True)
 
@@ -35,7 +35,7 @@ def project(ctx: typer.Context, project: ProjectOption = None) -> None:
     """
     if ctx.invoked_subcommand is None:
         from smart_fork.finding.request import current_project
-        from smart_fork.repository.identity import described
+        from smart_fork.repository.history import described
 
         _print(described(current_project(project)))
 

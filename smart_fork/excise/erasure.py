@@ -19,12 +19,11 @@ from typing import Any
 import orjson
 
 from indexer import kept_logs, state
-from indexer.changes import VERSION, Report
+from indexer.changes import VERSION, Report, forgotten
 from indexer.embedder import ModelUnavailableError
 from indexer.export import export_path
 from indexer.failures import what_failed
 from indexer.files import index_db, state_home, sweep
-from indexer.forgotten import forgotten
 from indexer.kept_logs import pieces, sweep_reading
 from indexer.locks import IndexBusyError, only_writer
 from indexer.lost_logs import erase_owed, sweep_staged

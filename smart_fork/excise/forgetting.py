@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from indexer.forgotten import Forgotten, add, forgotten, strike
+from indexer.changes import Forgotten, add, forgotten, strike
 from indexer.lazy import dataclass
 from indexer.locks import IndexBusyError, only_writer
 from indexer.lost_logs import erase_owed, sweep, sweep_files

@@ -36,8 +36,8 @@ from smart_fork.finding.hit import WroteLines
 from smart_fork.finding.query import Candidate, Candidates, Code, Query
 from smart_fork.finding.results import UNTRUSTED
 from smart_fork.finding.upkeep import unread_notice
-from smart_fork.repository.drift import tops
 from smart_fork.repository.git import FOLDER, Repository, opened
+from smart_fork.repository.history import tops
 from smart_fork.snippets import quoted
 from smart_fork.system.processes import Processes
 

@@ -30,10 +30,9 @@ from smart_fork.finding.by_code import SLACK, relative, seconds, sessions_named,
 from smart_fork.finding.conversation import CommitsMade, MadeCommit
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.session_place import where_now
-from smart_fork.repository.drift import tops
 from smart_fork.repository.git import Repository
 from smart_fork.repository.git import opened as repository_at
-from smart_fork.repository.identity import recognized
+from smart_fork.repository.history import recognized, tops
 from smart_fork.snippets import quoted
 from smart_fork.system.processes import Processes
 

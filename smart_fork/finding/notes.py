@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, get_args
 
-from indexer import forgotten, state
+from indexer import changes, state
 from indexer.masking import Masked, mask, shorten
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import NotFound, Usage, advice
@@ -174,7 +174,7 @@ def forget(agent: AgentName, session_id: str) -> None:
         OSError: it cannot be written; all is as it was.
     """
     with state.changing() as db:
-        forgotten.drop_notes(db, agent, session_id)
+        changes.drop_notes(db, agent, session_id)
 
 
 def take_back(session_ids: Collection[str], has: Callable[[str], bool]) -> None:

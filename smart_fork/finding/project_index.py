@@ -33,7 +33,7 @@ from smart_fork.finding.this_branch import pointed_at
 from smart_fork.finding.upkeep import SOON_SECONDS, Engine, Upkeep, embed_some, refresh
 from smart_fork.repository.git import opened as repository_at
 from smart_fork.repository.git import paths
-from smart_fork.repository.identity import AboutProject, described
+from smart_fork.repository.history import AboutProject, described
 from smart_fork.snippets import shown
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry_file import has_registry

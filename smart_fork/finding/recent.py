@@ -9,10 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from indexer.changes import VERSION
+from indexer.changes import VERSION, forgotten
 from indexer.failures import what_failed
 from indexer.files import index_db
-from indexer.forgotten import forgotten
 from indexer.lazy import dataclass
 from indexer.masking import Masked
 from indexer.project import Project

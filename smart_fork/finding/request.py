@@ -215,7 +215,7 @@ def current_project(path: str | None) -> Project:
         there = False
     if not there:
         raise Usage(f"project_path {problem}: {named}", "Give the path of a directory.")
-    from smart_fork.repository.identity import recognized  # what checks a request alone needs no git
+    from smart_fork.repository.history import recognized  # what checks a request alone needs no git
 
     project = project_of(directory)
     READERS.note(Path(project.root))

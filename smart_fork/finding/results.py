@@ -25,7 +25,7 @@ from smart_fork.finding.quotations import SNIPPET_CHARACTERS, Nearness, Quotatio
 from smart_fork.finding.ranking import Parts, Score, lost
 from smart_fork.finding.session_place import permits, unplaced, where_now
 from smart_fork.finding.worth import Worth, is_cached, obstacles, own_cached_until
-from smart_fork.repository.drift import Drift
+from smart_fork.repository.history import Drift
 from smart_fork.snippets import printable
 from smart_fork.workers.registry import WorkerRecord, known_workers
 

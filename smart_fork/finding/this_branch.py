@@ -8,7 +8,7 @@ from pathlib import Path
 
 from smart_fork.errors import SmartForkError
 from smart_fork.repository.git import opened
-from smart_fork.repository.past import branch_at
+from smart_fork.repository.history import branch_at
 from smart_fork.system.processes import Processes
 
 log = logging.getLogger(__name__)

@@ -24,8 +24,8 @@ from smart_fork.agents import checkpoints
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.finding.query import Candidate
 from smart_fork.finding.session_place import is_there, unplaced, where_now
-from smart_fork.repository.drift import SECONDS, Drift, drifts
 from smart_fork.repository.git import opened_to_look_back
+from smart_fork.repository.history import SECONDS, Drift, drifts
 from smart_fork.snippets import shown
 from smart_fork.system import permission
 from smart_fork.system.processes import Processes

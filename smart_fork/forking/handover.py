@@ -33,7 +33,7 @@ from smart_fork.forking.request import MATCH, Wanted
 from smart_fork.forking.results import Handed
 from smart_fork.forking.session_copy import Branch, write_branch
 from smart_fork.forking.units import marker, plain
-from smart_fork.repository.past import CheckedOut, branch_of, checked_out, moves
+from smart_fork.repository.history import CheckedOut, branch_of, checked_out, moves
 from smart_fork.snippets import quotation
 from smart_fork.system.processes import Machine
 

@@ -9,7 +9,7 @@ from itertools import groupby
 from starlette.routing import Route
 
 from indexer import kept_logs
-from indexer.forgotten import forgotten
+from indexer.changes import forgotten
 from indexer.lazy import dataclass
 from indexer.masking import Masked
 from indexer.store.base import Holding

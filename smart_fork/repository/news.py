@@ -19,9 +19,8 @@ from indexer.masking import mask
 from indexer.project import Checkout, Unproven, checkout, is_within, resolve, top_of
 from indexer.repositories import recorded
 from smart_fork.errors import ProgramFailed, SmartForkError
-from smart_fork.repository.drift import inside, tops
 from smart_fork.repository.git import FOLDER, Repository, opened
-from smart_fork.repository.past import branch_of, checked_out, dated, is_commit, is_plain, moves
+from smart_fork.repository.history import branch_of, checked_out, dated, inside, is_commit, is_plain, moves, tops
 from smart_fork.system.processes import Completed, Processes
 
 #: For longer nobody waits, whatever is to be found: there is no news then.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer import changes, forgotten, masking, pipeline
+from indexer import changes, masking, pipeline
 from indexer.changes import Report, changed_logs
 from indexer.export import export_path, parse_front_matter, pieces_of, to_markdown
 from indexer.files import index_db
@@ -443,7 +443,7 @@ def test_embedding_in_steps_ends_the_same(store, monkeypatch):
 def test_a_forgotten_session_is_not_read(store):
     claude_log(ONE, "/work/a", "upload with retries", "done")
     codex_log(TWO, "/work/a", "download with retries", "done")
-    forgotten.add("claude", ONE, "2026-01-01T00:00:00Z")
+    changes.add("claude", ONE, "2026-01-01T00:00:00Z")
 
     report = run(store, HashEmbedder())
 

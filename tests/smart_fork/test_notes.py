@@ -12,8 +12,8 @@ import pytest
 
 import smart_fork
 from indexer import state
+from indexer.changes import add
 from indexer.files import index_db, state_home
-from indexer.forgotten import add
 from smart_fork.errors import NotFound, Usage
 from smart_fork.excise import erasure
 from smart_fork.finding import notes

@@ -16,7 +16,7 @@ from indexer.store.schema import VectorsUnavailableError
 from smart_fork.errors import SmartForkError
 from smart_fork.finding.engine import configured_engine
 from smart_fork.finding.index_access import opened
-from smart_fork.repository import identity
+from smart_fork.repository import history
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ def renewed(store: Store, patience: float, progress: Progress | None = None, *, 
 
 
 def _renew(store: Store, patience: float, progress: Progress | None = None, *, vectors: bool = True) -> None:
-    identity.note(store.directories())
+    history.note(store.directories())
     if (engine := configured_engine()) is None:
         return
     if progress is not None:

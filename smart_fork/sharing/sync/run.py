@@ -9,8 +9,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from indexer import repositories
+from indexer.changes import forgotten
 from indexer.failures import what_failed
-from indexer.forgotten import forgotten
 from indexer.locks import held
 from indexer.project import project_of
 from indexer.values import Value, rare, record, value
@@ -18,7 +18,7 @@ from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, SmartForkError
-from smart_fork.repository.identity import look
+from smart_fork.repository.history import look
 from smart_fork.sharing import pulled, unfinished, withdrawal
 from smart_fork.sharing.canonical import decode
 from smart_fork.sharing.materialise import Local, local_in, materialise

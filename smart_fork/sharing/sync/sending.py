@@ -19,7 +19,7 @@ from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.finding.recent import recent_sessions
-from smart_fork.repository.identity import look
+from smart_fork.repository.history import look
 from smart_fork.sharing import replay
 from smart_fork.sharing.canonical import digest_of
 from smart_fork.sharing.ignored import NAME as IGNORED

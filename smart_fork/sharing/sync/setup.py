@@ -8,7 +8,7 @@ from indexer.values import Value, value
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.request import current_project
-from smart_fork.repository.identity import note
+from smart_fork.repository.history import note
 from smart_fork.sharing.sync import key as keys
 from smart_fork.sharing.sync import manifest as lists
 from smart_fork.sharing.sync.ref import Ref, checked

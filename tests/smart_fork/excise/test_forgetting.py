@@ -14,8 +14,8 @@ import pytest
 
 import smart_fork
 from indexer import kept_logs, state
+from indexer.changes import forgotten
 from indexer.files import index_db, state_home
-from indexer.forgotten import forgotten
 from indexer.locks import only_writer
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.cuts import snapshots

@@ -20,7 +20,7 @@ from smart_fork.finding.recent import list_recent, recent_sessions
 from smart_fork.finding.sessions import locate
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.repository import identity
+from smart_fork.repository import history
 from smart_fork.system import permission
 from tests.smart_fork.world import Did, git
 
@@ -65,7 +65,7 @@ def is_moved_there(world, shop, began):
 def in_a_worktree_that_is_gone(world, shop, began):
     git(shop, "worktree", "add", "-q", "-f", world.home / "shop-signing")
     shutil.rmtree(world.home / "shop-signing", ignore_errors=True)
-    identity.note([str(shop)])  # as when any session of it is read
+    history.note([str(shop)])  # as when any session of it is read
     return claude(world, began, Did("Write", {"file_path": f"{world.home}/shop-signing/mailer.py", "content": "b"}))
 
 

@@ -21,7 +21,7 @@ from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spawn import session_to_resume, spawn
 from smart_fork.forking.start import place_of_work, prepare, start
 from smart_fork.forking.worker import WorkerSpec
-from smart_fork.repository import identity
+from smart_fork.repository import history
 from smart_fork.snippets import quoted
 from smart_fork.system.processes import Machine
 from tests.smart_fork.forks import FakeProcesses
@@ -201,7 +201,7 @@ def test_a_worktree_beside_the_repository_that_was_deleted_by_hand_is_still_list
 
 def test_a_worktree_that_git_removed_is_known_by_what_was_noted(shop, home, monkeypatch):
     tree = outside(shop)
-    identity.note([str(tree), str(shop)])
+    history.note([str(tree), str(shop)])
     (tree / "src").rmdir()
     git(shop, "worktree", "remove", str(tree))
     (shop / "src").mkdir()
@@ -214,7 +214,7 @@ def test_a_worktree_that_git_removed_is_known_by_what_was_noted(shop, home, monk
 @pytest.mark.parametrize("how", ["git", "by hand"])
 def test_a_worktree_that_was_moved_is_where_it_is_now(shop, how):
     tree, moved = outside(shop), shop.parent / "moved"
-    identity.note([str(tree), str(shop)])
+    history.note([str(tree), str(shop)])
     if how == "git":
         git(shop, "worktree", "move", str(tree), str(moved))
     else:

@@ -11,8 +11,8 @@ import pytest
 
 from indexer.outcome import Edits
 from smart_fork.errors import ProgramFailed
-from smart_fork.repository.drift import Drift, drifts
 from smart_fork.repository.git import opened_to_look_back
+from smart_fork.repository.history import Drift, drifts
 from smart_fork.system.processes import Processes
 from tests.cases import first
 

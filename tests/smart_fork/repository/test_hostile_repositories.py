@@ -15,8 +15,8 @@ import pytest
 from indexer.outcome import Edits
 from smart_fork.errors import SmartForkError
 from smart_fork.repository.changes import difference
-from smart_fork.repository.drift import drifts
 from smart_fork.repository.git import opened_to_look_back
+from smart_fork.repository.history import drifts
 from smart_fork.repository.worktree import (
     Worktree,
     create_worktree,

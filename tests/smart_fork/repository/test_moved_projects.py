@@ -13,7 +13,7 @@ from smart_fork.finding.recent import list_recent
 from smart_fork.finding.request import current_project
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.repository.identity import Place
+from smart_fork.repository.history import Place
 from tests.cases import mostly
 from tests.smart_fork.moves import (
     URL,

@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from indexer import forgotten
+from indexer import changes
 from indexer.export import export_path
 from indexer.files import index_db, state_home
 from indexer.freshness import complete
@@ -169,7 +169,7 @@ def test_an_export_that_was_changed_and_one_that_is_missing(settled, shop):
 
 
 def test_what_is_left_of_a_forgotten_session(settled):
-    forgotten.add("claude", "x", "now")
+    changes.add("claude", "x", "now")
     export_path("claude", "x").write_text("secret")
 
     assert "1 exports of forgotten sessions are still there" in told(settled, "exports")

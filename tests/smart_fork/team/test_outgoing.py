@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from indexer import forgotten
+from indexer import changes
 from indexer.transcripts.model import Session
 from smart_fork.agents.forms import HOME, ROOT
 from smart_fork.errors import Conflict, ForkRefused, NotFound, Unshareable, Usage
@@ -90,7 +90,7 @@ def test_a_session_has_a_shared_parent_where_it_begins_with_its_records_or_says_
 
 def test_what_a_person_has_forgotten_is_not_pushed(home, root):
     log = claude(home, root, *one_call(use("t", "Bash", command="ls"), "a.py"))
-    forgotten.add("claude", SESSION, "2026-07-01")
+    changes.add("claude", SESSION, "2026-07-01")
 
     with pytest.raises(NotSent, match="forgotten"):
         prepare(log, "claude", root)

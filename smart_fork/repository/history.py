@@ -1,0 +1,346 @@
+"""What a repository was: where it was at a time, what has changed in it since a session, and its other places.
+
+Where it was is told by its own record of what was checked out, or by its history. What is not certain is not said: a
+record that does not go back so far, or whose clock went back, knows nothing.
+
+How much of what a session edited has changed since is one question to git for any number of sessions. The history of
+the branch that is checked out counts, as it went: a merge counts at its own time. What is not committed does not count.
+Paths come from logs: git is given them on its standard input, where nothing is an option, as literal text; one that
+leads out of the repository is not asked about.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from indexer import repositories
+from indexer.files import state_home
+from indexer.lazy import dataclass, late
+from indexer.outcome import Edits
+from indexer.project import Project, Unproven, checkout, is_within, listed_worktrees, resolve, top_of
+from indexer.repositories import known, other_places
+from indexer.values import Value, seconds_in, value
+from smart_fork.errors import SmartForkError
+from smart_fork.repository.git import Repository, opened_to_look_back
+from smart_fork.system.processes import Processes
+
+#: How much is read of the end of a record, and how much where that is not enough.
+_LOG_BYTES = (1 << 16, 1 << 22)
+_LINE = late(r"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) [^\n]*> (\d{1,15}) [+-]\d{4}(?:\t([^\n]*))?")
+_MOVED = late(r"checkout: moving from (\S+) to (\S+)")
+_NAME = late(r"[0-9a-f]{40,64}")
+_REF = "ref: refs/heads/"
+#: A branch whose name is also that of a file and of nothing else that git understands.
+_PLAIN = late(r"(?!.*\.\.)(?!.*//)[\w][\w./+=-]{0,199}")
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A line of the record: which commit was checked out before and after, when, and why."""
+
+    before: str
+    after: str
+    time: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedOut:
+    """What was checked out at a time. `branch` is empty where none was, `None` where that is not known."""
+
+    commit: str
+    branch: str | None
+
+
+def moves(own: Path, since: float, branch: str = "") -> tuple[Move, ...]:
+    """What was checked out in the checkout of which git keeps `own`, or what that branch was, the oldest first: from
+    the last time on that was not after `since`.
+    """
+    if branch and not is_plain(branch):
+        return ()
+    file = own.joinpath("logs", *(("refs", "heads", branch) if branch else ("HEAD",)))
+    found: list[Move] = []
+    for most in _LOG_BYTES:
+        found = list(_since(_end_of(file, most), since))
+        if found and found[-1].time <= since:
+            break
+    return tuple(reversed(found))
+
+
+def _since(text: str, since: float) -> Iterator[Move]:
+    """The newest first, to the first that was not after `since`."""
+    for line in reversed(text.split("\n")):
+        if one := _LINE.fullmatch(line):
+            yield Move(one[1], one[2], int(one[3]), one[4] or "")
+            if int(one[3]) <= since:
+                return
+
+
+def checked_out(record: Sequence[Move], moment: float, branch_now: str | None) -> CheckedOut | None:
+    """What was checked out at `moment`. What was done in the same second counts as done before."""
+    later = next((place for place, move in enumerate(record) if move.time > moment), len(record))
+    if not later or any(move.time <= moment for move in record[later:]):
+        return None
+    commit = record[later - 1].after
+    if not commit.strip("0"):
+        return None
+    return CheckedOut(commit, _branch_before(record[later:], branch_now))
+
+
+def branch_of(own: Path) -> str | None:
+    """The branch that is checked out in the checkout of which git keeps `own`; empty where none is."""
+    said = _end_of(own / "HEAD").strip()
+    if said.startswith(_REF):
+        return None if said.startswith(f"{_REF}.") else said.removeprefix(_REF)
+    return "" if _NAME.fullmatch(said) else None
+
+
+def branch_at(directory: Path) -> str:
+    """The branch that is checked out at or above a directory; empty where there is none, or it is not known."""
+    try:
+        top = top_of(directory)
+        return (branch_of(checkout(top).own) or "") if top is not None else ""
+    except (OSError, ValueError, Unproven):
+        return ""
+
+
+def is_plain(branch: str) -> bool:
+    """Whether a name that a log gives can be a branch's, and means nothing else to git."""
+    return bool(_PLAIN.fullmatch(branch)) and not branch.endswith((".lock", "/", "."))
+
+
+def is_commit(name: str) -> bool:
+    """Whether a name that a log gives can be a commit's."""
+    return bool(_NAME.fullmatch(name))
+
+
+def _branch_before(later: Sequence[Move], branch_now: str | None) -> str | None:
+    """The branch that was left first afterwards; where none was, the one that is checked out now."""
+    for move in later:
+        if found := _MOVED.match(move.why):
+            return "" if _NAME.fullmatch(found[1]) else found[1]
+        if move.why.startswith(("Branch: renamed", "rebase")):
+            return None
+    return branch_now
+
+
+def _end_of(file: Path, most: int = 1 << 12) -> str:
+    """The last lines of an ordinary file; nothing of anything else."""
+    try:
+        opened = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return ""
+    with os.fdopen(opened, "rb") as stream:
+        info = os.fstat(opened)
+        if not stat.S_ISREG(info.st_mode):
+            return ""
+        stream.seek(max(0, info.st_size - most))
+        return os.fsdecode(stream.read(most))
+
+
+def dated(said: bytes) -> Iterator[tuple[str, int]]:
+    """Commits as ``rev-list --timestamp`` lists them: the name, and when it was made."""
+    for line in said.decode("ascii", "replace").splitlines():
+        made, _, name = line.partition(" ")
+        yield name, int(made)
+
+
+#: For longer nobody waits: what has changed is then not known.
+SECONDS = 3.0
+#: Git reads a smaller number of seconds as something else than a time.
+_FIRST = 100_000_000
+_LOG = (
+    "--literal-pathspecs", "log", "--stdin", "--first-parent", "--diff-merges=first-parent", "--no-renames",
+    "--name-only", "--no-ext-diff", "--no-textconv", "--no-relative", "--no-follow", "--no-color", "--no-notes",
+    "--no-show-signature", "-z", "--format=%x00%H %ct",
+)  # fmt: skip
+Key = TypeVar("Key")
+
+
+class Drift(NamedTuple):
+    """Of the `files` that a session edited in the repository, how many have `changed` since."""
+
+    files: int
+    changed: int
+
+    @property
+    def share(self) -> float:
+        """Between 0 and 1."""
+        return self.changed / self.files
+
+
+class _Commit(NamedTuple):
+    """A commit of the history: when it was made, and the files in which it differs from the one before."""
+
+    name: str
+    time: int
+    files: frozenset[str]
+
+
+def drifts(repository: Repository, edited: Mapping[Key, Edits]) -> dict[Key, Drift]:
+    """The drift of each session, by its key. Those are left out that edited nothing there, or of which it is not known:
+    the history does not go back so far, or there is none.
+
+    Raises:
+        ProgramMissing, ProgramFailed: as `Repository.git`.
+    """
+    within = tops(repository)
+    files = {key: inside(edits.files, within) for key, edits in edited.items()}
+    times = {key: time for key, edits in edited.items() if files[key] and (time := seconds_in(edits.until)) is not None}
+    if not times:
+        return {}
+    asked = sorted({file for key in times for file in files[key]})
+    since = [f"--since=@{int(first)}"] if (first := min(times.values())) > _FIRST else []
+    lines = ("HEAD", "--", *asked, "")
+    done = repository.git(*_LOG, *since, given=os.fsencode("\n".join(lines)), seconds=SECONDS)
+    if not done.ok:  # nothing has been committed yet, or git is too old
+        return {}
+    commits = list(_commits(done.stdout))
+    cut = _cut(repository)
+    found = {}
+    for key, time in times.items():
+        later = [commit for commit in commits if commit.time > time]
+        if not any(commit.name in cut for commit in later):
+            changed = frozenset[str]().union(*(commit.files for commit in later))
+            found[key] = Drift(len(files[key]), len(files[key] & changed))
+    return found
+
+
+def tops(repository: Repository) -> list[str]:
+    """Where the files of the repository are or were: its working directories and former places, the innermost first."""
+    place = repository.place
+    main = [place.common.parent] if place.common.name == ".git" else []
+    formerly = (one for top in {place.top, *main} for one in other_places(top))
+    found = {str(top) for top in (place.top, *main, *listed_worktrees(place.common), *formerly)}
+    return sorted(found, key=len, reverse=True)
+
+
+def inside(files: Collection[str], within: Collection[str]) -> frozenset[str]:
+    """The paths below one of these directories, relative to it. They were made without ``..``, which text can hold."""
+    found = set()
+    for file in files:
+        top = next((top for top in within if file != top and is_within(file, top)), None)
+        name = "" if top is None else file[len(top.rstrip("/")) + 1 :]
+        if name and name.isprintable() and os.path.normpath(file) == file:
+            found.add(name)
+    return frozenset(found)
+
+
+def _commits(said: bytes) -> Iterator[_Commit]:
+    """Each begins with an empty field, which no name of a file is."""
+    fields = iter(os.fsdecode(said).split("\0"))
+    name, time, files = "", 0, set[str]()
+    for field in fields:
+        if field:
+            files.add(field.removeprefix("\n"))
+            continue
+        if name:
+            yield _Commit(name, time, frozenset(files))
+        name, _, moment = next(fields, "").partition(" ")
+        time, files = int(moment or 0), set()
+    if name:
+        yield _Commit(name, time, frozenset(files))
+
+
+def _cut(repository: Repository) -> frozenset[str]:
+    """The commits at which a shallow clone ends: all of their files look as if they had been added there."""
+    try:
+        return frozenset(Path(repository.place.common, "shallow").read_text("ascii").split())
+    except (OSError, ValueError):
+        return frozenset()
+
+
+log = logging.getLogger(__name__)
+
+
+@value
+class Place(Value):
+    """Another directory of a project. `why`: worktree, reflog, remote, clone, commits or adopted."""
+
+    directory: str
+    why: str
+
+
+@value
+class AboutProject(Value):
+    """What makes a project what it is, and its other places; `maybe` are directories that might be its own."""
+
+    project_path: str
+    remote: str = ""
+    root_commits: tuple[str, ...] = ()
+    places: tuple[Place, ...] = ()
+    maybe: tuple[str, ...] = ()
+
+
+#: How long git may take to find the first commits; the largest repositories have a million after them.
+ROOTS_SECONDS = 20.0
+
+
+def note(directories: Iterable[str], processes: Processes | None = None) -> None:
+    """Note the repositories of these directories, as they are now. What cannot be noted is passed over."""
+    tops = {top for one in directories if one and (top := top_of(Path(one)))}
+    for top in sorted(tops):
+        try:
+            if one := look(top, processes):
+                repositories.note(one)
+        except OSError as error:  # a home that may only be read
+            log.info("the repository in %s is not noted: %s", top, error)
+
+
+def look(top: Path, processes: Processes | None = None) -> repositories.Repository | None:
+    """Return the repository in the resolved directory `top`, with its root commits if git finds them.
+
+    They are looked for once: git walks through the whole history for them.
+    """
+    before = repositories.noted().get(str(top))
+    one = repositories.seen(top, before)
+    if one is None or one.shallow or (one.roots and before and known(Path(one.key), (before.head,))):
+        return one
+    return replace(one, roots=_roots(top, processes or Processes()))
+
+
+def recognized(project: Project) -> Project:
+    """Return the project with the other places that its repository is in, or was in, and those that it was given."""
+    try:
+        if not repositories.noted().keys() - {project.root} and not repositories.adopted():
+            return project
+    except OSError as error:
+        log.info("the places of %s are not known: %s", project.root, error)
+        return project
+    about = described(project)
+    places = tuple(one.directory for one in about.places)
+    return replace(project, places=places, maybe=about.maybe) if places or about.maybe else project
+
+
+def described(project: Project) -> AboutProject:
+    """Return what is known of a project, and note its repository as it is now."""
+    try:
+        given = [Place(old, "adopted") for old, top in repositories.adopted().items() if top == project.root]
+        one = look(resolve(project.root)) if project.git else None
+        if one is None:
+            return AboutProject(project.root, places=tuple(given))
+        if state_home().exists():  # to list sessions makes no home
+            repositories.note(one)
+        found, maybe = repositories.places_of(one)
+    except OSError as error:
+        log.info("the places of %s are not known: %s", project.root, error)
+        return AboutProject(project.root)
+    places = (*given, *(Place(directory, why) for directory, why in found.items()))
+    return AboutProject(project.root, one.remote, tuple(sorted(one.roots)), places, maybe)
+
+
+def _roots(top: Path, processes: Processes) -> frozenset[str]:
+    try:
+        done = opened_to_look_back(top, processes).git(
+            "rev-list", "--max-parents=0", "HEAD", "--", seconds=ROOTS_SECONDS
+        )
+    except SmartForkError as error:
+        log.info("the first commits of %s are not known: %s", top, error)
+        return frozenset()
+    return frozenset(done.stdout.decode("ascii", "replace").split()) if done.ok else frozenset()
