@@ -47,8 +47,7 @@ def main() -> None:
 
 def measure(path: Path) -> dict[str, Any]:
     """Time and memory of what is done with one session."""
-    from smart_fork.excise import load_auto
-    from smart_fork.excise.cut_plan import plan
+    from smart_fork.excise import load_auto, plan
 
     decode = min(_seconds(lambda: _only_decode(path)) for _ in range(RUNS))
     load = min(_seconds(lambda: load_auto(path)) for _ in range(RUNS))

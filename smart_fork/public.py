@@ -345,10 +345,10 @@ def cut(
         SmartForkError: nothing was cut: there is no such session or turn, it is running, or something would break.
         OSError: nothing was written.
     """
-    from smart_fork.excise.answer import Request
+    from smart_fork.excise.answer import CutRequest
     from smart_fork.excise.cutting import cut as cut_out
 
-    wanted = Request(session_id, turns, tuple(ids), secrets=secrets, force=force, dry_run=dry_run)
+    wanted = CutRequest(session_id, turns, tuple(ids), secrets=secrets, force=force, dry_run=dry_run)
     return cut_out(wanted)
 
 

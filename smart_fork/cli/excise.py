@@ -19,12 +19,12 @@ from smart_fork.cli.options import YesOption, among, option
 from smart_fork.cli.output import NOT_ERASED, err, out, plain, printed_as_json, say, wants_json
 from smart_fork.cli.progress import ProgressBar, progress_bar, working
 from smart_fork.errors import NotFound, SmartForkError, Usage
-from smart_fork.excise.answer import Request
+from smart_fork.excise.answer import CutRequest
 
 if TYPE_CHECKING:
     from indexer.changes import Progress
     from smart_fork.excise.answer import Excised, Soundness
-    from smart_fork.excise.cut_plan import Plan
+    from smart_fork.excise.cut_plan import CutPlan
 
 
 app = Commands(help="Cut turns out of a transcript that its agent can still resume.", no_args_is_help=True)
@@ -55,19 +55,19 @@ def list_turns(  # noqa: PLR0917 - typer's way
     composer: ComposerOption = "",
 ) -> None:
     """List the turns of a session with their numbers."""
-    from smart_fork.excise.transcript import auto, left_out, listed, load_numbered, located
+    from smart_fork.excise import transcript
 
-    path = located(reference or session, tool)
+    path = transcript.located(reference or session, tool)
     if composers:
-        found = AGENTS.cutter_of(auto(path) if tool == AGENTS.AUTO else tool).conversations(path)
+        found = AGENTS.cutter_of(transcript.auto(path) if tool == AGENTS.AUTO else tool).conversations(path)
         rows = [{"id": name, "bubbles": count} for name, count in found]
         if not printed_as_json({"path": str(path), "composers": rows}):
             for name, count in found:
                 out.print(plain(f"{name}  {count} bubbles"))
         return
     with bounded():
-        loaded = load_numbered(tool, path, composer)
-    if printed_as_json(listed(loaded)):
+        loaded = transcript.load_numbered(tool, path, composer)
+    if printed_as_json(transcript.listed(loaded)):
         return
     say(f"{loaded.tool} {loaded.session_id} · {len(loaded.turns)} turns, about {loaded.tokens} tokens")
     pairs = list(zip(loaded.numbers, loaded.turns, strict=True))
@@ -76,7 +76,7 @@ def list_turns(  # noqa: PLR0917 - typer's way
         if everything or (number is not None and (turn.role != "system" or number not in spoken)):
             mark, name = "^" if turn.inherited else " ", turn.id if number is None else str(number)
             out.print(plain(f"{name:>5}{mark} {turn.role:<9} {turn.token_est:>7}  {turn.preview}"))
-    if left := left_out(loaded):
+    if left := transcript.left_out(loaded):
         say(left)
 
 
@@ -84,7 +84,7 @@ def list_turns(  # noqa: PLR0917 - typer's way
 @takes(order="turns session reference ids secrets force dry_run yes no_relink no_follow branch tool composer")
 def cut(
     *,
-    asked: Request,
+    asked: CutRequest,
     session: SessionArgument = None,
     reference: SessionOption = None,
     yes: YesOption = False,
@@ -121,12 +121,12 @@ def verify(
     tool: ToolOption = AGENTS.AUTO,
 ) -> None:
     """Check that nothing of a cut is left, else exit 1."""
-    from smart_fork.excise.erasure import erase_again
+    from smart_fork.excise import erasure
     from smart_fork.excise.soundness import check
 
     if erase:
         with working("erasing"):
-            erase_again(reference or session, tool)
+            erasure.erase_again(reference or session, tool)
     with working("searching every byte"):
         found = check(reference or session, tool)
     copies = tuple(replace(one, words_found=_hinted(one.words_found)) for one in found.copies)
@@ -282,16 +282,15 @@ def _means_turns(text: str) -> bool:
     return digits and not is_session(text)
 
 
-def _agreed(planned: Plan, progress: Progress | None) -> bool:
+def _agreed(planned: CutPlan, progress: Progress | None) -> bool:
     """Whether the person says yes; nobody to ask is no."""
     if wants_json() or not sys.stdin:
         say("not asked: -y commits")
         return False
-    from smart_fork.excise.cutting import report
 
     if isinstance(progress, ProgressBar):  # it would be drawn over the question
         progress.close()
-    _summarise(report(planned, dry_run=False))
+    _summarise(planned.report(dry_run=False))
     sys.stderr.write("Commit? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")

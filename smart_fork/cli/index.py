@@ -149,9 +149,9 @@ def _settle() -> None:
     from indexer import state
 
     if state.rows("SELECT 1 FROM owed_erasures LIMIT 1"):
-        from smart_fork.excise.erasure import settle
+        from smart_fork.excise import erasure
 
-        settle()
+        erasure.settle()
 
 
 def _print_report(done: Indexed) -> None:

@@ -11,7 +11,7 @@ from smart_fork.agents.options import said
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CutRequest:
     """What is to be cut. `follow` is whether copies, branches and the index follow."""
 
     reference: str | None = None

@@ -6,7 +6,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import orjson
 
@@ -16,10 +17,11 @@ from indexer.masking.secrets import hidden, hidden_in_parts, lines_at, spans_of,
 from indexer.transcripts.lines import decode_line
 from indexer.values import dict_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.cuts.model import ANY_TURN, CutWarning, Transcript, TranscriptTurn
-from smart_fork.agents.cuts.ties import DEPTH, is_tie
+from smart_fork.agents.cuts import ties
+from smart_fork.agents.cuts.model import CutWarning, Transcript, TranscriptTurn
 from smart_fork.agents.learned import learned
 from smart_fork.errors import SmartForkError, advice
+from smart_fork.excise.answer import Excised
 from smart_fork.forking.family import reached
 from smart_fork.json_edits import respelled
 
@@ -67,7 +69,7 @@ def repeats(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:
         (cut if turn.id in gone else staying).update(turn.says)
     cut -= staying
     if gone:
-        cut.add(ANY_TURN)
+        cut.add(TranscriptTurn.ANY)
     return {turn.id for turn in turns if turn.id not in gone and not cut.isdisjoint(turn.repeats)}
 
 
@@ -112,7 +114,7 @@ class Refused(SmartForkError):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CutPlan:
     """A cut. `seeds` were named, `dependents` go with them, `repeated` are lines that only say again what goes.
 
     `relinked` are the turns that name another parent than before; `edits` all lines that are rewritten, by position;
@@ -129,6 +131,42 @@ class Plan:
     relinked: tuple[str, ...] = ()
     masked: Mapping[str, int] = field(default_factory=dict)
     apart: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, session: Transcript, to_cut: Collection[str], *, relink: bool = True) -> Self:
+        """Plan to cut these turns, with what speaks against it."""
+        turns = session.turns
+        seeds = frozenset(to_cut) & {turn.id for turn in turns}
+        paired = closure(turns, seeds)
+        repeated = repeats(turns, paired)
+        gone = frozenset(paired | repeated)
+        agent = AGENTS.cutter_of(session.tool)
+        linked = agent.relinked(turns, gone) if relink else {}
+        return cls(
+            session,
+            seeds,
+            gone,
+            frozenset(repeated),
+            tuple(verify(turns, gone)),
+            tuple(_problems(session, gone)),
+            {**agent.without_repetitions(session, gone), **linked},
+            tuple(turns[position].id for position in linked),
+        )
+
+    @classmethod
+    def masking(
+        cls, session: Transcript, ids: Collection[str], among: Collection[str] | None, *, relink: bool = True
+    ) -> Self:
+        """Plan to replace secrets by their kinds in own lines, or those of `among`, and to cut `ids`."""
+        if among is not None:
+            same = same_records(session.turns)
+            among = {one for named in among for one in (named, *same[named])}
+        found, kinds, signed = _mask(session, among, {})
+        planned = cls.of(session, {*ids, *signed}, relink=relink)
+        if planned.edits:  # what is linked again is masked as well
+            found, kinds, _ = _mask(session, among, planned.edits)
+        edits = {position: raw for position, raw in found.items() if session.turns[position].id not in planned.gone}
+        return replace(planned, edits={**planned.edits, **edits}, masked=kinds)
 
     @property
     def dependents(self) -> frozenset[str]:
@@ -161,45 +199,55 @@ class Plan:
         """About how many tokens stay."""
         return sum(turn.token_est for turn in self.survivors)
 
+    @property
+    def positions(self) -> frozenset[int]:
+        """The places of what goes among the session's turns."""
+        return frozenset(at for at, turn in enumerate(self.session.turns) if turn.id in self.gone)
 
-def plan(session: Transcript, to_cut: Collection[str], *, relink: bool = True) -> Plan:
-    """What cutting these turns does to the session, and what speaks against it."""
-    turns = session.turns
-    seeds = frozenset(to_cut) & {turn.id for turn in turns}
-    paired = closure(turns, seeds)
-    repeated = repeats(turns, paired)
-    gone = frozenset(paired | repeated)
-    agent = AGENTS.cutter_of(session.tool)
-    linked = agent.relinked(turns, gone) if relink else {}
-    return Plan(
-        session,
-        seeds,
-        gone,
-        frozenset(repeated),
-        tuple(verify(turns, gone)),
-        tuple(_problems(session, gone)),
-        {**agent.without_repetitions(session, gone), **linked},
-        tuple(turns[position].id for position in linked),
-    )
+    @property
+    def beside(self) -> list[Path]:
+        """The files beside the transcript that go with the turns."""
+        return AGENTS.cutter_of(self.session.tool).beside(self.session.source_path, self.removed)
 
+    def refuse(self) -> None:
+        """Refuse what needs --force.
 
-def refuse(plan: Plan) -> None:
-    """What has to be insisted on.
+        Raises:
+            Refused: there are warnings or problems; nothing was written.
+        """
+        if self.problems:
+            raise Refused(
+                "; ".join(self.problems),
+                advice("--force cuts them all.", tool="force does it, if the user wants that."),
+            )
+        if self.warnings:
+            found = "\n".join(f"  {warning.turn_id}: {warning.reason}" for warning in self.warnings)
+            insist = advice("re-run with --force to override", tool="force overrides them, if the user wants that")
+            raise Refused(
+                f"dependency warnings ({insist})\n{found}\naborted by dependency-aware check",
+                "Add the turns of the matching calls or results.",
+            )
 
-    Raises:
-        Refused: there are warnings or problems; nothing was written.
-    """
-    if plan.problems:
-        raise Refused(
-            "; ".join(plan.problems),
-            advice("--force cuts them all.", tool="force does it, if the user wants that."),
-        )
-    if plan.warnings:
-        found = "\n".join(f"  {warning.turn_id}: {warning.reason}" for warning in plan.warnings)
-        insist = advice("re-run with --force to override", tool="force overrides them, if the user wants that")
-        raise Refused(
-            f"dependency warnings ({insist})\n{found}\naborted by dependency-aware check",
-            "Add the turns of the matching calls or results.",
+    def report(self, *, dry_run: bool) -> Excised:
+        """Return the cut as the commands print it."""
+        session = self.session
+        gone = [turn.id for turn in self.removed]
+        turns = zip(session.numbers, session.turns, strict=True)
+        return Excised(
+            session_id=session.session_id,
+            tool=session.tool,
+            path=str(session.source_path),
+            dry_run=dry_run,
+            removed=tuple(gone),
+            seeds=tuple(one for one in gone if one in self.seeds),
+            dependents=tuple(one for one in gone if one in self.dependents),
+            repeated=tuple(one for one in gone if one in self.repeated),
+            numbers=tuple(number for number, turn in turns if turn.id in self.gone),
+            warnings=(*self.warnings, *(CutWarning("", reason) for reason in self.problems)),
+            relinked=self.relinked,
+            masked=dict(self.masked),
+            tokens_before=session.tokens,
+            tokens_after=self.tokens_after,
         )
 
 
@@ -229,22 +277,6 @@ def _told(session: Transcript) -> Sequence[TranscriptTurn]:
 
 _MASK = re.compile(r"\[REDACTED:([a-z0-9-]{1,40})\]")
 _THINKING = ("thinking", "redacted_thinking")
-
-
-def masked(session: Transcript, ids: Collection[str], among: Collection[str] | None, *, relink: bool = True) -> Plan:
-    """A plan in which secrets become what kind they were: in a session's own lines, those of `among` where given.
-
-    What is in `ids` is cut as well.
-    """
-    if among is not None:
-        same = same_records(session.turns)
-        among = {one for named in among for one in (named, *same[named])}
-    found, kinds, signed = _mask(session, among, {})
-    planned = plan(session, {*ids, *signed}, relink=relink)
-    if planned.edits:  # what is linked again is masked as well
-        found, kinds, _ = _mask(session, among, planned.edits)
-    edits = {position: raw for position, raw in found.items() if session.turns[position].id not in planned.gone}
-    return replace(planned, edits={**planned.edits, **edits}, masked=kinds)
 
 
 def _mask(
@@ -345,12 +377,13 @@ def mapped(value: Any, change: _Change, lines: _ChangeAll = list, depth: int = 0
     """The same with every text changed, and those that are one text by `lines`. A text that is JSON stays JSON."""
     if isinstance(value, str):
         return _mapped_text(value, change, lines, depth)
-    if depth < DEPTH and isinstance(value, dict):
+    if depth < ties.DEPTH and isinstance(value, dict):
         return {
-            key: part if is_tie(key, part) else mapped(part, change, lines, depth + 1) for key, part in value.items()
+            key: part if ties.is_tie(key, part) else mapped(part, change, lines, depth + 1)
+            for key, part in value.items()
         }
-    if depth < DEPTH and isinstance(value, list):
-        return [mapped(part, change, lines, depth + 1) for part in together(value, lines, is_tie)]
+    if depth < ties.DEPTH and isinstance(value, list):
+        return [mapped(part, change, lines, depth + 1) for part in together(value, lines, ties.is_tie)]
     return value
 
 

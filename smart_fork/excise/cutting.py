@@ -17,13 +17,12 @@ from indexer.files import DISK, Disk, index_db
 from indexer.lazy import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots, titles
-from smart_fork.agents.cuts.model import UNKNOWN, CutWarning, Place, Transcript
-from smart_fork.agents.cuts.snapshots import Noted, Snapshot
+from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, SmartForkError, Usage, advice
 from smart_fork.excise import erasure
-from smart_fork.excise.answer import Excised, NotFollowed, Request, Restored, RolledBack
-from smart_fork.excise.cut_plan import Plan, masked, plan, refuse
+from smart_fork.excise.answer import CutRequest, Excised, NotFollowed, Restored, RolledBack
+from smart_fork.excise.cut_plan import CutPlan
 from smart_fork.excise.remnants import says
 from smart_fork.excise.soundness import gone_of, remaining, shared
 from smart_fork.excise.transcript import (
@@ -38,7 +37,7 @@ from smart_fork.excise.transcript import (
     others,
 )
 from smart_fork.excise.words import related, words_in
-from smart_fork.excise.writing import beside_of, change_of, follow, write, written_path
+from smart_fork.excise.writing import Change, change_of, follow, write, written_path
 from smart_fork.finding.index_access import kept_open
 from smart_fork.forking.family import Descendant, Descent
 from smart_fork.forking.occupation import Occupation
@@ -47,7 +46,7 @@ from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.workers.registry import known_workers
 
 #: Asked between what would be done and doing it; whoever answers no has nothing written.
-Agree = Callable[[Plan], bool]
+Agree = Callable[[CutPlan], bool]
 
 
 def _steps(progress: Progress | None, total: int, stage: str = "cutting and erasing") -> Iterator[None]:
@@ -60,7 +59,7 @@ def _steps(progress: Progress | None, total: int, stage: str = "cutting and eras
 
 @kept_open()
 def cut(
-    request: Request, *, agree: Agree = lambda _plan: True, disk: Disk = DISK, now: datetime | None = None,
+    request: CutRequest, *, agree: Agree = lambda _plan: True, disk: Disk = DISK, now: datetime | None = None,
     progress: Progress | None = None,
 ) -> Excised:  # fmt: skip
     """Cut turns out of a transcript, or mask the secrets in it; what else holds them follows.
@@ -74,27 +73,38 @@ def cut(
     """
     if not request.dry_run:
         titles.keep_key()
-    steps = _steps(progress, 2, "reading the session")
-    next(steps)
-    session = meant(request.reference, request.tool, request.composer, numbered=True)
-    next(steps)
-    planned = _planned(session, request)
-    next(steps)
-    outcome = report(planned, dry_run=request.dry_run)
+    planned = plan_of(request, progress)
+    outcome = planned.report(dry_run=request.dry_run)
     if request.dry_run:
         return outcome
     if not request.force:
-        refuse(planned)
+        planned.refuse()
     _refuse_inherited(planned)
     if not planned.changes:
         return outcome
     if not agree(planned):
         return replace(outcome, aborted=True)
     refuse_cancelled()
-    moment = now or datetime.now(UTC)
-    change = change_of(planned, request.command, disk, moment, follows=request.follow)
+    change = change_of(planned, request.command, disk, now or datetime.now(UTC), follows=request.follow)
+    return _do(planned, change, outcome, progress)
+
+
+def plan_of(request: CutRequest, progress: Progress | None = None) -> CutPlan:
+    """Plan what is asked for; nothing is written. Raises as `cut`."""
+    steps = _steps(progress, 2, "reading the session")
+    next(steps)
+    session = meant(request.reference, request.tool, request.composer, numbered=True)
+    next(steps)
+    planned = _planned(session, request)
+    next(steps)
+    return planned
+
+
+def _do(planned: CutPlan, change: Change, outcome: Excised, progress: Progress | None) -> Excised:
+    """Cut the session, then everything that came of it, then what is ours. Return the `outcome`, completed."""
+    session = planned.session
     descent = descent_of(session, change.keys | change.masked)
-    if not request.follow:
+    if not change.follows:
         snapshot, _ = write(planned, change, descent=descent)
         return _told(replace(outcome, snapshot=snapshot), planned, {session.session_id}, descent)
     ids = {session.session_id, *(one.session_id for one in descent.logs)}
@@ -128,7 +138,7 @@ def cut(
 
 
 def _told(
-    outcome: Excised, planned: Plan, ids: Collection[str], descent: Descent, others: Iterable[Descendant] = ()
+    outcome: Excised, planned: CutPlan, ids: Collection[str], descent: Descent, others: Iterable[Descendant] = ()
 ) -> Excised:
     """What a person should know of what was written."""
     kept = tuple(one.id for name in sorted(ids) for one in snapshots.snapshots(name))
@@ -136,33 +146,10 @@ def _told(
     return replace(outcome, remains=tuple(_remains(planned, descent, others)), snapshots=kept, discard=discard)
 
 
-def report(planned: Plan, *, dry_run: bool) -> Excised:
-    """A cut in words and figures."""
-    session = planned.session
-    gone = [turn.id for turn in planned.removed]
-    turns = zip(session.numbers, session.turns, strict=True)
-    return Excised(
-        session_id=session.session_id,
-        tool=session.tool,
-        path=str(session.source_path),
-        dry_run=dry_run,
-        removed=tuple(gone),
-        seeds=tuple(one for one in gone if one in planned.seeds),
-        dependents=tuple(one for one in gone if one in planned.dependents),
-        repeated=tuple(one for one in gone if one in planned.repeated),
-        numbers=tuple(number for number, turn in turns if turn.id in planned.gone),
-        warnings=(*planned.warnings, *(CutWarning("", reason) for reason in planned.problems)),
-        relinked=planned.relinked,
-        masked=dict(planned.masked),
-        tokens_before=session.tokens,
-        tokens_after=planned.tokens_after,
-    )
-
-
-def _remains(planned: Plan, descent: Descent, others: Iterable[Descendant]) -> list[str]:
+def _remains(planned: CutPlan, descent: Descent, others: Iterable[Descendant]) -> list[str]:
     """Where what was cut can still be, that is not ours to change."""
     session = planned.session
-    found = list(map(str, beside_of(planned)))
+    found = list(map(str, planned.beside))
     if session.tool in READERS.names:
         home = READERS[session.tool].home()
         asked = any(turn.prompt for turn in planned.removed) or planned.masked
@@ -191,7 +178,7 @@ def _remains(planned: Plan, descent: Descent, others: Iterable[Descendant]) -> l
     return found
 
 
-def _named_after(planned: Plan) -> Iterator[str]:
+def _named_after(planned: CutPlan) -> Iterator[str]:
     """The worktrees of workers, with their git branches, that are named after a prompt which goes."""
     words = words_in("\n".join(turn.preview for turn in planned.removed if turn.prompt))
     for worker in known_workers() if words else ():
@@ -200,7 +187,7 @@ def _named_after(planned: Plan) -> Iterator[str]:
             yield f"worktree {worker.worktree} and git branch {worker.branch}, named after the cut text"
 
 
-def _planned(session: Transcript, request: Request) -> Plan:
+def _planned(session: Transcript, request: CutRequest) -> CutPlan:
     named = bool(request.turns or request.ids)
     if not named and not request.secrets:
         raise Usage(
@@ -212,26 +199,26 @@ def _planned(session: Transcript, request: Request) -> Plan:
         )
     ids = chosen(session, request.turns, request.ids) if named else set()
     if not request.secrets:
-        planned = plan(session, ids, relink=request.relink)
+        planned = CutPlan.of(session, ids, relink=request.relink)
         first = min((int(turn.id) for turn in planned.removed if turn.id.isdigit()), default=0)
-        files = {turn.kept.path for turn in planned.removed if isinstance(turn.kept, Place)} if session.padded else ()
+        files = {turn.place.path for turn in planned.removed if turn.place} if session.padded else ()
         ids_of = (READERS[session.tool].id_of(path) for path in heirs(session.tool, files, first))
         forks = [one for one in ids_of if one != session.session_id]
         if not forks:
             return planned
         lost = f"{len(forks)} forks read these turns from this file and lose them as well: {', '.join(forks)}"
         return replace(planned, problems=(*planned.problems, lost))
-    planned = masked(session, (), ids if named else None, relink=request.relink)
+    planned = CutPlan.masking(session, (), ids if named else None, relink=request.relink)
     keys = keys_of(turn for turn in session.turns if turn.id in ids)
     kinds, apart = Counter(planned.masked), set[str]()
     for other in filter(None, (load_copy(session, path) for path in others(session))):
-        there = masked(other, (), matching(other, keys) if named else None)
+        there = CutPlan.masking(other, (), matching(other, keys) if named else None)
         kinds.update(there.masked)
         apart |= {other.turns[position].key or other.turns[position].id for position in there.edits}
     return replace(planned, masked=dict(kinds), apart=frozenset(apart))
 
 
-def _refuse_inherited(planned: Plan) -> None:
+def _refuse_inherited(planned: CutPlan) -> None:
     inherited = [turn.id for turn in planned.removed if turn.is_parents]
     if inherited:
         raise ForkRefused(
@@ -244,7 +231,7 @@ def _refuse_inherited(planned: Plan) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class LastCut:
     """A cut that stands. `snapshot` undoes it, in all `files` that it has changed."""
 
     snapshot: str
@@ -253,7 +240,7 @@ class Cut:
     files: int
 
 
-def last_cut(session_id: str) -> Cut | None:
+def last_cut(session_id: str) -> LastCut | None:
     """The newest cut in the log of a session, or in a copy, that has a snapshot; what was undone is none."""
     kept = {one.id for one in snapshots.snapshots(session_id)}
     logged = snapshots.logged()
@@ -263,7 +250,7 @@ def last_cut(session_id: str) -> Cut | None:
         return None
     newest = max(found, key=lambda one: one.ts)
     together = {one.source_path for one in logged if newest.change and one.change == newest.change}
-    return Cut(newest.snapshot, newest.ts, len(newest.removed_ids), max(1, len(together)))
+    return LastCut(newest.snapshot, newest.ts, len(newest.removed_ids), max(1, len(together)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +278,7 @@ def rollback(
     """
     snapshot = snapshots.find(identity)
     logged = snapshots.logged()
-    entry = next((one for one in reversed(logged) if one.snapshot == snapshot.id), Noted())
+    entry = next((one for one in reversed(logged) if one.snapshot == snapshot.id), snapshots.Noted())
     undoing = _Undoing(force or to is not None, disk, now or datetime.now(UTC), uuid.uuid4().hex)
     session = _destination(snapshot, entry, to, disk)
     done = [_put_back(snapshot, session, entry, undoing)]
@@ -312,14 +299,14 @@ def rollback(
     )  # fmt: skip
 
 
-def _changed_with(entry: Noted, logged: Iterable[Noted]) -> list[Noted]:
+def _changed_with(entry: snapshots.Noted, logged: Iterable[snapshots.Noted]) -> list[snapshots.Noted]:
     """What is noted of the other files that were changed together with one."""
     together = (one for one in logged if entry.change and one.change == entry.change)
     others = (one for one in together if one.source_path != entry.source_path)
     return list({one.source_path: one for one in others if one.snapshot or one.beside}.values())
 
 
-def _put_back_other(entry: Noted, undoing: _Undoing) -> Restored:
+def _put_back_other(entry: snapshots.Noted, undoing: _Undoing) -> Restored:
     if not entry.snapshot:
         return _taken_away(entry, undoing)
     snapshot = snapshots.find(entry.snapshot)
@@ -329,7 +316,7 @@ def _put_back_other(entry: Noted, undoing: _Undoing) -> Restored:
     return _put_back(snapshot, session, entry, undoing)
 
 
-def _taken_away(entry: Noted, undoing: _Undoing) -> Restored:
+def _taken_away(entry: snapshots.Noted, undoing: _Undoing) -> Restored:
     """Take away once more what went beside a transcript, and came back with a rollback."""
     session, path = Transcript(entry.tool, Path(entry.source_path), entry.session_id, ()), Path(entry.source_path)
     before = snapshots.take(path, entry.session_id, undoing.now, disk=undoing.disk)
@@ -340,7 +327,7 @@ def _taken_away(entry: Noted, undoing: _Undoing) -> Restored:
     return Restored(session_id=entry.session_id, restored="", path=str(path), snapshot=before.id if before else None)
 
 
-def _put_back(snapshot: Snapshot, session: Transcript, entry: Noted, undoing: _Undoing) -> Restored:
+def _put_back(snapshot: snapshots.Snapshot, session: Transcript, entry: snapshots.Noted, undoing: _Undoing) -> Restored:
     target, disk = session.source_path, undoing.disk
     files = AGENTS.files_of(session.tool)
     done = Restored(session_id=session.session_id, restored=snapshot.id, path=str(target))
@@ -359,7 +346,7 @@ def _put_back(snapshot: Snapshot, session: Transcript, entry: Noted, undoing: _U
     return replace(done, snapshot=before.id if before else None)
 
 
-def _is_as_before(snapshot: Snapshot, session: Transcript) -> bool:
+def _is_as_before(snapshot: snapshots.Snapshot, session: Transcript) -> bool:
     """Whether the file is what was kept: an undone cut, or one that could not be made."""
     if session.stamp is None:
         return False
@@ -369,16 +356,16 @@ def _is_as_before(snapshot: Snapshot, session: Transcript) -> bool:
     )
 
 
-def _destination(snapshot: Snapshot, entry: Noted, to: Path | None, disk: Disk) -> Transcript:
+def _destination(snapshot: snapshots.Snapshot, entry: snapshots.Noted, to: Path | None, disk: Disk) -> Transcript:
     known = entry.source_path
     if to is None and not known:
         raise Usage(f"The original path is unknown for snapshot {snapshot.id}", "Give a path: --to PATH.")
     target = (to or Path(known)).expanduser().resolve()
-    tool, session_id = entry.tool or UNKNOWN, entry.session_id or snapshot.session_id
+    tool, session_id = entry.tool or Transcript.UNKNOWN, entry.session_id or snapshot.session_id
     return Transcript(tool, target, session_id, (), stamp=AGENTS.files_of(tool).stamp(target, disk))
 
 
-def _refuse_later(session: Transcript, entry: Noted) -> None:
+def _refuse_later(session: Transcript, entry: snapshots.Noted) -> None:
     after = entry.size_after
     if session.stamp is not None and after is not None and session.stamp.size > after:
         raise ForkRefused(

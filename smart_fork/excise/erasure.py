@@ -37,13 +37,13 @@ from indexer.transcripts.base import UNREAD, LogFile
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.model import Session as Conversation
 from smart_fork.agents.cuts import snapshots
-from smart_fork.agents.cuts.model import UNKNOWN, Tool, Transcript
+from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage, advice
 from smart_fork.excise.answer import Refreshed
 from smart_fork.excise.soundness import gone_of
 from smart_fork.excise.transcript import heirs, load_for_cut, meant
-from smart_fork.excise.words import agent_of, own_words, related, said_by, searched, words_in
+from smart_fork.excise.words import agent_of, own_words, related, said_by, words_in
 from smart_fork.excise.writing import resume, written_path
 from smart_fork.finding import notes
 from smart_fork.finding.engine import erased_by_engines
@@ -163,9 +163,14 @@ def _forgotten(agent: AgentName, session_id: str) -> bool:
     return forget_workers(session_id)
 
 
-def erase(agent: AgentName | None, session_ids: Collection[str], words: Collection[str]) -> bool:
-    """Take these words of these sessions out of all of ours but index, exports and snapshots. Whether that is done."""
-    wanted = searched(words)
+def erase(
+    agent: AgentName | None, session_ids: Collection[str], words: Iterable[str], staying: Iterable[str] = ()
+) -> bool:
+    """Take the words of these texts that `staying` has not out of all of ours but index, exports and snapshots.
+
+    Return whether that is done.
+    """
+    wanted = words_in(*words) - words_in(*staying)
     if not wanted or not state_home().is_dir():
         return True
     try:
@@ -273,7 +278,7 @@ PATIENCE, EMBED_SECONDS = 30.0, 5.0
 MAX_WAITING = 2048
 
 
-def refresh(tool: Tool, paths: Iterable[Path]) -> Refreshed:
+def refresh(tool: str, paths: Iterable[Path]) -> Refreshed:
     """Have the index read these logs of one agent again from their first byte, and the forks that read from them: then
     no export, chunk or vector has what was cut.
     """
@@ -318,13 +323,13 @@ def held(agent: AgentName, session_id: str) -> list[Path]:
     return [*([kept.folder] if kept else []), *([export] if export.exists() else [])]
 
 
-def _logs_of(tool: Tool, path: Path) -> list[Path]:
+def _logs_of(tool: str, path: Path) -> list[Path]:
     """The logs that a change of this file has changed: not itself where what it has was taken back."""
     found = READERS[tool].logs_of(str(path)) if tool in READERS.names else ()
     return [one.path for one in found] or [path]
 
 
-def _kept_again(tool: Tool, path: Path) -> None:
+def _kept_again(tool: str, path: Path) -> None:
     """What was exported goes in any case: where the index does not know the log, nobody rewrites it just now.
 
     The compressed copy that was kept of this log, if one was, is what the log is now, or is no more.
@@ -345,7 +350,7 @@ def _kept_again(tool: Tool, path: Path) -> None:
         kept_logs.remove(file.agent, session_id)
 
 
-def _read_again(store: SqliteStore, tool: Tool, paths: list[Path]) -> tuple[int, list[tuple[int, bytes]]]:
+def _read_again(store: SqliteStore, tool: str, paths: list[Path]) -> tuple[int, list[tuple[int, bytes]]]:
     """How many logs were read, and the vectors of passages whose texts were there before."""
     there = {path.resolve() for path in paths}
     names = {path.name for path in (*paths, *there)}  # of very many: to resolve one asks for each folder above it
@@ -370,7 +375,7 @@ def _texts(store: SqliteStore, rows: Iterable[SessionRow]) -> dict[int, str]:
     return store.texts({place.chunk for row in rows for place in store.placements_of(row.row)})
 
 
-def _row_of(store: SqliteStore, tool: Tool, location: str) -> SessionRow | None:
+def _row_of(store: SqliteStore, tool: str, location: str) -> SessionRow | None:
     agent = _agent_of(tool, location)
     return store.session(agent, READERS[agent].id_of(Path(location))) if agent else None
 
@@ -391,14 +396,14 @@ def _empty(store: SqliteStore, row: SessionRow, file: LogFile) -> None:
     export_path(row.agent, row.session_id).unlink(missing_ok=True)
 
 
-def _agent_of(tool: Tool, location: str) -> AgentName | None:
+def _agent_of(tool: str, location: str) -> AgentName | None:
     """Whose log it is; where the cut does not say so, that of the agent among whose logs it is. `None` for no log."""
-    if tool != UNKNOWN:
+    if tool != Transcript.UNKNOWN:
         return tool if tool in READERS.names else None
     return next((agent.name for agent in READERS if agent.log_at(location)), None)
 
 
-def _log_file(tool: Tool, location: str) -> LogFile | None:
+def _log_file(tool: str, location: str) -> LogFile | None:
     agent = _agent_of(tool, location)
     if agent is None or (known := READERS[agent].log_at(location)) is not None:
         return None if agent is None else known

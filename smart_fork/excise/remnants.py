@@ -7,7 +7,6 @@ import shlex
 import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 from indexer import kept_logs
@@ -20,22 +19,21 @@ from indexer.transcripts.lines import open_regular
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots
-from smart_fork.agents.cuts.model import Transcript, raws
+from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ProgramFailed, SmartForkError, advice
 from smart_fork.excise.answer import CopyBehind
-from smart_fork.excise.cut_plan import Plan
+from smart_fork.excise.cut_plan import CutPlan
 from smart_fork.excise.transcript import descent_of, load_copy, load_for_cut, matching
 from smart_fork.excise.words import (
-    LETTERS,
     SECRET,
     all_words,
-    own_source,
+    is_telling,
     own_words,
     said_in,
-    searched,
     still_said,
     still_secret,
+    telling,
     words_among,
     words_at,
     words_in,
@@ -74,7 +72,7 @@ class _Search:
 
     def __init__(self, gone: Collection[str], session_ids: Collection[str]) -> None:
         self.session_ids = session_ids
-        self.wanted = searched(word for word in gone if word.isidentifier() or word.isalnum()) - own_words()
+        self.wanted = words_in(*(word for word in gone if word.isidentifier() or word.isalnum())) - own_words()
         solid = sorted((one for one in gone if not one.replace("_", "").isalnum() and " " not in one), key=len)
         self.solid = {one: one for one in solid[-_MOST:]}
         self._secret = frozenset(
@@ -197,7 +195,7 @@ _GO = "It loses the text when that session does."
 
 def _aside(session: Transcript, secrets: Collection[str]) -> list[CopyBehind]:
     """Find secrets of cut lines that are still in a line that is no message: a summary, a title, what was rewound."""
-    wanted = still_secret(raws(session.turns), secrets)
+    wanted = still_secret(TranscriptTurn.raws(session.turns), secrets)
     if not wanted:
         return []
     session = load_for_cut(session.tool, session.source_path, session.composer_id, numbered=True)
@@ -205,8 +203,9 @@ def _aside(session: Transcript, secrets: Collection[str]) -> list[CopyBehind]:
     turns = [(turn, n) for turn, n in places if "lists" not in turn.meta]  # what it lists are turns
     rest = [turn for turn, n in turns if n is None or turn.role == "system" or turn.meta.get("compacts")]
     others = {turn.id for turn in rest}
-    wanted -= still_secret(raws(turn for turn, _ in turns if turn.id not in others), wanted)
-    found = {turn.id: still_secret([raw], wanted) for turn, raw in zip(rest, raws(rest), strict=True) if wanted}
+    wanted -= still_secret(TranscriptTurn.raws(turn for turn, _ in turns if turn.id not in others), wanted)
+    every = zip(rest, TranscriptTurn.raws(rest), strict=True)
+    found = {turn.id: still_secret([raw], wanted) for turn, raw in every if wanted}
     return [
         CopyBehind(
             str(session.source_path),
@@ -239,11 +238,12 @@ def behind(session: Transcript, gone: Collection[str], secrets: Collection[str])
     return [*reversed(named.values()), *look.asides]
 
 
-def says(one: Descendant, planned: Plan) -> bool:
+def says(one: Descendant, planned: CutPlan) -> bool:
     """Whether a log says something that a cut is about to take out of its session."""
     turns, edits = planned.session.turns, planned.edits
-    wanted = said_in(raws(turn for at, turn in enumerate(turns) if turn.id in planned.gone or at in edits))
-    every = zip(enumerate(turns), raws(turns), strict=True)
+    changes = (turn for at, turn in enumerate(turns) if turn.id in planned.gone or at in edits)
+    wanted = said_in(TranscriptTurn.raws(changes))
+    every = zip(enumerate(turns), TranscriptTurn.raws(turns), strict=True)
     stays = (edits.get(at, raw) for (at, turn), raw in every if turn.id not in planned.gone)
     return bool(telling(_lines(one), wanted - still_said(stays, wanted)))
 
@@ -261,7 +261,7 @@ class _Look:
         """A log, and what lies beside it."""
         copy = None if one.told else load_copy(self.session, one.path)
         self.asides += _aside(copy, self._secrets) if copy and not is_unclear else []
-        said = telling(_lines(one) if copy is None else raws(copy.own), self.gone)
+        said = telling(_lines(one) if copy is None else TranscriptTurn.raws(copy.own), self.gone)
         if said or self.has_records(copy):
             if copy is None:
                 reason = _told(one) if one.told else _cut_it(str(one.path), one.session_id)
@@ -295,12 +295,6 @@ class _Look:
                 tool=f"The same turns can be cut in session {copy.session_id}.",
             )
         return f"Its own turns contain the cut text. {there}"
-
-
-def telling(lines: Iterable[bytes], gone: Collection[str]) -> set[str]:
-    """The words of `gone` in lines, where these are not only words that our own messages have."""
-    said = still_said(lines, gone)
-    return all_words(said) if any(map(_is_telling, said)) else set()
 
 
 def _archived(look: _Look, descent: Descent, keys: Collection[str]) -> Iterator[CopyBehind]:
@@ -346,7 +340,7 @@ def ours(agent: AgentName, session_id: str, gone: Collection[str]) -> Iterator[t
 def ours_with(agent: AgentName, session_id: str, gone: Collection[str], reason: str) -> Iterator[CopyBehind]:
     """Our own files of a session that have some of these words, unless these are ordinary words alone."""
     for path, said in ours(agent, session_id, gone):
-        if any(map(_is_telling, said)):
+        if any(map(is_telling, said)):
             yield CopyBehind(str(path), tuple(sorted(all_words(said))), reason)
 
 
@@ -391,19 +385,6 @@ def _cut_id(session: Transcript, turn: str) -> str:
     return advice(
         f"smart-fork excise cut --id {shlex.quote(turn)} {session.session_id} --force", tool=f"Cut its id, {turn}."
     )
-
-
-def _is_telling(word: str) -> bool:
-    """Whether it is no ordinary word, and no run of words, such as our own messages have."""
-    if " " in word:
-        return word not in _own_text()
-    return any(map(str.isdigit, word)) or bool(searched([word]) - own_words())
-
-
-@cache
-def _own_text() -> str:
-    """All that our own messages say."""
-    return " ".join(LETTERS.findall(own_source().lower()))
 
 
 def _lines(one: Descendant) -> Iterator[bytes]:

@@ -10,24 +10,27 @@ from typing import Any, ParamSpec
 from indexer.files import DISK, Disk
 from indexer.values import Value
 from smart_fork.agents import AGENTS
-from smart_fork.agents.cuts.model import UNKNOWN, Call, CutWarning, Place, Result, Tool
+from smart_fork.agents.cuts import model
+from smart_fork.agents.cuts.model import CutWarning
 from smart_fork.agents.cuts.model import Transcript as Session
 from smart_fork.agents.cuts.model import TranscriptTurn as Turn
 from smart_fork.errors import Usage
 from smart_fork.excise import cutting, soundness, suggestions
-from smart_fork.excise.answer import Request
-from smart_fork.excise.cut_plan import Plan, Refused, closure, excise, plan, verify
+from smart_fork.excise.answer import CutRequest as Request
+from smart_fork.excise.cut_plan import CutPlan, Refused, closure, excise, verify
 from smart_fork.excise.transcript import auto, load_auto, load_with_tool, sort_by_timestamp
 from smart_fork.excise.trimmed_copy import branch
 from smart_fork.excise.writing import write_lines
 
+Call, Place, Result, Tool = model.Call, model.Place, model.Result, model.Tool
+Plan, plan = CutPlan, CutPlan.of
 P = ParamSpec("P")
 
 
 class Writer:
     """Writes the sessions of one agent."""
 
-    tool: Tool = UNKNOWN
+    tool: model.Tool = Session.UNKNOWN
 
     def write(self, session: Session, turns: Sequence[Turn], *, relink: bool = False, disk: Disk = DISK) -> Path:
         """Write these turns of a session in place of it; verbatim, unless `relink`. Gives the file.
@@ -46,7 +49,7 @@ class Writer:
         return write_lines(session, gone, edits, disk=disk)
 
 
-def writer_of(tool: Tool) -> type[Writer]:
+def writer_of(tool: model.Tool) -> type[Writer]:
     """The class that writes the sessions of that agent, named after it."""
     return type(f"{type(AGENTS[tool]).__name__}Writer", (Writer,), {"tool": tool, "__doc__": Writer.__doc__})
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from indexer import state
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots
-from smart_fork.agents.cuts.model import CutWarning, Transcript, raws
+from smart_fork.agents.cuts.model import CutWarning, Transcript, TranscriptTurn
 from smart_fork.agents.readers import READERS
 from smart_fork.excise.answer import CopyBehind, Soundness
 from smart_fork.excise.cut_plan import dangling, unanswered
@@ -19,12 +19,12 @@ from smart_fork.excise.transcript import descent_of, meant, others
 from smart_fork.excise.words import (
     agent_of,
     runs_of,
-    searched,
     secrets_of,
     solid_texts_of,
     still_said,
     traces,
     within,
+    words_in,
     words_of,
 )
 from smart_fork.excise.writing import written_path
@@ -148,7 +148,7 @@ def _gone_of(session: Transcript, path: Path | None) -> Gone:
     if not lines:
         return Gone(set(), set(), set(), set())
     words, runs, solid = words_of(lines), runs_of(lines), solid_texts_of(lines)
-    in_bytes = searched(words)
+    in_bytes = words_in(*words)
     left = within(_staying(session, path), words | in_bytes)
     still = still_said(_staying(session, path), runs, solid)
     return Gone(lines, words - left, (runs | solid) - still, set(in_bytes - left))
@@ -174,7 +174,7 @@ def cut_lines(session: Transcript, path: Path | None = None) -> set[bytes]:
 
 def _staying(session: Transcript, path: Path | None) -> Iterator[bytes]:
     """The lines of a session; with those of a `path` that were taken back, which may stay there."""
-    yield from raws(session.turns)
+    yield from TranscriptTurn.raws(session.turns)
     if path is not None:
         with path.open("rb") as file:
             yield from (line.rstrip(b"\n") for line in file)

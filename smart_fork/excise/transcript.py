@@ -9,10 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from smart_fork.agents import AGENTS, checkpoints
-from smart_fork.agents.cuts import titles
+from smart_fork.agents.cuts import snapshots, titles
 from smart_fork.agents.cuts.lines import feeding, only_prompts_previewed
-from smart_fork.agents.cuts.model import Tool, Transcript, TranscriptTurn, told_again
-from smart_fork.agents.cuts.snapshots import cuts
+from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 from smart_fork.agents.own_logs import LogAdapter
 from smart_fork.agents.readers import OWN, READERS
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
@@ -24,7 +23,7 @@ from smart_fork.snippets import quoted
 from smart_fork.system import permission
 
 
-def auto(path: Path) -> Tool:
+def auto(path: Path) -> str:
     """Whose transcript it is: Cursor is tried first.
 
     Raises:
@@ -103,7 +102,7 @@ def meant(reference: str | None, tool: str = AGENTS.AUTO, composer: str = "", *,
     return load_for_cut(tool, path, composer, numbered=numbered)
 
 
-def _tool_of(tool: str, path: Path) -> Tool:
+def _tool_of(tool: str, path: Path) -> str:
     if tool == AGENTS.AUTO and not _is_there(path):
         raise NotFound(f"No such transcript: {path}")
     return auto(path) if tool == AGENTS.AUTO else tool
@@ -123,12 +122,14 @@ def located(reference: str | None, tool: str = AGENTS.AUTO) -> Path:
     return _found(reference, tool)[0]
 
 
-def _found(reference: str | None, tool: str) -> tuple[Path, Tool]:
+def _found(reference: str | None, tool: str) -> tuple[Path, str]:
     """The transcript, and the agent that its log tells."""
     if not reference:
         return newest(AGENTS.first_cut() if tool == AGENTS.AUTO else tool), tool
     path = Path(reference).expanduser()
-    if "/" in reference or path.suffix in {suffix for one in AGENTS.cutters() for suffix in one.suffixes}:
+    if "/" in reference or (
+        path.suffix and path.suffix in {suffix for one in AGENTS.cutters() for suffix in one.suffixes}
+    ):
         if path.is_dir() or not _is_there(path):
             raise NotFound(f"No such transcript: {path}")
         return path, tool
@@ -160,7 +161,7 @@ def _log_to_cut(found: sessions.Located, longest: Path) -> Path:
     logs = READERS[found.agent].locate(found.session_id)
     if len(logs) < 2:
         return longest
-    if cut := [path for path in logs if cuts(path)]:
+    if cut := [path for path in logs if snapshots.cuts(path)]:
         return longest if longest in cut else cut[0]
     if sessions.read(found).resumed.reason == "elsewhere":
         raise ForkRefused(
@@ -268,7 +269,7 @@ def chosen(session: Transcript, text: str = "", ids: Sequence[str] = ()) -> set[
                     "`smart-fork excise list --json` gives the ids.", tool="read_session gives the ids, as message_id."
                 ),
             )
-        found.update(filter(None, (names[identity].id, told_again(names[identity]))))
+        found.update(filter(None, (names[identity].id, names[identity].told_again)))
     return found
 
 
@@ -338,7 +339,7 @@ def matching(session: Transcript, keys: Collection[str]) -> set[str]:
     }
 
 
-def heirs(tool: Tool, paths: Collection[Path], first: int = 0) -> list[Path]:
+def heirs(tool: str, paths: Collection[Path], first: int = 0) -> list[Path]:
     """The logs that read from these files, record `first` or later ones, and theirs."""
     return agent.heirs(paths, first) if (agent := AGENTS.find_cutter(tool)) else []
 

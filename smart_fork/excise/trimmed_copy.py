@@ -26,10 +26,8 @@ from smart_fork.agents.cuts.model import CutWarning, Transcript
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, Usage, advice
 from smart_fork.excise.answer import Parent, Trimmed
-from smart_fork.excise.cut_plan import Plan, masked, plan, refuse
-from smart_fork.excise.cutting import report
+from smart_fork.excise.cut_plan import CutPlan
 from smart_fork.excise.transcript import chosen, meant
-from smart_fork.excise.writing import beside_of
 from smart_fork.finding.results import title as shown_title
 from smart_fork.forking.branch import command_to_resume, new_title, refuse_while_tasks_run, refuse_while_working
 from smart_fork.system.processes import Machine
@@ -43,7 +41,7 @@ class TrimmedCopy:
     session_id: str
     source_session_id: str
     path: Path
-    plan: Plan
+    plan: CutPlan
     title: str
     cwd: str
     parent: Conversation
@@ -55,7 +53,7 @@ class TrimmedCopy:
 
     def told(self) -> Trimmed:
         """The same as a value."""
-        cut = report(self.plan, dry_run=False)
+        cut = self.plan.report(dry_run=False)
         known = {one.name: getattr(cut, one.name) for one in fields(cut)}
         return Trimmed(**known | {
             "session_id": self.session_id,
@@ -90,7 +88,7 @@ def branch(
         raise Usage(f"There are no branches of {session.tool} sessions")
     planned = _planned(session, turns, ids, secrets=secrets)
     if not force:
-        refuse(planned)
+        planned.refuse()
     agent = session.tool
     moment = now or datetime.now()  # noqa: DTZ005 - Codex names its files by local time
     parent = _conversation(session, moment)
@@ -109,9 +107,9 @@ def branch(
     return TrimmedCopy(agent, new, session.session_id, target, planned, title, cwd, parent, tuple(notes))
 
 
-def _planned(session: Transcript, turns: str, ids: Sequence[str], *, secrets: bool) -> Plan:
+def _planned(session: Transcript, turns: str, ids: Sequence[str], *, secrets: bool) -> CutPlan:
     named = chosen(session, turns, ids) if turns or ids else set[str]()
-    planned = masked(session, (), named or None) if secrets else plan(session, named)
+    planned = CutPlan.masking(session, (), named or None) if secrets else CutPlan.of(session, named)
     if not planned.changes:
         raise Usage(
             "there are no secrets to mask" if secrets else "nothing to cut was named",
@@ -120,7 +118,7 @@ def _planned(session: Transcript, turns: str, ids: Sequence[str], *, secrets: bo
     return planned
 
 
-def _name(planned: Plan, parent: Conversation) -> str:
+def _name(planned: CutPlan, parent: Conversation) -> str:
     """The parent's title, unless it quotes a prompt that goes: then a prompt that stays gives the title."""
     staying = planned.survivors
     gone = titles.marks(key for turn in planned.removed for key in turn.says)
@@ -140,7 +138,7 @@ def _conversation(session: Transcript, now: datetime) -> Conversation:
     return conversation
 
 
-def _write(planned: Plan, parent: Conversation, target: Path, new: NewSession) -> list[str]:
+def _write(planned: CutPlan, parent: Conversation, target: Path, new: NewSession) -> list[str]:
     """The file and what belongs beside it; what is missing there, in words. After an error nothing is left."""
     source = planned.session.source_path
     original = replace(parent, session_id=planned.session.session_id, source_path=source)
@@ -150,14 +148,14 @@ def _write(planned: Plan, parent: Conversation, target: Path, new: NewSession) -
         raise ForkRefused(what, "Fork it at a message instead.")
 
     def without_what_is_gone() -> None:
-        for path in filter(lambda one: one.is_relative_to(source.with_suffix("")), beside_of(planned)):
+        for path in filter(lambda one: one.is_relative_to(source.with_suffix("")), planned.beside):
             remove(target.with_suffix("") / path.relative_to(source.with_suffix("")))
 
     machine = Machine()
     return list(AGENTS.copier_of(parent.agent).write(copy, target, new, machine, without_what_is_gone).warnings)
 
 
-def _records(planned: Plan) -> Iterator[tuple[bytes, dict[str, Any]]]:
+def _records(planned: CutPlan) -> Iterator[tuple[bytes, dict[str, Any]]]:
     """What stays, as it would be written, and how it is spelled."""
     for position, turn in enumerate(planned.session.turns):
         if turn.id not in planned.gone:

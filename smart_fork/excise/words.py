@@ -25,8 +25,8 @@ from indexer.files import file_name, index_db, state_home
 from indexer.store.damage import read_only
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import AgentName
+from smart_fork.agents.cuts import ties
 from smart_fork.agents.cuts.lines import overlapping, pieces
-from smart_fork.agents.cuts.ties import texts
 from smart_fork.agents.readers import READERS
 from smart_fork.excise.answer import Remnant
 from smart_fork.workers.registry import WorkerRecord, known_workers
@@ -165,7 +165,7 @@ def _runs(text: str) -> Iterator[str]:
 
 def _texts(line: bytes) -> Iterable[str]:
     objects = [record for _, record in decode_line(line)[0]]
-    return chain.from_iterable(map(texts, objects)) if objects else (line.decode("utf-8", "replace"),)
+    return chain.from_iterable(map(ties.texts, objects)) if objects else (line.decode("utf-8", "replace"),)
 
 
 #: Shorter words are in anything that is packed, by chance.
@@ -184,14 +184,14 @@ _SAID_IN = ("session_words", "session_work")
 _NOT_OURS_TO_SEARCH = ("config.toml", "excise.jsonl")
 
 
-def searched(words: Iterable[str]) -> frozenset[str]:
-    """Those of these words that can be looked for in bytes."""
-    return frozenset(part for word in words for part in _LONG_WORD.findall(word.lower()))
+def words_in(*texts: str) -> frozenset[str]:
+    """Return the words of texts that can be looked for in bytes."""
+    return frozenset(word for text in texts for word in _LONG_WORD.findall(text.lower()))
 
 
 def traces(agent: AgentName | None, session_ids: Collection[str], words: Collection[str]) -> list[Remnant]:
     """The files that have one of the `words` of these sessions; snapshots are not looked into."""
-    wanted = searched(words)
+    wanted = words_in(*words)
     if not wanted:
         return []
     search = _BytesSearch(agent, session_ids, wanted)
@@ -214,11 +214,6 @@ def related(worker: WorkerRecord, session_ids: Collection[str]) -> bool:
 def said_by(worker: WorkerRecord) -> str:
     """What a worker was told and shows."""
     return "\n".join((worker.name, worker.prompt, *worker.command, worker.status_note))
-
-
-def words_in(text: str) -> set[str]:
-    """The words of a text that can be looked for."""
-    return set(_LONG_WORD.findall(text.lower()))
 
 
 def words_at(path: Path, wanted: frozenset[str], parts: Mapping[str, str] = MappingProxyType({})) -> set[str]:
@@ -246,7 +241,7 @@ def words_among(
 @cache
 def own_words() -> frozenset[str]:
     """The words that our own messages are made of, and the names of our folders."""
-    return frozenset(words_in(str(state_home())) | words_in(own_source()))
+    return words_in(str(state_home()), own_source())
 
 
 def own_source() -> str:
@@ -381,3 +376,22 @@ def _unpacked(path: Path, file: IO[bytes]) -> Iterator[bytes]:
             yield from (unpacking.decompress(piece) for piece in pieces(file.read))
     else:
         yield from pieces(file.read)
+
+
+def telling(lines: Iterable[bytes], gone: Collection[str]) -> set[str]:
+    """Return the words of `gone` in lines, unless these are only words that our own messages have."""
+    said = still_said(lines, gone)
+    return all_words(said) if any(map(is_telling, said)) else set()
+
+
+def is_telling(word: str) -> bool:
+    """Return whether a word or a run of words is not an ordinary one, such as our own messages have."""
+    if " " in word:
+        return word not in _own_text()
+    return any(map(str.isdigit, word)) or bool(words_in(word) - own_words())
+
+
+@cache
+def _own_text() -> str:
+    """All that our own messages say."""
+    return " ".join(LETTERS.findall(own_source().lower()))

@@ -18,10 +18,10 @@ from indexer.files import DISK, Disk, replace_file
 from indexer.lazy import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots
-from smart_fork.agents.cuts.model import UNKNOWN, Place, Transcript, TranscriptTurn, raws
+from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 from smart_fork.errors import SmartForkError, Usage, advice
 from smart_fork.excise.answer import Followed, NotFollowed
-from smart_fork.excise.cut_plan import Plan, masked, plan
+from smart_fork.excise.cut_plan import CutPlan
 from smart_fork.excise.transcript import descent_of, keys_of, load_copy, matching
 from smart_fork.forking.family import Descent
 from smart_fork.forking.occupation import Occupation
@@ -46,14 +46,14 @@ class Change:
     follows: bool = True
 
 
-def change_of(planned: Plan, command: str, disk: Disk, now: datetime, *, follows: bool) -> Change:
+def change_of(planned: CutPlan, command: str, disk: Disk, now: datetime, *, follows: bool) -> Change:
     """The change that a plan for a session is."""
     keys, masks = frozenset(keys_of(planned.removed)), frozenset(_masked(planned))
     return Change(keys, masks, command, uuid.uuid4().hex, now, disk, follows)
 
 
 def write(
-    planned: Plan, change: Change, command: str = "", descent: Descent = NOTHING
+    planned: CutPlan, change: Change, command: str = "", descent: Descent = NOTHING
 ) -> tuple[str | None, list[Followed]]:
     """Cut one transcript, and take away what lies beside it and goes. Its `descent` is noted.
 
@@ -65,7 +65,7 @@ def write(
     """
     session, disk, agent = planned.session, change.disk, AGENTS.cutter_of(planned.session.tool)
     target = written_path(session)
-    gone = {position for position, turn in enumerate(session.turns) if turn.id in planned.gone}
+    gone = planned.positions
     with Occupation(session.tool, session.session_id, session.source_path).kept_out():
         snapshot = snapshots.take(
             target, session.session_id, change.now, disk=disk, files=AGENTS.cutter_of(session.tool)
@@ -122,17 +122,12 @@ def resume(session: Transcript, change_id: str) -> tuple[list[Followed], list[No
     return follow(session, change, descent_of(session, keys | masks).copies)
 
 
-def beside_of(planned: Plan) -> list[Path]:
-    """The files beside the transcript that hold what goes."""
-    return AGENTS.cutter_of(planned.session.tool).beside(planned.session.source_path, planned.removed)
-
-
 def _followed(session: Transcript, change: Change, copy: Path) -> Sequence[Followed | NotFollowed]:
     other = load_copy(session, copy)
     if other is None:
         return [NotFollowed(str(copy), "cannot be read")]
     same = matching(other, change.keys)
-    planned = masked(other, same, None) if change.masked else plan(other, same)
+    planned = CutPlan.masking(other, same, None) if change.masked else CutPlan.of(other, same)
     if not planned.changes:
         return ()
     again = advice("the next `smart-fork index run` cuts it", tool="the next index run cuts it")
@@ -145,11 +140,11 @@ def _followed(session: Transcript, change: Change, copy: Path) -> Sequence[Follo
     return [Followed(other.session_id, str(copy), len(planned.removed), snapshot), *beside]
 
 
-def changed_beside(planned: Plan, keys: Collection[str]) -> dict[Path, bytes]:
+def changed_beside(planned: CutPlan, keys: Collection[str]) -> dict[Path, bytes]:
     """Return the new content of each file beside a transcript that changes; of a file that goes, nothing."""
     session = planned.session
     revised = AGENTS.cutter_of(session.tool).revised(session.source_path, keys)
-    return {**dict.fromkeys(beside_of(planned), b""), **revised}
+    return {**dict.fromkeys(planned.beside, b""), **revised}
 
 
 def bring(path: Path, new: bytes) -> None:
@@ -168,7 +163,7 @@ def _noted(session: Transcript, path: Path, change: Change, size: int) -> Follow
     return Followed(session.session_id, str(path), 0, snapshot.id if snapshot else None)
 
 
-def _masked(planned: Plan) -> list[str]:
+def _masked(planned: CutPlan) -> list[str]:
     """The keys of the lines that stay without their secrets; of those without one their ids."""
     turns = planned.session.turns
     own = [turns[at].key or turns[at].id for at in sorted(planned.edits)] if planned.masked else []
@@ -189,7 +184,7 @@ def write_lines(session: Transcript, gone: Collection[int], edits: Mapping[int, 
     """
     if not session.source_path.name:
         raise Usage("The session has no source path")
-    if session.tool == UNKNOWN:
+    if session.tool == Transcript.UNKNOWN:
         raise Usage("The agent of this transcript is not known")
     target = written_path(session)
     lines = _padded(session, gone, edits) if session.padded else _lines(session, gone, edits)
@@ -208,7 +203,7 @@ def written_size(session: Transcript, gone: Collection[int], edits: Mapping[int,
 
 
 def _length(turn: TranscriptTurn) -> int:
-    return len(turn.kept) if isinstance(turn.kept, bytes) else turn.kept.end - turn.kept.start
+    return turn.place.end - turn.place.start if turn.place else len(turn.raw)
 
 
 def written_path(session: Transcript) -> Path:
@@ -218,7 +213,7 @@ def written_path(session: Transcript) -> Path:
 
 def _lines(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes]) -> Iterator[bytes]:
     staying = [(at, turn) for at, turn in enumerate(session.turns) if at not in gone and turn.is_line]
-    for (position, _), raw in zip(staying, raws(turn for _, turn in staying), strict=True):
+    for (position, _), raw in zip(staying, TranscriptTurn.raws(turn for _, turn in staying), strict=True):
         yield edits.get(position, raw)
         yield b"\n"
 
@@ -226,9 +221,10 @@ def _lines(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes
 def _padded(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes]) -> Iterator[bytes]:
     """Every byte that stays keeps its place: Codex's own database and the headers of forks name places in this file."""
     turns = [(at, turn) for at, turn in enumerate(session.turns) if not turn.inherited]
-    own = [(at, turn, turn.kept) for at, turn in turns if isinstance(turn.kept, Place)]
+    own = [(at, turn, turn.place) for at, turn in turns if turn.place]
     end = 0
-    for (position, turn, (_, start, after)), raw in zip(own, raws(turn for _, turn, _ in own), strict=True):
+    lines = TranscriptTurn.raws(turn for _, turn, _ in own)
+    for (position, turn, (_, start, after)), raw in zip(own, lines, strict=True):
         new = edits.get(position, raw)
         if position in gone:
             new = b""

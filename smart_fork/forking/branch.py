@@ -27,7 +27,7 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork import handovers
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.cuts.titles import key, without_suffix
+from smart_fork.agents.cuts import titles
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import Reference
@@ -367,17 +367,17 @@ _BRANCHED = re.compile(rb"\(branch", re.IGNORECASE)
 def branch_title(name: str | None, parent_title: str, taken: Container[str], milliseconds: int) -> str:
     """The title of a branch that is called `name`, or like its parent. Pure.
 
-    `taken` holds the titles of the project as `key` gives them, `milliseconds` is the time.
+    `taken` holds the titles of the project as `titles.key` gives them, `milliseconds` is the time.
     """
-    base = without_suffix(plain_name(name)) or without_suffix(plain_name(parent_title)) or FALLBACK
+    base = titles.without_suffix(plain_name(name)) or titles.without_suffix(plain_name(parent_title)) or FALLBACK
     numbers = chain(("",), (f" {number}" for number in range(2, MAX_NUMBER + 1)))
     later = (f" {milliseconds + more}" for more in count())
-    titles = (_titled(base, number) for number in chain(numbers, later))
-    return next(title for title in titles if key(title) not in taken)
+    named = (_titled(base, number) for number in chain(numbers, later))
+    return next(title for title in named if titles.key(title) not in taken)
 
 
 def titles_like_ours(agents: Agents, project: Project) -> set[str]:
-    """The `key` of each title in `project` that says "(Branch": no other can be in the way. One scan.
+    """The `titles.key` of each title in `project` that says "(Branch": no other can be in the way. One scan.
 
     Logs that cannot be read have no title.
     """
@@ -387,7 +387,7 @@ def titles_like_ours(agents: Agents, project: Project) -> set[str]:
         for file in adapter.discover():
             if here and not file.location.startswith(here):  # another project's
                 continue
-            found.update(key(title) for title in _titles(adapter, file, project))
+            found.update(titles.key(title) for title in _titles(adapter, file, project))
     return found
 
 

@@ -20,7 +20,7 @@ KEPT_SECONDS = 30 * 24 * 3600.0
 
 
 class AskedLately(NamedTuple):
-    """How many sessions were asked about of late at their first prompts, and in how many something was said, or late."""
+    """How many sessions were asked about of late at their first prompts, and how many got an answer, or a late one."""
 
     sessions: int
     told: int

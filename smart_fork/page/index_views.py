@@ -20,9 +20,9 @@ from smart_fork.agents.references import Reference
 from smart_fork.doctor import Checked, run_checks
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.excise import forgetting
-from smart_fork.excise.answer import Excised, Request, RolledBack
-from smart_fork.excise.cut_plan import Plan
-from smart_fork.excise.cutting import Cut, cut, last_cut, rollback
+from smart_fork.excise.answer import CutRequest, Excised, RolledBack
+from smart_fork.excise.cut_plan import CutPlan
+from smart_fork.excise.cutting import LastCut, cut, last_cut, rollback
 from smart_fork.excise.forgetting import Removal
 from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened
@@ -95,7 +95,7 @@ def excised(form: Mapping[str, str]) -> Excised:
         SmartForkError: nothing was cut.
     """
 
-    def as_shown(planned: Plan) -> bool:
+    def as_shown(planned: CutPlan) -> bool:
         if _digest([turn.id for turn in planned.removed], planned.masked) != form.get("shown", ""):
             raise ForkRefused(
                 "The session has changed since this was shown",
@@ -111,7 +111,7 @@ def _digest(removed: Iterable[str], masked: Mapping[str, int]) -> str:
     return blake2b(repr((*removed, *masked.items())).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
-def _request(asked: Mapping[str, str], *, dry_run: bool) -> Request:
+def _request(asked: Mapping[str, str], *, dry_run: bool) -> CutRequest:
     session, turns = asked.get("session", "").strip(), asked.get("turns", "").strip()
     if not session:
         raise Usage("Which session?", "Give its id, or at least 8 characters of it.")
@@ -119,7 +119,7 @@ def _request(asked: Mapping[str, str], *, dry_run: bool) -> Request:
     if not (turns or secrets):
         raise Usage("Which turns?", "Use the numbers of `smart-fork excise list`: 5-7,9. Or mask secrets.")
     meant = sessions.locate(session).reference  # never a path
-    return Request(meant, turns=turns, secrets=secrets, dry_run=dry_run, force=asked.get("force") == "yes")
+    return CutRequest(meant, turns=turns, secrets=secrets, dry_run=dry_run, force=asked.get("force") == "yes")
 
 
 def undone(form: Mapping[str, str]) -> RolledBack:
@@ -182,11 +182,11 @@ def checked(_: Mapping[str, str]) -> Checked:
     return Checked.of(run_checks())
 
 
-def _cuts() -> tuple[tuple[str, Cut], ...]:
+def _cuts() -> tuple[tuple[str, LastCut], ...]:
     """The cuts that can be undone, each after the id of its session."""
     sessions = dict.fromkeys(one.session_id for one in reversed(snapshots.logged()) if one.session_id)
     found = ((session, last_cut(session)) for session in sessions)
-    standing: dict[str, tuple[str, Cut]] = {}
+    standing: dict[str, tuple[str, LastCut]] = {}
     for session, last in found:
         if last is not None:
             standing.setdefault(last.snapshot, (session, last))

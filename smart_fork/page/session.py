@@ -21,7 +21,7 @@ from smart_fork.agents.learned import learned
 from smart_fork.agents.references import Reference
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise.answer import RolledBack
-from smart_fork.excise.cutting import Cut, last_cut
+from smart_fork.excise.cutting import LastCut, last_cut
 from smart_fork.finding import notes, sessions
 from smart_fork.finding.commits import commits_made
 from smart_fork.finding.conversation import Noted, ResumedPart, resumed_part
@@ -87,7 +87,7 @@ class SessionPage(PageValues):
     tokens: int = 0
     cached: str = ""
     log_gone: bool = False
-    cut: Cut | None = None
+    cut: LastCut | None = None
     command: str = ""
     kind: str = "session"
     owner: str = ""

@@ -20,7 +20,7 @@ from indexer.lazy import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import KEYS, Options, takes
 from smart_fork.errors import Usage
-from smart_fork.excise.answer import Excised, Request
+from smart_fork.excise.answer import CutRequest, Excised
 from smart_fork.forking.request import BranchRequest, BudgetAsked
 from smart_fork.forking.results import Branched, Family, NotSpawned, Spawned, SpawnedWorker
 from smart_fork.server.calls import Caller, progress_of, project_for
@@ -208,7 +208,7 @@ def excise_session(
     caller: Caller,
     session_id: Annotated[str | None, Field(description="The session's id, or at least 8 characters of it.")] = None,
     path: Annotated[str | None, Field(description="Its transcript, instead of session_id.")] = None,
-    asked: Request,
+    asked: CutRequest,
     dry_run: Annotated[bool, Field(description="Only show the plan; false cuts.")] = True,
 ) -> Excised:
     """Cut turns out of a past session, which its agent can still resume. By default it only shows the plan.

@@ -28,9 +28,8 @@ from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Unshareable
 from smart_fork.finding import sessions
 from smart_fork.finding.recent import recent_sessions
 from smart_fork.finding.session_place import belongs, directory_of, unplaced
-from smart_fork.forking import neutral
+from smart_fork.forking import handover_log, neutral
 from smart_fork.forking.bringing_back import refuse_borrowed
-from smart_fork.forking.handover_log import DATA, as_session, lost_of, utterances, written
 from smart_fork.forking.session_copy import Branch, branch_point, write_copy
 from smart_fork.sharing import unfinished
 from smart_fork.sharing.canonical import decode, digest_of, encode
@@ -232,7 +231,10 @@ def arrived(
                 lost[UNKNOWN] += 1
 
     becomes = Becomes(source_id, HomePlace.of(root))
-    with unfinished.folder() as folder, written(agent, source_id, forms.anew(kept(), becomes), folder) as log:
+    with (
+        unfinished.folder() as folder,
+        handover_log.written(agent, source_id, forms.anew(kept(), becomes), folder) as log,
+    ):
         session = READERS[agent].read(log, keep_raw=keep_raw).session
         if session is None or not session.messages:
             raise Unshareable(f"These records are not a conversation of {AGENTS.title_of(agent)}.")
@@ -299,12 +301,12 @@ def crossing(
         return
     AGENTS.forms_of(agent)  # what is not shared does not arrive
     told = neutral.read(session, last_pair(session))
-    said = utterances(session, told.messages, {0: DATA})
+    said = handover_log.utterances(session, told.messages, {0: handover_log.DATA})
     with (
         unfinished.folder() as folder,
-        as_session(agent, said, HomePlace.of(directory), source_id=source_id, folder=folder) as made,
+        handover_log.as_session(agent, said, HomePlace.of(directory), source_id=source_id, folder=folder) as made,
     ):
-        yield made, lost_of(told)
+        yield made, handover_log.lost_of(told)
 
 
 def _read(path: Path, agent: AgentName) -> Session:

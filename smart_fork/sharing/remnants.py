@@ -12,10 +12,9 @@ from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError, advice
+from smart_fork.excise import transcript
 from smart_fork.excise.answer import CopyBehind
 from smart_fork.excise.soundness import cut_lines
-from smart_fork.excise.transcript import descent_of, load_for_cut
-from smart_fork.excise.writing import written_path
 from smart_fork.sharing import pulled
 from smart_fork.sharing.outgoing import digests_of
 from smart_fork.sharing.remote import url_of
@@ -40,24 +39,24 @@ def _owing(path: Path) -> Iterator[CopyBehind]:
     """The log, where it still has something that was withdrawn, or came of one that has."""
     for one in pulled.owing():
         whole = Transcript(one.agent, one.path, READERS[one.agent].id_of(one.path), ())
-        if path in {one.path, *(other.path for other in descent_of(whole).logs)}:
+        if path in {one.path, *(other.path for other in transcript.descent_of(whole).logs)}:
             again = advice("Take it out: smart-fork team sync.", tool="The next team sync takes it out.")
             yield CopyBehind(str(path), (), f"Withdrawn text is still in it. {again}")
 
 
 def _cut_logs(path: Path, tool: str) -> Iterator[Transcript]:
-    session = load_for_cut(tool, path)
+    session = transcript.load_for_cut(tool, path)
     yield session
-    for one in descent_of(session).below:
+    for one in transcript.descent_of(session).below:
         if snapshots.logged(one.path):
             with suppress(SmartForkError, OSError):
-                yield load_for_cut(one.agent, one.path)
+                yield transcript.load_for_cut(one.agent, one.path)
 
 
 def _holding(session: Transcript, shared: list[pulled.Written]) -> Iterator[CopyBehind]:
     if session.tool not in AGENTS or not AGENTS[session.tool].has("forms"):
         return
-    lines, agent = cut_lines(session) if snapshots.cuts(written_path(session)) else set[bytes](), session.tool
+    lines, agent = cut_lines(session), session.tool
 
     @cache
     def gone(root: Path) -> frozenset[str]:

@@ -16,8 +16,8 @@ from indexer.masking import MARK
 from indexer.transcripts.model import Session, Turn
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
+from smart_fork.agents.cuts import ties
 from smart_fork.agents.cuts.model import CutWarning, Transcript
-from smart_fork.agents.cuts.ties import is_tie
 from smart_fork.agents.forms import Forms
 from smart_fork.errors import SmartForkError, Unshareable
 from smart_fork.excise.cut_plan import dangling
@@ -83,7 +83,7 @@ def _tied(value: Any, forms: Forms) -> Iterator[tuple[str, Any]]:
         for name in sorted(value):
             if name in forms.free or name in LOOSE or name == "type":  # what an image is becomes a text
                 continue
-            if is_tie(name, value[name]) and not isinstance(value[name], dict | list):
+            if ties.is_tie(name, value[name]) and not isinstance(value[name], dict | list):
                 yield name, value[name]
             else:
                 yield from _tied(value[name], forms)

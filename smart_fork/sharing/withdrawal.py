@@ -23,10 +23,9 @@ from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.forms import HomePlace, Identity
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError
-from smart_fork.excise import erasure
-from smart_fork.excise.cut_plan import Plan, plan
+from smart_fork.excise import erasure, transcript
+from smart_fork.excise.cut_plan import CutPlan
 from smart_fork.excise.remnants import ours_with
-from smart_fork.excise.transcript import descent_of, keys_of, load_copy, load_with_tool
 from smart_fork.sharing import pulled, unfinished, withdrawn
 from smart_fork.sharing.canonical import decode
 from smart_fork.sharing.materialise import local, local_in, read_log
@@ -138,12 +137,12 @@ def _ways(one: Written, keys: Keys, edits: Edits, *, is_crossed: bool) -> Iterat
     if keys and is_uncut(one.agent):
         yield _Way(_lost(one, edits, *withdrawn.lines(one, keys)), partial(withdrawn.rewrite, one, keys))
     elif keys:
-        session, planner = load_with_tool(one.agent, one.path), _of_records(one, keys)
+        session, planner = transcript.load_with_tool(one.agent, one.path), _of_records(one, keys)
         planned, new = planner(session, ())
         turns = [(at, turn) for at, turn in enumerate(session.turns) if not is_name(turn)]
         before = [(turn.timestamp, turn.raw) for _, turn in turns]
         after = [(turn.timestamp, new.get(at, turn.raw)) for at, turn in turns if turn.id not in planned.gone]
-        known = keys_of(turn for at, turn in turns if turn.id in planned.gone or at in new)
+        known = transcript.keys_of(turn for at, turn in turns if turn.id in planned.gone or at in new)
         lost = _lost(one, edits, [*before, *_kept_lines(one, keys)], after, known)
         yield _Way(lost, partial(cut, one.agent, planner, lost.words))
     if is_crossed:
@@ -185,7 +184,7 @@ def _follow(one: Written, way: _Way, changed: list[Path], put_off: dict[Path, st
         ForkRefused: some of that cannot be cut now, and is `put_off`.
     """
     whole = Transcript(one.agent, one.path, READERS[one.agent].id_of(one.path), ())
-    descent = descent_of(whole, way.lost.keys)
+    descent = transcript.descent_of(whole, way.lost.keys)
     behind: dict[Path, str] = {}
     others = () if _is_author(edits) else (*descent.unclear, *(other for other in descent.beside if not other.told))
     for other in (*descent.below, *(other for other in others if not pulled.find(other.path, other.agent))):
@@ -194,7 +193,7 @@ def _follow(one: Written, way: _Way, changed: list[Path], put_off: dict[Path, st
                 before = AGENTS.files_of(other.agent).stamp(other.path)
                 cut(other.agent, way.lost.planned, way.lost.words, other.path)
                 changed += [other.path] if AGENTS.files_of(other.agent).stamp(other.path) != before else []
-            elif is_uncut(one.agent) or load_copy(whole, other.path):
+            elif is_uncut(one.agent) or transcript.load_copy(whole, other.path):
                 way.cut(other.path)
         except (SmartForkError, OSError) as error:
             behind[other.path] = str(error)
@@ -217,14 +216,14 @@ def _of_records(one: Written, keys: Keys) -> Planner:
     """The turns that go, and the lines that are rewritten, by the records that they are."""
     forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
 
-    def planned(session: Transcript, more: Collection[str]) -> tuple[Plan, dict[int, bytes]]:
+    def planned(session: Transcript, more: Collection[str]) -> tuple[CutPlan, dict[int, bytes]]:
         found: dict[int, str] = {}
         for position, turn in enumerate(session.turns):
             record = None if turn.inherited else record_in(turn.raw)
             if record is not None and (key := pulled.key_of(forms.outgoing(record, place))) in keys:
                 found[position] = key
         cut = {session.turns[position].id for position, key in found.items() if keys[key] is None}
-        planned = plan(session, cut | set(more))
+        planned = CutPlan.of(session, cut | set(more))
         edits = {at: line for at, line in planned.edits.items() if session.turns[at].id not in planned.gone}
         for position, key in found.items():
             new = keys[key]

@@ -21,18 +21,14 @@ from indexer.transcripts.model import AgentName, Session
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
-from smart_fork.agents.cuts import snapshots, titles
+from smart_fork.agents.cuts import snapshots, ties, titles
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
-from smart_fork.agents.cuts.ties import texts
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError
-from smart_fork.excise import erasure
-from smart_fork.excise.cut_plan import Plan, mapped, masked, plan
-from smart_fork.excise.remnants import telling
-from smart_fork.excise.transcript import keys_of, load_with_tool, matching
-from smart_fork.excise.words import said_in, words_in
-from smart_fork.excise.writing import bring, changed_beside, write_lines
+from smart_fork.excise import erasure, transcript, writing
+from smart_fork.excise.cut_plan import CutPlan, mapped
+from smart_fork.excise.words import said_in, telling
 from smart_fork.finding import notes
 from smart_fork.forking.occupation import Occupation
 from smart_fork.sharing.canonical import decode, encode
@@ -41,7 +37,7 @@ from smart_fork.sharing.pulled import Written, key_of, time_of
 #: A line, and when it was said.
 Line = tuple[str, bytes]
 #: What a cut does to a log, with more turns that go as well, and the lines that it rewrites.
-Planner = Callable[[Transcript, Collection[str]], tuple[Plan, dict[int, bytes]]]
+Planner = Callable[[Transcript, Collection[str]], tuple[CutPlan, dict[int, bytes]]]
 #: The shortest beginning of a text that is taken for a name made of it.
 _NAME = 8
 _MASK, _MASKED = re.compile(r"\[REDACTED:[a-z0-9-]{1,40}\]"), "[REDACTED]"
@@ -81,7 +77,7 @@ class Lost:
             frozenset(only), frozenset(was | only), frozenset(words), frozenset(keys), masks, frozenset(known) | was
         )
 
-    def planned(self, session: Transcript, more: Collection[str]) -> tuple[Plan, dict[int, bytes]]:
+    def planned(self, session: Transcript, more: Collection[str]) -> tuple[CutPlan, dict[int, bytes]]:
         """Plan to take it out of a session that was told of it. What was said there since stays."""
         times = _first_times(session)
         there = sorted(self.known.intersection(times.values()))
@@ -89,10 +85,10 @@ class Lost:
         said = {there[place - 1] for place in places if place}
         told = [turn for turn in session.own if self.masked and times.get(turn.id) in self.known]
         changed = {turn.id for turn in told if times[turn.id] in said or telling([turn.raw], self.words)}
-        edits = masked(session, (), changed).edits if changed else {}
+        edits = CutPlan.masking(session, (), changed).edits if changed else {}
         turns = enumerate(session.turns)
         gone = {turn.id for at, turn in turns if self._has(turn, times.get(turn.id, ""), edits.get(at))}
-        made = masked(session, {*gone, *matching(session, self.keys), *more}, changed)
+        made = CutPlan.masking(session, {*gone, *transcript.matching(session, self.keys), *more}, changed)
         return made, dict(made.edits)
 
     def _has(self, turn: TranscriptTurn, time: str, masked_line: bytes | None) -> bool:
@@ -129,8 +125,8 @@ def cut(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path
     Raises:
         ForkRefused: an agent has it open.
     """
-    session = load_with_tool(agent, path)
-    planned, edits = (plan(session, ()), {}) if remove else planned_of(session, ())
+    session = transcript.load_with_tool(agent, path)
+    planned, edits = (CutPlan.of(session, ()), {}) if remove else planned_of(session, ())
     words |= _gone(planned, edits)
     if named := _named_after(planned, edits, words):
         planned, edits = planned_of(session, named)
@@ -147,7 +143,7 @@ def cut(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path
     )
     ids = {session.session_id, READERS[agent].id_of(path)}
     with Occupation(session.tool, session.session_id, session.source_path).kept_out():
-        erasure.erase(agent, sorted(ids), words_in(_text(turn.raw for turn in session.turns)) - words_in(_text(left)))
+        erasure.erase(agent, sorted(ids), [_text(turn.raw for turn in session.turns)], [_text(left)])
         for name in ids:
             snapshots.forget(name)
         if empty:
@@ -157,24 +153,24 @@ def cut(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path
             beside = dict.fromkeys(AGENTS.cutter_of(agent).files_of(path), b"")
             AGENTS.files_of(agent).remove(path)
         else:
-            write_lines(session, [at for at, turn in enumerate(session.turns) if turn.id in planned.gone], edits)
+            writing.write_lines(session, planned.positions, edits)
         for file, new in beside.items():
-            bring(file, new)
+            writing.bring(file, new)
     if not empty:
         erasure.refresh(session.tool, [path])
     return empty
 
 
-def renamed_beside(planned: Plan, words: Collection[str]) -> dict[Path, bytes]:
+def renamed_beside(planned: CutPlan, words: Collection[str]) -> dict[Path, bytes]:
     """The new content of files beside a log that have what goes, or a name of the session with these words."""
     session = planned.session
     read = READERS[session.tool].read(session.source_path).session
     name = read.title if read is not None else ""
     marks = titles.quoting(name) if telling([name.encode()], words) else ()
-    return changed_beside(planned, {*keys_of(planned.removed), *marks})
+    return writing.changed_beside(planned, {*transcript.keys_of(planned.removed), *marks})
 
 
-def _named_after(planned: Plan, edits: Mapping[int, bytes], words: Collection[str]) -> set[str]:
+def _named_after(planned: CutPlan, edits: Mapping[int, bytes], words: Collection[str]) -> set[str]:
     """Lines that are no message, such as titles, and have these words or call it what somebody said in what goes."""
     said = [" ".join(text.split()) for turn in planned.removed for text in _texts(turn.raw)]
     found = set()
@@ -188,7 +184,7 @@ def _named_after(planned: Plan, edits: Mapping[int, bytes], words: Collection[st
     return found
 
 
-def _unnamed(planned: Plan, words: Collection[str]) -> dict[int, bytes]:
+def _unnamed(planned: CutPlan, words: Collection[str]) -> dict[int, bytes]:
     """Lines that are needed, without the names in them that have these words."""
     return {
         at: orjson.dumps(mapped(record, lambda text: "" if telling([text.encode()], words) else text))
@@ -202,7 +198,7 @@ def is_name(turn: TranscriptTurn) -> bool:
     return turn.role == "system" and not turn.inherited
 
 
-def _gone(planned: Plan, edits: Mapping[int, bytes]) -> set[str]:
+def _gone(planned: CutPlan, edits: Mapping[int, bytes]) -> set[str]:
     """Words of what goes that no message says any more."""
     turns = list(enumerate(planned.session.turns))
     stays = (edits.get(at, turn.raw) for at, turn in turns if turn.id not in planned.gone and not is_name(turn))
@@ -247,7 +243,7 @@ def _text(lines: Iterable[bytes]) -> str:
 
 def _texts(line: bytes) -> list[str]:
     record = record_in(line)
-    return list(texts(record)) if record else []
+    return list(ties.texts(record)) if record else []
 
 
 #: What a record is known by in a log -> the record that takes its place, or nothing.
@@ -301,12 +297,12 @@ def rewrite(one: Written, keys: Keys, path: Path, *, remove: bool = False) -> bo
         return False
     said = {turn.id for turn in session.turns if turn.role in ("user", "assistant")}
     gone = remove or not any(said.intersection(forms.ids(record)) for record in left)
-    whole = load_with_tool(one.agent, path)
+    whole = transcript.load_with_tool(one.agent, path)
     words = said_in(map(orjson.dumps, before)) - said_in(map(orjson.dumps, left))
     beside = (
         dict.fromkeys(AGENTS.cutter_of(one.agent).files_of(path), b"")
         if gone
-        else renamed_beside(plan(whole, ()), words)
+        else renamed_beside(CutPlan.of(whole, ()), words)
     )
     with Occupation(whole.tool, whole.session_id, whole.source_path).kept_out():
         if gone:
@@ -316,10 +312,10 @@ def rewrite(one: Written, keys: Keys, path: Path, *, remove: bool = False) -> bo
             becomes = Becomes(session.session_id, place, session.parent_id or "")
             replace_file(path, (orjson.dumps(record) + b"\n" for record in forms.anew(left, becomes)))
         for file, new in beside.items():
-            bring(file, new)
+            writing.bring(file, new)
     if not gone:
         erasure.refresh(one.agent, [path])
-    erasure.erase(one.agent, [session.session_id], _words(before) - (set() if gone else _words(left)))
+    erasure.erase(one.agent, [session.session_id], _said(before), () if gone else _said(left))
     return gone
 
 
@@ -345,5 +341,5 @@ def _left(one: Written, records: Iterable[Record], keys: Keys) -> Iterator[Recor
             yield arrived
 
 
-def _words(records: Iterable[Record]) -> set[str]:
-    return set(words_in("\n".join(text for record in records for text in texts(record))))
+def _said(records: Iterable[Record]) -> list[str]:
+    return [text for record in records for text in ties.texts(record)]

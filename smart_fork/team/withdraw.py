@@ -18,15 +18,13 @@ from indexer import state
 from indexer.masking import mask
 from indexer.values import dict_in, json_in
 from smart_fork.agents import AGENTS
+from smart_fork.agents.cuts import ties, titles
 from smart_fork.agents.cuts.model import Transcript
-from smart_fork.agents.cuts.ties import texts
-from smart_fork.agents.cuts.titles import without_suffix
 from smart_fork.agents.forms import HomePlace
 from smart_fork.errors import Conflict, ServerUnavailable, Usage, WrongVerb
-from smart_fork.excise.cut_plan import Plan, masked, plan, refuse
-from smart_fork.excise.remnants import telling
-from smart_fork.excise.transcript import chosen, load_numbered, pieces
-from smart_fork.excise.words import said_in
+from smart_fork.excise import transcript
+from smart_fork.excise.cut_plan import CutPlan
+from smart_fork.excise.words import said_in, telling
 from smart_fork.sharing import canonical, fields, pulled, withdrawn
 from smart_fork.sharing.materialise import arrived
 from smart_fork.snippets import quoted
@@ -116,11 +114,11 @@ def planned(project: Project, asked: ExciseAsked) -> Withdrawal:
     info = taken.info
     withdrawn.refuse(info.agent, info.id)
     with arrived(taken.records, info.agent, info.id, project.place.root, others=False) as one:
-        session = load_numbered(info.agent, one.session.source_path)
+        session = transcript.load_numbered(info.agent, one.session.source_path)
         ids = _chosen(one, session, asked.messages) if asked.messages else set()
-        made = masked(session, (), ids or None) if asked.secrets else plan(session, ids)
+        made = CutPlan.masking(session, (), ids or None) if asked.secrets else CutPlan.of(session, ids)
         if not asked.force:
-            refuse(made)
+            made.refuse()
         edits, title = _edits(project, taken, made), _title(info, made)
     if not edits:
         raise Usage("Nothing to withdraw there.")
@@ -185,7 +183,7 @@ def _chosen(one: Arrived, session: Transcript, text: str) -> set[str]:
     said = one.session.messages
     found: set[str] = set()
     try:
-        wanted = pieces(text, len(said) + 1)
+        wanted = transcript.pieces(text, len(said) + 1)
     except Usage:
         what = f"{quoted(text)} is outside its messages, 1 to {len(said)}"
         raise Usage(what, "Use numbers from smart-fork team show, such as 5-7,9.") from None
@@ -193,11 +191,11 @@ def _chosen(one: Arrived, session: Transcript, text: str) -> set[str]:
         if low < 1:
             raise Usage("Messages are numbered from 1", "smart-fork team show numbers them.")
         end = said[high][0] if high < len(said) else len(one.session.turns)
-        found |= chosen(session, f"{said[low - 1][0]}-{end - 1}")
+        found |= transcript.chosen(session, f"{said[low - 1][0]}-{end - 1}")
     return found
 
 
-def _edits(project: Project, taken: Download, made: Plan) -> dict[bytes, bytes | None]:
+def _edits(project: Project, taken: Download, made: CutPlan) -> dict[bytes, bytes | None]:
     """The records of the server that go or are replaced, by what the lines of the log are known by."""
     forms, place = AGENTS.forms_of(taken.info.agent), HomePlace.of(project.place.root)
     gone: set[str] = set()
@@ -223,13 +221,13 @@ def _edits(project: Project, taken: Download, made: Plan) -> dict[bytes, bytes |
     return edits
 
 
-def _title(info: wire.SessionInfo, made: Plan) -> str | None:
+def _title(info: wire.SessionInfo, made: CutPlan) -> str | None:
     """What the session is called then, if its title says something of what goes."""
     title = str(mask(info.title)) if made.masked else info.title
-    beginning = " ".join(without_suffix(info.title).split())[:30].strip("… ")
+    beginning = " ".join(titles.without_suffix(info.title).split())[:30].strip("… ")
     removed = [turn.raw for turn in made.removed]
     gone = said_in(removed) - said_in(turn.raw for turn in made.survivors if turn.role != "system")
-    said = (" ".join(" ".join(texts(dict_in(json_in(line)))).split()) for line in removed)
+    said = (" ".join(" ".join(ties.texts(dict_in(json_in(line)))).split()) for line in removed)
     if telling([info.title.encode()], gone) or (beginning and any(beginning in one for one in said)):
         title = ""
     return title if title != info.title else None

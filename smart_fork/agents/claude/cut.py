@@ -14,7 +14,7 @@ from smart_fork.agents.claude.home import HOME, claude_home
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codec import Record, text_of
 from smart_fork.agents.cuts import titles
-from smart_fork.agents.cuts.model import ANY_TURN, TranscriptTurn
+from smart_fork.agents.cuts.model import TranscriptTurn
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, About, TreeCutter
 from smart_fork.errors import NotFound
 
@@ -97,7 +97,7 @@ class ClaudeCutter(TreeCutter):
         kind = attachment.get("type") if isinstance(attachment, dict) else record.get("subtype")
         words = (record.get("type"), kind, record.get("summary"), record.get("content"), record.get("lastPrompt"))
         if is_request(record):
-            repeats: tuple[str, ...] = (ANY_TURN,)
+            repeats: tuple[str, ...] = (TranscriptTurn.ANY,)
         else:
             repeats = _thought_for(message, parts) if isinstance(message, dict) else _keys_repeated(record)
         return About(

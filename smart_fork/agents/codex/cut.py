@@ -27,7 +27,7 @@ from smart_fork.agents.cuts import edits, titles
 from smart_fork.agents.cuts.cutter import Cutter
 from smart_fork.agents.cuts.edits import Edits
 from smart_fork.agents.cuts.lines import RawLine, first_record, head, opened, raw_lines, turn_of, with_sources
-from smart_fork.agents.cuts.model import CutWarning, Stamp, Transcript, TranscriptTurn, told_again
+from smart_fork.agents.cuts.model import CutWarning, Stamp, Transcript, TranscriptTurn
 from smart_fork.agents.cuts.titles import mark
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 
@@ -211,7 +211,7 @@ class CodexCutter(Cutter):
         found = list(numbers)
         at = {turn.id: position for position, turn in enumerate(turns)}
         for position, turn in enumerate(turns):
-            item = at.get(told_again(turn))
+            item = at.get(turn.told_again)
             if item is not None and found[item] is None:
                 found[item] = found[position]
             elif item is not None and found[position] is None:

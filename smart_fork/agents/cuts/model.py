@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import field
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, ClassVar, NamedTuple
 
 from indexer.lazy import dataclass
 from indexer.transcripts.model import Role, Session
@@ -14,10 +14,6 @@ from indexer.values import Value
 
 #: The name of the transcript's agent.
 Tool = str
-#: The agent is unknown.
-UNKNOWN: Tool = "unknown"
-#: In `TranscriptTurn.repeats`: the line may repeat any turn, so every cut removes it.
-ANY_TURN = "any turn"
 
 
 class Call(NamedTuple):
@@ -57,9 +53,11 @@ class TranscriptTurn:
     line of bookkeeping that only repeats another has that one's key in `repeats`, and is removed with it. `says` are
     the keys by which other lines can repeat this one. `key` is the same in every copy of the record. An `inherited`
     turn is in the file of a session that this one was forked from, or `apart` in an earlier file of its own session. A
-    turn `within` another line has no line of its own:
-    an edit of that line removes it.
+    turn `within` another line has no line of its own: an edit of that line removes it.
     """
+
+    #: In `repeats`: the line may repeat any turn, so every cut removes it.
+    ANY: ClassVar[str] = "any turn"
 
     id: str
     parent_id: str | None = None
@@ -94,22 +92,33 @@ class TranscriptTurn:
     @property
     def raw(self) -> bytes:
         """The verbatim line without its newline, read from the file again if it is not kept in memory."""
-        return next(raws((self,)))
+        return next(self.raws((self,)))
 
+    @property
+    def place(self) -> Place | None:
+        """The position of a line that is not kept in memory."""
+        return None if isinstance(self.kept, bytes) else self.kept
 
-def raws(turns: Iterable[TranscriptTurn]) -> Iterator[bytes]:
-    """Yield the verbatim lines of turns. A file is opened once, not for each line."""
-    with ExitStack() as stack:
-        files: dict[Path, IO[bytes]] = {}
-        for turn in turns:
-            if isinstance(turn.kept, bytes):
-                yield turn.kept
-                continue
-            path, start, end = turn.kept
-            if path not in files:
-                files[path] = stack.enter_context(path.open("rb"))
-            files[path].seek(start)
-            yield files[path].read(end - start)
+    @property
+    def told_again(self) -> str:
+        """The id of the message that an event repeats, of which a reader may show either; empty for other records."""
+        named = (key.removeprefix("turn:") for key in self.repeats if key.startswith("turn:"))
+        return next(named, "") if self.role == "system" else ""
+
+    @staticmethod
+    def raws(turns: Iterable[TranscriptTurn]) -> Iterator[bytes]:
+        """Yield the verbatim lines of turns. A file is opened once, not for each line."""
+        with ExitStack() as stack:
+            files: dict[Path, IO[bytes]] = {}
+            for turn in turns:
+                if isinstance(turn.kept, bytes):
+                    yield turn.kept
+                    continue
+                path, start, end = turn.kept
+                if path not in files:
+                    files[path] = stack.enter_context(path.open("rb"))
+                files[path].seek(start)
+                yield files[path].read(end - start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +129,9 @@ class Transcript:
     `numbers` are the message numbers of its turns, if known. Several lines can have one number, and some have none.
     `conversation` is what its agent's log says in them, if they are numbered.
     """
+
+    #: The tool of an unknown agent.
+    UNKNOWN: ClassVar[Tool] = "unknown"
 
     tool: Tool
     source_path: Path
@@ -149,12 +161,3 @@ class CutWarning(Value):
 
     turn_id: str
     reason: str
-
-
-def told_again(turn: TranscriptTurn) -> str:
-    """Return the id of the message that an event repeats; empty for other records.
-
-    A reader may show either of the two.
-    """
-    named = (key.removeprefix("turn:") for key in turn.repeats if key.startswith("turn:"))
-    return next(named, "") if turn.role == "system" else ""

@@ -13,7 +13,7 @@ from typing import Any
 
 from psycopg import sql
 
-from smart_fork.agents.cuts.titles import without_suffix
+from smart_fork.agents.cuts import titles
 from smart_fork.errors import Conflict, Unshareable, Usage, WrongVerb
 from smart_fork.sharing import canonical
 from smart_fork.team import wire
@@ -230,7 +230,7 @@ def _withdrawable(db: Connection, key: str, person: Person, session_id: str, *, 
 def _describe(db: Connection, work: Work, row: Row, given: Mapping[str, Any]) -> None:
     """Replace what describes the session, also of what was made of it and says the same, or is named its branch."""
     targets = work.targets(db)
-    branches = f"{name} (Branch" if (name := without_suffix(row["title"])) else None
+    branches = f"{name} (Branch" if (name := titles.without_suffix(row["title"])) else None
     for target in targets:
         _as(db, target.owner)
         for name, value in given.items():

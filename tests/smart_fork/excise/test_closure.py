@@ -8,7 +8,7 @@ import pytest
 
 from smart_fork.agents.cuts.model import Call, CutWarning, Result
 from smart_fork.excise import Refused, Session, Turn, closure, plan, verify
-from smart_fork.excise.cut_plan import dangling, refuse, repeats
+from smart_fork.excise.cut_plan import CutPlan, dangling, repeats
 
 
 def turn(name: str, calls: str = "", results: str = "", **more: object) -> Turn:
@@ -53,7 +53,7 @@ def test_a_plan_checks_what_goes_with_what_was_named_and_not_only_that():
     assert [] == verify(turns, {"a"})
     assert (CutWarning("r", "holds the result of y, but its call stays in turn b"),) == planned.warnings
     with pytest.raises(Refused, match="but its call stays in turn b"):
-        refuse(planned)
+        CutPlan.refuse(planned)
 
 
 def test_warnings_are_sorted_and_only_for_calls_that_are_there():

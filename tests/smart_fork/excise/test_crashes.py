@@ -10,8 +10,7 @@ import pytest
 
 from indexer.files import Disk
 from smart_fork.agents.cuts import snapshots
-from smart_fork.excise import Request, cut, load_auto, rollback, writing
-from smart_fork.excise.cut_plan import plan
+from smart_fork.excise import Request, cut, load_auto, plan, rollback, writing
 from smart_fork.excise.writing import write_lines
 from tests import warm
 from tests.drilled import drilled

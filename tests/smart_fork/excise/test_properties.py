@@ -23,10 +23,11 @@ from smart_fork.excise import (
     excise,
     load_auto,
     load_with_tool,
+    plan,
     rollback,
     verify,
 )
-from smart_fork.excise.cut_plan import dangling, plan, unanswered
+from smart_fork.excise.cut_plan import dangling, unanswered
 from smart_fork.excise.soundness import broken_links
 from smart_fork.excise.writing import write_lines
 from tests.drilled import drilled

@@ -15,8 +15,7 @@ import pytest
 
 from smart_fork.agents.cuts import snapshots
 from smart_fork.errors import ForkRefused, NotFound, Usage
-from smart_fork.excise import Refused, Request, check, cut, load_auto, rollback
-from smart_fork.excise.cut_plan import plan
+from smart_fork.excise import Refused, Request, check, cut, load_auto, plan, rollback
 from smart_fork.excise.writing import change_of, write
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.forks import SESSION, codex_path, codex_records, said, text, write_log
