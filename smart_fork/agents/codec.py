@@ -135,26 +135,8 @@ class ReadSource(AgentAdapter):
         return ""
 
 
-class MessageCodec(Codec):
-    """Records whose message has a list of parts, each a text, a call, a result or a thought.
-
-    It tells as well what of a record the model is sent.
-    """
-
-    #: The field of a message with its parts.
-    field: ClassVar[str]
-
-    def parts(self, record: Record) -> list[Record]:
-        """Return the parts of a record's message."""
-        return dicts_in(dict_in(record.get("message")).get(self.field))
-
-    def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record | None:
-        """Apply `change` to each part. Return the record itself if nothing changed, and `None` if no part is left."""
-        old = self.parts(record)
-        new = [one for part in old if (one := change(part)) is not None]
-        if new == old:
-            return record
-        return record | {"message": record["message"] | {self.field: new}} if new else None
+class SizedCodec(Codec):
+    """Decodes records that can be measured while they are read."""
 
     def has_place(self, record: Record) -> bool:
         """Return whether a record belongs to the conversation itself, not to a sub-agent."""
@@ -177,12 +159,8 @@ class MessageCodec(Codec):
         """Return how many characters of a record the model is sent."""
 
     @abstractmethod
-    def short_part(self, part: Record) -> Record:
-        """Return a part of a message, shortened if it is a result."""
-
     def short(self, record: Record) -> Record:
         """Return a record with its results shortened."""
-        return self.changed(record, self.short_part) or record
 
     def measured(self, line: Line) -> RecordSize | None:
         """Return the size of a record; `None` without a place in the conversation. A long one takes all its bytes."""
@@ -196,6 +174,36 @@ class MessageCodec(Codec):
             return RecordSize(size, short, sums_up)
         whole = len(line.kept) if isinstance(line.kept, bytes) else line.kept.size
         return RecordSize(max(size, whole) if whole > MAX_LINE_BYTES else size, short)
+
+
+class MessageCodec(SizedCodec):
+    """Records whose message has a list of parts, each a text, a call, a result or a thought.
+
+    It tells as well what of a record the model is sent.
+    """
+
+    #: The field of a message with its parts.
+    field: ClassVar[str]
+
+    def parts(self, record: Record) -> list[Record]:
+        """Return the parts of a record's message."""
+        return dicts_in(dict_in(record.get("message")).get(self.field))
+
+    def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record | None:
+        """Apply `change` to each part. Return the record itself if nothing changed, and `None` if no part is left."""
+        old = self.parts(record)
+        new = [one for part in old if (one := change(part)) is not None]
+        if new == old:
+            return record
+        return record | {"message": record["message"] | {self.field: new}} if new else None
+
+    @abstractmethod
+    def short_part(self, part: Record) -> Record:
+        """Return a part of a message, shortened if it is a result."""
+
+    def short(self, record: Record) -> Record:
+        """See `SizedCodec.short`."""
+        return self.changed(record, self.short_part) or record
 
 
 def only(record: Record, names: Collection[str]) -> Record:

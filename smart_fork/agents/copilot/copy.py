@@ -21,11 +21,23 @@ from indexer.files import private_dir, remove, sweep, write_new
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from indexer.transcripts.tree import rooted
-from indexer.values import dict_in, text_in
+from indexer.values import dict_in
 from smart_fork.agents.codec import Record, only
-from smart_fork.agents.copied_texts import aside, characters, shortened
+from smart_fork.agents.copied_texts import aside
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, copy_folder, read_again
-from smart_fork.agents.copilot.fold import ANSWERED, THOUGHTS, CopilotCodec, asks, data_of, is_of_an_agent, requests_in
+from smart_fork.agents.copilot.fold import (
+    ANSWERED,
+    CODEC,
+    COMPACTED,
+    SAID,
+    THOUGHTS,
+    CopilotCodec,
+    asks,
+    data_of,
+    is_of_an_agent,
+    left_by,
+    requests_in,
+)
 from smart_fork.agents.copilot.home import EVENTS, WORKSPACE, sessions
 from smart_fork.agents.forms import Becomes, Forms, Identity, Image, Utterance, all_texts
 from smart_fork.errors import ForkRefused
@@ -33,9 +45,7 @@ from smart_fork.json_edits import respelled
 
 #: The folders beside a log with what its model was told that it may read again: files, and summaries of compactions.
 _BESIDE = ("files", "checkpoints")
-_BEGUN, _COMPACTED = "tool.execution_start", "session.compaction_complete"
-#: The events that a model is sent something of.
-_SAID = frozenset({"user.message", "assistant.message", ANSWERED, _COMPACTED})
+_BEGUN = "tool.execution_start"
 
 
 def _sweep() -> None:
@@ -117,7 +127,7 @@ class CopilotCopy(Copy):
 
     def summary(self, entry: Entry) -> Iterator[bytes]:
         """See `Copy.summary`."""
-        yield from self.line(_left(entry[1]), entry)
+        yield from self.line(left_by(entry[1]), entry)
 
     def line(self, text: str, before: Entry) -> Iterator[bytes]:
         """See `Copy.line`."""
@@ -149,32 +159,18 @@ class CopilotCopier(Copier):
         for spelled, record in events(session.source_path):
             kind, data = record.get("type"), data_of(record)
             number = calls.get(str(data.get("toolCallId"))) if kind == _BEGUN else places.get(str(record.get("id")))
-            if number is None or is_of_an_agent(record) or kind not in (*_SAID, _BEGUN):
+            if number is None or is_of_an_agent(record) or kind not in (*SAID, _BEGUN):
                 continue
             calls |= {str(one.get("toolCallId")): number for one in requests_in(data)}
-            yield self.sized(number, (spelled, record), sums_up=kind == _COMPACTED)
+            yield self.sized(number, (spelled, record), sums_up=kind == COMPACTED)
 
     def size(self, record: Record) -> int:
         """See `Copier.size`."""
-        data = data_of(record)
-        if record.get("type") == _BEGUN:
-            return 0
-        if record.get("type") == _COMPACTED:
-            return len(_left(record))
-        if record.get("type") == ANSWERED:
-            return characters(_content(data)) + characters(data.get("error"))
-        called = [{"name": one.get("name"), "arguments": one.get("arguments")} for one in requests_in(data)]
-        return characters(data.get("transformedContent") or data.get("content")) + characters(called)
+        return CODEC.size(record) if record.get("type") != _BEGUN else 0
 
     def short(self, record: Record) -> Record:
         """See `Copier.short`."""
-        data = data_of(record)
-        if record.get("type") != ANSWERED or "result" not in data:
-            return record
-        content = shortened(_content(data))
-        return record | {
-            "data": data | {"result": {"content": content} if isinstance(data["result"], dict) else content}
-        }
+        return CODEC.short(record)
 
     def begin(self, target: Path) -> list[Path]:
         """See `Copier.begin`. Each session has a folder of its own."""
@@ -193,17 +189,6 @@ def events(log: Path) -> Iterator[Entry]:
     with read_again(log):
         for line in LineReader(log):
             yield line.source, line.record
-
-
-def _left(record: Record) -> str:
-    """What a compaction has left."""
-    return text_in(data_of(record).get("summaryContent"))
-
-
-def _content(data: Record) -> Any:
-    """What a model is sent of what came back; beside it stands what its screen shows."""
-    result = data.get("result")
-    return result.get("content") if isinstance(result, dict) else result
 
 
 _ASKED, _ANSWER = "user.message", "assistant.message"

@@ -20,13 +20,14 @@ from indexer.masking import Masked
 from indexer.transcripts.answers import Answers
 from indexer.transcripts.fold import read
 from indexer.transcripts.lines import Line, LineReader, open_regular
-from indexer.transcripts.model import GivenBack, Item, Origin, Session, Turn, UsedTool
+from indexer.transcripts.model import GivenBack, Item, Origin, RecordSize, Session, Turn, UsedTool
 from indexer.transcripts.state import count
 from indexer.transcripts.texts import strip_boilerplate, strip_recall, title_of
 from indexer.transcripts.tree import ID_CHARACTERS, ROOT, FolderlessTree
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codec import Codec, Record
+from smart_fork.agents.codec import Record, SizedCodec
+from smart_fork.agents.copied_texts import characters, shortened
 from smart_fork.agents.copilot.home import WORKSPACE, name_in
 from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.subagents import SubAgents
@@ -34,6 +35,9 @@ from smart_fork.agents.unattended import origin_of
 
 #: The event that has a result, and the fields of what was thought, as text and as it is signed or encrypted.
 ANSWERED, THOUGHTS = "tool.execution_complete", ("reasoningText", "reasoningOpaque")
+COMPACTED = "session.compaction_complete"
+#: The events that a model is sent something of.
+SAID = frozenset({"user.message", "assistant.message", ANSWERED, COMPACTED})
 #: What a shell's output ends with.
 _ENDED = re.compile(
     r"\n?<(?:shellId: \S{1,100} completed with exit code -?\d{1,9}|exited with exit code -?\d{1,9})>\s*\Z"
@@ -46,7 +50,7 @@ class CopilotAnswers(Answers):
     asking = late(r"(?i)ask_?user")
 
 
-class CopilotCodec(Codec):
+class CopilotCodec(SizedCodec):
     """See `Codec`."""
 
     answers = CopilotAnswers()
@@ -73,6 +77,49 @@ class CopilotCodec(Codec):
             images = sum(part.get("type") == "image" for part in dicts_in(told.get("contents")))
         thoughts = (text_in(thought),) if any(map(data.get, THOUGHTS)) else ()
         return Item(text_in(text), tuple(calls), results, thoughts, images)
+
+    def has_place(self, record: Record) -> bool:
+        """See `SizedCodec.has_place`."""
+        return not is_of_an_agent(record)
+
+    def is_sent(self, record: Record) -> bool:
+        """See `SizedCodec.is_sent`."""
+        return record.get("type") in SAID
+
+    def sums_up(self, record: Record) -> bool:
+        """See `SizedCodec.sums_up`."""
+        return record.get("type") == COMPACTED
+
+    def size(self, record: Record) -> int:
+        """See `SizedCodec.size`."""
+        data = data_of(record)
+        if self.sums_up(record):
+            return len(left_by(record))
+        if record.get("type") == ANSWERED:
+            return characters(_content(data)) + characters(data.get("error"))
+        called = [{"name": one.get("name"), "arguments": one.get("arguments")} for one in requests_in(data)]
+        return characters(data.get("transformedContent") or data.get("content")) + characters(called)
+
+    def short(self, record: Record) -> Record:
+        """See `SizedCodec.short`."""
+        data = data_of(record)
+        if record.get("type") != ANSWERED or "result" not in data:
+            return record
+        content = shortened(_content(data))
+        return record | {
+            "data": data | {"result": {"content": content} if isinstance(data["result"], dict) else content}
+        }
+
+
+def left_by(record: Mapping[str, Any]) -> str:
+    """What a compaction has left."""
+    return text_in(data_of(record).get("summaryContent"))
+
+
+def _content(data: Record) -> Any:
+    """What a model is sent of what came back; beside it stands what its screen shows."""
+    result = data.get("result")
+    return result.get("content") if isinstance(result, dict) else result
 
 
 def data_of(record: Mapping[str, Any]) -> Record:
@@ -130,7 +177,7 @@ class CopilotTree(FolderlessTree):
 
     agent = "copilot"
     known = frozenset({
-        "session.start", "session.usage_record", "session.info", "session.compaction_complete", "user.message",
+        "session.start", "session.usage_record", "session.info", COMPACTED, "user.message",
         "assistant.message", "tool.execution_complete", "abort", *_ASIDE,
     })  # fmt: skip
     tools = CopilotCodec.tools
@@ -138,6 +185,10 @@ class CopilotTree(FolderlessTree):
     shell = "bash"
     not_run = _NOT_RUN
     answers = CODEC.answers
+
+    def size_of(self, line: Line) -> RecordSize | None:
+        """See `Tree.size_of`."""
+        return CODEC.measured(line)
 
     def is_known(self, record: Record) -> bool:
         """See `Fold.is_known`. Events of a model are those of a compaction."""
@@ -196,10 +247,10 @@ class CopilotTree(FolderlessTree):
         elif kind == "abort":
             self.facts["interrupted"] = identity
             return self.make(record, identity, line, "system", "")
-        elif kind == "session.compaction_complete" and data.get("success") is True:
+        elif kind == COMPACTED and data.get("success") is True:
             self.note_compaction()
             left = max(1, count(data.get("postCompactionTokens")))
-            return self.summary(record, identity, line, text_in(data.get("summaryContent")), left)
+            return self.summary(record, identity, line, left_by(record), left)
         return None
 
     def is_another(self, record: Record) -> bool:

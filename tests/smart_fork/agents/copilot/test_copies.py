@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import yaml
 
+from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession
 from smart_fork.agents.copilot.copy import CopilotCopier
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.family import parents
+from smart_fork.forking.units import costs
 from smart_fork.system.processes import Machine, Processes
 from tests.indexer.transcripts.records import SESSION, id_of, read_copilot, texts
 from tests.smart_fork.agents.copilot.test_log import ADA, fixture
@@ -41,6 +45,19 @@ def test_a_copy_reads_back_as_what_was_copied(home, name):
 
     assert (texts(copy), copy.compactions, copy.cwd) == (texts(session), session.compactions, ADA)
     assert (copy.session_id, copy.parent_id, copy.copied) == (NEW, session.session_id, False)
+
+
+@pytest.mark.parametrize("name", ["tools", "denied", "subagent", "compacted", "fork"])
+def test_what_a_budget_counts_is_measured_while_the_log_is_read(home, name):
+    log = fixture(home, name)
+    with bounded(measures=True):
+        measured = READERS["copilot"].read(log).session
+
+    again = costs(replace(measured, sizes=()))
+
+    assert len(measured.turns) == len(measured.sizes)
+    assert 0 < sum(again.turns)
+    assert again == costs(measured)
 
 
 def test_a_copy_ends_with_the_exchange_and_works_where_it_is_told_with_its_files(home, tmp_path):
