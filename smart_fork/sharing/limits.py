@@ -11,8 +11,8 @@ GIB = 1 << 30
 #: of all sessions, so they are not settings: other numbers would store everything once more.
 SEGMENT_BYTES = 256 << 10
 SEGMENT_RECORDS = 512
-#: The most characters of a title, name or tag.
-TEXT = 200
+#: The most characters of a title, name or tag, and of a summary; the most tags.
+TEXT, SUMMARY, TAGS = 200, 2_000, 50
 
 
 @dataclass(frozen=True, slots=True)

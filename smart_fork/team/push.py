@@ -29,7 +29,8 @@ from smart_fork.team.download import tail
 from smart_fork.team.passages import halves, hash_of, searched, space_of
 from smart_fork.team.project import Begun, Project, Shared, begin, shared
 from smart_fork.team.pull import default_alias, track, tracked_as
-from smart_fork.team.push_plan import Plan, Preview, PushAsked, is_another, plan, reached, visible_of, way_out
+from smart_fork.team.push_plan import Plan, Preview, is_another, plan, reached, visible_of, way_out
+from smart_fork.team.requests import PushRequest
 from smart_fork.team.segments import Segment, pack
 
 #: New segments of so many bytes ride in the commit; more are sent one by one before.
@@ -45,7 +46,7 @@ def send(project: Project, made: Plan) -> Shared:
     """
     with project.tracking.one_push():
         found = project.tracking.read().of_log(made.session.source_path)
-        if found is None and not made.asked.force and (told := _from_another_checkout(project, made)) is not None:
+        if found is None and not made.force and (told := _from_another_checkout(project, made)) is not None:
             return told
         if found is None or found[1] == made.seen or found[1].session_id is None:
             return _sent(project, made)
@@ -81,7 +82,7 @@ def _from_another_checkout(project: Project, made: Plan) -> Shared | None:
 def _was_sent(project: Project, made: Plan, name: str, one: Alias) -> Shared:
     """Answer a push whose records another one has sent meanwhile."""
     info = project.client.session(project.key, one.session_id or "").session
-    info = described(project, info, made.asked)
+    info = described(project, info, made.said)
     return replace(shared("push", project.server, info, name), up_to_date=True, files=one.files)
 
 
@@ -98,7 +99,7 @@ def _sent(project: Project, made: Plan) -> Shared:
         created = False
         with way_out(made):
             info, sent = _appended(project, alias, made)
-    info = info if created else described(project, info, made.asked)
+    info = info if created else described(project, info, made.said)
     base = (0, canonical.NOTHING) if made.alias is None else (made.alias.base_count, made.alias.base_digest)
     session, root = made.session, project.place.root
     log = pulled.Written(session.source_path, session.agent, root, project.server, project.key, (), (info.id,))
@@ -140,7 +141,7 @@ def _root(project: Project, begun: Begun, made: Plan) -> tuple[wire.SessionInfo,
         try:
             return *_appended_to(project, Alias(base_digest=canonical.NOTHING), read, made), False
         except Conflict as error:
-            if not made.asked.force:
+            if not made.force:
                 hint = f"smart-fork team pull {begun.session_id} gets it; --force pushes this as a separate session."
                 raise Conflict(error.message, hint, count=error.count, digest=error.digest) from None
         begun = begun.anew()
@@ -166,10 +167,10 @@ def _child(project: Project, begun: Begun, alias: Alias, made: Plan) -> tuple[Al
         raise SmartForkError("Its parent session is unknown.", alone(made.name))
     named = alias.title if alias.session_id is None else ""  # else it is the title of what this goes on from
     asked = BranchAsked(
-        title=made.asked.title or named or _title(made) or None,
-        tags=made.asked.tags,
-        summary=made.asked.summary,
-        visibility=made.asked.visibility or visible_of(alias),
+        title=made.said.title or named or _title(made) or None,
+        tags=made.said.tags,
+        summary=made.said.summary,
+        visibility=made.said.visibility or visible_of(alias),
     )
     child, created = begun_as(project, begun, source_id, alias, asked, name=made.name or made.session.session_id)
     return alias.model_copy(update={"session_id": child.id, "parent_id": child.parent_id}), created
@@ -220,14 +221,14 @@ def _push(  # noqa: PLR0917 - the message
         digest=canonical.written(canonical.state_after(new, canonical.state_of(base[1]))),
         position=position,
         segments=tuple(one.place for one in segments),
-        **made.asked.said | {"title": _title(made)},
+        **made.said.said | {"title": _title(made)},
         meta=_meta(made),
         vectors=vectors_here(made.session, made.out.records),
     )
 
 
 def _title(made: Plan) -> str:
-    return printable(made.asked.title if made.asked.title is not None else made.out.title)[: limits.TEXT]
+    return printable(made.said.title if made.said.title is not None else made.out.title)[: limits.TEXT]
 
 
 def _meta(made: Plan) -> wire.Meta:
@@ -332,17 +333,19 @@ def all_here(project: Project, agents: Iterable[AgentName]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(str, found)))
 
 
-def look(project: Project, asked: PushAsked, sessions: Iterable[str], *, every: bool) -> Iterator[Planned | NotPushed]:
+def look(
+    project: Project, request: PushRequest, sessions: Iterable[str], *, every: bool
+) -> Iterator[Planned | NotPushed]:
     """Plan the push of each; nothing is sent. With `every` one of which nothing can be sent is skipped."""
 
     def planned(reference: str, made: Plan) -> Planned:
         return Planned(reference, made.session.session_id, made.preview(project), made.out.local)
 
-    return _each(project, asked, sessions, planned, every=every)
+    return _each(project, request, sessions, planned, every=every)
 
 
 def push_each(
-    project: Project, asked: PushAsked, sessions: Iterable[str | Planned], *, every: bool
+    project: Project, request: PushRequest, sessions: Iterable[str | Planned], *, every: bool
 ) -> Iterator[Shared | NotPushed]:
     """Push one after the other. One that was shown is sent only as it was shown."""
     shown = {one if isinstance(one, str) else one.reference: one for one in sessions}
@@ -353,11 +356,11 @@ def push_each(
             raise Conflict(_CONTINUED, f"smart-fork team push {made.session.session_id} shows it again.")
         return send(project, made)
 
-    return _each(project, asked, shown, sent, every=every)
+    return _each(project, request, shown, sent, every=every)
 
 
 def _each(
-    project: Project, asked: PushAsked, sessions: Iterable[str], do: Callable[[str, Plan], D], *, every: bool
+    project: Project, request: PushRequest, sessions: Iterable[str], do: Callable[[str, Plan], D], *, every: bool
 ) -> Iterator[D | NotPushed]:
     """Plan each and do that with it; or say why not."""
     away: ServerUnavailable | None = None
@@ -365,7 +368,7 @@ def _each(
         try:
             if away is not None:  # nobody waits for it once for each session
                 raise away
-            made = plan(project, replace(asked, reference=reference))
+            made = plan(project, replace(request, reference=reference))
             if every and not _has_news(project, made):
                 found: D | NotPushed = NotPushed(
                     made.session.session_id, "Nothing is new.", "", "up_to_date", skipped=True

@@ -26,6 +26,7 @@ from smart_fork.snippets import printable, quoted
 from smart_fork.team import wire
 from smart_fork.team.branch import Said, alone
 from smart_fork.team.project import BEGINNING, Project
+from smart_fork.team.requests import PushRequest
 
 if TYPE_CHECKING:
     from smart_fork.sharing.materialise import Local
@@ -123,27 +124,19 @@ def _size(size: int) -> str:
     return f"{size} bytes" if size < 1_000 else f"{size / 1e3:.0f} kB" if size < 1_000_000 else f"{size / 1e6:.1f} MB"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PushAsked(Said):
-    """What is to be pushed, and what is said of it."""
-
-    reference: str | None = None
-    platforms: tuple[AgentName, ...] = ()
-    images: bool = False
-    force: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What would be sent, and to which of the sessions that are tracked.
 
-    `before` is who may read that one now, `seen` how the log was tracked when the plan was made.
+    `said` is what is said of it, masked; `before` who may read that one now; `seen` how the log was tracked when the
+    plan was made. With `force` it is sent where other records are already.
     """
 
     name: str
     out: Outgoing
     alias: Alias | None
-    asked: PushAsked
+    said: Said
+    force: bool = False
     before: wire.Visibility = "private"
     seen: Alias | None = None
 
@@ -159,11 +152,11 @@ class Plan:
 
     def preview(self, project: Project) -> Preview:
         """The same for a person, before it is sent: who can read it then, and before. A title as it would be sent."""
-        out, title = self.out, self.asked.title
+        out, title = self.out, self.said.title
         return Preview(
             project.server,
             project.key,
-            self.asked.visibility or self.before,
+            self.said.visibility or self.before,
             self.before,
             out.title if title is None else out.plain(title),
             out.session.agent,
@@ -179,7 +172,7 @@ class Plan:
         )
 
 
-def plan(project: Project, asked: PushAsked) -> Plan:
+def plan(project: Project, request: PushRequest) -> Plan:
     """What a push would send; nothing is sent.
 
     Raises:
@@ -188,7 +181,7 @@ def plan(project: Project, asked: PushAsked) -> Plan:
         SmartForkError: it cannot be shared, or what would be sent would not load any more.
     """
     tracked = project.tracking.read()
-    name, session = _source(project, tracked, asked)
+    name, session = _source(project, tracked, request)
     foreign_sessions.refuse_owing(session.session_id)
     root, alias, since, seen = project.place.root, None, None, tracked.of_log(session.source_path)
     if name is not None:
@@ -196,11 +189,11 @@ def plan(project: Project, asked: PushAsked) -> Plan:
         since = _since(project, alias, session)
     elif any(one.platform == session.agent for one in tracked.aliases.values()):
         alias, since = parent_of(project, tracked.aliases, local(session, root)) or (None, None)
-    if asked.force and alias and since and _is_lost(project, alias, local(session, root), since):
+    if request.force and alias and since and _is_lost(project, alias, local(session, root), since):
         alias = since = None
-    out = prepare(session.source_path, session.agent, root, since=since, images=asked.images, read=session)
+    out = prepare(session.source_path, session.agent, root, since=since, images=request.images, read=session)
     replay.check(out)
-    return _checked(project, Plan(name or "", out, alias, _masked(asked, out), seen=seen and seen[1]))
+    return _checked(project, Plan(name or "", out, alias, _masked(request, out), request.force, seen=seen and seen[1]))
 
 
 def _since(project: Project, alias: Alias, session: Session) -> Since:
@@ -268,20 +261,21 @@ def way_out(made: Plan) -> Iterator[None]:
         raise Conflict(error.message, way, count=error.count, digest=error.digest) from error
 
 
-def _masked(asked: PushAsked, out: Outgoing) -> PushAsked:
+def _masked(request: PushRequest, out: Outgoing) -> Said:
     """What is said of a session is masked as what was said in it."""
+    asked = Said(**request.checked())
     title, summary = (None if one is None else out.plain(one) for one in (asked.title, asked.summary))
     tags = None if asked.tags is None else tuple(out.plain(one)[: limits.TEXT] for one in asked.tags)
-    return replace(asked, title=title, summary=summary and summary[: wire.SUMMARY], tags=tags)
+    return replace(asked, title=title, summary=summary and summary[: limits.SUMMARY], tags=tags)
 
 
-def _source(project: Project, tracked: Tracked, asked: PushAsked) -> tuple[str | None, Session]:
+def _source(project: Project, tracked: Tracked, request: PushRequest) -> tuple[str | None, Session]:
     """The session that is to be pushed, and the alias that it is tracked as."""
-    if len(asked.platforms) > 1:
+    if len(request.platforms) > 1:
         raise Usage("Can only specify one platform flag at a time")
-    platform = asked.platforms[0] if asked.platforms else None
-    if asked.reference is not None:
-        return _named(project, tracked, asked.reference, platform)
+    platform = request.platforms[0] if request.platforms else None
+    if request.reference is not None:
+        return _named(project, tracked, request.reference, platform)
     if platform is not None:
         return _as_tracked(tracked, newest(platform, project.place.root))
     current = tracked.named(None)

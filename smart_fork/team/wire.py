@@ -31,8 +31,6 @@ PROTOCOL_HEADER = "Smart-Fork-Protocol"
 #: The most sessions on a page, segments of a session, and vectors in one push.
 PAGE, SEGMENTS, VECTORS = 100, 200_000, 20_000
 _QUESTION = 10_000
-#: The most characters of a summary, and the most tags.
-SUMMARY, TAGS = 2_000, 50
 #: What both sides say of whose a session is, and the hint for all that cannot be had.
 NOT_YOURS = "You don't own this session. Use smart-fork team fork."
 YOURS = "You own this session. Use smart-fork team branch to create a copy."
@@ -67,8 +65,8 @@ def _encoded(value: bytes) -> str:
 #: Bytes, encoded as text in JSON.
 Base64 = Annotated[bytes, BeforeValidator(_decoded), PlainSerializer(_encoded, when_used="json")]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=limits.TEXT), AfterValidator(_named)]
-Summary = Annotated[str, StringConstraints(max_length=SUMMARY), AfterValidator(_summary)]
-Tags = Annotated[tuple[Name, ...], Field(max_length=TAGS)]
+Summary = Annotated[str, StringConstraints(max_length=limits.SUMMARY), AfterValidator(_summary)]
+Tags = Annotated[tuple[Name, ...], Field(max_length=limits.TAGS)]
 User = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,32}$")]
 ProjectKey = Annotated[str, StringConstraints(max_length=limits.TEXT), AfterValidator(_key)]
 Fingerprint = Annotated[str, StringConstraints(pattern=r"^[!-~]{1,200}$")]
@@ -352,7 +350,7 @@ class Search(fields.Message):
     """
 
     question: Annotated[str, StringConstraints(min_length=1, max_length=_QUESTION)]
-    also: Annotated[tuple[Annotated[str, StringConstraints(max_length=SUMMARY)], ...], Field(max_length=8)] = ()
+    also: Annotated[tuple[Annotated[str, StringConstraints(max_length=limits.SUMMARY)], ...], Field(max_length=8)] = ()
     space: Fingerprint | None = None
     e: Annotated[tuple[Base64, ...], Field(max_length=9)] = ()
     limit: Annotated[int, Field(ge=1, le=PAGE)] = 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from inspect import Parameter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,12 +20,13 @@ from smart_fork.cli.output import out, plain, print_json, say, wants_json
 from smart_fork.errors import Usage
 from smart_fork.team.commands import words
 from smart_fork.team.commands.words import app
+from smart_fork.team.requests import PushRequest
 
 if TYPE_CHECKING:
     from smart_fork.agents.agent import Agent
     from smart_fork.team.project import Project, Shared
     from smart_fork.team.push import NotPushed, Planned
-    from smart_fork.team.push_plan import Plan, PushAsked
+    from smart_fork.team.push_plan import Plan
 
 
 def takes_platforms(command: Callable[..., None]) -> Callable[..., None]:
@@ -49,7 +51,7 @@ def _flag(agent: Agent) -> Parameter:
 
 
 @app.command("push")
-@takes(order="public private title tags summary")
+@takes(order="public private title tags summary images yes dry_run force")
 @takes_platforms
 def push(
     *,
@@ -61,24 +63,14 @@ def push(
         bool, typer.Option("--all", help="All sessions of this project that a person started.")
     ] = False,
     platforms: list[str],
-    described: words.Description,
-    images: Annotated[bool, "Send images too. Secrets in them are not masked."] = False,
+    request: PushRequest,
     yes: YesOption = False,
     dry_run: Annotated[bool, "Show what would be sent. Send nothing."] = False,
-    force: words.ForceOption = False,
     place: words.TeamPlace,
 ) -> None:
     """Share sessions, masked and after a preview."""
-    from smart_fork.team.push_plan import PushAsked
-
     named = sessions or []
-    asked = PushAsked(
-        reference=named[0] if named else None,
-        platforms=tuple(platforms),
-        images=images,
-        force=force,
-        **described.checked(),
-    )
+    asked = replace(request, reference=named[0] if named else None, platforms=tuple(platforms))
     if all_of_project and named:
         raise Usage("--all takes no session", "Name sessions, or give --all.")
     with place.current() as where:
@@ -89,7 +81,7 @@ def push(
             _push_one(where, asked, yes=yes, dry_run=dry_run)
 
 
-def _push_one(where: Project, asked: PushAsked, *, yes: bool, dry_run: bool) -> None:
+def _push_one(where: Project, asked: PushRequest, *, yes: bool, dry_run: bool) -> None:
     from smart_fork.team.push import send
     from smart_fork.team.push_plan import plan
 
@@ -105,7 +97,7 @@ def _push_one(where: Project, asked: PushAsked, *, yes: bool, dry_run: bool) -> 
 class Several:
     """A push of several sessions."""
 
-    def __init__(self, where: Project, asked: PushAsked, named: list[str], *, every: bool) -> None:
+    def __init__(self, where: Project, asked: PushRequest, named: list[str], *, every: bool) -> None:
         from smart_fork.team.push import all_here
 
         for option, text in (("--title", asked.title), ("--summary", asked.summary)):
@@ -113,7 +105,7 @@ class Several:
                 raise Usage(f"{option} is for one session", f"Push it alone: smart-fork team push ID {option} …")
         self._where, self._every = where, every
         self._sessions = all_here(where, asked.platforms) if every else tuple(named)
-        self._asked = _without_platforms(asked) if every else asked
+        self._asked = replace(asked, platforms=()) if every else asked
 
     def show(self) -> None:
         """Print what would be sent. Exit with 1 if one cannot be."""
@@ -167,12 +159,6 @@ class Several:
         for one in planned:
             yield f"  {one.preview.line()}"
         yield from _why(refused)
-
-
-def _without_platforms(asked: PushAsked) -> PushAsked:
-    from dataclasses import replace
-
-    return replace(asked, platforms=())
 
 
 def _questions(planned: list[Planned]) -> Iterable[str]:

@@ -15,6 +15,7 @@ from smart_fork.agents.options import said, takes
 from smart_fork.cli.output import wants_json
 from smart_fork.team.commands import words
 from smart_fork.team.commands.words import app
+from smart_fork.team.requests import Description
 
 if TYPE_CHECKING:
     from smart_fork.team.branch import BranchAsked
@@ -30,7 +31,7 @@ class Part:
     local: bool = said(bool, default=False, help="Only on this machine, until the first push.")
     pull: bool = said(bool, default=True, help="Only on the server.", flags=("--no-pull",))
 
-    def asked(self, described: words.Description) -> BranchAsked:
+    def asked(self, described: Description) -> BranchAsked:
         """Return the checked request."""
         from smart_fork.team.branch import BranchAsked
 
@@ -81,7 +82,7 @@ def branch(
     *,
     session: words.CurrentArgument = None,
     part: Part,
-    described: words.Description,
+    described: Description,
     copy: CopyOptions,
     place: words.TeamPlace,
 ) -> None:
@@ -100,7 +101,7 @@ def fork(
     *,
     session: words.SessionArgument,
     part: Part,
-    described: words.Description,
+    described: Description,
     copy: CopyOptions,
     force: words.ForceOption = False,
     place: words.TeamPlace,

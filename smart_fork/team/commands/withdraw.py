@@ -13,6 +13,7 @@ from smart_fork.cli.output import out, plain, printed_as_json, say, wants_json
 from smart_fork.errors import Usage
 from smart_fork.team.commands import words
 from smart_fork.team.commands.words import app
+from smart_fork.team.requests import Description
 
 if TYPE_CHECKING:
     from smart_fork.sharing.withdrawal import Taken
@@ -27,7 +28,7 @@ app.add_typer(excise, name="excise")
 def privacy(
     *,
     session: words.SessionArgument,
-    described: words.Description,
+    described: Description,
     yes: YesOption = False,
     place: words.TeamPlace,
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,12 +13,9 @@ from smart_fork.agents.options import said
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.errors import Usage
-from smart_fork.sharing import limits
-from smart_fork.snippets import printable
 
 if TYPE_CHECKING:
     from smart_fork.team.project import Project, Shared
-    from smart_fork.team.wire import Visibility
 
 
 app = Commands(
@@ -65,40 +62,6 @@ def number_of(at: str | None) -> int | None:
     if not (at.isascii() and at.isdigit() and int(at[:9])):
         raise Usage("--at takes a number of messages, from 1, or head", "`smart-fork team show ID` numbers them.")
     return int(at[:9])
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    """What is said of a shared session, and who may read it."""
-
-    title: str | None = said(help="Title.")
-    tags: str | None = said(help="Tags, separated by commas.")
-    summary: str | None = said(help="Summary in a few sentences.")
-    private: bool = said(bool, default=False, help="Only you can read it. The default.")
-    public: bool = said(bool, default=False, help="All members of the project can read it.")
-
-    @property
-    def visibility(self) -> Visibility | None:
-        """Who may read it, if that was said."""
-        return "public" if self.public else "private" if self.private else None
-
-    def checked(self) -> dict[str, Any]:
-        """Return the same as requests have it: tags each once.
-
-        Raises:
-            Usage: there are too many tags, or a text is too long.
-        """
-        from smart_fork.team.wire import SUMMARY, TAGS
-
-        tags = None if self.tags is None else [" ".join(printable(one).split()) for one in self.tags.split(",")]
-        found = None if tags is None else tuple(dict.fromkeys(filter(None, tags)))
-        if found is not None and len(found) > TAGS:
-            raise Usage(f"--tags has {len(found)} of them: {TAGS} at most")
-        texts = [("--title", self.title, limits.TEXT), ("--summary", self.summary, SUMMARY)]
-        for option, text, most in (*texts, *(("Each of --tags", tag, limits.TEXT) for tag in found or ())):
-            if text is not None and len(text) > most:
-                raise Usage(f"{option} has {most} characters at most: this is {len(text)}")
-        return {"title": self.title, "tags": found, "summary": self.summary, "visibility": self.visibility}
 
 
 def agreed(question: str, *, yes: bool) -> bool:

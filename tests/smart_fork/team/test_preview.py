@@ -9,7 +9,8 @@ import pytest
 
 from smart_fork.sharing.outgoing import prepare
 from smart_fork.sharing.tracking import Alias
-from smart_fork.team.push_plan import PUBLISH, QUESTION, Plan, PushAsked
+from smart_fork.team.branch import Said
+from smart_fork.team.push_plan import PUBLISH, QUESTION, Plan
 from tests.smart_fork.team.leaving import assistant, claude, result, use, user
 
 GITHUB = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -37,7 +38,7 @@ def out(home):
 
 def preview(out, server, key, visibility, *, created, before="private", title=None):
     shared = {"session_id": "0" * 8 + "-0000-7000-8000-" + "0" * 12, "files": (str(out.session.source_path),)}
-    made = Plan("", out, None if created else Alias(**shared), PushAsked(visibility=visibility, title=title), before)
+    made = Plan("", out, None if created else Alias(**shared), Said(visibility=visibility, title=title), before=before)
     return made.preview(SimpleNamespace(server=server, key=key))
 
 

@@ -1,0 +1,64 @@
+"""What is asked of a team, as a person says it. Options of commands are made of these fields."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from indexer.lazy import dataclass
+from smart_fork.agents.options import said
+from smart_fork.errors import Usage
+from smart_fork.sharing import limits
+from smart_fork.snippets import printable
+
+if TYPE_CHECKING:
+    from indexer.transcripts.model import AgentName
+    from smart_fork.team.wire import Visibility
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What is said of a shared session, and who may read it."""
+
+    title: str | None = said(help="Title.")
+    tags: str | None = said(help="Tags, separated by commas.")
+    summary: str | None = said(help="Summary in a few sentences.")
+    private: bool = said(bool, default=False, help="Only you can read it. The default.")
+    public: bool = said(bool, default=False, help="All members of the project can read it.")
+
+    @property
+    def visibility(self) -> Visibility | None:
+        """Who may read it, if that was said."""
+        return "public" if self.public else "private" if self.private else None
+
+    def checked(self) -> dict[str, Any]:
+        """Return the same as requests have it: tags each once.
+
+        Raises:
+            Usage: there are too many tags, or a text is too long.
+        """
+        tags = None if self.tags is None else [" ".join(printable(one).split()) for one in self.tags.split(",")]
+        found = None if tags is None else tuple(dict.fromkeys(filter(None, tags)))
+        if found is not None and len(found) > limits.TAGS:
+            raise Usage(f"--tags has {len(found)} of them: {limits.TAGS} at most")
+        texts = [("--title", self.title, limits.TEXT), ("--summary", self.summary, limits.SUMMARY)]
+        for option, text, most in (*texts, *(("Each of --tags", tag, limits.TEXT) for tag in found or ())):
+            if text is not None and len(text) > most:
+                raise Usage(f"{option} has {most} characters at most: this is {len(text)}")
+        return {"title": self.title, "tags": found, "summary": self.summary, "visibility": self.visibility}
+
+
+@dataclass(frozen=True, slots=True)
+class PushRequest(Description):
+    """Which session is pushed, how, and what is said of it. `platforms` name the agents whose newest one is meant.
+
+    Raises:
+        Usage: what is said of it is too long.
+    """
+
+    images: bool = said(bool, default=False, help="Send images too. Secrets in them are not masked.")
+    force: bool = said(bool, default=False, help="Proceed despite warnings.")
+    reference: str | None = None
+    platforms: tuple[AgentName, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.checked()
