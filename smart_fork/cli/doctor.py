@@ -14,7 +14,6 @@ from typing import Annotated, Any, cast
 import apsw
 import numpy as np
 import typer
-from rich.text import Text
 
 from indexer import embedding, kept_logs
 from indexer.changes import VERSION, Progress, forgotten, gone_of
@@ -66,7 +65,7 @@ def _print(checks: Sequence[Check]) -> None:
     """One line a part, and what to do about those that fail."""
     for check in checks:
         mark, style = ("ok", "green") if check.ok else ("--", "yellow") if check.optional else ("NO", "bold red")
-        out.print(Text(f"{mark}  ", style=style), plain(f"{check.name:<16} {check.detail}"), sep="")
+        out.print(plain(f"{mark}  ", style), plain(f"{check.name:<16} {check.detail}"), sep="")
         if check.next_step:
             out.print(plain(f"      {check.next_step}"))
 

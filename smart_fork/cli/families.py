@@ -13,14 +13,13 @@ import typer
 from smart_fork.agents.options import Options, takes
 from smart_fork.caller import caller_session
 from smart_fork.cli.options import HandedOption, SessionArgument
-from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
+from smart_fork.cli.output import Plain, out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import library_shown, starting
 from smart_fork.errors import Usage
 from smart_fork.forking.request import BranchRequest, BudgetAsked
 from smart_fork.snippets import minute
 
 if TYPE_CHECKING:
-    from rich.text import Text
     from rich.tree import Tree
 
     from smart_fork.forking.results import Branched, Relative
@@ -105,7 +104,7 @@ def lineage(session: SessionArgument) -> None:
     family = family_of(session)
     if printed_as_json(family):
         return
-    if not out.console.is_terminal:
+    if not out.is_terminal:
         out.console.width = WIDE
     for tree in _trees(family.sessions, family.session_id):
         out.print(tree, soft_wrap=False)
@@ -134,15 +133,17 @@ def _trees(members: Sequence[Relative], asked: str) -> list[Tree]:
     return roots
 
 
-def _label(one: Relative, *, marked: bool, whose: str = "") -> Text:
+def _label(one: Relative, *, marked: bool, whose: str = "") -> Plain:
     """Two lines: what it is, and where it is from; a third for what runs. `whose` is its agent, where that is said."""
+    from rich.cells import cell_len
+
     from smart_fork.cli.short_ids import short
 
     head = plain(short(one.session_id), "bold" if marked else "")
     if one.log_gone and not one.running:
         return head + plain("  its log is gone")
     # What is beside it: the lines of the tree, and the id.
-    room = out.console.width - 4 * one.depth - head.cell_len - 2
+    room = out.console.width - 4 * one.depth - cell_len(str(head)) - 2
     head += plain(f"  {_cut(one.title, room)}", "bold" if marked else "")
     facts = [minute(one.begun), f"{one.turns} turns", f"about {one.token_estimate:,} tokens"]
     if whose:

@@ -43,8 +43,26 @@ class Unprinted(SmartForkError):
         super().__init__(f"The output could not be written: {error.strerror or error}")
 
 
+class Plain:
+    """Texts one behind the other, each with its style; `plain` makes one. rich is imported where people look at it."""
+
+    def __init__(self, *spans: tuple[str, str]) -> None:
+        self._spans = spans
+
+    def __add__(self, other: Plain) -> Plain:
+        return Plain(*self._spans, *other._spans)
+
+    def __str__(self) -> str:
+        return "".join(text for text, _ in self._spans)
+
+    def __rich__(self) -> Text:
+        from rich.text import Text
+
+        return Text.assemble(*self._spans)
+
+
 class _Stream:
-    """A console that is made when it is first written to: a program that asks for JSON does not wait for rich."""
+    """A console that is made when people look, or for what is no plain text: a program does not wait for rich."""
 
     def __init__(self, *, stderr: bool) -> None:
         self._stderr = stderr
@@ -71,16 +89,16 @@ class _Stream:
 
     def line(self, text: str) -> None:
         """One line of `plain` text."""
-        if self._is_made:
-            self.print(plain(text))
-        else:
-            with self._writing():
-                self._file.write(_printed(text) + "\n")
+        self.print(plain(text))
 
-    def print(self, *parts: Any, **how: Any) -> None:
+    def print(self, *parts: Any, sep: str = " ", end: str = "\n", **how: Any) -> None:
         """As `Console.print`."""
         with self._writing():
-            self.console.print(*parts, **how)
+            if self._is_made or not all(isinstance(one, Plain) for one in parts):
+                self.console.print(*parts, sep=sep, end=end, **how)
+            else:
+                self._file.write(sep.join(map(str, parts)).expandtabs() + end)
+                self._file.flush()  # in the order of what goes to the other stream
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -96,27 +114,30 @@ class _Stream:
                 return
             raise _unprinted(error) from error
 
-    def row(self, *parts: Text) -> None:
+    def row(self, *parts: Plain) -> None:
         """One line of a table. Where people look it ends at the terminal's edge, elsewhere it is whole."""
+        if not self._is_made:
+            self.print(Plain((" ".join(map(str, parts)).removesuffix("\n").replace("\n", " "), "")))
+            return
         from rich.text import Text
 
-        line = Text(" ").join(Text(" ").join(parts).split())
+        line = Text(" ").join(Text(" ").join(one.__rich__() for one in parts).split())
         if self.is_terminal:
             line.truncate(self.console.width, overflow="ellipsis")
         self.print(line)
 
-    def named(self, name: Text, text: Text, width: int) -> None:
+    def named(self, name: str, text: str, width: int) -> None:
         """`text` beside its name: where people look, in a column of its own, elsewhere on one line."""
+        head, body = plain(name.ljust(width), "bold"), plain(text)
+        if not self.is_terminal:
+            self.print(head, body)
+            return
         from rich.table import Table
 
-        name.pad_right(width - name.cell_len)
-        if not self.is_terminal:
-            self.print(name, text)
-            return
         table = Table.grid(padding=(0, 1), expand=False)
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
-        table.add_row(name, text)
+        table.add_row(head, body)
         self.print(table, soft_wrap=False)
 
 
@@ -166,15 +187,9 @@ def _unprinted(error: OSError) -> Exception:
     return error if isinstance(error, BrokenPipeError) else Unprinted(error)
 
 
-def plain(text: str, style: str = "") -> Text:
+def plain(text: str, style: str = "") -> Plain:
     """`text` from a log, a file name or another program, for a terminal: nothing in it steers the terminal."""
-    from rich.text import Text
-
-    return Text(_printed(text), style=style)
-
-
-def _printed(text: str) -> str:
-    return printable(text).encode("utf-8", "replace").decode("utf-8")
+    return Plain((printable(text).encode("utf-8", "replace").decode("utf-8"), style))
 
 
 def say(message: str) -> None:

@@ -189,7 +189,7 @@ def status() -> None:
     workers = [("workers", joined(problem.error, problem.hint))] if problem else _workers_rows(state.workers)
     rows = (*_index_rows(state.index), *_service_rows(state.service), *_recall_rows(state.recall), *workers)
     for name, text in rows:
-        out.named(plain(name, "bold"), plain(text), 10)
+        out.named(name, text, 10)
 
 
 def _index_rows(index: IndexOverview | Trouble) -> list[tuple[str, str]]:

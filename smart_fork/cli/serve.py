@@ -42,7 +42,7 @@ def serve(
     if (there := find_service()) is not None:
         say(f"The service is already running: {there.address.url} (process {there.address.pid})")
         return
-    run(host, port, allow_remote=allow_remote, told=_print_address if err.console.is_terminal else None)
+    run(host, port, allow_remote=allow_remote, told=_print_address if err.is_terminal else None)
     # A thread may still be in the model, whose libraries abort the process when Python is taken down around them.
     with contextlib.suppress(OSError):  # its log's disk may be full: it was ended all the same
         sys.stderr.flush()

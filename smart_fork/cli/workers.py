@@ -97,7 +97,7 @@ def wait(
 
     def told(done: int, of: int, _seconds: float) -> None:
         nonlocal known
-        if done != known and err.console.is_terminal and not wants_json():
+        if done != known and err.is_terminal and not wants_json():
             say(f"{done} of {of} done")
         known = done
 

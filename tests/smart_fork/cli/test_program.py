@@ -170,6 +170,24 @@ def test_a_fork_by_its_id_is_ready_without_what_only_other_forks_need(world, sho
     assert set() == NOT_OF_A_FORK & set(done.stderr.split())
 
 
+@pytest.mark.parametrize("words", [["list"], ["find", "add retry"], ["show", "SESSION"]])
+def test_what_nobody_looks_at_is_written_without_what_draws_for_a_terminal(world, shop, words):
+    ours = world.claude(shop, "add\tretry to the uploader", "done", "\U0001f600 and now the tests", "done")
+    words = [ours if word == "SESSION" else word for word in words]
+    code = (
+        f"import sys; sys.argv = ['smart-fork', *{words!r}]\n"
+        "from smart_fork.cli.main import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=shop, capture_output=True, text=True, check=True)
+    drawn = subprocess.run(
+        [sys.executable, "-c", f"from smart_fork.cli.output import out\nout.console\n{code}"],
+        cwd=shop, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    assert "rich" not in done.stderr.split()
+    assert done.stdout == drawn.stdout
+
+
 def test_what_others_are_owed_is_done_before_it_ends():
     """It does not wait for its modules to be taken down."""
     code = (
