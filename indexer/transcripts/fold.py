@@ -253,11 +253,12 @@ class Fold(ABC):
             models=tuple(facts.get("models", ())),
             own=self.own(turns),
             resumed=self.resumed(turns),
-            sizes=self._sizes_of(turns),
+            sizes=self.sizes_of(turns),
             unread=self.unread,
         ), ""
 
-    def _sizes_of(self, turns: tuple[Turn, ...]) -> tuple[RecordSize, ...]:
+    def sizes_of(self, turns: tuple[Turn, ...]) -> tuple[RecordSize, ...]:
+        """Return the sizes of the turns, if all were measured."""
         known = self.sizes or {}
         return tuple(known[turn.id] for turn in turns) if all(turn.id in known for turn in turns) else ()
 

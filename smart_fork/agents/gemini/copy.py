@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 from uuid import UUID, uuid4, uuid5
 
 import orjson
@@ -22,22 +21,15 @@ import orjson
 from indexer.transcripts.model import Session, UsedTool
 from indexer.values import dict_in, dicts_in
 from smart_fork.agents.codec import Record, only
-from smart_fork.agents.copied_texts import aside, characters, shortened
+from smart_fork.agents.copied_texts import aside
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, read_again
 from smart_fork.agents.forms import SHARED, Becomes, Identity, PartForms, Utterance, all_texts, unsigned, withheld
-from smart_fork.agents.gemini.codec import GeminiCodec, answers_in, calls_in, is_context, parts_of, said_in
-from smart_fork.agents.gemini.fold import lines_of
+from smart_fork.agents.gemini.codec import GeminiCodec, is_context, parts_of, said_in
+from smart_fork.agents.gemini.fold import Kept, given_back, lines_of, plain, short, size_of
 from smart_fork.agents.gemini.home import CHATS, claim, digest, project_for
 from smart_fork.agents.gemini.log import new_name
 from smart_fork.agents.gemini.memory import Memory, sign_of
 from smart_fork.errors import ForkRefused
-
-
-class _Kept(NamedTuple):
-    """A message, and whether it stands for what was compressed."""
-
-    record: Record
-    sums_up: bool
 
 
 class Replay:
@@ -50,14 +42,14 @@ class Replay:
             NotFound: it is gone.
         """
         memory = Memory()
-        self._records: dict[str, _Kept] = {}
-        self._before: list[dict[str, _Kept]] = []
-        self._past: dict[str, _Kept] = {}
+        self._records: dict[str, Kept] = {}
+        self._before: list[dict[str, Kept]] = []
+        self._past: dict[str, Kept] = {}
         with read_again(log):
             for record in lines_of(log, whole=True):
                 self._take(memory, record)
         self._past = {one: kept for one, kept in self._past.items() if one in set(memory.past)}
-        self.given_back = _given_back(kept.record for kept in self.all().values())
+        self.given_back = given_back(kept.record for kept in self.all().values())
 
     def _take(self, memory: Memory, record: Record) -> None:
         compactions, before = memory.compactions, self._records
@@ -67,12 +59,10 @@ class Replay:
             self._past |= before
         now = dict(before)
         for one in told:
-            old = before.get(one.again) if one.again else None
-            sums_up = (old.sums_up if old else False) or (one.way == "summary" and one.record.get("type") == "user")
-            now[one.id] = _Kept(one.record, sums_up)
+            now[one.id] = Kept.of(one, before)
         self._records = {one: now[one] for one in memory.now if one in now}
 
-    def all(self) -> dict[str, _Kept]:
+    def all(self) -> dict[str, Kept]:
         """All messages, those that were compressed first."""
         return {**self._past, **self._records}
 
@@ -110,8 +100,8 @@ class GeminiCopy(Copy):
         messages = Replay(self._source.source_path).up_to(self._source.turns[end].id)
         if not messages:
             raise ForkRefused(f"The session changed during reading: {self._source.session_id}", "Try again.")
-        given_back = _given_back(messages)
-        return ((b"", kept) for message in messages if (kept := plain(message, given_back)))
+        known = given_back(messages)
+        return ((b"", kept) for message in messages if (kept := plain(message, known)))
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
         """See `Copy.record`. What was in the context is no more where something is left out."""
@@ -151,33 +141,11 @@ class GeminiCopier(Copier):
 
     def size(self, record: Record) -> int:
         """See `Copier.size`."""
-        return characters(record.get("content")) + characters(record.get("toolCalls"))
+        return size_of(record)
 
     def short(self, record: Record) -> Record:
         """See `Copier.short`."""
-        calls = record.get("toolCalls")
-        if not isinstance(calls, list):
-            return record
-        made = [
-            one | {"result": shortened(one["result"])} if isinstance(one, dict) and "result" in one else one
-            for one in calls
-        ]
-        return record | {"toolCalls": made}
-
-
-def plain(record: Record, given_back: set[str]) -> Record | None:
-    """A message as it stands in a copy; `None` for one that is none, or says what a call says as well."""
-    if not sign_of(record):
-        return None
-    answers = answers_in(record)
-    if answers and all(str(answer.get("id") or "") in given_back for answer in answers):
-        return None
-    return record
-
-
-def _given_back(messages: Iterable[Record]) -> set[str]:
-    """The calls that have their results beside them."""
-    return {call.id for message in messages for call in calls_in(message) if call.result is not None}
+        return short(record)
 
 
 #: What of a message is shared, and of its calls.
@@ -280,7 +248,7 @@ class _Said:
             for record in lines_of(session.source_path):
                 self._take(memory, record)
         self._left = {*memory.past, *memory.now}
-        self._given_back = _given_back(message for event in self._events for message in _messages(event))
+        self._given_back = given_back(message for event in self._events for message in _messages(event))
 
     def _take(self, memory: Memory, record: Record) -> None:
         before = memory.compactions

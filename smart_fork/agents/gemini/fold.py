@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from sys import intern
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from indexer.masking import NOTHING, mask_once
 from indexer.transcripts import fold
@@ -21,6 +21,7 @@ from indexer.transcripts.lines import NO_LOG, Line, LineReader, decode_file, fir
 from indexer.transcripts.model import (
     Inferred,
     Origin,
+    RecordSize,
     Session,
     ToolCall,
     ToolResult,
@@ -34,9 +35,19 @@ from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_reca
 from indexer.values import dict_in, dicts_in, json_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
-from smart_fork.agents.gemini.codec import GeminiCodec, calls_in, is_context, result_of, results_in, said_in, typed_in
+from smart_fork.agents.copied_texts import characters, shortened
+from smart_fork.agents.gemini.codec import (
+    GeminiCodec,
+    answers_in,
+    calls_in,
+    is_context,
+    result_of,
+    results_in,
+    said_in,
+    typed_in,
+)
 from smart_fork.agents.gemini.home import CHATS, digest, id_of, root_of
-from smart_fork.agents.gemini.memory import Memory, Told
+from smart_fork.agents.gemini.memory import Memory, Told, sign_of
 from smart_fork.agents.subagents import SubAgents
 from smart_fork.agents.unattended import origin_of
 
@@ -47,6 +58,52 @@ CANCELLED = "Request cancelled."
 #: The directories of its workspace, as its model is told.
 _WORKSPACE = re.compile(r"^- \*\*Workspace Directories:\*\*\n  - (/[^\n]*)$", re.MULTILINE)
 _WHOLE = ".json"
+
+
+class Kept(NamedTuple):
+    """A message, and whether it stands for what was compressed."""
+
+    record: Record
+    sums_up: bool
+
+    @classmethod
+    def of(cls, told: Told, before: Mapping[str, Kept]) -> Self:
+        """Return a message, of which some is said again of what there was `before`."""
+        old = before.get(told.again) if told.again else None
+        summary = told.way == "summary" and told.record.get("type") == "user"
+        return cls(told.record, (old is not None and old.sums_up) or summary)
+
+
+def plain(record: Record, known: set[str]) -> Record | None:
+    """A message as it stands in a copy; `None` for one that is none, or says what a `known` call says as well."""
+    if not sign_of(record):
+        return None
+    answers = answers_in(record)
+    if answers and all(str(answer.get("id") or "") in known for answer in answers):
+        return None
+    return record
+
+
+def given_back(messages: Iterable[Record]) -> set[str]:
+    """The calls that have their results beside them."""
+    return {call.id for message in messages for call in calls_in(message) if call.result is not None}
+
+
+def size_of(record: Record) -> int:
+    """How many characters of a message the model is sent."""
+    return characters(record.get("content")) + characters(record.get("toolCalls"))
+
+
+def short(record: Record) -> Record:
+    """A message with its results shortened."""
+    calls = record.get("toolCalls")
+    if not isinstance(calls, list):
+        return record
+    made = [
+        one | {"result": shortened(one["result"])} if isinstance(one, dict) and "result" in one else one
+        for one in calls
+    ]
+    return record | {"toolCalls": made}
 
 
 class _Fold(fold.LineFold):
@@ -68,6 +125,19 @@ class _Fold(fold.LineFold):
         """See `Fold.begin`."""
         self._memory = Memory(self.facts.pop("memory", None))
         self._turns = {turn.id: turn for turn in turns}
+        self._kept = dict[str, Kept]()
+
+    def sizes_of(self, turns: tuple[Turn, ...]) -> tuple[RecordSize, ...]:
+        """See `Fold.sizes_of`. What a result says that stands in its call as well is counted once."""
+        kept = [self._kept[turn.id] for turn in turns if turn.id in self._kept]
+        if len(kept) < len(turns):
+            return ()
+        known = given_back(one.record for one in kept)
+        said = ((one, plain(one.record, known)) for one in kept)
+        return tuple(
+            RecordSize(size_of(record), size_of(short(record)), one.sums_up) if record else RecordSize()
+            for one, record in said
+        )
 
     def pack(self) -> bytes:
         """See `LineFold.pack`."""
@@ -80,6 +150,8 @@ class _Fold(fold.LineFold):
         before = self._memory.compactions
         self._memory.reordered = False
         for told in self._memory.take(record):
+            if self.sizes is not None:
+                self._kept[told.id] = Kept.of(told, self._kept)
             self._turns[told.id] = self.said(self._turn(told, line.raw if self.keep_raw else b""))
         self.facts["compactions"] = self.facts.get("compactions", 0) + self._memory.compactions - before
         if self._memory.reordered:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
 from smart_fork.agents.copier import Excerpt, NewSession, second_name
 from smart_fork.agents.gemini.copy import GeminiCopier
 from smart_fork.agents.gemini.home import project_for
+from smart_fork.agents.gemini.log import GeminiAdapter
 from smart_fork.errors import ForkRefused, NotFound
+from smart_fork.forking.units import costs
 from smart_fork.system.processes import Machine, Processes
 from tests.indexer.transcripts.records import SESSION, gemini_log, id_of, listed, ran, read_gemini, spoken, texts
 from tests.smart_fork.agents.gemini.test_log import fixture
@@ -78,6 +82,36 @@ def test_a_result_that_stands_in_a_message_alone_is_kept(home):
     _, (_, *messages) = copied(session, len(session.turns) - 1, new())
 
     assert [one["id"] for one in messages] == ["s", "m", "r", "b"]
+
+
+def measured_alike(log: Path) -> None:
+    with bounded(measures=True):
+        measured = GeminiAdapter().read(log).session
+
+    again = costs(replace(measured, sizes=()))
+
+    assert len(measured.turns) == len(measured.sizes)
+    assert 0 < sum(again.turns)
+    assert again == costs(measured)
+
+
+@pytest.mark.parametrize("name", ["person", "tools", "imported", "compressed"])
+def test_what_a_budget_counts_is_measured_while_the_log_is_read(home, name):
+    measured_alike(fixture(home, name))
+
+
+def test_what_is_said_again_in_a_call_rewound_or_compressed_is_measured_as_it_is_remembered(home):
+    answer = {"functionResponse": {"id": "c", "name": "x", "response": {"output": "found " * 500}}}
+    asked = spoken("user", "u", "one"), spoken("gemini", "a", toolCalls=[ran("c", "x", "found " * 500)])
+    kept = spoken("gemini", "m", {"functionCall": {"id": "c", "name": "x", "args": {}}}), spoken("user", "r", answer)
+    rewound = spoken("user", "v", "no"), {"$rewindTo": "v"}
+    again = spoken("user", "t", {"functionResponse": answer["functionResponse"]})
+    for records in (
+        (*asked, listed(spoken("user", "s", "all"), *kept), spoken("gemini", "b", "done")),
+        (*asked, again, spoken("gemini", "b", "done")),
+        (*asked, *rewound, spoken("gemini", "b", "done")),
+    ):
+        measured_alike(gemini_log(home, *records))
 
 
 def test_what_is_left_out_is_told_in_its_place(home):
