@@ -26,7 +26,7 @@ from indexer.embedder import (
     has_frameworks,
     packaged_model,
 )
-from indexer.priority import processors
+from indexer.locks import processors
 from indexer.settings import MODEL
 
 if TYPE_CHECKING:

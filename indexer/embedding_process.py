@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from indexer.embedder import DEFAULT_MODEL, Embedder, ModelUnavailableError, SentenceTransformerEmbedder, loading
-from indexer.priority import step_back
+from indexer.locks import step_back
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,4 +1,4 @@
-"""Where our state lives, and files written completely or not at all.
+"""Where our state lives, files written completely or not at all, and files opened that others write.
 
 Whoever reads a file sees the old or the new one, also after a loss of power. Files are private, unless the one that
 they replace was not. The folder can be moved by one environment variable.
@@ -10,6 +10,7 @@ import contextlib
 import errno
 import glob
 import hashlib
+import io
 import os
 import re
 import secrets
@@ -18,7 +19,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 
 class Disk:
@@ -259,3 +260,78 @@ def checkpoints_dir() -> Path:
 def index_db() -> Path:
     """The search index. It can always be rebuilt from the logs."""
     return state_home() / "index.db"
+
+
+#: How the name of a log ends that its agent has compressed.
+COMPRESSED = ".jsonl.zst"
+#: No log is larger, and none needs more memory to be unpacked.
+_MOST_UNPACKED, _MOST_WINDOW = 2 << 30, 64 << 20
+#: How much is unpacked at once of what is passed over.
+_PIECE_BYTES = 1 << 20
+
+
+def open_regular(path: Path | str) -> IO[bytes]:
+    """Open `path` read-only; a FIFO, socket or directory is an `OSError` at once instead of a wait without end.
+
+    A log that its agent has compressed is read as it was.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"not a regular file: {path}")
+    file = os.fdopen(descriptor, "rb", buffering=1 << 16)
+    return io.BufferedReader(_Unpacked(file), 1 << 16) if str(path).endswith(COMPRESSED) else file
+
+
+class _Unpacked(io.RawIOBase):
+    """A compressed log as it was. Nothing is written to a disk: going back begins again."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._begin()
+
+    def _begin(self) -> None:
+        import zstandard  # hardly anybody has such logs
+
+        self._file.seek(0)
+        unpacking = zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW)
+        self._stream, self._at = unpacking.stream_reader(self._file, read_across_frames=True), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def readinto(self, buffer: Any) -> int:
+        """See `io.RawIOBase`.
+
+        Raises:
+            OSError: it is damaged, or larger than any log.
+        """
+        try:
+            size: int = self._stream.readinto(buffer)
+        except Exception as error:  # the library is imported late
+            raise OSError(f"a damaged archive: {error}") from error
+        self._at += size
+        if self._at > _MOST_UNPACKED:
+            raise OSError(f"an archive of more than {_MOST_UNPACKED >> 20:,} MB")
+        return size
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        if whence == os.SEEK_END:
+            while self.read(_PIECE_BYTES):
+                pass
+        to = offset + (0 if whence == os.SEEK_SET else self._at)
+        if to < self._at:
+            self._begin()
+        while self._at < to and self.read(min(_PIECE_BYTES, to - self._at)):
+            pass
+        return self._at

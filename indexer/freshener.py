@@ -18,9 +18,8 @@ from indexer.failures import next_step, what_failed
 from indexer.files import index_db, index_root, private_dir, state_home
 from indexer.freshness import read_named, read_rest, read_some
 from indexer.lazy import dataclass
-from indexer.locks import LOCK_SECONDS, IndexBusyError, give_way, only_writer
+from indexer.locks import LOCK_SECONDS, IndexBusyError, give_way, only_writer, step_back
 from indexer.pipeline import embed_waiting
-from indexer.priority import step_back
 from indexer.project import Project
 from indexer.runs import Freshness, LastRun, Outcome, announce, ended_run, keep_run, moment
 from indexer.schedule import Schedule, Watcher

@@ -26,13 +26,12 @@ import orjson
 
 from indexer.errors import IndexerError
 from indexer.failures import is_full
-from indexer.files import file_name, new_file, private_dir, replace_file, state_home
+from indexer.files import file_name, new_file, open_regular, private_dir, replace_file, state_home
 from indexer.lazy import dataclass
 from indexer.locks import held
 from indexer.settings import KEEP_MEGABYTES, KEEP_TRANSCRIPTS
 from indexer.store.base import Store
 from indexer.transcripts.base import AgentAdapter, Agents, LogFile, stamp_of
-from indexer.transcripts.lines import open_regular
 from indexer.transcripts.model import AgentName
 
 #: A session's log is compressed again whenever it has grown: 3 MB in a hundredth of a second.

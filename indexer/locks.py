@@ -1,11 +1,18 @@
-"""Locks that the system lets go of when their process dies, who has one, and who may write the index: one at a time."""
+"""How those that index get along with all others: who may write, one at a time, and what is left over to index with.
+
+The system lets go of a lock when its process dies. Indexing takes what others leave over: the thread that does it steps
+back, and nothing else of its process. A process that is not root cannot become more important again, nor can what it
+starts. So a service that was started with a low priority would give that to every agent it starts.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import struct
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -14,6 +21,13 @@ from pathlib import Path
 from indexer.errors import IndexerError
 from indexer.files import private_dir, state_home
 
+log = logging.getLogger(__name__)
+_thread = threading.local()
+
+#: Of -20…19. On Linux the disk follows: its priority is that of the processor, where none of its own was set.
+NICE = 5
+#: "Work that the user does not wait for", in <sys/qos.h> of macOS: less of processor and disk.
+_QOS_CLASS_UTILITY = 0x11
 _ON_MACOS = sys.platform == "darwin"
 #: `struct flock` of the system.
 _FLOCK = struct.Struct("qqihh" if _ON_MACOS else "hhqqi4x")
@@ -128,3 +142,27 @@ def give_way(*_: object) -> None:
     with held_file(path, 0) as free:
         if not free:
             raise IndexBusyError("another process takes over the rest")
+
+
+def processors() -> int:
+    """How many processors the calling thread may use: one where it has stepped back, else all of this process."""
+    if getattr(_thread, "has_stepped_back", False):
+        return 1
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def step_back() -> None:
+    """Lower the priority of the calling thread, for good; threads that it starts on Linux have the same.
+
+    It takes one processor from then on.
+    """
+    _thread.has_stepped_back = True
+    try:
+        if sys.platform == "darwin":  # where `setpriority` would be for the whole process
+            import ctypes
+
+            ctypes.CDLL(None).pthread_set_qos_class_self_np(_QOS_CLASS_UTILITY, 0)
+        elif sys.platform == "linux":
+            os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
+    except (OSError, AttributeError) as error:
+        log.info("indexing has the priority of everything else: %s", error)

@@ -18,7 +18,7 @@ from operator import attrgetter
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from indexer.priority import processors, step_back
+from indexer.locks import processors, step_back
 from indexer.transcripts.authored import key_in_use, noting
 from indexer.transcripts.base import Agents, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import ToolCall, ToolResult, Turn

@@ -273,8 +273,6 @@ class Agents:
         return tuple(self._by_name)
 
 
-#: How the name of a log ends that its agent has compressed.
-COMPRESSED = ".jsonl.zst"
 _LARGEST = (1 << 63) - 1
 _UUID = "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 #: An id, after a rewind with another one; what agents put before one; and names without any.

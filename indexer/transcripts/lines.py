@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import re
-import stat
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -19,8 +17,9 @@ from typing import IO, Any, NamedTuple
 
 import orjson
 
+from indexer.files import open_regular
 from indexer.masking import mask, shorten
-from indexer.transcripts.base import COMPRESSED, Checkpoint
+from indexer.transcripts.base import Checkpoint
 from indexer.transcripts.long_lines import abridged
 from indexer.transcripts.model import BrokenLine, Turn
 from indexer.transcripts.state import unpack, utc
@@ -52,8 +51,6 @@ GAP_BYTES, GLANCE_GAP_BYTES, _LINE_BYTES = 256 << 20, 64 << 20, 4096
 NO_LOG = "no log: "
 
 _PIECE_BYTES = 1 << 20
-#: No log is larger, and none needs more memory to be unpacked.
-_MOST_UNPACKED, _MOST_WINDOW = 2 << 30, 64 << 20
 #: What may stand around records: white space, a byte order mark, the NULs that a crash leaves in a file.
 _GAP = re.compile(r"[\s\0\ufeff]*")
 _DECODER = json.JSONDecoder(strict=False)
@@ -278,73 +275,6 @@ def changed_at(path: Path) -> str:
         return utc(path.stat().st_mtime)
     except OSError:
         return ""
-
-
-def open_regular(path: Path | str) -> IO[bytes]:
-    """Open `path` read-only; a FIFO, socket or directory is an `OSError` at once instead of a wait without end.
-
-    A log that its agent has compressed is read as it was.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(f"not a regular file: {path}")
-    file = os.fdopen(descriptor, "rb", buffering=1 << 16)
-    return io.BufferedReader(_Unpacked(file), 1 << 16) if str(path).endswith(COMPRESSED) else file
-
-
-class _Unpacked(io.RawIOBase):
-    """A compressed log as it was. Nothing is written to a disk: going back begins again."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._begin()
-
-    def _begin(self) -> None:
-        import zstandard  # hardly anybody has such logs
-
-        self._file.seek(0)
-        unpacking = zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW)
-        self._stream, self._at = unpacking.stream_reader(self._file, read_across_frames=True), 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._file.fileno()
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-    def readinto(self, buffer: Any) -> int:
-        """See `io.RawIOBase`.
-
-        Raises:
-            OSError: it is damaged, or larger than any log.
-        """
-        try:
-            size: int = self._stream.readinto(buffer)
-        except Exception as error:  # the library is imported late
-            raise OSError(f"a damaged archive: {error}") from error
-        self._at += size
-        if self._at > _MOST_UNPACKED:
-            raise OSError(f"an archive of more than {_MOST_UNPACKED >> 20:,} MB")
-        return size
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        if whence == os.SEEK_END:
-            while self.read(_PIECE_BYTES):
-                pass
-        to = offset + (0 if whence == os.SEEK_SET else self._at)
-        if to < self._at:
-            self._begin()
-        while self._at < to and self.read(min(_PIECE_BYTES, to - self._at)):
-            pass
-        return self._at
 
 
 def probe(path: Path, offset: int) -> str:

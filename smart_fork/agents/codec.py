@@ -123,7 +123,7 @@ class ReadSource(AgentAdapter):
     def stated(self, path: Path) -> Record:
         """Return the JSON object in a small file beside a log; empty if there is none."""
         try:
-            from indexer.transcripts.lines import open_regular
+            from indexer.files import open_regular
 
             with open_regular(path) as file:
                 return dict_in(json_in(file.read(_MOST)))

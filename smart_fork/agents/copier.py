@@ -12,9 +12,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
-from indexer.files import new_file, private_dir, remove, staging_of, write_new
+from indexer.files import new_file, open_regular, private_dir, remove, staging_of, write_new
 from indexer.lazy import dataclass
-from indexer.transcripts.lines import is_long, open_regular
+from indexer.transcripts.lines import is_long
 from indexer.transcripts.model import AgentName, RecordSize, Session
 from indexer.transcripts.state import utc
 from smart_fork.agents.codec import Record

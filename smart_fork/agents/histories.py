@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
-from indexer.transcripts.lines import open_regular
+from indexer.files import open_regular
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.retold import Action, rendered
 from indexer.transcripts.state import utc

@@ -44,7 +44,7 @@ def run(
     from indexer.embedder import ModelUnavailableError, forget_absence
     from indexer.embedding import configured_embedder
     from indexer.freshness import complete
-    from indexer.priority import step_back
+    from indexer.locks import step_back
     from indexer.store.schema import VectorsUnavailableError
     from smart_fork.cli.service.renewal import renewed
     from smart_fork.finding.engine import OWN, configured_engine

@@ -12,10 +12,9 @@ from pathlib import Path
 from indexer import kept_logs
 from indexer.export import export_path
 from indexer.failures import what_failed
-from indexer.files import index_db
+from indexer.files import index_db, open_regular
 from indexer.store.base import SessionRow
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.lines import open_regular
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Self
 
 from indexer.errors import joined
 from indexer.failures import next_step, what_failed
-from indexer.files import private_dir, state_home
+from indexer.files import open_regular, private_dir, state_home
 from indexer.lazy import dataclass
 from indexer.locks import held_file
 from indexer.project import Project, project_of
 from indexer.transcripts.base import AgentAdapter, Agents, LogFile
-from indexer.transcripts.lines import bounded, decode_line, open_regular
+from indexer.transcripts.lines import bounded, decode_line
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import handovers
 from smart_fork.agents import AGENTS

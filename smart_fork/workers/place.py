@@ -18,11 +18,10 @@ from typing import Any, ClassVar
 
 import orjson
 
-from indexer.files import STALE_SECONDS, private_dir, state_home, write_new
+from indexer.files import STALE_SECONDS, open_regular, private_dir, state_home, write_new
 from indexer.lazy import dataclass
 from indexer.masking import NOTHING, Masked, ending, mask, mask_screen
 from indexer.settings import WORKER_ID
-from indexer.transcripts.lines import open_regular
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.questions import Question, Screen
 from smart_fork.agents.starter import Delivery

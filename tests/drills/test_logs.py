@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from indexer import files
 from indexer.files import index_db, state_home
 from indexer.freshness import complete
 from indexer.store.sqlite import SqliteStore
@@ -66,7 +67,7 @@ def test_a_log_that_goes_or_changes_while_it_is_read_is_right_after_the_next_run
     if before:
         index(store)
         grow(every[1], "question 1 again", "yes")
-    opened, done = reading.open_regular, []
+    opened, done = files.open_regular, []
 
     def while_reading(path):
         file = opened(path)

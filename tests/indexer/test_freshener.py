@@ -18,8 +18,7 @@ from indexer.embedder import ModelUnavailableError
 from indexer.files import index_db, index_root, state_home
 from indexer.freshener import Batch, Freshener
 from indexer.freshness import complete
-from indexer.locks import only_writer
-from indexer.priority import NICE
+from indexer.locks import NICE, only_writer
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.readers import READERS
 from tests import warm

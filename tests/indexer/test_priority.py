@@ -10,8 +10,8 @@ import threading
 
 import pytest
 
-from indexer import priority
-from indexer.priority import NICE, step_back
+from indexer import locks
+from indexer.locks import NICE, step_back
 
 
 def nice_of_a_child() -> int:
@@ -45,28 +45,28 @@ def test_a_thread_that_steps_back_takes_its_own_threads_along_and_nothing_else()
 
 def test_what_cannot_step_back_goes_on(monkeypatch, caplog):
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(priority.sys, "platform", "linux")
-    monkeypatch.setattr(priority.os, "getpriority", lambda *_: 0)
+    monkeypatch.setattr(locks.sys, "platform", "linux")
+    monkeypatch.setattr(locks.os, "getpriority", lambda *_: 0)
 
     def refuse(*_: int) -> None:
         raise PermissionError("not here")
 
-    monkeypatch.setattr(priority.os, "setpriority", refuse)
+    monkeypatch.setattr(locks.os, "setpriority", refuse)
     in_a_thread(step_back)
     assert "not here" in caplog.text
 
 
 def test_a_thread_that_has_stepped_back_takes_one_processor_and_others_take_all(monkeypatch):
-    monkeypatch.setattr(priority.os, "sched_getaffinity", lambda _: range(8), raising=False)
-    monkeypatch.setattr(priority.os, "cpu_count", lambda: 8)
-    monkeypatch.setattr(priority.sys, "platform", "other")
+    monkeypatch.setattr(locks.os, "sched_getaffinity", lambda _: range(8), raising=False)
+    monkeypatch.setattr(locks.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(locks.sys, "platform", "other")
     seen = []
 
     def index() -> None:
         step_back()
-        seen.append(priority.processors())
+        seen.append(locks.processors())
 
     in_a_thread(index)
-    in_a_thread(lambda: seen.append(priority.processors()))
+    in_a_thread(lambda: seen.append(locks.processors()))
 
     assert [1, 8] == seen

@@ -57,7 +57,7 @@ def _newest_with(folder: Path, needle: bytes) -> str | None:
 
 
 def _tail(path: Path) -> bytes:
-    from indexer.transcripts.lines import open_regular
+    from indexer.files import open_regular
 
     try:
         with open_regular(path) as file:

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from indexer.files import open_regular
 from indexer.lazy import late
 from indexer.masking import Masked, joined, shorten
 from indexer.transcripts.answers import Said
-from indexer.transcripts.lines import Line, open_regular
+from indexer.transcripts.lines import Line
 from indexer.transcripts.model import GivenBack, Item, Origin, RecordSize, Resumed, Role, Session, Turn, estimate_tokens
 from indexer.transcripts.state import count, utc
 from indexer.transcripts.texts import (

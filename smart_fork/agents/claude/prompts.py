@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Container, Iterator
 
-from indexer.transcripts.lines import open_regular
+from indexer.files import open_regular
 from indexer.transcripts.state import is_path, utc
 from indexer.values import dict_in, json_at, json_in, text_in
 from smart_fork.agents.agent import KeptPrompt

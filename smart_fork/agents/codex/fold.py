@@ -11,6 +11,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from indexer.files import open_regular
 from indexer.masking import Masked, mask, mask_once
 from indexer.repositories import NAME
 from indexer.transcripts import fold
@@ -18,7 +19,7 @@ from indexer.transcripts.actions import describe_raw, still_running
 from indexer.transcripts.base import TAKEN_BACK
 from indexer.transcripts.commands import is_ours
 from indexer.transcripts.doings import Directories, Doings
-from indexer.transcripts.lines import Line, LineReader, decode_line, first_lines, open_regular
+from indexer.transcripts.lines import Line, LineReader, decode_line, first_lines
 from indexer.transcripts.model import (
     GivenBack,
     Inferred,

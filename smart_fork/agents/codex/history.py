@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import orjson
 
-from indexer.transcripts.lines import Line, LineReader, first_lines, open_regular
+from indexer.files import open_regular
+from indexer.transcripts.lines import Line, LineReader, first_lines
 from indexer.values import text_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.codex.codec import base_of, ordinal_of, payload_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from indexer.transcripts.base import COMPRESSED, LogFile, regular_files
+from indexer.files import COMPRESSED
+from indexer.transcripts.base import LogFile, regular_files
 from smart_fork.agents.codex.home import HOME
 
 _ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")

@@ -15,11 +15,12 @@ from sys import intern
 from types import MappingProxyType
 from typing import Any
 
+from indexer.files import open_regular
 from indexer.lazy import late
 from indexer.masking import Masked
 from indexer.transcripts.answers import Answers
 from indexer.transcripts.fold import read
-from indexer.transcripts.lines import Line, LineReader, open_regular
+from indexer.transcripts.lines import Line, LineReader
 from indexer.transcripts.model import GivenBack, Item, Origin, RecordSize, Session, Turn, UsedTool
 from indexer.transcripts.state import count
 from indexer.transcripts.texts import strip_boilerplate, strip_recall, title_of

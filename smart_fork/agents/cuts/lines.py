@@ -14,9 +14,10 @@ from pathlib import Path
 from sys import intern
 from typing import IO, Any, NamedTuple
 
+from indexer.files import open_regular
 from indexer.masking import NOTHING, Masked, mask, shorten
 from indexer.transcripts.fold import LineFold
-from indexer.transcripts.lines import GLANCE_GAP_BYTES, Line, current_bound, decode_line, open_regular
+from indexer.transcripts.lines import GLANCE_GAP_BYTES, Line, current_bound, decode_line
 from indexer.transcripts.model import Item, Role
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.model import Call, Place, Result, Stamp, Tool, Transcript, TranscriptTurn

@@ -86,7 +86,7 @@ def id_of(path: Path) -> str:
     """See `AgentAdapter.id_of`: as the name says it, else the log's first record."""
     if named := _UUID.search(path.stem):
         return named[1]
-    from indexer.transcripts.lines import open_regular
+    from indexer.files import open_regular
 
     try:
         with open_regular(path) as file:

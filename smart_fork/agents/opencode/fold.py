@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from indexer.files import open_regular
 from indexer.lazy import late
 from indexer.masking import mask_once
 from indexer.transcripts.base import UNREAD, ReadResult
 from indexer.transcripts.fold import Fold
-from indexer.transcripts.lines import open_regular
 from indexer.transcripts.model import (
     BrokenLine,
     GivenBack,

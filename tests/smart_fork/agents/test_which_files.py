@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from indexer.files import index_db
+from indexer.files import index_db, open_regular
 from indexer.freshness import complete
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import UNREAD, is_name
-from indexer.transcripts.lines import open_regular
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.log import threads
 from smart_fork.agents.readers import READERS
@@ -121,7 +120,7 @@ def test_a_rollout_that_codex_has_compressed_is_the_same_session(home):
 def test_hostile_archives_are_bounded(home, monkeypatch):
     log = codex_log(home, ONE, meta(ONE), message("user", "add retry"))
     packed = archive(log, b"\n" * (4 << 20))
-    monkeypatch.setattr("indexer.transcripts.lines._MOST_UNPACKED", 1 << 20)
+    monkeypatch.setattr("indexer.files._MOST_UNPACKED", 1 << 20)
     with open_regular(packed) as file, pytest.raises(OSError, match="more than 1 MB"):
         file.read()
     packed.write_bytes(b"no archive")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from indexer import files
 from indexer.transcripts import lines
 from indexer.transcripts.lines import GAP_BYTES, GLANCE_GAP_BYTES, LineReader, first_lines
 from smart_fork import doctor
@@ -87,7 +88,7 @@ def reads(monkeypatch) -> dict[str, int]:
 
         return Counting()
 
-    real = lines.open_regular
+    real = files.open_regular
     monkeypatch.setattr(lines, "open_regular", opened)
     return counted
 
