@@ -19,7 +19,7 @@ from indexer.files import index_db, index_root, private_dir, state_home
 from indexer.freshness import read_named, read_rest, read_some
 from indexer.lazy import dataclass
 from indexer.locks import LOCK_SECONDS, IndexBusyError, give_way, only_writer, step_back
-from indexer.pipeline import embed_waiting
+from indexer.pipeline import embed_waiting, is_of_another
 from indexer.project import Project
 from indexer.runs import Freshness, LastRun, Outcome, announce, ended_run, keep_run, moment
 from indexer.schedule import Schedule, Watcher
@@ -351,6 +351,8 @@ class Freshener:
 
     def _embed(self, store: Store, report: Report) -> None:
         """Vectors for all that waits. It takes long at first: between pieces, words of what has changed are read."""
+        if is_of_another(store, self._embedder):
+            return
         try:
             while True:
                 with only_writer(LOCK_SECONDS, "embedding"):

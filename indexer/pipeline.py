@@ -224,6 +224,14 @@ def read_logs(
     return done
 
 
+def is_of_another(store: Store, embedder: Embedder) -> bool:
+    """Whether the index has the vectors of another model, which only `index run` replaces: two processes with two
+    models would take them away from each other. A newer revision is no other model.
+    """
+    known = store.meta("model").partition("@")[0]
+    return known not in ("", embedder.model.partition("@")[0])
+
+
 def embed_waiting(
     store: Store, embedder: Embedder, report: Report, *, first: Scope | None = None, only_first: bool = False,
     wanted: Collection[int] = (), deadline: float | None = None, progress: Progress | None = None,

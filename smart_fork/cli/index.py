@@ -45,6 +45,7 @@ def run(
     from indexer.embedding import configured_embedder
     from indexer.freshness import complete
     from indexer.locks import step_back
+    from indexer.pipeline import is_of_another
     from indexer.store.schema import VectorsUnavailableError
     from smart_fork.cli.service.renewal import renewed
     from smart_fork.finding.engine import OWN, configured_engine
@@ -61,6 +62,8 @@ def run(
     try:
         with opened() as store, progress_bar(quiet=if_idle) as progress:
             before = store.seen()
+            if if_idle and embedder is not None and is_of_another(store, embedder):
+                embedder = None
             waiting = None if if_idle else _Following(store, progress)
             patience, told = (0.0, give_way) if if_idle else (PATIENCE, progress)
             first = _project(project)

@@ -21,6 +21,7 @@ from indexer.files import private_dir, state_home
 from indexer.freshness import embed_first, read_changed, read_changes
 from indexer.lazy import dataclass
 from indexer.locks import LOCK_SECONDS, IndexBusyError
+from indexer.pipeline import is_of_another
 from indexer.project import Project
 from indexer.runs import last_run
 from indexer.settings import BACKGROUND, INDEXING
@@ -145,6 +146,7 @@ def refresh(
         _put_first(store, query(), indexer)
     counts = store.counts()
     stale = counts.embedded < counts.chunks or store.meta("model") not in ("", engine.embedder.model)
+    stale = stale and not is_of_another(store, engine.embedder)
     goes_on = (left or stale or store.owes_erasing()) and go_on(engine, query().scope.project or project)
     said = background_notice(store, len(left), rate) if goes_on else ""
     return Upkeep(len(left), absent=absent, background=said, unread=left)
@@ -191,6 +193,8 @@ def embed_some(store: Store, engine: Engine, query: Query) -> tuple[str, float]:
         return "", 0.0
     try:
         _ = engine.embedder.dimensions  # a model is loaded before the clock runs and others are kept from writing
+        if is_of_another(store, engine.embedder):
+            return "`smart-fork index run` embeds it again", 0.0
         made = embed_first(
             store, engine.embedder, query.scope, engine.embed_seconds, engine.progress,
             only_first=engine.unfinished is not None,

@@ -11,6 +11,7 @@ from smart_fork.finding.index_access import opened
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
 from tests.smart_fork.asking import find
+from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import WordsModel
 
 ASKED = "Add retry with exponential backoff to the uploader"
@@ -70,3 +71,33 @@ def test_what_the_words_find_comes_first_where_the_rest_goes_on_in_the_backgroun
     assert 1 == len(left)
     assert any("Add retry" in text for text in model.asked[:3])
     assert knows == answer["results"][0]["session_id"]
+
+
+class _OtherModel(WordsModel):
+    model = "other"
+
+
+class _NewerModel(WordsModel):
+    model = "words@2"
+
+
+def test_a_question_leaves_the_vectors_of_another_model_as_they_are(world, shop):
+    knows = world.claude(shop, ASKED, DONE)
+    ask(shop)
+    world.claude(shop, "draw the logo", "It is drawn.")
+    other = ask(shop, _OtherModel(), unfinished=lambda _: pytest.fail("nothing is to be done in the background"))
+
+    assert ("lexical", knows) == (other["search_mode"], other["results"][0]["session_id"])
+    assert "embedded with words, not with other: `smart-fork index run` embeds it again" in other["search_error"]
+    assert "hybrid" == ask(shop)["search_mode"]
+    assert "hybrid" == ask(shop, _NewerModel())["search_mode"]
+
+
+def test_only_a_run_that_a_person_starts_replaces_the_vectors_of_another_model(world, shop, run, monkeypatch):  # noqa: F811
+    world.claude(shop, ASKED, DONE)
+    ask(shop)
+    monkeypatch.setattr("indexer.embedding.configured_embedder", lambda **_: _OtherModel())
+    for arguments, model in ((("--if-idle",), "words"), ((), "other")):
+        run("index", "run", *arguments)
+        with opened() as store:
+            assert (model, 0) == (store.meta("model"), store.counts().chunks - store.counts().embedded)
