@@ -19,10 +19,10 @@ import orjson
 from indexer.transcripts.model import Session
 from indexer.values import dict_in, json_at, list_in
 from smart_fork.agents.codec import Record
-from smart_fork.agents.copied_texts import IMAGE_CHARACTERS, aside, characters, shortened
+from smart_fork.agents.copied_texts import aside
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, Merged, NewSession, Written, read_again
 from smart_fork.agents.opencode.database import Document, decoded, opened
-from smart_fork.agents.opencode.fold import LEFT_OUT, conversation, text_of, written
+from smart_fork.agents.opencode.fold import CODEC, LEFT_OUT, conversation, sums_up, text_of, written
 from smart_fork.agents.opencode.forms import UNKNOWN, document_of
 from smart_fork.agents.opencode.home import HOME, database, settings_folder
 from smart_fork.agents.opencode.log import OpenCodeAdapter
@@ -78,8 +78,6 @@ _CHANCE = 14
 Said = tuple[dict[str, Any], list[dict[str, Any]]]
 #: What speaks of a session's own past, or of where it was.
 _NOT_COPIED = ("revert", "parentID", "workspaceID", "share", "summary", "projectID", "path", "directory")
-#: What a model is sent of a result that OpenCode itself has taken away since.
-_CLEARED = "[Old tool result content cleared]"
 
 
 class OpenCodeCopy(Copy):
@@ -173,19 +171,17 @@ class OpenCodeCopier(Copier):
             number = missing.pop(str(info.get("id")), None)
             if number is None or any(part.get("type") == "compaction" for part in parts):
                 continue
-            yield self.sized(number, (b"", {"info": info, "parts": parts}), sums_up=info.get("summary") is True)
+            yield self.sized(number, (b"", {"info": info, "parts": parts}), sums_up=sums_up(info))
         if missing:
             raise _changed(session)
 
     def size(self, record: Record) -> int:
         """See `Copier.size`."""
-        return sum(map(_sent, record["parts"]))
+        return CODEC.size(record)
 
     def short(self, record: Record) -> Record:
         """See `Copier.short`."""
-        return record | {
-            "parts": [_short_part(part) if part.get("type") == "tool" else part for part in record["parts"]]
-        }
+        return CODEC.short(record)
 
     def write(
         self, copy: Copy | Merged, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
@@ -306,35 +302,6 @@ def _counted(value: Mapping[str, Any], loaded: int, own: int) -> Mapping[str, An
     cache = dict.fromkeys(dict_in(tokens.get("cache")), 0)
     now = {"total": loaded, "input": max(0, loaded - own), "output": own, "reasoning": 0, "cache": cache}
     return {**value, "tokens": {name: now[name] for name in tokens if name in now}}
-
-
-def _sent(part: Mapping[str, Any]) -> int:
-    if part.get("type") in ("text", "reasoning"):
-        return characters(part.get("text")) if part.get("ignored") is not True else 0
-    if part.get("type") == "file":
-        kind = part.get("mime")
-        shown = isinstance(kind, str) and (kind.startswith("text/") or kind == "application/x-directory")
-        return 0 if shown else IMAGE_CHARACTERS
-    if part.get("type") != "tool":
-        return 0
-    state = dict_in(part.get("state"))
-    images = state.get("attachments")
-    cleared = bool(dict_in(state.get("time")).get("compacted"))
-    back = characters(_CLEARED if cleared else state.get("output")) + characters(state.get("error"))
-    pictures = IMAGE_CHARACTERS * len(images) if isinstance(images, list) and not cleared else 0
-    return characters(part.get("tool")) + characters(state.get("input")) + back + pictures
-
-
-def _short_part(part: Mapping[str, Any]) -> dict[str, Any]:
-    state = dict(dict_in(part.get("state")))
-    for name in ("output", "error"):
-        if name in state:
-            state[name] = shortened(state[name])
-    if state.pop("attachments", None):
-        state["output"] = f"{state.get('output', '')}\n[an image, dropped from this copy]".strip()
-    if isinstance(shown := state.get("metadata"), dict):  # what its screen has beside it
-        state["metadata"] = {name: shortened(one) if isinstance(one, str) else one for name, one in shown.items()}
-    return {**part, "state": state}
 
 
 def _plain(env: Mapping[str, str]) -> dict[str, str]:

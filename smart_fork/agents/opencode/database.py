@@ -90,15 +90,14 @@ def has(db: apsw.Connection, key: str) -> bool:
 
 def document(
     db: apsw.Connection, key: str, most: int = -1, *, whole: bool = False
-) -> tuple[Document | None, list[Broken]]:
-    """A session, with at most so many messages; `None` where there is none. And what of it could not be decoded.
-
-    `whole` with texts that are too long to be read, to be written again.
+) -> tuple[Document | None, list[Broken], set[str]]:
+    """A session, with at most so many messages; `None` where there is none. And what of it could not be decoded, and
+    the messages with texts that are too long to be read; these are there to be written again if it is `whole`.
     """
     info = _info(db, key) if KEY.fullmatch(key) else None
     if info is None:
-        return None, []
-    broken: list[Broken] = []
+        return None, [], set()
+    broken, abridged = list[Broken](), set[str]()
     messages: list[Json] = []
     rows = db.execute(_MESSAGES, (key, most))
     for number, (identity, data, row) in enumerate(rows, start=1):
@@ -108,14 +107,16 @@ def document(
             continue
         known = {"id": _text(identity), "sessionID": key}
         parts = []
+        abridged |= set() if data else {known["id"]}
         for part, spelled, at in db.execute(_PARTS, (identity,)):
+            abridged |= set() if spelled else {known["id"]}
             one, reason = decoded(spelled or _long(db, "part", at, whole=whole))
             if one is None:
                 broken.append(Broken(number, reason))
             else:
                 parts.append(one | {"id": _text(part), "sessionID": key, "messageID": known["id"]})
         messages.append({"info": value | known, "parts": parts})
-    return {"info": info, "messages": messages}, broken
+    return {"info": info, "messages": messages}, broken, abridged
 
 
 def _long(db: apsw.Connection, table: str, row: int, *, whole: bool) -> bytes | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from sys import intern
 from types import MappingProxyType
@@ -21,12 +21,14 @@ from indexer.lazy import late
 from indexer.masking import mask_once
 from indexer.transcripts.base import UNREAD, ReadResult
 from indexer.transcripts.fold import Fold
+from indexer.transcripts.lines import current_bound
 from indexer.transcripts.model import (
     BrokenLine,
     GivenBack,
     Inferred,
     Item,
     Origin,
+    RecordSize,
     Role,
     Session,
     Turn,
@@ -40,6 +42,7 @@ from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.answers import QuotedAnswers
 from smart_fork.agents.codec import Codec, Record
+from smart_fork.agents.copied_texts import IMAGE_CHARACTERS, characters, shortened
 from smart_fork.agents.opencode.database import Broken, Document, Json, document, in_file, opened
 from smart_fork.agents.subagents import SubAgents
 
@@ -80,6 +83,48 @@ class OpenCodeCodec(Codec):
             sum(part.get("type") == "file" and str(part.get("mime")).startswith("image/") for part in parts),
         )
 
+    def size(self, record: Record) -> int:
+        """Return how many characters of a message the model is sent."""
+        return sum(map(_sent, record["parts"]))
+
+    def short(self, record: Record) -> Record:
+        """Return a message with its results shortened."""
+        parts = [_short_part(part) if part.get("type") == "tool" else part for part in record["parts"]]
+        return record | {"parts": parts}
+
+
+#: What a model is sent of a result that OpenCode itself has taken away since.
+_CLEARED = "[Old tool result content cleared]"
+
+
+def _sent(part: Mapping[str, Any]) -> int:
+    if part.get("type") in ("text", "reasoning"):
+        return characters(part.get("text")) if part.get("ignored") is not True else 0
+    if part.get("type") == "file":
+        kind = part.get("mime")
+        shown = isinstance(kind, str) and (kind.startswith("text/") or kind == "application/x-directory")
+        return 0 if shown else IMAGE_CHARACTERS
+    if part.get("type") != "tool":
+        return 0
+    state = dict_in(part.get("state"))
+    images = state.get("attachments")
+    cleared = bool(dict_in(state.get("time")).get("compacted"))
+    back = characters(_CLEARED if cleared else state.get("output")) + characters(state.get("error"))
+    pictures = IMAGE_CHARACTERS * len(images) if isinstance(images, list) and not cleared else 0
+    return characters(part.get("tool")) + characters(state.get("input")) + back + pictures
+
+
+def _short_part(part: Mapping[str, Any]) -> dict[str, Any]:
+    state = dict(dict_in(part.get("state")))
+    for name in ("output", "error"):
+        if name in state:
+            state[name] = shortened(state[name])
+    if state.pop("attachments", None):
+        state["output"] = f"{state.get('output', '')}\n[an image, dropped from this copy]".strip()
+    if isinstance(shown := state.get("metadata"), dict):  # what its screen has beside it
+        state["metadata"] = {name: shortened(one) if isinstance(one, str) else one for name, one in shown.items()}
+    return {**part, "state": state}
+
 
 def output_of(state: Record) -> tuple[str, bool]:
     """What came back from a call, with a shell's exit status first, and whether the call failed."""
@@ -114,11 +159,12 @@ LEFT_OUT = "smart-fork"
 
 
 class _Source(NamedTuple):
-    """A session as it is written, how much was read, and what of it could not be decoded."""
+    """A session as it is written, how much was read, what could not be decoded, and the messages with long texts."""
 
     document: Document | None
     broken: Sequence[Broken]
     size: int
+    abridged: Collection[str] = ()
 
 
 def read(path: Path, *, keep_raw: bool) -> ReadResult:
@@ -127,7 +173,9 @@ def read(path: Path, *, keep_raw: bool) -> ReadResult:
     broken = tuple(BrokenLine(path, one.number, one.reason) for one in source.broken)
     if source.document is None:
         return ReadResult(None, "no conversation", UNREAD, broken, source.size)
-    found = _Fold(path, source.document, keep_raw=keep_raw)
+    bound = current_bound.get()
+    unmeasured = source.abridged if bound and bound.measures else None
+    found = _Fold(path, source.document, keep_raw=keep_raw, unmeasured=unmeasured)
     session, skipped = found.session()
     records, unknown = found.counts()
     return ReadResult(session, skipped, UNREAD, broken, source.size, records=records, unknown=unknown)
@@ -172,8 +220,8 @@ def of_document(path: Path, found: Document) -> Session | None:
 def _source(path: Path, most: int = -1, *, whole: bool = False) -> _Source:
     if path.parent.is_file():
         with opened(path.parent) as db:
-            found, broken = document(db, path.name, most, whole=whole)
-        return _Source(found, broken, len(orjson.dumps(found)) if found else 0)
+            found, broken, abridged = document(db, path.name, most, whole=whole)
+        return _Source(found, broken, len(orjson.dumps(found)) if found else 0, abridged)
     with open_regular(path) as file:
         if os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
             raise OSError(f"larger than any session: {path}")
@@ -210,6 +258,19 @@ class _Message(NamedTuple):
     parts: Sequence[Json]
 
 
+def sums_up(info: Json) -> bool:
+    """Whether a message is what a compaction has left."""
+    return info.get("summary") is True
+
+
+def _size_of(said: _Message) -> RecordSize:
+    """Return a message's size. That it was to be compacted says nothing."""
+    if any(part.get("type") == "compaction" for part in said.parts):
+        return RecordSize()
+    record = {"parts": said.parts}
+    return RecordSize(CODEC.size(record), CODEC.size(CODEC.short(record)), sums_up(said.info))
+
+
 class _Fold(Fold):
     """One document, message by message."""
 
@@ -224,8 +285,12 @@ class _Fold(Fold):
     answers = CODEC.answers
     not_run = ("The user rejected permission", "The user has specified a rule which prevents", "Tool execution aborted")
 
-    def __init__(self, path: Path, found: Document, *, keep_raw: bool) -> None:
+    def __init__(
+        self, path: Path, found: Document, *, keep_raw: bool, unmeasured: Collection[str] | None = None
+    ) -> None:
+        """Read it; unless it is `None`, all messages but these `unmeasured` ones are measured."""
         super().__init__(path, None, keep_raw=keep_raw)
+        self.sizes, self._unmeasured = None if unmeasured is None else {}, unmeasured or ()
         self._info = info = found["info"]
         self._messages = list(conversation(found["messages"], info.get("revert")))
         when = dict_in(info.get("time"))
@@ -281,6 +346,8 @@ class _Fold(Fold):
         for part in parts:
             self.count(part)
         said = _Message(intern(identity), begun, info, parts)
+        if self.sizes is not None and identity not in self._unmeasured:
+            self.sizes[said.id] = _size_of(said)
         if info.get("role") == "user":
             self._user(said)
         elif info.get("role") == "assistant":
@@ -297,7 +364,7 @@ class _Fold(Fold):
             self.facts["interrupted"] = False
 
     def _assistant(self, said: _Message) -> None:
-        if said.info.get("summary") is True:  # of what was before it, which is sent no more
+        if sums_up(said.info):  # of what was before it, which is sent no more
             left = text_of(said.parts)
             self._make(said, "system", "", loaded=estimate_tokens(left), summary=mask_once(left))
             return

@@ -3,21 +3,26 @@
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from indexer.transcripts.lines import bounded
 from smart_fork.agents.copier import Excerpt, Merged, NewSession
 from smart_fork.agents.opencode.copy import OpenCodeCopier
 from smart_fork.agents.opencode.head import OpenCodeHeads
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
 from smart_fork.forking.family import parents
+from smart_fork.forking.units import costs
 from smart_fork.system.processes import Machine
 from tests.smart_fork.agents.opencode.database import COMPACTED, FORK, TAKEN_BACK, TOOLS, change, make, take
 from tests.smart_fork.forks import FakeProcesses
 
+#: As if all parts of messages were very long.
+LONG_PARTS = "SELECT CAST(id AS BLOB), NULL, rowid FROM part WHERE message_id = CAST(? AS TEXT) ORDER BY id"
 NEW = NewSession("ses_00112233445566778899aabbcc", Path("/"), datetime(2026, 11, 23, tzinfo=UTC), "A copy")
 
 
@@ -53,6 +58,28 @@ def test_a_copy_says_the_same_at_the_same_times_under_ids_of_its_own(path, tmp_p
     assert {NEW.id} == {part["sessionID"] for part in parts} | {one["info"]["sessionID"] for one in made["messages"]}
     assert {part["messageID"] for part in parts} == set(ids)
     assert TOOLS not in json.dumps(made)
+
+
+@pytest.mark.parametrize("identity", [TOOLS, COMPACTED, FORK, TAKEN_BACK])
+def test_what_a_budget_counts_is_measured_while_the_session_is_read(path, identity):
+    with bounded(measures=True):
+        measured = session(path, identity)
+
+    again = costs(replace(measured, sizes=()))
+
+    assert len(measured.turns) == len(measured.sizes)
+    assert 0 < sum(again.turns)
+    assert again == costs(measured)
+
+
+def test_what_is_too_long_to_be_read_is_measured_again(path, monkeypatch):
+    """Its text is abridged while it is read."""
+    monkeypatch.setattr("smart_fork.agents.opencode.database._PARTS", LONG_PARTS)
+    with bounded(measures=True):
+        measured = session(path, TOOLS)
+
+    assert () == measured.sizes
+    assert 0 < sum(costs(measured).turns)
 
 
 @pytest.mark.thorough
