@@ -115,6 +115,8 @@ class Agent(Description):
     project_variables: tuple[str, ...] = ()
     #: Parts of the names under which it connects to MCP servers.
     clients: tuple[str, ...] = ()
+    #: Whether its program appends to a file that was cut.
+    writes_on: bool = True
     #: Reasons for what it cannot do, by ability (see `ABILITIES`).
     lacks: Mapping[str, str] = MappingProxyType({})
     #: The version of its program that this code was tried with.

@@ -137,11 +137,14 @@ class _Cuttable(_ByName):
 
     def cutters(self) -> tuple[Cutter, ...]:
         """Return all cutters, in the order in which each is asked if a file is its own."""
-        return tuple(sorted((agent.cutter for agent in self if agent.cutter), key=lambda cutter: cutter.writes_on))
+        return tuple(agent.cutter for agent in self._cut() if agent.cutter)
 
     def cuttable(self) -> tuple[str, ...]:
         """Return the names of the agents whose transcripts can be cut, in that order."""
-        return tuple(cutter.tool for cutter in self.cutters())
+        return tuple(agent.name for agent in self._cut())
+
+    def _cut(self) -> Iterable[Agent]:
+        return sorted((agent for agent in self if agent.has("cutter")), key=lambda agent: agent.writes_on)
 
     def first_cut(self) -> AgentName:
         """Return the default agent of cuts: the first whose transcripts can be cut."""

@@ -173,8 +173,7 @@ class Occupation:
     @property
     def writer(self) -> str:
         """Who may write to its log, which is more than who is in it; empty if nobody is seen."""
-        cutter = AGENTS.find_cutter(self.agent)
-        if cutter and not cutter.writes_on:
+        if self.agent in AGENTS and not AGENTS[self.agent].writes_on:
             return ""
         if self.worker:
             return f"worker {self.worker.id}"

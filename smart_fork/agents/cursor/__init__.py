@@ -13,6 +13,7 @@ class Cursor(Agent):
 
     name = "cursor"
     title = "Cursor"
+    writes_on = False
     home = Home("CURSOR_DATA_DIR", ".cursor")
     lacks = MappingProxyType({
         ability: why for ability, why in ReadOnlyAgent.lacks.items() if ability != "cut"

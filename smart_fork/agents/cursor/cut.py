@@ -150,7 +150,6 @@ class CursorCutter(Cutter):
 
     tool = "cursor"
     suffixes = (*DATABASES, ".jsonl")
-    writes_on = False
 
     def detect(self, path: Path) -> bool:
         """Whether it is a database by its name, or its first line is a bubble in our envelope."""

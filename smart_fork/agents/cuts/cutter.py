@@ -64,8 +64,6 @@ class Cutter(Files, ABC):
     tool: Tool
     #: The suffixes of its files.
     suffixes: tuple[str, ...] = (".jsonl",)
-    #: `True` if the program appends to the file after a cut.
-    writes_on = True
     #: Whether what a team withdraws is cut out of copies; else these are written again.
     withdraws = True
     #: Files in its home with the prompts of all sessions.

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from indexer.project import project_of
 from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.cuts.titles import key
 from smart_fork.agents.readers import READERS
-from smart_fork.forking.branch import FALLBACK, branch_title, key, titles_like_ours
+from smart_fork.forking.branch import FALLBACK, branch_title, titles_like_ours
 from tests.smart_fork.forks import codex_path, codex_records, said, text, write_log
 
 MOMENT = 1_780_000_000_000

@@ -12,7 +12,8 @@ from indexer.files import state_home
 from indexer.outcome import edits_of, known_files, outcome_of
 from smart_fork import handovers
 from smart_fork.agents.options import Options
-from smart_fork.excise.cutting import Request, cut
+from smart_fork.excise.answer import CutRequest as Request
+from smart_fork.excise.cutting import cut
 from smart_fork.finding import sessions
 from smart_fork.finding.evidence import families
 from smart_fork.forking.plan import fork_session

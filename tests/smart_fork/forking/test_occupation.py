@@ -13,7 +13,8 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.errors import ForkRefused
-from smart_fork.excise.cutting import Request, cut
+from smart_fork.excise.answer import CutRequest as Request
+from smart_fork.excise.cutting import cut
 from smart_fork.forking.occupation import Occupation
 from smart_fork.forking.spawn import session_to_resume
 from smart_fork.system.processes import Machine, Processes, Running

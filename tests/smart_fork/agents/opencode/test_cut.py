@@ -16,7 +16,8 @@ from smart_fork.agents.opencode import cut as rows
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.errors import ForkRefused
 from smart_fork.excise import erasure
-from smart_fork.excise.cutting import Request, cut, rollback
+from smart_fork.excise.answer import CutRequest as Request
+from smart_fork.excise.cutting import cut, rollback
 from smart_fork.excise.soundness import check
 from smart_fork.excise.transcript import load_with_tool
 from smart_fork.excise.trimmed_copy import branch
@@ -208,7 +209,8 @@ def test_a_session_that_has_gone_on_is_not_written_over(path):
 KILLED = """
 import os, signal, sys
 import apsw
-from smart_fork.excise.cutting import Request, cut
+from smart_fork.excise.answer import CutRequest as Request
+from smart_fork.excise.cutting import cut
 
 left = int(sys.argv[3])
 
