@@ -29,7 +29,7 @@ from smart_fork import config
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
 from smart_fork.agents.deletions import Deletion
-from smart_fork.agents.programs import is_found, look_at
+from smart_fork.agents.programs import Program
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.finding.engine import EngineQuestion, configured_engine
@@ -187,7 +187,7 @@ def _here() -> list[AgentAdapter]:
     """The agents that have been here; all that are started where none has. Those that are only read need logs."""
     started = [agent for agent in READERS if AGENTS[agent.name].command]
     read = [agent for agent in READERS if not AGENTS[agent.name].command and any(agent.discover())]
-    found = [agent for agent in started if agent.home().is_dir() or is_found(agent.name)]
+    found = [agent for agent in started if agent.home().is_dir() or Program.is_found(agent.name)]
     return [*found, *read] or started
 
 
@@ -360,7 +360,7 @@ def _programs(processes: Processes) -> Iterator[Check]:
     for agent in _here():
         if not AGENTS[agent.name].command:
             continue
-        program = look_at(agent.name, processes)
+        program = Program.of(agent.name, processes)
         able = "forks" + (", also without a terminal" if program.can_fork_headless else "")
         said = program.version(processes)
         version = f", version {said}" if said else ""

@@ -176,6 +176,8 @@ class Known(_Cuttable):
 
     BOTH: ClassVar = "both"
     ALL: ClassVar = "all"
+    #: Forks of forks are followed this far. Deeper ones are read without their oldest part.
+    MAX_FORK_DEPTH: ClassVar = 64
 
     @cached_property
     def session_logs(self) -> re.Pattern[str]:

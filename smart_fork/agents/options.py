@@ -41,6 +41,12 @@ class Said:
     required: bool = False
     hidden: bool = False
 
+    @classmethod
+    def of(cls, one: Field[Any]) -> Said | None:
+        """Return a field's input, if it has one."""
+        given: Said | None = one.metadata.get("said")
+        return given if given is None or given.key or not given.described else replace(given, key=one.name)
+
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema of its values."""
         if self.choices:
@@ -117,11 +123,10 @@ class Options:
         """`True` if it works in a worktree of its own."""
         return bool(self.worktree or self.with_changes)
 
-
-def said_of(one: Field[Any]) -> Said | None:
-    """Return a field's input, if it has one."""
-    given: Said | None = one.metadata.get("said")
-    return given if given is None or given.key or not given.described else replace(given, key=one.name)
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Options:
+        """Return the options in a JSON object."""
+        return cls(**{name: given[one.key] for name, one in _OPTIONS.items() if one.key in given})
 
 
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
@@ -161,7 +166,7 @@ def inputs(handler: Callable[..., Any], made: Made) -> tuple[list[Parameter], di
     requests: dict[str, Request] = {}
     for one in inspect.signature(handler, eval_str=True).parameters.values():
         kind: Any = one.annotation
-        asked = [(of, said) for of in fields(kind) if (said := said_of(of))] if is_dataclass(kind) else []
+        asked = [(of, said) for of in fields(kind) if (said := Said.of(of))] if is_dataclass(kind) else []
         if not asked:
             shown[one.name] = one
             continue
@@ -216,21 +221,15 @@ class Subject:
         flags=("--fork",),
     )
 
+    def as_json(self, options: Options) -> dict[str, Any]:
+        """Return a worker as a JSON object, without what is not given."""
+        given = ((Said.of(one), getattr(of, one.name), one.default) for of in (self, options) for one in fields(of))
+        return {said.key: value for said, value, default in given if said and said.key and value != default}
+
 
 _SUBJECT, _OPTIONS = (
-    {one.name: given for one in fields(kind) if (given := said_of(one)) and given.key} for kind in (Subject, Options)
+    {one.name: given for one in fields(kind) if (given := Said.of(one)) and given.key} for kind in (Subject, Options)
 )
 _SAID = {given.key: given for given in (_SUBJECT | _OPTIONS).values()}
 #: All fields of a worker in JSON, the most important first.
 KEYS: Mapping[str, Said] = {key: _SAID[key] for key in ("project_path", "prompt", "agent_type", "name")} | _SAID
-
-
-def options_from(given: Mapping[str, Any]) -> Options:
-    """Return the options in a JSON object."""
-    return Options(**{name: given[one.key] for name, one in _OPTIONS.items() if one.key in given})
-
-
-def as_said(subject: Subject, options: Options) -> dict[str, Any]:
-    """Return a worker as a JSON object, without what is not given."""
-    given = ((said_of(one), getattr(of, one.name), one.default) for of in (subject, options) for one in fields(of))
-    return {said.key: value for said, value, default in given if said and said.key and value != default}

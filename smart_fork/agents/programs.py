@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from indexer import state
 from indexer.lazy import dataclass
@@ -19,8 +20,6 @@ from smart_fork.system.processes import Processes
 
 #: A checked program: its file and version, the arguments of its help, and the expression searched for.
 Sign = tuple[str, int, int, int, tuple[str, ...], str]
-#: Searched after PATH: services are started with a bare PATH. A leading ``~`` is HOME.
-USUAL_FOLDERS = ("~/.local/bin", "~/.claude/local", "~/.npm-global/bin", "/opt/homebrew/bin", "/usr/local/bin")
 HELP_SECONDS = 60.0
 #: The longest time for an agent to report its version, or whether it is logged in.
 STATUS_SECONDS = 30.0
@@ -42,6 +41,14 @@ class Program:
     can_fork_headless: bool = False
     problem: str = ""
     hint: str = ""
+    #: Searched after PATH: services are started with a bare PATH. A leading ``~`` is HOME.
+    USUAL_FOLDERS: ClassVar = (
+        "~/.local/bin",
+        "~/.claude/local",
+        "~/.npm-global/bin",
+        "/opt/homebrew/bin",
+        "/usr/local/bin",
+    )
 
     def version(self, processes: Processes, env: Mapping[str, str] | None = None) -> str:
         """What the program says that it is; empty where it is not found, or says nothing like that."""
@@ -54,89 +61,107 @@ class Program:
         said = _VERSION.search((done.stdout or done.stderr).decode("utf-8", "replace")) if done else None
         return said[0] if done and done.ok and said else ""
 
+    @classmethod
+    def find(cls, agent: AgentName, env: Mapping[str, str] | None = None) -> str:
+        """Return the program's absolute path: from its variable, else from PATH, else from the usual folders.
 
-def find_program(agent: AgentName, env: Mapping[str, str] | None = None) -> str:
-    """Return the program's absolute path: from its variable, else from PATH, else from the usual folders.
+        Raises:
+            ProgramMissing: It was not found.
+        """
+        env = os.environ if env is None else env
+        command = AGENTS.command_of(agent)
+        wanted = env.get(command.override) or command.name
+        home = env.get("HOME") or str(Path.home())
+        if wanted.startswith("~/"):
+            wanted = wanted.replace("~", home, 1)
+        folders = [folder for folder in env.get("PATH", os.defpath).split(os.pathsep) if folder]
+        folders += [folder.replace("~", home, 1) for folder in cls.USUAL_FOLDERS]
+        # With a relative entry, the forked directory could choose the program.
+        path = os.pathsep.join(folder for folder in folders if os.path.isabs(folder))  # noqa: PTH117 - a string
+        found = shutil.which(wanted, path=path)
+        if found is None or not os.path.isabs(found):  # noqa: PTH117
+            raise ProgramMissing(f"{wanted} was not found", _install(agent))
+        return found
 
-    Raises:
-        ProgramMissing: It was not found.
-    """
-    env = os.environ if env is None else env
-    command = AGENTS.command_of(agent)
-    wanted = env.get(command.override) or command.name
-    home = env.get("HOME") or str(Path.home())
-    if wanted.startswith("~/"):
-        wanted = wanted.replace("~", home, 1)
-    folders = [folder for folder in env.get("PATH", os.defpath).split(os.pathsep) if folder]
-    folders += [folder.replace("~", home, 1) for folder in USUAL_FOLDERS]
-    # With a relative entry, the forked directory could choose the program.
-    path = os.pathsep.join(folder for folder in folders if os.path.isabs(folder))  # noqa: PTH117 - a string
-    found = shutil.which(wanted, path=path)
-    if found is None or not os.path.isabs(found):  # noqa: PTH117
-        raise ProgramMissing(f"{wanted} was not found", _install(agent))
-    return found
+    @classmethod
+    def is_found(cls, agent: AgentName, env: Mapping[str, str] | None = None) -> bool:
+        """Return whether the agent's program is installed."""
+        try:
+            cls.find(agent, env)
+        except SmartForkError:
+            return False
+        return True
+
+    @classmethod
+    def of(cls, agent: AgentName, processes: Processes, env: Mapping[str, str] | None = None) -> Program:
+        """Return the facts about the agent's program. Never raises; runs the program once for each version."""
+        try:
+            path, command = cls.find(agent, env), AGENTS.command_of(agent)
+            abilities = [
+                (lists(path, one.arguments, one.listed, processes, env), one.headless) for one in command.signs
+            ]
+        except SmartForkError as error:
+            return cls(agent, problem=error.message, hint=error.hint)
+        except OSError as error:
+            return cls(agent, problem=str(error))
+        can = all(able for able, headless in abilities if not headless)
+        can_headless = all(able for able, _ in abilities)
+        problem = hint = ""
+        if not can_headless:
+            what = "fork sessions" if not can else "fork a session without a terminal"
+            problem, hint = f"This version of {agent} cannot {what}: {path}", f"Update it. {_install(agent)}"
+        return cls(agent, path, can, can_headless, problem, hint)
+
+    @classmethod
+    def problems_of(
+        cls, agents: Iterable[AgentName], env: Mapping[str, str], processes: Processes | None = None
+    ) -> dict[AgentName, str]:
+        """Return the reason why each of `agents` cannot fork; empty if it can."""
+        before = len(_seen)
+        found = [cls.of(agent, processes or Processes(), env) for agent in agents]
+        if len(_seen) > before:
+            keep()
+        return {one.agent: "" if one.can_fork else one.problem for one in found}
+
+    @classmethod
+    def require(
+        cls, agent: AgentName, processes: Processes, env: Mapping[str, str] | None = None, *, headless: bool = False
+    ) -> str:
+        """Return the path of a program that can fork.
+
+        Raises:
+            ProgramMissing: It is not installed, or too old.
+        """
+        program = cls.of(agent, processes, env)
+        if not (program.can_fork_headless if headless else program.can_fork):
+            raise ProgramMissing(program.problem, program.hint)
+        return program.path
+
+    @staticmethod
+    def standing(login: Login, env: Mapping[str, str], program: str, processes: Processes) -> Standing:
+        """Return whether an agent would be logged in with `env`, asking its own `program` if necessary.
+
+        Without such a command, other ways to log in may exist, so that a missing variable does not mean no. Versions
+        that do not know the command would take it for a prompt.
+        """
+        if login.is_plain(env):
+            return Standing(logged_in=True)
+        if required := login.required():
+            return Standing(logged_in=False, lacks=tuple(one for one in required if not env.get(one)))
+        try:
+            if not login.status or not lists(program, ("--help",), login.listed, processes, env):
+                return Standing(None)
+            said = processes.run(
+                [program, *login.status], cwd=login.of.home.folder().parent, env=env, timeout=STATUS_SECONDS
+            )
+        except (SmartForkError, OSError):
+            return Standing(None)
+        return Standing(login.answered(said))
 
 
 def _install(agent: AgentName) -> str:
     command = AGENTS.command_of(agent)
     return f"Install {AGENTS.title_of(agent)} (npm install -g {command.package}), or set {command.override} to it."
-
-
-def is_found(agent: AgentName, env: Mapping[str, str] | None = None) -> bool:
-    """Return whether the agent's program is installed."""
-    try:
-        find_program(agent, env)
-    except SmartForkError:
-        return False
-    return True
-
-
-def look_at(agent: AgentName, processes: Processes, env: Mapping[str, str] | None = None) -> Program:
-    """Return the facts about the agent's program. Never raises; runs the program once for each version."""
-    try:
-        path, command = find_program(agent, env), AGENTS.command_of(agent)
-        abilities = [(lists(path, one.arguments, one.listed, processes, env), one.headless) for one in command.signs]
-    except SmartForkError as error:
-        return Program(agent, problem=error.message, hint=error.hint)
-    except OSError as error:
-        return Program(agent, problem=str(error))
-    can = all(able for able, headless in abilities if not headless)
-    can_headless = all(able for able, _ in abilities)
-    problem = hint = ""
-    if not can_headless:
-        what = "fork sessions" if not can else "fork a session without a terminal"
-        problem, hint = f"This version of {agent} cannot {what}: {path}", f"Update it. {_install(agent)}"
-    return Program(agent, path, can, can_headless, problem, hint)
-
-
-def can_fork(agent: AgentName, processes: Processes, env: Mapping[str, str] | None = None) -> bool:
-    """Return whether `agent` can fork here."""
-    return look_at(agent, processes, env).can_fork
-
-
-def problems_of(
-    agents: Iterable[AgentName], env: Mapping[str, str], processes: Processes | None = None
-) -> dict[AgentName, str]:
-    """Return the reason why each of `agents` cannot fork; empty if it can."""
-    before = len(_seen)
-    found = [look_at(agent, processes or Processes(), env) for agent in agents]
-    if len(_seen) > before:
-        keep()
-    return {one.agent: "" if one.can_fork else one.problem for one in found}
-
-
-def require_fork(
-    agent: AgentName, processes: Processes, env: Mapping[str, str] | None = None, *, headless: bool = False
-) -> str:
-    """Return the path of a program that can fork.
-
-    Raises:
-        ProgramMissing: It is not installed, or too old.
-    """
-    program = look_at(agent, processes, env)
-    if not (program.can_fork_headless if headless else program.can_fork):
-        raise ProgramMissing(program.problem, program.hint)
-    return program.path
 
 
 def lists(path: str, args: tuple[str, ...], sign: str, processes: Processes, env: Mapping[str, str] | None) -> bool:
@@ -158,27 +183,6 @@ def lists(path: str, args: tuple[str, ...], sign: str, processes: Processes, env
         said = answer.stdout + answer.stderr  # some print their help there
         _seen[key] = answer.ok and re.search(sign, said.decode("utf-8", "replace")) is not None
     return _seen[key]
-
-
-def standing(login: Login, env: Mapping[str, str], program: str, processes: Processes) -> Standing:
-    """Return whether an agent would be logged in with `env`, asking its own `program` if necessary.
-
-    Without such a command, other ways to log in may exist, so that a missing variable does not mean no. Versions
-    that do not know the command would take it for a prompt.
-    """
-    if login.is_plain(env):
-        return Standing(logged_in=True)
-    if required := login.required():
-        return Standing(logged_in=False, lacks=tuple(one for one in required if not env.get(one)))
-    try:
-        if not login.status or not lists(program, ("--help",), login.listed, processes, env):
-            return Standing(None)
-        said = processes.run(
-            [program, *login.status], cwd=login.of.home.folder().parent, env=env, timeout=STATUS_SECONDS
-        )
-    except (SmartForkError, OSError):
-        return Standing(None)
-    return Standing(login.answered(said))
 
 
 def keep() -> None:

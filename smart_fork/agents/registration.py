@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from smart_fork import json_text
 from smart_fork.agents.description import Facet
@@ -41,6 +41,24 @@ class Registration(Facet, ABC):
     file: str
     #: The key of a server's variables in an entry.
     variables = "env"
+    NAME: ClassVar = NAME
+
+    @staticmethod
+    def is_ours(words: Sequence[str]) -> bool:
+        """Return whether these words start smart-fork, wherever it is installed."""
+        return bool(words) and (PurePath(words[0]).name == NAME or NAME in words[1:] or "smart_fork" in words[1:])
+
+    @staticmethod
+    def settings_in(text: str) -> dict[str, Any]:
+        """Return the settings that `text` has.
+
+        Raises:
+            UnsuitableError: They are not plain JSON.
+        """
+        try:
+            return json_text.read_object(text)
+        except (ValueError, RecursionError) as error:
+            raise UnsuitableError(f"it is not plain JSON: {error}") from error
 
     def path(self) -> Path:
         """The file with the entry."""
@@ -143,11 +161,6 @@ def entry_in(settings: Mapping[str, Any], servers: str, kind: str) -> dict[str, 
     return found
 
 
-def is_ours(words: Sequence[str]) -> bool:
-    """Return whether these words start smart-fork, wherever it is installed."""
-    return bool(words) and (PurePath(words[0]).name == NAME or NAME in words[1:] or "smart_fork" in words[1:])
-
-
 class JsonRegistration(Registration):
     """See `Registration`. An agent overrides its file, and what differs."""
 
@@ -159,7 +172,7 @@ class JsonRegistration(Registration):
 
     def value(self, text: str | None) -> dict[str, Any] | None:
         """See `Registration.value`."""
-        return None if text is None else entry_in(settings_in(text), self.servers, "an object")
+        return None if text is None else entry_in(self.settings_in(text), self.servers, "an object")
 
     def raw(self, text: str | None) -> str | None:
         """See `Registration.raw`."""
@@ -178,7 +191,7 @@ class JsonRegistration(Registration):
 
     def has_servers(self, text: str | None) -> bool:
         """See `Registration.has_servers`."""
-        return text is not None and self.servers in settings_in(text)
+        return text is not None and self.servers in self.settings_in(text)
 
     def restore(self, text: str, raw: str | None, *, had_servers: bool = True) -> str:
         """See `Registration.restore`."""
@@ -199,15 +212,3 @@ class JsonRegistration(Registration):
     def _entry(self, text: str) -> json_text.Item | None:
         servers = json_text.member(text, json_text.root(text), self.servers)
         return json_text.member(text, servers.value, NAME) if servers else None
-
-
-def settings_in(text: str) -> dict[str, Any]:
-    """Return the settings that `text` has.
-
-    Raises:
-        UnsuitableError: They are not plain JSON.
-    """
-    try:
-        return json_text.read_object(text)
-    except (ValueError, RecursionError) as error:
-        raise UnsuitableError(f"it is not plain JSON: {error}") from error

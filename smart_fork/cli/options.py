@@ -17,7 +17,7 @@ import typer
 from typer.models import TyperPath
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.options import Options, Said, inputs, said_of
+from smart_fork.agents.options import Options, Said, inputs
 from smart_fork.cli.output import answer_in_json
 from smart_fork.errors import Usage
 from smart_fork.snippets import one_of
@@ -121,7 +121,7 @@ def _values(given: Mapping[str, Any], named: Mapping[str, Field[Any]]) -> dict[s
     """The fields of a request, without those of which nothing was said."""
     values = {}
     for name, value in given.items():
-        said = said_of(named[name])
+        said = Said.of(named[name])
         if name == _NAMED and value is not None:
             values["worktree"] = value
         elif name != _NAMED and said is not None and value is not None:

@@ -19,7 +19,7 @@ from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
-from smart_fork.agents.programs import look_at
+from smart_fork.agents.programs import Program
 from smart_fork.agents.readers import READERS
 from smart_fork.cli.output import out, plain, printed_as_json
 from smart_fork.cli.service.client import ServiceStatus, find_service
@@ -306,7 +306,7 @@ def roster(processes: Processes | None = None, env: Mapping[str, str] | None = N
 def _glance(
     agent: Agent, processes: Processes, env: Mapping[str, str] | None, logs: Mapping[AgentName, Understood]
 ) -> AgentAtAGlance:
-    program = look_at(agent.name, processes, env) if agent.command else None
+    program = Program.of(agent.name, processes, env) if agent.command else None
     path = program.path if program else ""
     return AgentAtAGlance(
         name=agent.name,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from indexer.errors import joined
-from smart_fork.agents.options import Options, Subject, as_said, takes
+from smart_fork.agents.options import Options, Subject, takes
 from smart_fork.caller import caller_session
 from smart_fork.cli.options import FIRST, NOTHING_SAID, AnyStartedOption, CwdOption, GivenOption, StartedOption
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
@@ -116,7 +116,7 @@ def spawn(
     from smart_fork.forking.spawn import spawn as start_all
     from smart_fork.forking.spawn import summary
 
-    given = as_said(subject, options)
+    given = subject.as_json(options)
     if workers is not None and given:
         raise Usage("Workers from a file cannot have options too", "Put every option in the file.")
     one = [{"project_path": str(Path.cwd()), **given}] if given else []

@@ -19,7 +19,7 @@ from indexer.transcripts.model import AgentName
 from indexer.transcripts.texts import RECALL_TAG, strip_boilerplate
 from indexer.values import list_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.registration import NAME
+from smart_fork.agents.registration import Registration
 from smart_fork.finding.authorship import Line, blamed, range_of
 from smart_fork.finding.by_code import sessions_of, writers_of
 from smart_fork.finding.conversation import Noted
@@ -102,7 +102,7 @@ def line_of(hit: Candidate, noted: Noted | None = None) -> str:
     agent = AGENTS.title_of(row.agent)
     some = place.tokens if place else 0
     at = place.ends if place and lost(place.turn, place.ends, row.forgotten, row.gap) else None
-    command = " ".join((NAME, "fork", row.session_id, *(() if at is None else ("--at", str(at)))))
+    command = " ".join((Registration.NAME, "fork", row.session_id, *(() if at is None else ("--at", str(at)))))
     title = quotation(row.title, TITLE_CHARACTERS)
     loads = row.tokens if at is None else some
     upto = f" ({some:,} up to the answer)" if 0 < some < loads else ""

@@ -20,7 +20,7 @@ from indexer.store.damage import kept
 from indexer.transcripts.error_lines import commands_of
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
-from smart_fork.agents.programs import problems_of
+from smart_fork.agents.programs import Program
 from smart_fork.agents.readers import READERS
 from smart_fork.caller import caller_session
 from smart_fork.errors import IndexUnavailable, Usage, advice
@@ -339,7 +339,7 @@ class Library(ProjectIndex):
     ) -> tuple[Hit, ...]:
         """The best as an answer has them."""
         starts = {agent: asked.as_agent or agent for agent in {hit.session.agent for hit in found.hits}}
-        able = problems_of(set(starts.values()), self.engine.environment)
+        able = Program.problems_of(set(starts.values()), self.engine.environment)
         by_meaning = self.search_program is None and found.mode in ("hybrid", "vector")
         return results.results_of(
             found,

@@ -20,7 +20,6 @@ from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
 from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS, checkpoints
-from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Ambiguous, ForkRefused, NotFound, Usage, advice
 from smart_fork.finding import sessions
@@ -203,7 +202,7 @@ def _with_parents(copy: kept_logs.KeptLog) -> list[kept_logs.KeptLog]:
         if READERS[copy.agent].locate(base):
             break
         above = kept_logs.find(copy.agent, base)
-        if above is None or above in chain or len(chain) > MAX_FORK_DEPTH:
+        if above is None or above in chain or len(chain) > AGENTS.MAX_FORK_DEPTH:
             raise NotFound(f"The parent session of {copy.session_id} is gone: {base}")
         chain.append(above)
     return chain

@@ -22,7 +22,7 @@ from indexer.transcripts.model import AgentName
 from indexer.values import dict_in, json_in
 from smart_fork.agents import AGENTS, known_variables
 from smart_fork.agents.login import Login
-from smart_fork.agents.programs import standing
+from smart_fork.agents.programs import Program
 from smart_fork.errors import ForkRefused, SmartForkError, advice
 from smart_fork.forking import shell_answer
 from smart_fork.system.processes import Processes
@@ -64,7 +64,7 @@ def provisions(
     # A worker's home is the one that its session was found in: another one would not have it.
     given = values_of([name for name in missing if name != login.folder], env, processes)
     missing = [name for name in missing if name not in given]
-    found = standing(login, around | given, program, processes)
+    found = Program.standing(login, around | given, program, processes)
     whence = "its settings name" if found.lacks else "your environment had"
     lacks = _lacks(found.lacks or missing, whence, login_shell(env))
     if found.logged_in is not False or CHECK_LOGIN.is_off(env):

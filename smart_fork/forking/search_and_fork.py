@@ -17,7 +17,7 @@ from indexer.errors import joined
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import PLACES
-from smart_fork.agents.programs import find_program
+from smart_fork.agents.programs import Program
 from smart_fork.agents.references import Reference
 from smart_fork.caller import calling_agent
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage, advice, is_empty
@@ -410,7 +410,7 @@ def none_can_be_forked(results: Sequence[Hit]) -> NotFound:
 def _missing(agent: AgentName) -> str:
     """How an agent's program is had, where it is missing."""
     try:
-        find_program(agent, os.environ)
+        Program.find(agent, os.environ)
     except SmartForkError as error:
         return error.hint
     return ""

@@ -20,7 +20,7 @@ from indexer.repositories import recorded
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
-from smart_fork.agents.options import KEYS, Options, options_from
+from smart_fork.agents.options import KEYS, Options
 from smart_fork.agents.readers import OWN, READERS
 from smart_fork.agents.references import Reference
 from smart_fork.errors import Ambiguous, ForkRefused, NotFound, SmartForkError, Usage, advice
@@ -180,7 +180,7 @@ class Asked:
                     raise Usage(f"{which} needs a session to fork", "Say which: fork_from.")
         if given.get("run_in") == "here":
             raise Usage("run_in cannot be 'here'", "Places for workers are tmux and process.")
-        options = options_from(given)
+        options = Options.from_json(given)
         if unsaid:  # what begins from nothing has one if that is possible
             options = replace(options, worktree=project_of(target).git and kind in ("fork", "new"))
         if kind == "fork":

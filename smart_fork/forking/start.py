@@ -19,7 +19,7 @@ from indexer.transcripts.model import Session
 from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS, programs
 from smart_fork.agents.plan import ForkPlan, passable
-from smart_fork.agents.programs import find_program, require_fork
+from smart_fork.agents.programs import Program
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.starter import Launch
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
@@ -396,8 +396,8 @@ def _program(spec: WorkerSpec, place: WorkerPlace, machine: Machine) -> str:
     if (
         spec.form != "fork" or spec.content.point or spec.written
     ):  # a shortened copy is resumed, which every version can
-        return find_program(spec.agent, machine.env)
-    return require_fork(spec.agent, machine.processes, machine.env, headless=place.headless)
+        return Program.find(spec.agent, machine.env)
+    return Program.require(spec.agent, machine.processes, machine.env, headless=place.headless)
 
 
 def resume_written(spec: WorkerSpec, machine: Machine | None = None) -> Forked:

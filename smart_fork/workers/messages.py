@@ -20,7 +20,7 @@ from indexer.masking import ending
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan, plain_prompt
-from smart_fork.agents.programs import find_program
+from smart_fork.agents.programs import Program
 from smart_fork.agents.questions import Question
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.starter import Launch
@@ -226,7 +226,7 @@ class _Talk:
                     tool="Fork its session instead: smart_fork, with fork_session_id and this as the prompt.",
                 ),
             )
-        program = find_program(worker.agent, around.env)
+        program = Program.find(worker.agent, around.env)
         given = provisions(worker.agent, program, place, around.processes, around.env)
         self.warnings += given.notes
         plan = going_on(worker, program, text)

@@ -18,6 +18,7 @@ from indexer.transcripts.model import Item, Role
 from indexer.transcripts.state import count
 from indexer.transcripts.texts import strip_boilerplate
 from indexer.values import dict_in, text_in
+from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import texts_of
 from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, ForkBase, base_of, payload_of
 from smart_fork.agents.codex.history import Part, first_header, whole
@@ -29,7 +30,6 @@ from smart_fork.agents.cuts.edits import Edits
 from smart_fork.agents.cuts.lines import RawLine, first_record, head, opened, raw_lines, turn_of, with_sources
 from smart_fork.agents.cuts.model import CutWarning, Stamp, Transcript, TranscriptTurn
 from smart_fork.agents.cuts.titles import mark
-from smart_fork.agents.depth import MAX_FORK_DEPTH
 
 CODEC = CodexCodec()
 #: Records that stay when what they repeat goes, without that.
@@ -239,7 +239,7 @@ class CodexCutter(Cutter):
                 bases.setdefault(base.rollout_id, []).append((file.path, count(base.end)))
         found: list[Path] = []
         waiting = list(paths)
-        for _ in range(MAX_FORK_DEPTH):
+        for _ in range(AGENTS.MAX_FORK_DEPTH):
             named = {rollout_in(path) for path in waiting}
             waiting = [path for one in named for path, end in bases.get(one, ()) if end > first and path not in found]
             found += waiting

@@ -41,7 +41,6 @@ from smart_fork.agents.codex.home import HOME
 from smart_fork.agents.codex.log import threads
 from smart_fork.agents.codex.repeated import roll_back, told_once
 from smart_fork.agents.codex.rollouts import find_rollout, id_in, is_moved, rollout_in
-from smart_fork.agents.depth import MAX_FORK_DEPTH
 
 FILE = "session_index.jsonl"
 #: Of a longer file the end is read: where the newest names are.
@@ -170,7 +169,7 @@ class CodexFold(fold.LineFold):
         if named is None or "root" in facts or facts["source"] == "subagent":
             return
         below = (*below, rollout_in(self.path) or self.own_id())
-        if named in below or len(below) > MAX_FORK_DEPTH:
+        if named in below or len(below) > AGENTS.MAX_FORK_DEPTH:
             return
         end = facts.get("base_end")
         path = find_rollout(named)

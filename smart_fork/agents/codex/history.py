@@ -15,10 +15,10 @@ import orjson
 from indexer.files import open_regular
 from indexer.transcripts.lines import Line, LineReader, first_lines
 from indexer.values import text_in
+from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.codex.codec import base_of, ordinal_of, payload_of
 from smart_fork.agents.codex.rollouts import find_rollout, id_in, rollout_in
-from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.errors import NotFound
 
 
@@ -48,7 +48,7 @@ def history(path: Path) -> tuple[list[Part], str]:
     parts = [Part(path)]
     while base := base_of(first_header(parts[0].path)):
         above, below = find_rollout(base.rollout_id), parts[0].end
-        if above is None or above in [part.path for part in parts] or len(parts) > MAX_FORK_DEPTH:
+        if above is None or above in [part.path for part in parts] or len(parts) > AGENTS.MAX_FORK_DEPTH:
             return parts, base.rollout_id
         parts.insert(0, Part(above, min(base.end or 0, base.end or 0 if below is None else below)))
     return parts, ""

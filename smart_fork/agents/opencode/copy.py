@@ -26,7 +26,7 @@ from smart_fork.agents.opencode.fold import CODEC, LEFT_OUT, conversation, sums_
 from smart_fork.agents.opencode.forms import UNKNOWN, document_of
 from smart_fork.agents.opencode.home import HOME, database, settings_folder
 from smart_fork.agents.opencode.log import OpenCodeAdapter
-from smart_fork.agents.programs import find_program
+from smart_fork.agents.programs import Program
 from smart_fork.errors import ForkRefused, ProgramFailed
 from smart_fork.system.processes import Machine
 
@@ -196,7 +196,7 @@ class OpenCodeCopier(Copier):
             file = Path(folder) / "session.json"
             file.write_bytes(data)
             done = machine.processes.run(
-                [find_program(self.name, machine.env), "import", str(file)],
+                [Program.find(self.name, machine.env), "import", str(file)],
                 cwd=new.cwd,
                 env=_plain(machine.env) | ({"PWD": str(new.cwd)} if new.cwd else {}),
                 timeout=SECONDS,
@@ -312,5 +312,5 @@ def _plain(env: Mapping[str, str]) -> dict[str, str]:
 
 def _forget(session_id: str, machine: Machine) -> None:
     """Have OpenCode delete a copy that nobody has used."""
-    program = find_program(OpenCodeCopier.name, machine.env)
+    program = Program.find(OpenCodeCopier.name, machine.env)
     machine.processes.run([program, "session", "delete", session_id], env=_plain(machine.env), timeout=SECONDS)

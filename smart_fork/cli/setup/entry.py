@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from smart_fork.agents import AGENTS, registration
-from smart_fork.agents.registration import Registration, is_ours
+from smart_fork.agents import AGENTS
+from smart_fork.agents.registration import Registration
 from smart_fork.cli.setup import foreign_files
 from smart_fork.cli.setup.ledger import Edit, Ledger, LedgerLine, Step, take_away, understood
 
@@ -23,7 +23,7 @@ def planned(way: Registration, program: str) -> Step:
     text = _read(way)
     with understood(path, _step(way)):
         before = way.value(text)
-        if before is not None and not is_ours(way.argv(before)):
+        if before is not None and not Registration.is_ours(way.argv(before)):
             why = "another server has this name; rename it, or keep it"
             return Step("server", NAME, str(path), "left", way.agent, why)
         entry = way.wanted(program, os.environ, before)
@@ -90,12 +90,12 @@ def undo(line: LedgerLine) -> list[str]:
 
 def _taken_out(way: Registration, line: LedgerLine, text: str) -> list[str]:
     """The entry out of settings that others have changed since."""
-    step = f"Correct {line.path}, then remove again. Or remove by hand the entry named {registration.NAME}."
+    step = f"Correct {line.path}, then remove again. Or remove by hand the entry named {Registration.NAME}."
     with understood(line.path, step):
         value = way.value(text)
         if value is None:
             return [f"{line.path}: the entry was already removed"]
-        if not is_ours(way.argv(value)):
+        if not Registration.is_ours(way.argv(value)):
             return [f"{line.path}: the entry now starts another program, and stays"]
         rest = way.restore(text, line.former, had_servers=line.had_servers)
     empty = (line.made or not (line.edit and line.edit.before)) and rest.strip() in ("", "{}")

@@ -18,9 +18,9 @@ from indexer.files import index_db
 from indexer.lazy import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.deletions import Deletion
-from smart_fork.agents.programs import find_program
+from smart_fork.agents.programs import Program
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.registration import Registration, is_ours
+from smart_fork.agents.registration import Registration
 from smart_fork.cli.service.units.unit_settings import own_program
 from smart_fork.cli.setup import (
     agent_settings,
@@ -138,7 +138,7 @@ def missing(absent: Sequence[str]) -> str:
 
 def _found(way: Registration) -> AgentHere | None:
     try:
-        return AgentHere(way, find_program(way.agent))
+        return AgentHere(way, Program.find(way.agent))
     except SmartForkError:  # it is not here, or nothing of ours starts it
         return AgentHere(way, "") if way.home().is_dir() else None
 
@@ -404,7 +404,7 @@ def not_ours_to_undo(agents: tuple[str, ...]) -> Iterator[str]:
             continue
         try:
             value = way.value(way.path().read_text(encoding="utf-8"))
-            if value is not None and is_ours(way.argv(value)):
+            if value is not None and Registration.is_ours(way.argv(value)):
                 yield f"{way.title} still has a manually added server smart-fork: {way.path()}"
             if agent_settings.is_installed(way.agent):
                 yield f"{way.title} still has hooks: `smart-fork setup hooks --remove` removes them"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from smart_fork import json_text
-from smart_fork.agents.registration import Allowing, Registration, UnsuitableError, settings_in
+from smart_fork.agents.registration import Allowing, Registration, UnsuitableError
 from smart_fork.cli.setup import foreign_files
 from smart_fork.cli.setup.ledger import Edit, Ledger, LedgerLine, Step, take_away, understood
 
@@ -71,7 +71,7 @@ def _items(text: str) -> list[json_text.Item]:
 def _list(text: str | None) -> list[object]:
     if text is None:
         return []
-    permissions = settings_in(text).get(_WAY[0], {})
+    permissions = Registration.settings_in(text).get(_WAY[0], {})
     found = permissions.get(_WAY[1], []) if isinstance(permissions, dict) else None
     if not isinstance(found, list):
         raise UnsuitableError(f'"{".".join(_WAY)}" in it is not a list')

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS, known_variables
-from smart_fork.agents.programs import standing
+from smart_fork.agents.programs import Program
 from smart_fork.forking.provisions import login_shell, values_of
 from smart_fork.system.processes import Processes
 from tests.cases import each
@@ -53,14 +53,14 @@ def codex_settings(home):
 def test_claude_is_asked_whether_it_is_logged_in(programs, answer, logged_in):
     program = programs / "claude"
 
-    assert logged_in is standing(CLAUDE, {}, str(program), says(program, answer)).logged_in
+    assert logged_in is Program.standing(CLAUDE, {}, str(program), says(program, answer)).logged_in
 
 
 def test_a_claude_that_does_not_know_the_question_is_not_asked_it(programs):
     """It would take the question for a prompt."""
     processes = FakeProcesses({"claude": (0, "  --fork-session  Fork")})
 
-    assert standing(CLAUDE, {}, str(programs / "claude"), processes).logged_in is None
+    assert Program.standing(CLAUDE, {}, str(programs / "claude"), processes).logged_in is None
     assert [("--help",)] == [argv[1:] for argv in processes.ran]
 
 
@@ -71,12 +71,12 @@ def test_a_claude_that_does_not_know_the_question_is_not_asked_it(programs):
 def test_codex_is_asked_whether_it_is_logged_in(programs, answer, status, logged_in):
     program = programs / "codex"
 
-    assert logged_in is standing(CODEX, {}, str(program), says(program, answer, status)).logged_in
+    assert logged_in is Program.standing(CODEX, {}, str(program), says(program, answer, status)).logged_in
 
 
 @pytest.mark.parametrize("login", list(AGENTS.logins()), ids=lambda login: login.agent)
 def test_a_program_that_does_not_answer_says_nothing_of_its_login(login, home):
-    assert standing(login, {}, str(home / "none"), Processes()).logged_in is None
+    assert Program.standing(login, {}, str(home / "none"), Processes()).logged_in is None
 
 
 @each(
@@ -94,7 +94,7 @@ def test_a_program_that_does_not_answer_says_nothing_of_its_login(login, home):
     ],
 )
 def test_a_key_in_the_environment_needs_no_question(login, env):
-    assert standing(login, env, "/none", FakeProcesses()).logged_in is True
+    assert Program.standing(login, env, "/none", FakeProcesses()).logged_in is True
     assert not login.is_plain({})
     assert not login.is_plain(dict.fromkeys(env, ""))
 
@@ -117,17 +117,17 @@ def test_a_login_that_is_stored_needs_no_question(login, files, home):
     for name, text in files.items():
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(text)
-    assert standing(login, {}, "/none", FakeProcesses()).logged_in is True
+    assert Program.standing(login, {}, "/none", FakeProcesses()).logged_in is True
 
     (home / last).unlink()
-    assert standing(login, {}, "/none", FakeProcesses()).logged_in is not True
+    assert Program.standing(login, {}, "/none", FakeProcesses()).logged_in is not True
 
 
 def test_a_provider_of_codex_needs_the_variable_that_its_settings_name(codex_settings):
     codex_settings.write_text(f'{PROVIDER}env_key = "MOCK_KEY"\nenv_http_headers = {{ "X-Org" = "MOCK_ORG" }}\n')
 
     without, given = (
-        standing(CODEX, env, "/none", FakeProcesses()) for env in ({"CODEX_API_KEY": "x"}, {"MOCK_KEY": "x"})
+        Program.standing(CODEX, env, "/none", FakeProcesses()) for env in ({"CODEX_API_KEY": "x"}, {"MOCK_KEY": "x"})
     )
     assert (False, ("MOCK_KEY",), True) == (without.logged_in, without.lacks, given.logged_in)
     assert {"MOCK_KEY", "MOCK_ORG"} < AGENTS.login_variables()
@@ -144,7 +144,7 @@ def test_a_provider_of_codex_needs_the_variable_that_its_settings_name(codex_set
 def test_a_provider_of_codex_without_a_key_needs_no_login(codex_settings, settings):
     codex_settings.write_text(settings)
 
-    assert standing(CODEX, {}, "/none", FakeProcesses()).logged_in is True
+    assert Program.standing(CODEX, {}, "/none", FakeProcesses()).logged_in is True
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from indexer import state
 from smart_fork.agents import AGENTS, programs
-from smart_fork.agents.programs import can_fork, find_program, look_at, require_fork
+from smart_fork.agents.programs import Program
 from smart_fork.errors import ProgramMissing
 from smart_fork.system.processes import Processes
 from tests.smart_fork.forks import HELP
@@ -21,7 +21,7 @@ of_each = pytest.mark.parametrize("agent", [agent.name for agent in AGENTS if ag
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The only folder where programs are looked for."""
-    monkeypatch.setattr(programs, "USUAL_FOLDERS", ())
+    monkeypatch.setattr(Program, "USUAL_FOLDERS", ())
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -43,7 +43,7 @@ def install(folder: Path, name: str, help_text: str, exec_help: str = "") -> Pat
 def test_a_program_is_found_on_path(places, agent):
     program = install(places, agent, "")
 
-    assert find_program(agent) == str(program)
+    assert Program.find(agent) == str(program)
 
 
 @of_each
@@ -54,7 +54,7 @@ def test_a_setting_wins_over_path(places, monkeypatch, tmp_path, agent):
     other = install(tmp_path / "mine", "other", "")
     monkeypatch.setenv(f"SMART_FORK_{agent.upper()}", str(other))
 
-    assert find_program(agent) == str(other)
+    assert Program.find(agent) == str(other)
 
 
 @of_each
@@ -63,7 +63,7 @@ def test_a_service_with_a_bare_path_finds_a_program_in_the_persons_folders(home,
     folder.mkdir(parents=True)
     program = install(folder, agent, "")
 
-    assert find_program(agent, {"HOME": str(home), "PATH": ""}) == str(program)
+    assert Program.find(agent, {"HOME": str(home), "PATH": ""}) == str(program)
 
 
 @of_each
@@ -74,33 +74,33 @@ def test_the_current_directory_never_chooses_the_program(places, tmp_path, monke
     monkeypatch.setenv("PATH", f".{os.pathsep}{os.pathsep}bin/..")
 
     with pytest.raises(ProgramMissing, match=f"{agent} was not found") as caught:
-        find_program(agent)
+        Program.find(agent)
     assert f"SMART_FORK_{agent.upper()}" in caught.value.hint
 
     program = install(places, agent, "")
     monkeypatch.setenv("PATH", f".{os.pathsep}{places}")
-    assert find_program(agent) == str(program)
+    assert Program.find(agent) == str(program)
 
 
 @of_each
 def test_a_missing_program_is_reported_and_not_raised(places, agent):
-    program = look_at(agent, Processes())
+    program = Program.of(agent, Processes())
 
     assert not program.can_fork
-    assert not can_fork(agent, Processes())
+    assert not Program.of(agent, Processes()).can_fork
     assert "was not found" in program.problem
     assert "Install" in program.hint
     with pytest.raises(ProgramMissing, match="was not found"):
-        require_fork(agent, Processes())
+        Program.require(agent, Processes())
 
 
 @of_each
 def test_a_program_that_lists_forking_can_fork(places, agent):
     program = install(places, agent, HELP[agent], HELP[agent])
 
-    assert require_fork(agent, Processes(), headless=True) == str(program)
-    assert can_fork(agent, Processes())
-    assert "" == look_at(agent, Processes()).problem
+    assert Program.require(agent, Processes(), headless=True) == str(program)
+    assert Program.of(agent, Processes()).can_fork
+    assert "" == Program.of(agent, Processes()).problem
 
 
 @of_each
@@ -108,27 +108,27 @@ def test_an_old_program_is_refused_with_a_hint(places, agent):
     install(places, agent, "  resume   --resume\n  forked words, a fork in the road")
 
     with pytest.raises(ProgramMissing, match="cannot fork sessions") as caught:
-        require_fork(agent, Processes())
+        Program.require(agent, Processes())
     assert "Update it" in caught.value.hint
 
 
 def test_an_older_codex_forks_only_in_a_terminal(places):
     program = install(places, "codex", HELP["codex"], "Commands:\n  resume  Resume\n")
 
-    assert require_fork("codex", Processes()) == str(program)
+    assert Program.require("codex", Processes()) == str(program)
     with pytest.raises(ProgramMissing, match="without a terminal"):
-        require_fork("codex", Processes(), headless=True)
+        Program.require("codex", Processes(), headless=True)
 
 
 def test_a_program_is_asked_once_until_it_is_updated(places):
     program = install(places, "claude", "nothing")
 
-    assert [False, False] == [can_fork("claude", Processes()) for _ in range(2)]
+    assert [False, False] == [Program.of("claude", Processes()).can_fork for _ in range(2)]
     assert ["asked"] == (places / "asked").read_text().split()
 
     install(places, "claude", HELP["claude"])
     os.utime(program, ns=(1, 1))
-    assert can_fork("claude", Processes())
+    assert Program.of("claude", Processes()).can_fork
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_program_that_does_not_run_is_not_called_too_old_or_missing(places, sc
     program = install(places, "claude", HELP["claude"])
     program.write_text(script)
 
-    seen = look_at("claude", Processes())
+    seen = Program.of("claude", Processes())
 
     assert not seen.can_fork
     assert said in seen.problem
@@ -158,7 +158,7 @@ def test_what_a_program_can_do_is_known_to_later_processes_until_it_is_another_f
     def later() -> bool:
         """Whether it can fork, for a process that has asked nothing yet."""
         programs._seen.clear()
-        return can_fork("claude", Processes())
+        return Program.of("claude", Processes()).can_fork
 
     assert later()
     programs.keep()

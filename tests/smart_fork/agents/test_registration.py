@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.registration import statements
-from smart_fork.agents.registration import JsonRegistration, UnsuitableError, is_ours
+from smart_fork.agents.registration import JsonRegistration, Registration, UnsuitableError
 from smart_fork.errors import SmartForkError
 from tests.cases import each
 
@@ -171,11 +171,11 @@ def test_the_statements_of_a_toml_text_are_all_of_it(text):
 
 def test_a_server_at_an_address_or_of_another_program_is_not_ours():
     argv = AGENTS.registration_of("claude").argv
-    assert is_ours(argv({"command": "smart-fork", "args": ["mcp"]}))
-    assert is_ours(argv({"command": "/x/python", "args": ["-m", "smart_fork", "mcp"]}))
-    assert is_ours(argv({"command": "uvx", "args": ["smart-fork", "mcp"]}))
-    assert not is_ours(argv({"url": "http://127.0.0.1:8766/mcp"}))
-    assert not is_ours(argv({"command": "docker", "args": ["run"]}))
+    assert Registration.is_ours(argv({"command": "smart-fork", "args": ["mcp"]}))
+    assert Registration.is_ours(argv({"command": "/x/python", "args": ["-m", "smart_fork", "mcp"]}))
+    assert Registration.is_ours(argv({"command": "uvx", "args": ["smart-fork", "mcp"]}))
+    assert not Registration.is_ours(argv({"url": "http://127.0.0.1:8766/mcp"}))
+    assert not Registration.is_ours(argv({"command": "docker", "args": ["run"]}))
 
 
 def test_claude_codes_settings_are_where_it_reads_them(home, monkeypatch):

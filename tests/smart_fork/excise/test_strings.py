@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smart_fork.agents.cuts.ties import texts
+from smart_fork.agents.cuts import ties
 from smart_fork.excise.cut_plan import mapped
 from tests.cases import each
 
@@ -11,5 +11,5 @@ from tests.cases import each
 def test_what_a_tool_gives_back_is_read_whatever_its_fields_are_called(name):
     record = {"uuid": "u1", "result": {name: "said"}}
 
-    assert ["said"] == list(texts(record))
+    assert ["said"] == list(ties.texts(record))
     assert {"uuid": "u1", "result": {name: "SAID"}} == mapped(record, str.upper)

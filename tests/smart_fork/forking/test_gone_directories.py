@@ -76,7 +76,7 @@ def test_what_an_agent_does_not_find_from_there_is_refused_with_a_fork_as_the_ne
     (log,) = (file.path for file in READERS[agent].discover())
     os.utime(log if log.exists() else log.parent, (1, 1))
     session = READERS[agent].read(log).session
-    monkeypatch.setattr("smart_fork.forking.start.find_program", lambda *_: "/bin/true")
+    monkeypatch.setattr("smart_fork.forking.start.Program.find", lambda *_: "/bin/true")
     world = Machine(FakeProcesses())
     source = session_to_resume(session.session_id, machine=world, force=True)
     spec = WorkerSpec("resume", agent, source, Options("go on", place="process"))

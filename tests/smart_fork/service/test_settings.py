@@ -32,7 +32,7 @@ def program(folder: Path, name: str) -> Path:
 @pytest.fixture
 def bare(home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The environment of somebody who has nothing but our program, in ~/bin."""
-    monkeypatch.setattr(places, "USUAL_FOLDERS", ("~/.local/bin",))
+    monkeypatch.setattr(places.Program, "USUAL_FOLDERS", ("~/.local/bin",))
     monkeypatch.setattr(sys, "executable", str(home / "venv/bin/python"))
     program(home / "venv/bin", "smart-fork")
     monkeypatch.setattr(own_program, "__defaults__", (str(home / "venv/bin/python"),))

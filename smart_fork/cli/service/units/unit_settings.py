@@ -20,7 +20,7 @@ from indexer.lazy import dataclass
 from indexer.schedule import parsed
 from indexer.settings import HOME, INDEX_CRON, INDEXING, VARIABLES
 from smart_fork.agents import AGENTS
-from smart_fork.agents.programs import USUAL_FOLDERS
+from smart_fork.agents.programs import Program
 from smart_fork.cli.service.address import PORT, wanted_port
 from smart_fork.errors import ProgramMissing, SmartForkError, Usage
 
@@ -232,5 +232,8 @@ def search_path(env: Mapping[str, str], before: str = "", python: str = sys.exec
 def _folders(env: Mapping[str, str]) -> list[str]:
     """Where programs are looked for. Relative entries would let the current directory choose them."""
     home = env.get("HOME") or str(Path.home())
-    folders = [*env.get("PATH", os.defpath).split(os.pathsep), *(one.replace("~", home, 1) for one in USUAL_FOLDERS)]
+    folders = [
+        *env.get("PATH", os.defpath).split(os.pathsep),
+        *(one.replace("~", home, 1) for one in Program.USUAL_FOLDERS),
+    ]
     return [one for one in folders if Path(one).is_absolute()]

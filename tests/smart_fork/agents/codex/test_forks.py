@@ -6,8 +6,8 @@ import pytest
 
 from indexer.transcripts import lines
 from indexer.transcripts.base import UNREAD
+from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.log import CodexAdapter
-from smart_fork.agents.depth import MAX_FORK_DEPTH
 from tests.indexer.transcripts.records import (
     codex_log,
     codex_path,
@@ -169,7 +169,7 @@ def test_forks_in_a_circle_end(home, parents):
 
 
 def test_a_line_of_forks_without_end_is_cut(home):
-    last = MAX_FORK_DEPTH + 5
+    last = AGENTS.MAX_FORK_DEPTH + 5
     for number in range(last + 1):
         own = id_of(number)
         codex_log(home, own, fork_meta(own, id_of(number + 1), 10), *exchange(f"prompt {number}", 1))

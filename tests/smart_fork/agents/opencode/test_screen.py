@@ -5,7 +5,7 @@ from pathlib import Path
 from indexer.masking import mask_screen
 from smart_fork.agents import AGENTS
 from smart_fork.agents.opencode.command import OpenCodeScreen
-from smart_fork.agents.programs import standing
+from smart_fork.agents.programs import Program
 from smart_fork.system.processes import Processes
 
 SCREEN = OpenCodeScreen()
@@ -45,11 +45,11 @@ def test_a_permission_that_is_asked_for_is_a_question():
 
 def test_a_key_or_what_it_has_stored_logs_it_in(home):
     login, processes = AGENTS.login_of("opencode"), Processes()
-    assert standing(login, {}, "opencode", processes).logged_in is None
-    assert standing(login, {"OPENAI_API_KEY": "x"}, "opencode", processes).logged_in is True
+    assert Program.standing(login, {}, "opencode", processes).logged_in is None
+    assert Program.standing(login, {"OPENAI_API_KEY": "x"}, "opencode", processes).logged_in is True
     stored = Path.home() / ".local/share/opencode/auth.json"
     stored.parent.mkdir(parents=True)
     stored.write_text("{}")
 
-    assert standing(login, {}, "opencode", processes).logged_in is True
+    assert Program.standing(login, {}, "opencode", processes).logged_in is True
     assert set() == set(login.required()) | login.settled()
