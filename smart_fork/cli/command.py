@@ -46,14 +46,6 @@ _CONTRADICTORY = (
 _WHATEVER_IS_SET = ("config", "doctor", "hook", "mcp")
 
 
-def _check(command: Any, ctx: Any, args: list[str]) -> None:
-    values, _, order = command.make_parser(ctx).parse_args(args=list(args))
-    _refuse_repeated(order)
-    named = {one: one.opts if one.param_type_name == "option" else [one.human_readable_name] for one in command.params}
-    Usage.refuse_empty({names[0]: values.get(one.name) for one, names in named.items()})
-    Usage.refuse_both({name: values.get(one.name) for one, names in named.items() for name in names}, _CONTRADICTORY)
-
-
 def _refuse_repeated(given: Sequence[Any]) -> None:
     """Refuse a second value of an option that takes one: click would silently take the last."""
     options = [one for one in given if one.param_type_name == "option" and not (one.multiple or one.count)]
@@ -62,13 +54,37 @@ def _refuse_repeated(given: Sequence[Any]) -> None:
             raise Usage(f"{one.opts[0]} is given {number} times", "It takes one value: give it once.")
 
 
-class Command(TyperCommand):
-    """Refuses empty values, a second value where one is taken, and values that contradict each other."""
+class _OurWay:
+    """What commands and groups have in common: the class of typer stands behind it."""
+
+    params: list[Any]
+    make_parser: Callable[[Any], Any]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """See click."""
-        _check(self, ctx, args)
-        return super().parse_args(ctx, args)
+        """See click. Empty, repeated and contradictory values are refused."""
+        values, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        _refuse_repeated(order)
+        named = {one: one.opts if one.param_type_name == "option" else [one.human_readable_name] for one in self.params}
+        Usage.refuse_empty({names[0]: values.get(one.name) for one, names in named.items()})
+        given = {name: values.get(one.name) for one, names in named.items() for name in names}
+        Usage.refuse_both(given, _CONTRADICTORY)
+        left: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+        return left
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """See click. Few commands are asked for their help: its examples and groups are added then."""
+        from smart_fork.cli.help_pages import dress
+
+        words, above = list[str](), ctx
+        while above.parent is not None:
+            words.insert(0, above.info_name)
+            above = above.parent
+        dress(self, " ".join(words))
+        super().format_help(ctx, formatter)  # type: ignore[misc]
+
+
+class Command(_OurWay, TyperCommand):
+    """A command."""
 
     def invoke(self, ctx: Any) -> Any:
         """See click. Settings are refused that mean nothing. What a session was told of and names here is followed."""
@@ -84,13 +100,8 @@ class Command(TyperCommand):
         return super().invoke(ctx)
 
 
-class Group(TyperGroup):
-    """A group that does the same with what it is given itself."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """See click."""
-        _check(self, ctx, args)
-        return super().parse_args(ctx, args)
+class Group(_OurWay, TyperGroup):
+    """A group, which does the same with what it is given itself."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """See click, which suggests similar commands since 8.4. typer would repeat them."""

@@ -15,7 +15,7 @@ from smart_fork.cli.command_table import group
 from smart_fork.cli.found import INDENT, print_found, print_gone
 from smart_fork.cli.options import EVERYBODY, EverywhereOption, ProjectOption, SessionArgument, WhoseOption
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_passed_over, write
-from smart_fork.cli.progress import progress_bar
+from smart_fork.cli.progress import library_shown
 from smart_fork.cli.short_ids import short
 from smart_fork.errors import Usage
 from smart_fork.finding.request import FindRequest, RecentRequest
@@ -65,10 +65,7 @@ def find(
         team_commands = group("team")
         team_commands.look.find_shared(replace(asked, agent_type=None), team_commands.TeamPlace(project=project))
         return
-    from smart_fork.finding.library import library
-
-    there = team_search(wanted=team)
-    with progress_bar() as progress, library(project, progress, everywhere=everywhere, elsewhere=there) as known:
+    with library_shown(project, everywhere=everywhere, elsewhere=team_search(wanted=team)) as known:
         answer = known.find(asked)
     if not printed_as_json(answer):
         print_found(answer, asked.min_score)
@@ -77,9 +74,7 @@ def find(
 
 
 def _print_exchanges(request: FindRequest, project: str | None) -> None:
-    from smart_fork.finding.library import library
-
-    with progress_bar() as progress, library(project, progress) as known:
+    with library_shown(project) as known:
         found = known.within(request)
     if printed_as_json(found):
         return
@@ -121,9 +116,7 @@ def why(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="Number of changes.")] = 20,
 ) -> None:
     """Print each change of a line or a file, newest first, with the prompt that caused it."""
-    from smart_fork.finding.library import library
-
-    with progress_bar() as progress, library(progress=progress) as known:
+    with library_shown() as known:
         told = known.why(where, limit)
     if printed_as_json(told):
         return
@@ -145,11 +138,10 @@ def why(
 @takes(only=("limit",), order="agent project limit")
 def fix(*, asked: FindRequest, agent: WhoseOption = EVERYBODY, project: ProjectOption = None) -> None:
     """Print what ended an error when a session of this repository met it. The error is read from standard input."""
-    from smart_fork.finding.library import library
     from smart_fork.finding.ranking import percent
 
     error = "" if sys.stdin.isatty() else sys.stdin.read(MOST_ERROR)
-    with progress_bar() as progress, library(project, progress) as known:
+    with library_shown(project) as known:
         told = known.fix(replace(asked, agent_type=agent, error=error))
     if not printed_as_json(told):
         for one in told.fixes:

@@ -131,8 +131,8 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
 }
 
 
-def dress(command: Any, path: str = "") -> None:
-    """Add its examples to a click command's help, group its options, and do the same for the commands in it."""
+def dress(command: Any, path: str) -> None:
+    """Add its examples to a click command's help, and group its options."""
     if path in EXAMPLES:
         lines = (f"  smart-fork {example}" for example in EXAMPLES[path])
         command.epilog = "\n\n".join(("Examples:", *lines))
@@ -140,5 +140,3 @@ def dress(command: Any, path: str = "") -> None:
     if path and len(options) >= _MANY:
         for one in options:
             one.rich_help_panel = next((_GROUPS[name] for name in one.opts if name in _GROUPS), "Options")
-    for name, inner in getattr(command, "commands", {}).items():
-        dress(inner, f"{path} {name}".strip())

@@ -16,7 +16,6 @@ import typer
 from indexer.errors import IndexerError
 from smart_fork.cli.command import Command, Commands
 from smart_fork.cli.command_table import COMMANDS, group, named
-from smart_fork.cli.help_pages import dress
 from smart_fork.cli.output import Unprinted, complain, log_to_stderr, print_json
 from smart_fork.errors import NotFound, SmartForkError
 
@@ -67,9 +66,7 @@ def _help_of(purpose: str, command: Callable[..., Any]) -> str:
 @cache
 def command_line(*names: str) -> Callable[..., Any]:
     """The same, ready to be run; made once in a process, for of a command like `team` that takes a while."""
-    made: Callable[..., Any] = typer.main.get_command(application(*names))
-    dress(made)
-    return made
+    return typer.main.get_command(application(*names))
 
 
 def _undefined() -> None:

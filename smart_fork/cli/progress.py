@@ -150,9 +150,9 @@ def starting(place: str | None, *, quiet: bool = False) -> AbstractContextManage
 
 
 @contextmanager
-def library_shown(path: str | None = None) -> Iterator[Library]:
-    """The sessions that the command line finds; what is done for that is shown."""
+def library_shown(path: str | None = None, **how: Any) -> Iterator[Library]:
+    """The sessions that the command line finds, see `Library.open`; what is done for that is shown."""
     from smart_fork.finding.library import library
 
-    with progress_bar() as progress, library(path, progress) as known:
+    with progress_bar() as progress, library(path, progress, **how) as known:
         yield known

@@ -20,7 +20,7 @@ import orjson
 from indexer.lazy import dataclass
 from smart_fork.agents.claude.log import slug
 from smart_fork.cli.output import out, plain, printed_as_json, say
-from smart_fork.cli.progress import progress_bar
+from smart_fork.cli.progress import library_shown
 from smart_fork.errors import ProgramFailed
 from smart_fork.system.processes import Processes
 
@@ -150,7 +150,6 @@ def demo(
     from smart_fork.cli.found import print_found
     from smart_fork.cli.short_ids import short
     from smart_fork.finding.answer import Found
-    from smart_fork.finding.library import library
     from smart_fork.finding.request import FindRequest
 
     before = dict(os.environ)
@@ -167,7 +166,7 @@ def demo(
         say(f"These are {len(made.repositories)} made-up repositories with made-up sessions of coding agents.")
         say(f'Which of them already knows how to "{made.intent}"?')
         say("")
-        with progress_bar() as progress, library(str(made.project), progress) as known:
+        with library_shown(str(made.project)) as known:
             answer = known.find(FindRequest(made.intent, agent_type="all", limit=3))
         if printed_as_json(answer):
             return

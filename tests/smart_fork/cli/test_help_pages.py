@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from smart_fork.cli.command_table import COMMANDS
-from smart_fork.cli.help_pages import EXAMPLES
+from smart_fork.cli.help_pages import EXAMPLES, dress
 from smart_fork.cli.main import command_line
 from tests.cases import each
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -38,6 +38,8 @@ def said(command: Any) -> list[str]:
 
 @each("page", PAGES)
 def test_every_help_page_ends_with_two_examples(page):
+    dress(PAGES[page], page)
+
     assert len(set(EXAMPLES[page])) == 2
     assert all(f"smart-fork {example}" in PAGES[page].epilog for example in EXAMPLES[page])
 

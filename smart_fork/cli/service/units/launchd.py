@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from indexer.files import private_dir, remove, replace_file, state_home
-from indexer.lazy import dataclass
 from smart_fork.cli.service.units.unit_settings import Settings, State, mark, state_of
 from smart_fork.errors import ProgramFailed
 from smart_fork.system.processes import Completed, Processes
@@ -53,33 +52,21 @@ def other_label(content: bytes, state: Path, label: str = LABEL) -> str:
     Return an empty text for all other agents.
     """
     try:
-        job = _job(content)
-        serves = "serve" in job.argv and any(word.rpartition("/")[2] == "smart-fork" for word in job.argv)
-        ours = serves and os.path.realpath(state_of(job.environment)) == os.path.realpath(state)
-    except ValueError:
-        return ""
-    return job.label if ours and job.label != label else ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    label: str
-    argv: list[str]
-    environment: dict[str, str]
-
-
-def _job(content: bytes) -> _Job:
-    try:
         given: Any = plistlib.loads(content)
-    except Exception as error:  # plistlib lets through whatever the XML parser and its own converters raise
-        raise ValueError(f"not a property list: {error}") from error
+    except Exception:  # noqa: BLE001 - plistlib lets through whatever the XML parser and its own converters raise
+        return ""
     job = given if isinstance(given, dict) else {}
-    label, argv, environment = job.get("Label"), job.get("ProgramArguments"), job.get("EnvironmentVariables") or {}
-    if not isinstance(label, str) or not isinstance(argv, list) or not isinstance(environment, dict):
-        raise ValueError("not a launchd job")  # noqa: TRY004 - whoever reads files expects one kind of error
+    name, argv, environment = job.get("Label"), job.get("ProgramArguments"), job.get("EnvironmentVariables") or {}
+    if not isinstance(name, str) or not isinstance(argv, list) or not isinstance(environment, dict):
+        return ""
     if not all(isinstance(text, str) for text in (*argv, *environment, *environment.values())):
-        raise ValueError("not a launchd job")
-    return _Job(label, argv, environment)
+        return ""
+    serves = "serve" in argv and any(word.rpartition("/")[2] == "smart-fork" for word in argv)
+    try:
+        ours = serves and os.path.realpath(state_of(environment)) == os.path.realpath(state)
+    except ValueError:  # a NUL
+        return ""
+    return name if ours and name != label else ""
 
 
 SECONDS = 60.0
