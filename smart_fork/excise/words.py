@@ -224,7 +224,7 @@ def words_at(path: Path, wanted: frozenset[str], parts: Mapping[str, str] = Mapp
 def words_among(
     pieces: Iterable[bytes], wanted: frozenset[str], parts: Mapping[str, str] = MappingProxyType({})
 ) -> set[str]:
-    """The same of what is in several pieces."""
+    """Return the words in pieces of bytes; of some words a part is enough."""
     found: set[str] = set()
     for piece in pieces:
         text = piece.decode("utf-8", "ignore")
