@@ -32,11 +32,6 @@ from indexer.settings import MODEL
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from tokenizers import Tokenizer
 
     Matrix = NDArray[np.float32]

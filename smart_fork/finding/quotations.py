@@ -51,6 +51,7 @@ class Quotation(NamedTuple):
 
     said_by: Speaker | None
     text: Masked
+    is_action: bool = False
 
 
 def quotations(hits: Sequence[Candidate], limit: int, nearness: Nearness | None) -> list[Quotation]:
@@ -85,6 +86,7 @@ def _said(hit: Candidate) -> list[Quotation]:
         Quotation(
             None if by is None else "user" if by == "user" else "assistant",
             tidied(hit.text[start:end].removeprefix(LABELS["user"] if by == "user" else "")),
+            is_action=by == "action",
         )
         for (start, by), (end, _) in pairwise(starts)
     ]
@@ -103,17 +105,22 @@ def _most_telling(parts: Sequence[Quotation], words: Sequence[str]) -> tuple[int
 
 def _nearest(passages: Sequence[Sequence[Quotation]], nearness: Nearness) -> list[tuple[int, int] | None]:
     """Which part's which sentence of each passage is nearest in meaning, all compared at once."""
-    candidates = [
-        [(number, place, part.text[start:end])
-         for number, part in enumerate(parts) for place, (start, end) in enumerate(sentences(part.text))][:_SENTENCES]
-        for parts in passages
-    ]  # fmt: skip
+    candidates = [_to_compare(parts) for parts in passages]
     near = iter(nearness([text for among in candidates for *_, text in among]) if any(candidates) else ())
     found: list[tuple[int, int] | None] = []
     for among in candidates:
         ranked = [(next(near), -order) for order in range(len(among))]
         found.append(among[-max(ranked)[1]][:2] if ranked else None)
     return found
+
+
+def _to_compare(parts: Sequence[Quotation]) -> list[tuple[int, int, str]]:
+    """The first sentences that somebody says; where nobody says any, what was done: commands have many tokens."""
+    first = [
+        (number, place, part.text[start:end])
+        for number, part in enumerate(parts) for place, (start, end) in enumerate(sentences(part.text))
+    ][:_SENTENCES]  # fmt: skip
+    return [one for one in first if not parts[one[0]].is_action] or first
 
 
 def _quoted(parts: Sequence[Quotation], place: tuple[int, int], words: Sequence[str], limit: int) -> Quotation:

@@ -46,6 +46,22 @@ def test_where_no_word_matches_the_sentence_nearest_in_meaning_is_quoted():
     assert ("assistant", "Now it waits.") == quoted(hit(TEXT, "exponential"), nearness=near)
 
 
+def test_what_was_done_is_compared_in_meaning_only_where_nobody_says_anything():
+    asked: list[str] = []
+
+    def near(texts: list[str]) -> list[float]:
+        asked.extend(texts)
+        return [float("pytest" in text) for text in texts]
+
+    said = quoted(hit("User: mend it.\nrun pytest -q", "exponential", voices=((15, "action"),)), nearness=near)
+    assert (["mend it."], ("user", "mend it.")) == (asked, said)
+
+    asked.clear()
+    done = hit("run ruff\nrun pytest -q", "exponential", voices=((0, "action"),))
+    assert ("assistant", "run pytest -q") == quoted(done, nearness=near)
+    assert ["run ruff", "run pytest -q"] == asked
+
+
 def test_meaning_is_not_asked_where_words_match():
     def never(texts: list[str]) -> list[float]:
         raise AssertionError(texts)
