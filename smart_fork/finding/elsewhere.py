@@ -85,24 +85,19 @@ class Elsewhere(Protocol):
 
     def begin(self, query: Query, meaning: Meaning) -> None:
         """Ask about the project of the query's directory, and do not wait. The own search needs the vectors, too."""
-        ...
 
     def answer(self) -> SaidElsewhere:
         """What was answered, in time."""
-        ...
 
     def withheld(self) -> frozenset[str]:
         """The sessions here that are not offered, since something in them was withdrawn elsewhere."""
-        ...
 
     def taken_out(self) -> bool:
         """Take out of the sessions here what was withdrawn elsewhere; whether there was any."""
-        ...
 
     @property
     def auto_fork(self) -> bool:
         """Whether one of these may be forked without being chosen."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

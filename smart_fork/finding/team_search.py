@@ -40,31 +40,24 @@ class Team(Protocol):
 
     def search(self, *, wanted: bool) -> Elsewhere:
         """Return what asks the server a question; with `wanted`, a project that has none is an error."""
-        ...
 
     def fetched(self, reference: str, *, directory: Path | None, keep: bool) -> AbstractContextManager[Resolved]:
         """Write a session of the team on this machine, to `keep` or for a while."""
-        ...
 
     def is_shared(self, reference: str) -> bool:
         """Tell if the team has a session of that id."""
-        ...
 
     def listed(self, directory: Path, agents: Collection[AgentName], limit: int) -> SharedSessions:
         """List the newest sessions that are shared of a directory's project."""
-        ...
 
     def read(self, reference: str, missing: SmartForkError, directory: Path, reading: Reading) -> Conversation:
         """Read a shared session; where there is none, raise what is `missing` here."""
-        ...
 
     def look_into(self, session_id: str, directory: Path) -> SharedReading:
         """Read a shared session of a directory's project, and write nothing of it."""
-        ...
 
     def server_state(self) -> ServerState | None:
         """Ask the server if it is well; `None` if nobody has logged in."""
-        ...
 
 
 def is_known() -> bool:

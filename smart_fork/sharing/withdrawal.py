@@ -26,12 +26,12 @@ from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError
 from smart_fork.excise import erasure, transcript
 from smart_fork.excise.cut_plan import CutPlan
 from smart_fork.excise.remnants import ours_with
-from smart_fork.sharing import pulled, unfinished, withdrawn
+from smart_fork.sharing import pulled, rewrite_copies, unfinished
 from smart_fork.sharing.canonical import decode
 from smart_fork.sharing.materialise import local, local_in, read_log
 from smart_fork.sharing.pulled import Edits, Written
+from smart_fork.sharing.rewrite_copies import Keys, Line, Lost, Planner, cut, is_name, is_uncut, record_in
 from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracked, Tracking
-from smart_fork.sharing.withdrawn import Keys, Line, Lost, Planner, cut, is_name, is_uncut, record_in
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ class _Way:
 def _ways(one: Written, keys: Keys, edits: Edits, *, is_crossed: bool) -> Iterator[_Way]:
     """Yield the ways, each when the one before is gone."""
     if keys and is_uncut(one.agent):
-        yield _Way(_lost(one, edits, *withdrawn.lines(one, keys)), partial(withdrawn.rewrite, one, keys))
+        yield _Way(_lost(one, edits, *rewrite_copies.lines(one, keys)), partial(rewrite_copies.rewrite, one, keys))
     elif keys:
         session, planner = transcript.load_with_tool(one.agent, one.path), _of_records(one, keys)
         planned, new = planner(session, ())
@@ -154,7 +154,7 @@ def _way_of_lost_log(one: Written, keys: Keys, edits: Edits) -> _Way:
     """How it is taken out of what came of a log that is gone."""
     lost = _lost(one, edits, _kept_lines(one, keys), (), (key.removeprefix("id:") for key in keys))
     if is_uncut(one.agent):
-        return _Way(lost, partial(withdrawn.rewrite, one, keys))
+        return _Way(lost, partial(rewrite_copies.rewrite, one, keys))
     return _Way(lost, partial(cut, one.agent, _of_records(one, keys), lost.words))
 
 

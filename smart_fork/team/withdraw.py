@@ -25,7 +25,7 @@ from smart_fork.errors import Conflict, ServerUnavailable, Usage, WrongVerb
 from smart_fork.excise import transcript
 from smart_fork.excise.cut_plan import CutPlan
 from smart_fork.excise.words import said_in, telling
-from smart_fork.sharing import canonical, fields, pulled, withdrawn
+from smart_fork.sharing import canonical, fields, pulled, rewrite_copies
 from smart_fork.sharing.materialise import arrived
 from smart_fork.snippets import quoted
 from smart_fork.team import wire
@@ -112,7 +112,7 @@ def planned(project: Project, asked: ExciseAsked) -> Withdrawal:
         raise Usage("Nothing to withdraw was named", "Give messages such as 5-7,9, or --secrets.")
     taken = download(project.client, project.client.session(project.key, project.meant(asked.reference)))
     info = taken.info
-    withdrawn.refuse(info.agent, info.id)
+    rewrite_copies.refuse(info.agent, info.id)
     with arrived(taken.records, info.agent, info.id, project.place.root, others=False) as one:
         session = transcript.load_numbered(info.agent, one.session.source_path)
         ids = _chosen(one, session, asked.messages) if asked.messages else set()

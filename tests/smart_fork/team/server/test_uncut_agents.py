@@ -17,7 +17,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
 from smart_fork.agents.readers import READERS
-from smart_fork.sharing.withdrawn import is_uncut
+from smart_fork.sharing.rewrite_copies import is_uncut
 from tests.smart_fork.team.server.test_two_people import said
 from tests.smart_fork.team.server.test_withdrawal import LEFT, OWN, OWN_ANSWER, SAID, SECRET, carol, having
 
