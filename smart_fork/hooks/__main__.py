@@ -67,28 +67,20 @@ def _tell(agent: str, body: bytes) -> None:
 
 
 def _note(agent: str, body: bytes) -> None:
-    if _is_a_persons_start(body):
+    """Only of a session that is no worker's, which has what we have given it."""
+    if not os.environ.get("SMART_FORK_WORKER_ID") and b'"SessionStart"' in body:
         from smart_fork.agents import known_variables
 
         known_variables.note(os.environ, [agent], also=True)
 
 
 def _hear(agent: str, body: bytes) -> None:
-    if _may_be_a_worker(agent):
+    """Without importing anything for most sessions, a person's own. An agent's daemon runs hooks without our mark."""
+    daemon = f"{_AGENTS}/{agent}/daemon.py"
+    if os.environ.get("SMART_FORK_WORKER_ID") or (agent and os.path.isfile(daemon)):  # noqa: PTH113 - as above
         from smart_fork.hooks.receive import hear
 
         hear(agent, body, PATIENCE_MILLISECONDS)
-
-
-def _may_be_a_worker(agent: str) -> bool:
-    """Without importing anything: most sessions are a person's own. An agent's daemon runs hooks without our mark."""
-    daemon = f"{_AGENTS}/{agent}/daemon.py"
-    return bool(os.environ.get("SMART_FORK_WORKER_ID") or (agent and os.path.isfile(daemon)))  # noqa: PTH113 - as above
-
-
-def _is_a_persons_start(body: bytes) -> bool:
-    """Whether a session begins that is no worker's, which has what we have given it."""
-    return not os.environ.get("SMART_FORK_WORKER_ID") and b'"SessionStart"' in body
 
 
 if __name__ == "__main__":

@@ -286,9 +286,8 @@ class PageForms(Generic[T]):
 
     def _nonce(self, address: str, form: str) -> str:
         nonce, _, signature = form.partition(".")
-        if not hmac.compare_digest(signature.encode("utf-8", "replace"), self._signature(address, nonce).encode()):
-            raise Usage("This form has expired", "Reload the page and send it again.")
-        if self._now() - int(nonce.partition("-")[0], 16) >= FORM_SECONDS:
+        ours = hmac.compare_digest(signature.encode("utf-8", "replace"), self._signature(address, nonce).encode())
+        if not ours or self._now() - int(nonce.partition("-")[0], 16) >= FORM_SECONDS:
             raise Usage("This form has expired", "Reload the page and send it again.")
         return nonce
 

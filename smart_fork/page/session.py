@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -340,12 +340,19 @@ def session_routes(desk: Desk, scopes: Scopes) -> list[Route]:
         work = partial(shared, request.path_params, request.query_params, scopes.of(request).project)
         return await desk.shown("session.html", work, by=streamed)
 
-    async def since_then(request: Request) -> Response:
-        return await _told_since(partial(become, request.path_params, request.query_params))
-
-    async def since_then_there(request: Request) -> Response:
-        project = scopes.of(request).project
-        return await _told_since(partial(become, request.path_params, request.query_params, project))
+    async def since_then(request: Request, *, theirs: bool = False) -> Response:
+        """What a window is told that asks again and again: mostly nothing."""
+        project = scopes.of(request).project if theirs else None
+        try:
+            now, way = await in_thread(partial(become, request.path_params, request.query_params, project))
+        except SmartForkError as error:
+            return problem(error)
+        except OSError as error:  # the window asks again
+            log.info("whether a session has gone on cannot be told: %s", error)
+            return Response(status_code=503, headers=HEADERS)
+        if now.became == "same":
+            return Response(status_code=204, headers=HEADERS)
+        return rendered("since.html", now, {"way": way})
 
     def undone_by(place: Asked, _: Asked) -> Shown:
         return {"undone": desk.answer(place["form"], RolledBack)}
@@ -362,7 +369,7 @@ def session_routes(desk: Desk, scopes: Scopes) -> list[Route]:
         Route(own, desk.page("session.html", conversation, by=streamed)),
         Route(theirs, read_theirs),
         Route(f"{own}/since", since_then),
-        Route(f"{theirs}/since", since_then_there),
+        Route(f"{theirs}/since", partial(since_then, theirs=True)),
         Route(f"{own}/output/{{turn}}/{{call}}", printed),
         Route(f"{own}/agents/{{name}}", desk.page("subagent.html", delegated, by=streamed)),
         Route(f"{own}/agents/{{name}}/output/{{turn}}/{{call}}", printed),
@@ -372,17 +379,3 @@ def session_routes(desk: Desk, scopes: Scopes) -> list[Route]:
         Route("/note", desk.does(noted, "/noted/{form}"), methods=["POST"]),
         Route("/noted/{form}", noted_by),
     ]
-
-
-async def _told_since(told: Callable[[], tuple[Since, str]]) -> Response:
-    """What a window is told that asks again and again: mostly nothing."""
-    try:
-        now, way = await in_thread(told)
-    except SmartForkError as error:
-        return problem(error)
-    except OSError as error:  # the window asks again
-        log.info("whether a session has gone on cannot be told: %s", error)
-        return Response(status_code=503, headers=HEADERS)
-    if now.became == "same":
-        return Response(status_code=204, headers=HEADERS)
-    return rendered("since.html", now, {"way": way})

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from subprocess import TimeoutExpired
@@ -126,7 +127,8 @@ def make_plan(options: SetupOptions, ledger: Ledger) -> SetupPlan:
     steps = (
         *_of_agents(options, [one.way for one in found], program, ledger),
         *keeps,  # before what makes the copies
-        *_of_machine(options, program, copies=any(step.is_open for step in keeps)),
+        *([_index(copies=any(step.is_open for step in keeps))] if options.index else ()),
+        *([background.planned(program, Processes())] if options.service else ()),
     )
     return SetupPlan(program, found, absent, steps, deletes)
 
@@ -150,13 +152,6 @@ def _of_agents(options: SetupOptions, ways: Sequence[Registration], program: str
         raise failures[0]
     for way, found in zip(ways, of_agents, strict=True):
         yield from [_failing(way, found)] if isinstance(found, SmartForkError) else found
-
-
-def _of_machine(options: SetupOptions, program: str, *, copies: bool) -> Iterator[Step]:
-    if options.index:
-        yield _index(copies=copies)
-    if options.service:
-        yield background.planned(program, Processes())
 
 
 def _of_agent(options: SetupOptions, way: Registration, program: str, ledger: Ledger) -> list[Step] | SmartForkError:
@@ -234,14 +229,8 @@ def _tried(way: Registration, entry: Mapping[str, Any], newest: RecentSession | 
     with _server(list(way.argv(entry)), folder, way.environment(os.environ, entry)) as server:
         started = time.perf_counter()
         name, protocol = way.client
-        server.ask(
-            "initialize",
-            {
-                "protocolVersion": protocol,
-                "capabilities": {},
-                "clientInfo": {"name": name, "version": own_version()},
-            },
-        )
+        client = {"name": name, "version": own_version()}
+        server.ask("initialize", {"protocolVersion": protocol, "capabilities": {}, "clientInfo": client})
         server.say({"method": "notifications/initialized"})
         tools = len(server.ask("tools/list", {})["tools"])
         listed = time.perf_counter()
@@ -261,11 +250,9 @@ def _judged(trial: Trial, newest: RecentSession, answer: Mapping[str, Any], seco
         said = " ".join(str(part.get("text", "")) for part in answer.get("content", []))
         return Trial(trial.agent, ok=False, error=f"it answered: {said}")
     best = next((one for one in results if one.get("session_id") == newest.session_id), results[0] if results else {})
-    return Trial(
-        trial.agent,
+    return replace(
+        trial,
         ok=trial.ok and bool(results),
-        tools=trial.tools,
-        tools_seconds=trial.tools_seconds,
         asked=newest.title,
         found=str(best.get("title", "")),
         score=float(best.get("score", 0.0)),
