@@ -33,7 +33,6 @@ from smart_fork.finding.results import known_parents, parent_of, recent_ones, wo
 from smart_fork.finding.session_place import as_guest, belongs, in_project, placed, where_now
 from smart_fork.snippets import printable, quoted
 from smart_fork.system import permission
-from smart_fork.workers.registry import OVER
 
 log = logging.getLogger(__name__)
 
@@ -317,7 +316,7 @@ def _of_unknown(agent: AgentName, project: Project | None) -> Iterator[KeptPromp
             known |= {session for of, session, _ in store.sources() if of == agent}
             known |= {row.session_id for row in store.without_log() if row.agent == agent}
     known |= {session for of, session in forgotten() if of == agent}
-    known |= {one.session_id for one in workers() if one.session_id and one.state not in OVER}  # no log yet
+    known |= {one.session_id for one in workers() if one.session_id and not one.is_over}  # no log yet
 
     @cache
     def is_here(directory: str) -> bool:

@@ -48,9 +48,9 @@ from smart_fork.snippets import plain_name
 from smart_fork.system import permission
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
-from smart_fork.workers.place import Started, WorkerPlace, note_started
+from smart_fork.workers.place import Started, WorkerPlace
 from smart_fork.workers.places import choose_place
-from smart_fork.workers.registry import ASKED, UNASKED, Registry, WorkerRecord
+from smart_fork.workers.registry import Registry, WorkerRecord
 
 log = logging.getLogger(__name__)
 
@@ -222,7 +222,11 @@ def _registered(prepared: Prepared, attempt: Attempt) -> WorkerRecord:
         prompt=passable(spec.options.prompt or ""),
         kind=spec.kind,
         depth=request.depth + 1,
-        permission_mode=UNASKED if request.skip_permissions else ASKED if request.of_others else "",
+        permission_mode=WorkerRecord.UNASKED
+        if request.skip_permissions
+        else WorkerRecord.ASKED
+        if request.of_others
+        else "",
         now=machine.clock.now(),
         admit=admission(request, machine, counts=not prepared.place.replaces),
     )
@@ -245,7 +249,7 @@ def _worktree(prepared: Prepared, attempt: Attempt) -> tuple[Worktree | None, li
 
 
 def _note_running(registry: Registry, worker: WorkerRecord, plan: ForkPlan, started: Started) -> None:
-    note_started(registry, worker.id, plan.argv, started)
+    started.note(registry, worker.id, plan.argv)
     if plan.new_session_id:  # a session that is gone on with was the one of an earlier worker's until now
         registry.set_session_id(worker.id, plan.new_session_id)
 

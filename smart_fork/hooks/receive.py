@@ -26,7 +26,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.hooks import Hooks
 from smart_fork.errors import Usage
 from smart_fork.snippets import plain_name
-from smart_fork.workers.registry import OVER, Registry, Status, WorkerRecord
+from smart_fork.workers.registry import Registry, Status, WorkerRecord
 from smart_fork.workers.registry_file import registry_file
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "ash", "busybox"})
@@ -164,7 +164,7 @@ def _whose(
     from smart_fork.workers.births import worker_of  # which reads logs
 
     known = worker_of(registry, agent, session_id, event.prompt)
-    if known is None or known.agent != agent or known.state in OVER or known.session_id not in (None, session_id):
+    if known is None or known.agent != agent or known.is_over or known.session_id not in (None, session_id):
         return None, False
     return known, False
 

@@ -19,10 +19,10 @@ from smart_fork.repository.changes import difference
 from smart_fork.snippets import time_of
 from smart_fork.system import permission
 from smart_fork.system.processes import Machine
-from smart_fork.workers.comparison import TOGETHER_SECONDS, moment
+from smart_fork.workers.comparison import together
 from smart_fork.workers.observation import Seen, WorkerWatch
 from smart_fork.workers.places import place_of
-from smart_fork.workers.registry import OVER, Registry, WorkerRecord
+from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_file import has_registry
 from smart_fork.workers.roster import described, last_words, own_session
 from smart_fork.workers.state import WorkerState
@@ -182,10 +182,10 @@ class WorkerBoard:
         known = [worker for worker in registry.workers() if permission.permits(worker.cwd)]
         groups, ended, shown = _together(known), 0, set()
         for worker in known:
-            if worker.state in OVER and ended >= MOST_ENDED:
+            if worker.is_over and ended >= MOST_ENDED:
                 continue
             seen = self._watch.look(worker, registry)
-            ended += seen.state in OVER
+            ended += seen.is_over
             shown.add(worker.id)
             yield self._card(registry.get(worker.id), seen, groups.get(worker.id, ()))
         self._told = {name: told for name, told in self._told.items() if name in shown}
@@ -231,7 +231,7 @@ def asked(question: str | None) -> str:
 
 
 def _column(seen: Seen) -> str:
-    if seen.state in OVER:
+    if seen.is_over:
         return "ended"
     return {"waiting": "asks", "idle": "idle"}.get(seen.status, "working")
 
@@ -242,7 +242,7 @@ def _hears(worker: WorkerRecord, seen: Seen) -> str:
         headless = place_of(worker).headless
     except SmartForkError:
         return ""
-    if seen.state in OVER:
+    if seen.is_over:
         return "resume" if headless and worker.session_id else ""
     if headless or seen.state == "starting" or seen.status == "waiting":
         return ""
@@ -267,12 +267,5 @@ def _question(seen: Seen) -> str:
 
 def _together(workers: Sequence[WorkerRecord]) -> dict[str, tuple[str, ...]]:
     """By worker those that were given the same prompt together with it, where there are any."""
-    by_prompt: dict[str, list[list[WorkerRecord]]] = {}
-    for worker in workers:  # newest first
-        groups = by_prompt.setdefault(worker.prompt, [])
-        if groups and moment(groups[-1][-1].started_at) - moment(worker.started_at) <= TOGETHER_SECONDS:
-            groups[-1].append(worker)
-        else:
-            groups.append([worker])
-    same = (group for prompt, groups in by_prompt.items() if prompt for group in groups if len(group) > 1)
+    same = (group for groups in together(workers) for group in groups if len(group) > 1)
     return {worker.id: tuple(one.id for one in reversed(group)) for group in same for worker in group}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,31 +20,24 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, Inpu
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import Field, WithJsonSchema
 
+from indexer.lazy import late
+from indexer.masking import mask, shorten
+from indexer.masking.view import BRACKETS
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options, takes
-from smart_fork.errors import IndexUnavailable, Usage
+from smart_fork.errors import IndexUnavailable, NotFound, Usage, advice
 from smart_fork.finding.answer import Exchanges, Fixes, Found, IndexStatus, NoIndex, Recents, Unsearched
 from smart_fork.finding.conversation import Conversation, Exported
 from smart_fork.finding.hit import Hit
 from smart_fork.finding.query import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS
 from smart_fork.finding.request import FindRequest, RecentRequest
 from smart_fork.finding.team_search import team_room, team_search
-from smart_fork.forking.request import (
-    NO_CHOICE,
-    NO_FORK,
-    Ask,
-    BudgetAsked,
-    Choice,
-    ForkRequest,
-    Later,
-    labels,
-    nobody_chose,
-    none_wanted,
-)
+from smart_fork.forking.request import Ask, BudgetAsked, Choice, ForkRequest, Later
 from smart_fork.server.calls import Caller, progress_of, project_for, sent
 from smart_fork.server.steps import FURTHER, after_search
 from smart_fork.server.tools import brief as briefly
 from smart_fork.server.tools import strict
+from smart_fork.snippets import minute, printable
 from smart_fork.system import permission
 
 if TYPE_CHECKING:
@@ -52,6 +47,13 @@ if TYPE_CHECKING:
     from smart_fork.finding.library import Library
     from smart_fork.finding.upkeep import Shared
 
+#: Of a title, how much stands in a list to choose from.
+TITLE_CHARACTERS = 60
+#: What a renderer of Markdown or HTML might act upon, and what stands between the parts of a label.
+_MARKUP = str.maketrans(f"{BRACKETS}[]`|\\·", f"{'()' * (len(BRACKETS) // 2)}()'//-", "*")
+_ENTITY = late(r"&(?=#?\w+;)")
+#: Marks that begin or end a word, and headings: inside words they belong to names of code.
+_EMPHASIS = late(r"(?<!\w)[_~]+|[_~]+(?!\w)|^\s*#+\s*")
 #: What is asked for, and what stands for none of them.
 FIELD, NONE = "session", "none"
 QUESTION = "Several past sessions fit about equally well. Fork which one?"
@@ -126,6 +128,44 @@ def _asked_again(ctx: Context[Any, Any], request: ElicitRequest) -> ElicitResult
     if given is None:
         raise Unanswered(InputRequiredResult(input_requests={FIELD: request}))
     return ElicitResult.model_validate(given, from_attributes=True)
+
+
+def labels(hits: Sequence[Hit]) -> dict[str, str]:
+    """One line for each, by id, that tells them apart: title, agent, when, chance. Titles are untrusted quotations."""
+    told = {hit.session_id: _label(hit) for hit in hits}
+    often = Counter(told.values())
+    return {one: label if often[label] == 1 else f"{label} · {one}" for one, label in told.items()}
+
+
+def nobody_chose(number: int, why: str) -> NotFound:
+    """What is said where the form was left, or could not be shown."""
+    return NotFound(
+        f"Nothing was forked: {number} sessions have about the same score, and {why}",
+        advice(
+            'Name one of them: smart-fork fork ID "…".',
+            tool="Ask the user which one. If you cannot ask, choose by their work. Then call again with its "
+            "fork_session_id.",
+        ),
+    )
+
+
+def none_wanted() -> NotFound:
+    """What is said where somebody wants none of them."""
+    return NotFound(
+        "Nothing was forked: the user chose none of the sessions",
+        advice(
+            'Name another one: smart-fork fork ID "…".',
+            tool="Ask the user what to do instead. fork_session_id forks another session.",
+        ),
+    )
+
+
+def _label(hit: Hit) -> str:
+    words = _ENTITY.sub("+", shorten(printable(mask(hit.title)), TITLE_CHARACTERS).translate(_MARKUP))
+    named = _EMPHASIS.sub("", words).strip() or "(no title)"
+    when = minute(hit.last_activity or hit.date)
+    chance = f"{math.floor(hit.score * 100 + 1e-9)} %"
+    return " · ".join(filter(None, (named, hit.agent_type, when, chance)))
 
 
 #: A model's context is expensive: conversations are read in pieces of at most this size, lists cut.
@@ -227,8 +267,8 @@ class Searching:
         return library(path, progress_of(), self._shared, **how)
 
     def _answered(
-        self, ctx: Context[Any, Any], caller: Caller, asked: FindRequest, choice: Choice = NO_CHOICE,
-        fork: ForkRequest = NO_FORK, *, project_path: str | None, team: bool | None, places: bool = False,
+        self, ctx: Context[Any, Any], caller: Caller, asked: FindRequest, choice: Choice | None = None,
+        fork: ForkRequest | None = None, *, project_path: str | None, team: bool | None, places: bool = False,
     ) -> Any:  # fmt: skip
         from smart_fork.forking.search_and_fork import find_and_fork
 
@@ -239,14 +279,14 @@ class Searching:
         )
         # Nobody has said whose sessions are meant: the other agents' may do as well.
         anybody = all(given.get(name) is None for name in ("agent_type", "collection"))
-        choice = replace(choice, or_all=anybody, call=given)
+        choice = replace(choice or Choice(), or_all=anybody, call=given)
         path = project_for(project_path, caller)
         with self.library(path, caller=caller.session_id, elsewhere=team_search(wanted=team)) as library:
             if asked.error is not None:
                 return library.fix(replace(asked, agent_type=AGENTS.ALL))
             if asked.session:
                 return library.within(replace(asked, agent_type=AGENTS.ALL))
-            answer = find_and_fork(asked, library, choice, fork)
+            answer = find_and_fork(asked, library, choice, fork or ForkRequest())
         answer = replace(answer, next=after_search(answer))
         return answer if asked.explain else briefly(answer.as_json(), places=places)
 

@@ -13,7 +13,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.plan import plain_prompt
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Usage
-from smart_fork.workers.registry import OVER, Registry, WorkerRecord
+from smart_fork.workers.registry import Registry, WorkerRecord
 
 #: Agents write times in milliseconds. File systems round times by up to two seconds.
 _RECORD_SECONDS = 0.002
@@ -58,7 +58,7 @@ def find_sessions(registry: Registry, now: float) -> list[tuple[WorkerRecord, st
 
 
 def _waits_for_its_session(worker: WorkerRecord) -> bool:
-    return worker.session_id is None and worker.state not in OVER
+    return worker.session_id is None and not worker.is_over
 
 
 def _candidates(worker: WorkerRecord) -> Iterator[str]:

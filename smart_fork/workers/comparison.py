@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -192,6 +191,18 @@ def compare(references: Sequence[str], processes: Processes, *, patch: bool = Fa
     ]
 
 
+def together(workers: Sequence[WorkerRecord]) -> Iterator[list[list[WorkerRecord]]]:
+    """Of all workers, newest first: for each prompt the groups of those that were given it together, newest first."""
+    by_prompt: dict[str, list[list[WorkerRecord]]] = {}
+    for worker in workers:
+        groups = by_prompt.setdefault(worker.prompt, []) if worker.prompt else []
+        if groups and _seconds(worker, groups[-1][-1]) <= TOGETHER_SECONDS:
+            groups[-1].append(worker)
+        else:
+            groups.append([worker])
+    yield from by_prompt.values()
+
+
 def last_fan_out(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
     """Of all workers, newest first: the newest ones that were given the same prompt together.
 
@@ -200,13 +211,9 @@ def last_fan_out(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
     Raises:
         NotFound: no two were.
     """
-    prompts = dict.fromkeys(worker.prompt for worker in workers if worker.prompt)
-    for prompt in prompts:
-        same = [worker for worker in workers if worker.prompt == prompt]
-        apart = (i for i, (newer, older) in enumerate(pairwise(same), 1) if _seconds(older, newer) > TOGETHER_SECONDS)
-        together = same[: next(apart, len(same))]
-        if len(together) > 1:
-            return sorted(together, key=lambda worker: (len(worker.name), worker.name))
+    for newest, *_ in together(workers):
+        if len(newest) > 1:
+            return sorted(newest, key=lambda worker: (len(worker.name), worker.name))
     raise NotFound(
         "There is no fan-out to compare",
         advice("Name them: smart-fork compare WORKER WORKER", tool="Name them in workers; list_workers lists them."),

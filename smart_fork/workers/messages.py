@@ -30,9 +30,9 @@ from smart_fork.forking.provisions import provisions
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Machine
 from smart_fork.workers.observation import Seen, WorkerWatch
-from smart_fork.workers.place import SCREEN_SECONDS, Typist, WorkerPlace, note_started, runs, whereabouts
+from smart_fork.workers.place import SCREEN_SECONDS, Typist, WorkerPlace, runs, whereabouts
 from smart_fork.workers.places import place_of
-from smart_fork.workers.registry import ASKED, UNASKED, Registry, WorkerRecord
+from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.roster import described
 from smart_fork.workers.state import WorkerMessaged
 
@@ -110,8 +110,8 @@ def going_on(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
         depth=worker.depth - 1,  # it is as deep as it was
         worker_id=worker.id,
         form="resume",
-        of_others=worker.permission_mode == ASKED,
-        options=Options(skip_permissions=worker.permission_mode == UNASKED),
+        of_others=worker.permission_mode == WorkerRecord.ASKED,
+        options=Options(skip_permissions=worker.permission_mode == WorkerRecord.UNASKED),
     )
     with AGENTS[worker.agent].home.used(READERS.original_of(worker.agent, worker.session_id)):
         return ForkPlan.of(launch)
@@ -237,7 +237,7 @@ class _Talk:
         Occupation(worker.agent, plan.source_session_id, log, around).check_free()
         before = self._written()
         started = place.start(plan, worker, around.processes, plan.environment({**around.env, **given.variables}))
-        note_started(self.registry, worker.id, plan.argv, started)
+        started.note(self.registry, worker.id, plan.argv)
 
         def moved() -> bool:
             return self._written() > before or place.ended(started, around.processes, around.env) is not None

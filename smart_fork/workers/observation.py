@@ -65,7 +65,12 @@ class Seen:
     @property
     def settled(self) -> bool:
         """Whether it does nothing by itself any more: idle, asking, or ended."""
-        return self.state in ("ended", "failed") or self.status in ("idle", "waiting")
+        return self.is_over or self.status in ("idle", "waiting")
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.state in OVER
 
 
 class WorkerWatch:
@@ -83,7 +88,7 @@ class WorkerWatch:
         wrote, took = self._activity(worker)
         at = wrote.at or worker.status_at or worker.started_at
         seen = Seen(worker.state, "", at, wrote.tokens, took)
-        if worker.state in OVER:
+        if worker.is_over:
             return seen
         said = self._ended(worker)
         if said is not None:

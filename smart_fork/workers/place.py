@@ -43,6 +43,17 @@ class Started:
     attach: str = ""
     worker_id: str = ""
 
+    def note(self, registry: Registry, worker_id: str, command: Sequence[str]) -> None:
+        """Note that a worker runs, and where; the reverse of `whereabouts`."""
+        registry.set_started(
+            worker_id,
+            command=command,
+            terminal_id=self.terminal_id,
+            pid=self.pid,
+            log=self.log,
+            attach=self.attach,
+        )
+
 
 class WorkerPlace:
     """A place to run. It gives the agent the plan's arguments as they are; no shell sees them."""
@@ -115,18 +126,6 @@ def whereabouts(worker: WorkerRecord) -> Started:
     """Where a worker of the registry was started, by whichever process and however long ago."""
     log = Path(worker.log_path) if worker.log_path else None
     return Started(worker.terminal_id, worker.pid, log, worker.attach, worker.id)
-
-
-def note_started(registry: Registry, worker_id: str, command: Sequence[str], started: Started) -> None:
-    """Note that a worker runs, and where; the reverse of `whereabouts`."""
-    registry.set_started(
-        worker_id,
-        command=command,
-        terminal_id=started.terminal_id,
-        pid=started.pid,
-        log=started.log,
-        attach=started.attach,
-    )
 
 
 def runs(started: Started, processes: Processes) -> bool:

@@ -11,7 +11,7 @@ from smart_fork.errors import NotFound, ProgramMissing, SmartForkError, Usage
 from smart_fork.system.processes import Processes
 from smart_fork.workers.iterm2 import INSTALL, ITerm2Place
 from smart_fork.workers.place import HerePlace, ProcessPlace, WorkerPlace, whereabouts
-from smart_fork.workers.registry import OVER, Registry, WorkerRecord
+from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.tmux import Panes, TmuxPlace
 
 PLACES: tuple[WorkerPlace, ...] = (TmuxPlace(), ProcessPlace(), ITerm2Place(), HerePlace())
@@ -60,7 +60,7 @@ def lives(
     worker: WorkerRecord, processes: Processes, env: Mapping[str, str], now: float, *, panes: Panes | None = None
 ) -> bool:
     """Whether there is still something of a worker, which may have been said to run long ago."""
-    if worker.state in OVER:
+    if worker.is_over:
         return False
     began = seconds_in(worker.started_at)
     if worker.pid is None:

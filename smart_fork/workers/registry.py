@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import apsw
 import orjson
@@ -32,10 +32,6 @@ State = Literal["starting", "running", "ended", "failed"]
 Status = Literal["", "working", "idle", "waiting"]
 #: States that nothing comes after.
 OVER: tuple[State, ...] = ("ended", "failed")
-#: The permissions of a worker that asks nobody; Claude Code's word for it.
-UNASKED = "bypassPermissions"
-#: That of one that asks, whatever settings and records say.
-ASKED = "default"
 #: How a worker came about. A branch is a fork that had been written before.
 Kind = Literal["fork", "branch", "new", "resume", "continue"]
 _SESSION = "coalesce(session_id, last_session_id)"
@@ -50,6 +46,11 @@ class WorkerRecord:
     `source_session_id` is empty for a new session. `worktree` and `branch` are those that were made for it, on
     top of `base_commit`. `status_note` is what it waits for.
     """
+
+    #: The permissions of a worker that asks nobody; Claude Code's word for it.
+    UNASKED: ClassVar = "bypassPermissions"
+    #: That of one that asks, whatever settings and records say.
+    ASKED: ClassVar = "default"
 
     id: str
     agent: AgentName
@@ -77,6 +78,11 @@ class WorkerRecord:
     status_note: str = ""
     status_at: str | None = None
     ended_at: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.state in OVER
 
     @property
     def is_fork(self) -> bool:

@@ -21,7 +21,7 @@ from smart_fork.system import permission
 from smart_fork.system.processes import Machine
 from smart_fork.workers.observation import Seen, WorkerWatch
 from smart_fork.workers.place import ProcessPlace
-from smart_fork.workers.registry import OVER, Registry, State, WorkerRecord
+from smart_fork.workers.registry import Registry, State, WorkerRecord
 from smart_fork.workers.state import WorkerRead, WorkerState, WorkersWaited, WorkerWaited
 from smart_fork.workers.tmux import TmuxPlace
 
@@ -145,7 +145,7 @@ def last_words(worker: WorkerRecord, seen: Seen, watcher: WorkerWatch) -> Masked
     said = [message.text for message in own if message.role == "assistant"]
     if said:
         return beginning(said[-1], LAST_WORDS_CHARACTERS)
-    output = watcher.output(worker) if seen.said is None and seen.state in OVER else seen.said
+    output = watcher.output(worker) if seen.said is None and seen.is_over else seen.said
     return beginning(printable(output or NOTHING), LAST_WORDS_CHARACTERS)
 
 

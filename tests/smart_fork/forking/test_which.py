@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from smart_fork.finding.hit import Hit
-from smart_fork.forking.request import about_as_likely, labels
+from smart_fork.forking.request import about_as_likely
+from smart_fork.server.find_tools import labels
 from tests.cases import each
 from tests.smart_fork.found import a_hit
 

@@ -11,7 +11,7 @@ from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, Usage
 from smart_fork.system.processes import Running
 from smart_fork.workers import messages
 from smart_fork.workers.messages import going_on, message_worker, typed_text
-from smart_fork.workers.registry import ASKED, Registry
+from smart_fork.workers.registry import Registry, WorkerRecord
 from tests.smart_fork import screens
 from tests.smart_fork.forks import NEW
 from tests.smart_fork.terminals import LATEST, PID, Script, Stage
@@ -333,7 +333,12 @@ def test_what_it_may_do_without_asking_stays(headless, shop):
 def test_one_that_goes_on_from_a_teammates_session_asks_when_it_is_taken_up_again(headless, shop):
     with Registry() as registry:
         worker = registry.add(
-            "claude", source_session_id="x", session_id=NEW, place="process", cwd=shop, permission_mode=ASKED
+            "claude",
+            source_session_id="x",
+            session_id=NEW,
+            place="process",
+            cwd=shop,
+            permission_mode=WorkerRecord.ASKED,
         )
 
     plan = going_on(worker, "claude", "hello")

@@ -43,7 +43,7 @@ def start(place, plan, worker) -> Started:
     # Replaces whoever calls it.
     code = (
         "import os, sys; from pathlib import Path; from tests.smart_fork.forks import plan_of\n"
-        "from smart_fork.agents.plan import environment; from smart_fork.workers.place import HerePlace\n"
+        "from smart_fork.workers.place import HerePlace\n"
         "from smart_fork.system.processes import Processes\n"
         "plan = plan_of(sys.argv[2:], Path(sys.argv[1]), env={'SMART_FORK_WORKER_ID': 'w-1'})\n"
         "HerePlace().start(plan, None, Processes(), plan.environment(os.environ))"
