@@ -359,7 +359,10 @@ def _is_as_before(snapshot: snapshots.Snapshot, session: Transcript) -> bool:
 def _destination(snapshot: snapshots.Snapshot, entry: snapshots.Noted, to: Path | None, disk: Disk) -> Transcript:
     known = entry.source_path
     if to is None and not known:
-        raise Usage(f"The original path is unknown for snapshot {snapshot.id}", "Give a path: --to PATH.")
+        raise Usage(
+            f"The original path is unknown for snapshot {snapshot.id}",
+            advice("Give a path: --to PATH.", tool="Name the path to restore."),
+        )
     target = (to or Path(known)).expanduser().resolve()
     tool, session_id = entry.tool or Transcript.UNKNOWN, entry.session_id or snapshot.session_id
     return Transcript(tool, target, session_id, (), stamp=AGENTS.files_of(tool).stamp(target, disk))
@@ -370,5 +373,8 @@ def _refuse_later(session: Transcript, entry: snapshots.Noted) -> None:
     if session.stamp is not None and after is not None and session.stamp.size > after:
         raise ForkRefused(
             f"The session continued after the cut: {session.source_path}",
-            "Undoing would also remove the newer turns. --force does it, and keeps a snapshot.",
+            advice(
+                "Undoing would also remove the newer turns. --force does it, and keeps a snapshot.",
+                tool="Undoing would also remove the newer turns.",
+            ),
         )

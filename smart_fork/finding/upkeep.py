@@ -30,7 +30,7 @@ from indexer.store.schema import VectorsUnavailableError
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.readers import READERS
-from smart_fork.errors import SmartForkError
+from smart_fork.errors import SmartForkError, advice
 from smart_fork.finding.answer import Covered
 from smart_fork.finding.evidence import found_by_words
 from smart_fork.finding.query import Query
@@ -194,7 +194,7 @@ def embed_some(store: Store, engine: Engine, query: Query) -> tuple[str, float]:
     try:
         _ = engine.embedder.dimensions  # a model is loaded before the clock runs and others are kept from writing
         if is_of_another(store, engine.embedder):
-            return "`smart-fork index run` embeds it again", 0.0
+            return advice("`smart-fork index run` embeds it again", tool="an index run embeds it again"), 0.0
         made = embed_first(
             store, engine.embedder, query.scope, engine.embed_seconds, engine.progress,
             only_first=engine.unfinished is not None,

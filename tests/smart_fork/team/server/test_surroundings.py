@@ -142,8 +142,9 @@ processes.import_all()
 before = set(sys.modules)
 from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import HomePlace
-from smart_fork.sharing import reading_back as passages
+from smart_fork.sharing import reading_back
 from smart_fork.sharing.canonical import encode
+from smart_fork.team import passages
 said = {"type": "user", "uuid": "r0", "parentUuid": None, "timestamp": "2026-07-01T10:00:00.000Z", "cwd": "/srv/shop/\U0001f600",
         "message": {"role": "user", "content": "caf\xe9"}}
 record = encode(AGENTS.forms_of("claude").outgoing(said, HomePlace("/srv/shop", "/home/ada")))
