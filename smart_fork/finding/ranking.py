@@ -122,13 +122,14 @@ class Coverage(NamedTuple):
 class Phrased:
     """What was found with one phrasing of the question; `embedded` is whether by its meaning as well.
 
-    `long` is whether it has more words than are looked for.
+    `long` is whether it has more words than are looked for, `named` whether it is one word or has a name of code.
     """
 
     evidence: Mapping[int, Evidence]
     coverage: Coverage
     embedded: bool = True
     long: bool = False
+    named: bool = False
 
 
 class Weighed(NamedTuple):
@@ -193,7 +194,7 @@ def scores(phrasings: Sequence[Phrased], families: Mapping[int, str], *, words: 
 
 def weigh(phrasings: Sequence[Phrased], *, words: bool = True) -> dict[int, Weighed]:
     """The points of each session, which no other session changes; `words` is whether words were searched."""
-    speaking = [parts(one.evidence, one.coverage) for one in phrasings]
+    speaking = [parts(one.evidence, one.coverage, named=one.named) for one in phrasings]
     shares, long = shares_of(phrasings), phrasings[0].long
     said = {session: [one.get(session, SILENT) for one in speaking] for one in speaking for session in one}
     similar = {session for one in phrasings for session, found in one.evidence.items() if found.similar}
@@ -253,21 +254,21 @@ def _of_others(family: str, rivals: Mapping[str, float]) -> float:
     return math.log1p(sum(math.exp(lead) for one, lead in rivals.items() if one != family))
 
 
-def parts(evidence: Mapping[int, Evidence], coverage: Coverage) -> dict[int, Parts]:
+def parts(evidence: Mapping[int, Evidence], coverage: Coverage, *, named: bool = False) -> dict[int, Parts]:
     """What speaks for each session, in comparable numbers.
 
-    Where no passage has a word of the question, as of a code that only the output of a command has, the whole session
-    speaks in their place.
+    Where no passage has the code that a question has `named`, only the output of a command or a list of files has it:
+    the whole session speaks in their place.
     """
     most_words = max((one.words for one in evidence.values()), default=0.0) or 1.0
+    whole = {session: coverage.session * one.words / most_words for session, one in evidence.items()}
     passages = {session: best_of(one.passages) for session, one in evidence.items()}
-    best_passage = max(passages.values(), default=0.0)
+    best = max(passages.values(), default=0.0)
+    said = {one: coverage.chunk * found / best for one, found in passages.items()} if best else whole if named else {}
     return {
         session: Parts(
-            coverage.session * one.words / most_words,
-            coverage.chunk * passages[session] / best_passage
-            if best_passage
-            else coverage.session * one.words / most_words,
+            whole[session],
+            said.get(session, 0.0),
             one.title,
             one.work,
             max(0.0, best_of(one.similar.values())),
