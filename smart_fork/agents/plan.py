@@ -51,7 +51,35 @@ class ForkPlan:
     @property
     def said(self) -> str:
         """The prompt, if it is not an argument: it goes to standard input, or is typed."""
-        return "" if self.delivery == "argument" else plain_prompt(self.prompt)
+        return "" if self.delivery == "argument" else self.plain_prompt(self.prompt)
+
+    @staticmethod
+    def plain_prompt(prompt: str | None) -> str:
+        """Return `prompt` as an argument that no agent takes for an option, a command or a shell command.
+
+        Raises:
+            Usage: It is too long.
+        """
+        text = ForkPlan.passable(prompt or "").strip()
+        if not text:
+            return ""
+        if len(text.encode()) > MAX_PROMPT_BYTES:
+            raise Usage(
+                f"The prompt is longer than {MAX_PROMPT_BYTES:,} bytes",
+                "Write it to a file, and let the prompt name the file.",
+            )
+        ordinary = text[0].isalnum() and len(text.split(maxsplit=1)) > 1
+        return text if ordinary else f" {text}"
+
+    @staticmethod
+    def passable(text: str) -> str:
+        """Return `text` without NUL and half characters, so that it can be an argument."""
+        return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+    @classmethod
+    def fits(cls, prompt: str) -> bool:
+        """Return whether a prompt is short enough for an argument."""
+        return len(cls.passable(prompt).encode()) < MAX_PROMPT_BYTES
 
     @classmethod
     def of(cls, request: Launch) -> ForkPlan:
@@ -71,7 +99,7 @@ class ForkPlan:
             )
         if request.at and not new:
             raise Usage("A fork at an earlier message needs a new session id")
-        prompt = plain_prompt(request.prompt)
+        prompt = cls.plain_prompt(request.prompt)
         if request.headless and not prompt:
             raise Usage("A worker without a terminal needs a prompt", "Give it a prompt, or run it in tmux.")
         name = plain_name(request.name)
@@ -90,7 +118,7 @@ class ForkPlan:
             staging=line.staging,
             at=request.at,
             name=name,
-            prompt=passable(request.prompt or ""),
+            prompt=cls.passable(request.prompt or ""),
             headless=request.headless,
             form=request.form,
             delivery=line.delivery,
@@ -118,26 +146,3 @@ def _source_of(request: Launch) -> str:
     if request.form == "resume" and request.source_agent is None:
         return AGENTS.check_given(request.session_id)
     return AGENTS.check_id(request.source_agent or request.agent, request.session_id, "source")
-
-
-def plain_prompt(prompt: str | None) -> str:
-    """Return `prompt` as an argument that no agent takes for an option, a command or a shell command.
-
-    Raises:
-        Usage: It is too long.
-    """
-    text = passable(prompt or "").strip()
-    if not text:
-        return ""
-    if len(text.encode()) > MAX_PROMPT_BYTES:
-        raise Usage(
-            f"The prompt is longer than {MAX_PROMPT_BYTES:,} bytes",
-            "Write it to a file, and let the prompt name the file.",
-        )
-    ordinary = text[0].isalnum() and len(text.split(maxsplit=1)) > 1
-    return text if ordinary else f" {text}"
-
-
-def passable(text: str) -> str:
-    """Return `text` without NUL and half characters, so that it can be an argument."""
-    return text.replace("\0", "").encode("utf-8", "replace").decode()

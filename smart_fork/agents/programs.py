@@ -120,7 +120,7 @@ class Program:
         before = len(_seen)
         found = [cls.of(agent, processes or Processes(), env) for agent in agents]
         if len(_seen) > before:
-            keep()
+            cls.keep()
         return {one.agent: "" if one.can_fork else one.problem for one in found}
 
     @classmethod
@@ -136,6 +136,14 @@ class Program:
         if not (program.can_fork_headless if headless else program.can_fork):
             raise ProgramMissing(program.problem, program.hint)
         return program.path
+
+    @staticmethod
+    def keep() -> None:
+        """Save the results for later processes, since a program takes a second. Errors are ignored."""
+        found, kept = [key for key, listed in _seen.items() if listed], _kept()
+        if new := [key for key in found if key not in kept]:
+            with contextlib.suppress(OSError):
+                state.keep(_KEPT, [*kept, *new][-_MOST_KEPT:])
 
     @staticmethod
     def standing(login: Login, env: Mapping[str, str], program: str, processes: Processes) -> Standing:
@@ -166,7 +174,7 @@ def _install(agent: AgentName) -> str:
 
 def lists(path: str, args: tuple[str, ...], sign: str, processes: Processes, env: Mapping[str, str] | None) -> bool:
     """Return whether the program's help matches `sign`; runs it once for each version, or uses an earlier process's
-    result (see `keep`).
+    result (see `Program.keep`).
 
     Raises:
         ProgramFailed: The program does not answer.
@@ -183,14 +191,6 @@ def lists(path: str, args: tuple[str, ...], sign: str, processes: Processes, env
         said = answer.stdout + answer.stderr  # some print their help there
         _seen[key] = answer.ok and re.search(sign, said.decode("utf-8", "replace")) is not None
     return _seen[key]
-
-
-def keep() -> None:
-    """Save the results for later processes, since a program takes a second. Errors are ignored."""
-    found, kept = [key for key, listed in _seen.items() if listed], _kept()
-    if new := [key for key in found if key not in kept]:
-        with contextlib.suppress(OSError):
-            state.keep(_KEPT, [*kept, *new][-_MOST_KEPT:])
 
 
 def _kept() -> tuple[Sign, ...]:

@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from smart_fork.agents import AGENTS, checkpoints
-from smart_fork.agents.cuts import snapshots, titles
-from smart_fork.agents.cuts.lines import feeding, only_prompts_previewed
+from smart_fork.agents.cuts import lines, snapshots, titles
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 from smart_fork.agents.own_logs import LogAdapter
 from smart_fork.agents.readers import OWN, READERS
@@ -63,7 +62,7 @@ def load_with_tool(tool: str, path: Path, composer: str = "") -> Transcript:
 
 def load_for_cut(tool: str, path: Path, composer: str = "", *, numbered: bool = False) -> Transcript:
     """The same, with previews of prompts alone: no cut asks for others. Raises as `load_with_tool`."""
-    with only_prompts_previewed():
+    with lines.only_prompts_previewed():
         return (load_numbered if numbered else load_with_tool)(tool, path, composer)
 
 
@@ -75,7 +74,7 @@ def load_numbered(tool: str, path: Path, composer: str = "") -> Transcript:
     tool = _tool_of(tool, path)
     own = OWN[tool] if tool in OWN.names and not checkpoints.is_within(str(path)) else None
     fold = own.begun(path) if isinstance(own, LogAdapter) else None
-    with feeding(fold):
+    with lines.feeding(fold):
         session = AGENTS.cutter_of(tool).load(path, composer)
     if fold is not None:
         fold.finish(turns=True)

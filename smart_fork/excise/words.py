@@ -25,8 +25,8 @@ from indexer.files import file_name, index_db, state_home
 from indexer.store.damage import read_only
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import AgentName
+from smart_fork.agents.cuts import lines as raw
 from smart_fork.agents.cuts import ties
-from smart_fork.agents.cuts.lines import overlapping, pieces
 from smart_fork.agents.readers import READERS
 from smart_fork.excise.answer import Remnant
 from smart_fork.workers.registry import WorkerRecord, known_workers
@@ -361,7 +361,7 @@ def _facts(db: apsw.Connection) -> str:
 def _pieces(path: Path) -> Iterator[bytes]:
     """What is in a file, unpacked as far as it can be, in pieces that overlap; nothing where it has gone."""
     with suppress(OSError), path.open("rb") as file:
-        yield from overlapping(_unpacked(path, file))
+        yield from raw.overlapping(_unpacked(path, file))
 
 
 def _unpacked(path: Path, file: IO[bytes]) -> Iterator[bytes]:
@@ -369,13 +369,13 @@ def _unpacked(path: Path, file: IO[bytes]) -> Iterator[bytes]:
         import zstandard
 
         with suppress(zstandard.ZstdError):
-            yield from pieces(zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True).read)
+            yield from raw.pieces(zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True).read)
     elif ".gz" in path.suffixes:
         unpacking = zlib.decompressobj(wbits=31)
         with suppress(zlib.error):
-            yield from (unpacking.decompress(piece) for piece in pieces(file.read))
+            yield from (unpacking.decompress(piece) for piece in raw.pieces(file.read))
     else:
-        yield from pieces(file.read)
+        yield from raw.pieces(file.read)
 
 
 def telling(lines: Iterable[bytes], gone: Collection[str]) -> set[str]:

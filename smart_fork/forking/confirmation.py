@@ -17,7 +17,7 @@ from indexer.masking import Masked, mask_screen
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
-from smart_fork.agents.plan import ForkPlan, plain_prompt
+from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError
 from smart_fork.system.processes import Machine
@@ -153,5 +153,5 @@ def _own_id(file: LogFile, plan: ForkPlan, began: float) -> Iterator[str]:
     if birth.born < began - _RECORD_SECONDS or birth.cwd != str(plan.cwd):
         return
     with contextlib.suppress(OSError):
-        if plan.form != "new" or births.was_asked(file.path, plain_prompt(plan.prompt)):
+        if plan.form != "new" or births.was_asked(file.path, ForkPlan.plain_prompt(plan.prompt)):
             yield birth.session_id

@@ -19,7 +19,7 @@ from indexer.transcripts.model import Session
 from indexer.transcripts.texts import NEWS_TAG
 from indexer.values import seconds_in
 from smart_fork import foreign_sessions
-from smart_fork.agents.plan import MAX_PROMPT_BYTES, passable
+from smart_fork.agents.plan import ForkPlan
 from smart_fork.forking.worker import WorkerSpec
 from smart_fork.repository.news import MOST_COMMITS, FileNews, News, Then, news
 from smart_fork.snippets import printable
@@ -57,7 +57,7 @@ def preceded(prompt: str | None, note: str) -> str | None:
     if not note or not (prompt or "").strip():
         return prompt
     both = f"{note}\n\n{prompt}"
-    return both if len(passable(both).encode()) < MAX_PROMPT_BYTES else prompt
+    return both if ForkPlan.fits(both) else prompt
 
 
 def _then(spec: WorkerSpec, session: Session) -> Then | None:

@@ -17,8 +17,8 @@ from indexer.settings import DEPTH
 from indexer.transcripts.base import is_there
 from indexer.transcripts.model import Session
 from smart_fork import foreign_sessions
-from smart_fork.agents import AGENTS, programs
-from smart_fork.agents.plan import ForkPlan, passable
+from smart_fork.agents import AGENTS
+from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.programs import Program
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.starter import Launch
@@ -122,7 +122,7 @@ class Prepared:
                     plan, worker, machine.processes, plan.environment({**machine.env, **self.provisions.variables})
                 )
                 attempt.succeeded()  # the first step that cannot be taken back
-                programs.keep()
+                Program.keep()
                 launched = Launched(plan, place.name, worker, started, plan.new_session_id, warnings, note=self.note)
                 look = partial(confirm, plan, place, started, machine, began, patience=patience)
                 launched, ended = _noted(registry, worker, launched, look)
@@ -219,7 +219,7 @@ def _registered(prepared: Prepared, attempt: Attempt) -> WorkerRecord:
         caller_session_id=spec.caller_session_id,
         place=prepared.place.name,
         cwd=request.target_cwd,
-        prompt=passable(spec.options.prompt or ""),
+        prompt=ForkPlan.passable(spec.options.prompt or ""),
         kind=spec.kind,
         depth=request.depth + 1,
         permission_mode=WorkerRecord.UNASKED

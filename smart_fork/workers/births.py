@@ -10,7 +10,7 @@ from indexer.masking import mask
 from indexer.transcripts.model import AgentName
 from indexer.values import seconds_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.plan import plain_prompt
+from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Usage
 from smart_fork.workers.registry import Registry, WorkerRecord
@@ -113,6 +113,6 @@ def _same(said: str, prompt: str) -> bool:
     """Return whether a logged prompt is the worker's. The registry has the prompt without secrets."""
     told = mask(said.strip())
     try:
-        return bool(told) and told in (prompt.strip(), plain_prompt(prompt).strip())
+        return bool(told) and told in (prompt.strip(), ForkPlan.plain_prompt(prompt).strip())
     except Usage:
         return False

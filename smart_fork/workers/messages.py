@@ -19,7 +19,7 @@ from indexer.locks import held_file
 from indexer.masking import ending
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
-from smart_fork.agents.plan import ForkPlan, plain_prompt
+from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.programs import Program
 from smart_fork.agents.questions import Question
 from smart_fork.agents.readers import READERS
@@ -81,7 +81,7 @@ def typed_text(text: str) -> str:
     Raises:
         Usage: nothing is left of it, or it is too long.
     """
-    said = plain_prompt(_CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+    said = ForkPlan.plain_prompt(_CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
     if not said:
         raise Usage("The message is empty", advice('Write one: smart-fork message ID "…"', tool="Give message."))
     last = said.split()[-1]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
-from smart_fork.agents.plan import MAX_PROMPT_BYTES, ForkPlan, plain_prompt
+from smart_fork.agents.plan import MAX_PROMPT_BYTES, ForkPlan
 from smart_fork.agents.starter import Launch
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.snippets import plain_name
@@ -223,7 +223,7 @@ def test_a_prompt_can_be_nothing_but_a_prompt(request_, prompt):
 @example("lone \ud800 surrogate")
 def test_any_prompt_keeps_its_words(prompt):
     """F-104: one argument, possible in any environment, beginning with a blank or with an ordinary word of several."""
-    plain = plain_prompt(prompt)
+    plain = ForkPlan.plain_prompt(prompt)
 
     assert prompt.replace("\0", "").encode("utf-8", "replace").decode().strip() == plain.strip()
     assert "\0" not in plain
@@ -232,9 +232,9 @@ def test_any_prompt_keeps_its_words(prompt):
 
 
 def test_a_prompt_that_no_program_can_be_given_is_refused():
-    plain_prompt("ü " * (MAX_PROMPT_BYTES // 3))
+    ForkPlan.plain_prompt("ü " * (MAX_PROMPT_BYTES // 3))
     with pytest.raises(Usage, match="longer than"):
-        plain_prompt("ü " * (MAX_PROMPT_BYTES // 2))
+        ForkPlan.plain_prompt("ü " * (MAX_PROMPT_BYTES // 2))
 
 
 def test_a_name_is_one_clean_line():

@@ -161,7 +161,7 @@ def test_what_a_program_can_do_is_known_to_later_processes_until_it_is_another_f
         return Program.of("claude", Processes()).can_fork
 
     assert later()
-    programs.keep()
+    Program.keep()
     before = asked.read_text()
     assert later()
     assert before == asked.read_text()
@@ -171,8 +171,8 @@ def test_what_a_program_can_do_is_known_to_later_processes_until_it_is_another_f
     install(places, "claude", "  --resume\n")
     os.utime(program, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert not later()
-    programs.keep()  # what it cannot do is asked again
+    Program.keep()  # what it cannot do is asked again
     assert not later()
     state.path().write_bytes(b"this is no database" * 1000)
     assert not later()
-    programs.keep()
+    Program.keep()
