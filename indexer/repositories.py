@@ -274,19 +274,6 @@ def places_of(one: Repository) -> tuple[dict[str, str], tuple[str, ...]]:
     return found, tuple(one for one in maybe if not _nearest(Path(one), given))
 
 
-def other_places(top: Path) -> tuple[str, ...]:
-    """The other directories that the repository in the resolved directory `top` is or was in, or was given."""
-    try:
-        before = noted()
-        given = [old for old, new in adopted().items() if new == str(top)]
-        if not before.keys() - {str(top)}:  # then nothing needs to be compared
-            return tuple(given)
-        one = seen(top, before.get(str(top)))
-        return (*given, *(places_of(one)[0] if one else ()))
-    except OSError:  # without these facts it is in one place
-        return ()
-
-
 def now_at(directory: Path) -> Path | None:
     """Where the work of a resolved directory is now; `None` if it is there itself, or nothing is known of it."""
     try:

@@ -24,7 +24,7 @@ from indexer.files import state_home
 from indexer.lazy import dataclass, late
 from indexer.outcome import Edits
 from indexer.project import Project, Unproven, checkout, is_within, listed_worktrees, resolve, top_of
-from indexer.repositories import known, other_places
+from indexer.repositories import known
 from indexer.values import Value, seconds_in, value
 from smart_fork.errors import SmartForkError
 from smart_fork.repository.git import Repository, opened_to_look_back
@@ -216,7 +216,7 @@ def tops(repository: Repository) -> list[str]:
     """Where the files of the repository are or were: its working directories and former places, the innermost first."""
     place = repository.place
     main = [place.common.parent] if place.common.name == ".git" else []
-    formerly = (one for top in {place.top, *main} for one in other_places(top))
+    formerly = (one for top in {place.top, *main} for one in _other_places(top))
     found = {str(top) for top in (place.top, *main, *listed_worktrees(place.common), *formerly)}
     return sorted(found, key=len, reverse=True)
 
@@ -230,6 +230,19 @@ def inside(files: Collection[str], within: Collection[str]) -> frozenset[str]:
         if name and name.isprintable() and os.path.normpath(file) == file:
             found.add(name)
     return frozenset(found)
+
+
+def _other_places(top: Path) -> tuple[str, ...]:
+    """The other directories that the repository in the resolved directory `top` is or was in, or was given."""
+    try:
+        before = repositories.noted()
+        given = [old for old, new in repositories.adopted().items() if new == str(top)]
+        if not before.keys() - {str(top)}:  # then nothing needs to be compared
+            return tuple(given)
+        one = repositories.seen(top, before.get(str(top)))
+        return (*given, *(repositories.places_of(one)[0] if one else ()))
+    except OSError:  # without these facts it is in one place
+        return ()
 
 
 def _commits(said: bytes) -> Iterator[_Commit]:
