@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
 from indexer.masking import mask, shorten
+from smart_fork.forking.worker import name_of
 from smart_fork.snippets import printable, time_of
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
@@ -124,8 +125,8 @@ class Named(Protocol):
 
 
 def is_named(one: Named) -> bool:
-    """Whether somebody gave the worker a name."""
-    return one.name not in ("", one.worker_id)
+    """Whether somebody gave the worker a name; without one a fork is called by the first words of its prompt."""
+    return one.name not in ("", one.worker_id, name_of(getattr(one, "prompt", "")))
 
 
 def called(one: Named) -> str:
