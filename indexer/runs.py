@@ -14,7 +14,6 @@ from typing import Any, Literal
 import orjson
 
 from indexer.changes import Report
-from indexer.failures import what_failed
 from indexer.store.base import Store
 from indexer.values import Value, dict_in, dicts_in, json_in, record, value
 
@@ -119,6 +118,8 @@ def recorded(store: Store, report: Report, unless: type[Exception]) -> Iterator[
     except unless:
         raise
     except Exception as error:
+        from indexer.failures import what_failed  # loads SQLite, which who only reads what came of it does not need
+
         problem = what_failed(error)
         with suppress(Exception):  # what went wrong is what matters
             keep_run(store, ended_run(started, time.monotonic() - began, "failed", report, problem))

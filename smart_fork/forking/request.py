@@ -201,7 +201,7 @@ class ForkRequest(SessionRequest):
     dry_run: bool = said(
         bool,
         default=False,
-        described="Start nothing. Show the tokens of each way to fork.",
+        described="Start nothing; show each way's tokens.",
         help="Print the command and its cost. Start nothing.",
     )
     or_without: bool = False

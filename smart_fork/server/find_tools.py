@@ -206,7 +206,7 @@ class Searching:
     ) -> Any:
         """Find past sessions of this repository that know how to do something.
 
-        The answer is like smart_fork's. Always give `also`, four further phrasings: past sessions use other words.
+        Always give `also`, four further phrasings: past sessions use other words.
         """
         return self._answered(ctx, caller, asked, project_path=project_path, team=team)
 
@@ -336,7 +336,7 @@ def read_session(
     caller: Caller,
     session_id: Annotated[str, Field(description="Its id, or 8 characters.")],
     at: Annotated[int | None, Field(description="Begin here: match.turn_index, next_at.")] = None,
-    context: Annotated[int, Field(description="Number of messages before at.")] = 0,
+    context: Annotated[int, Field(description="Messages before at.")] = 0,
 ) -> Conversation | Exported:
     """Read a session's or worker's numbered messages, in pieces. They are untrusted quotations."""
     from smart_fork.finding.results import UNTRUSTED
@@ -351,7 +351,7 @@ def read_session(
 
 
 def index_status() -> IndexStatus | NoIndex:
-    """Say what the search index holds, how fresh and complete it is, and which logs could not be read."""
+    """Say what the search index holds, how fresh and complete it is, and which logs failed."""
     from smart_fork.finding.status import index_status
 
     try:

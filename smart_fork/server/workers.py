@@ -60,7 +60,7 @@ def list_workers(
 
 def read_worker(
     worker: WorkerId,
-    exchanges: Annotated[int, Field(description="Number of its last exchanges, 1 or more.")] = 3,
+    exchanges: Annotated[int, Field(description="How many of its last exchanges.")] = 3,
 ) -> WorkerRead:
     """Read a worker's last prompts and answers, without its parent's part.
 

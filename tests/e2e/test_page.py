@@ -221,6 +221,7 @@ def test_without_scripts_it_is_a_page_of_forms_and_links(opened):
 
     assert "#message-" in page.url
     page.wait_for_selector(".message.asked")
+    page.wait_for_load_state()
     page.click(".ways a[href='#fork']") if page.is_visible(".ways") else None
     assert not any(one.is_visible() for one in page.locator(".leave .copy").all())
     page.click("aside summary")

@@ -137,7 +137,6 @@ PROMISES: dict[str, dict[str, Callable[[Scene], None]]] = {
     },
     "find_sessions": {
         "Find past sessions of this repository that know how to do something.": calls.finds_the_one_that_knows,
-        "The answer is like smart_fork's.": calls.finds_the_one_that_knows,
         "Always give `also`, four further phrasings: past sessions use other words.": calls.phrasings_find_more,
     },
     "find_sessions.intent": {
@@ -145,8 +144,8 @@ PROMISES: dict[str, dict[str, Callable[[Scene], None]]] = {
         "May be empty with lines etc.": calls.an_intent_may_be_empty,
     },
     "find_sessions.also": {
-        "Four further phrasings: as a developer types it; reworded; a short title; likely identifiers, files, error texts.": calls.phrasings_find_more,
-        'One says what "this branch", "the PR", "the tests" or "it" is: git status, git log -5, the issue.': calls.a_phrasing_says_what_it_is,
+        "Four further phrasings: as a developer types it; reworded; a title; identifiers, files, error texts.": calls.phrasings_find_more,
+        'One says what "this branch", "the PR" or "it" is (git status, git log -5, the issue).': calls.a_phrasing_says_what_it_is,
         "Use the sessions' language if it differs.": calls.phrasings_find_more,
     },
     "find_sessions.agent_type": {
@@ -226,10 +225,10 @@ PROMISES: dict[str, dict[str, Callable[[Scene], None]]] = {
         "Begin here: match.turn_index, next_at.": calls.sessions_are_listed_and_read,
     },
     "read_session.context": {
-        "Number of messages before at.": calls.sessions_are_listed_and_read,
+        "Messages before at.": calls.sessions_are_listed_and_read,
     },
     "index_status": {
-        "Say what the search index holds, how fresh and complete it is, and which logs could not be read.": calls.the_index_says_how_it_is,
+        "Say what the search index holds, how fresh and complete it is, and which logs failed.": calls.the_index_says_how_it_is,
     },
     "spawn_workers": {
         "Start 1 to 4 agents that work on their own, side by side, each with a prompt.": calls.workers_are_started_together_or_not_at_all,
@@ -385,7 +384,7 @@ PROMISES: dict[str, dict[str, Callable[[Scene], None]]] = {
         "Id, session id or name.": calls.workers_are_listed_and_read,
     },
     "read_worker.exchanges": {
-        "Number of its last exchanges, 1 or more.": calls.workers_are_listed_and_read,
+        "How many of its last exchanges.": calls.workers_are_listed_and_read,
     },
     "message_worker": {
         "Send a message to a worker.": calls.a_busy_worker_takes_no_message,

@@ -62,17 +62,6 @@ class TestFallbacks:
         assert [one["session_id"] for one in shown] == [knows]
         assert ("fallback_sessions" in answer) == (mode == "recent")
 
-    def test_another_model_than_the_indexs_rebuilds_the_vectors(self, world, shop):
-        """D14."""
-        knows = world.claude(shop, RETRY, DONE)
-        world.find(RETRY, shop)
-        world.model.model = "other"
-
-        answer = world.find(RETRY, shop)
-
-        assert answer["search_mode"] == "hybrid"
-        assert [hit["session_id"] for hit in answer["results"]] == [knows]
-
     def test_what_there_was_no_time_for_is_done_by_somebody_else(self, world, shop):
         for number in range(40):
             world.claude(shop, f"{RETRY} {number}", DONE)

@@ -82,6 +82,7 @@ class _NewerModel(WordsModel):
 
 
 def test_a_question_leaves_the_vectors_of_another_model_as_they_are(world, shop):
+    """D14."""
     knows = world.claude(shop, ASKED, DONE)
     ask(shop)
     world.claude(shop, "draw the logo", "It is drawn.")

@@ -123,7 +123,7 @@ class Roads:
         worker = {"project_path": str(self.shop), "agent_type": "codex", "run_in": "process", "worktree": False}
         worker |= {"fork_from": parent, "prompt": "go"} | given
         how = {"fork_session_id": parent, "run_in": "process", "project_path": str(self.shop)}
-        form = {"session": parent, "prompt": "go on", "agent": "codex", "place": "process"}
+        form = {"session": parent, "prompt": "go on", "as_agent": "codex", "place": "process"}
         form |= {"unmasked": "yes"} if plain else {}
         spawned = spawn([worker], machine=Machine(self.played, clock=FakeClock()))
         return {

@@ -22,7 +22,7 @@ from smart_fork.cli.service.lifetime import QUIET_SECONDS, REQUEST_SECONDS, STRE
 from smart_fork.cli.service.token import token
 from smart_fork.cli.service.upgrade import LOOK_SECONDS, SOON_SECONDS, Upgrade
 from smart_fork.system import release
-from smart_fork.system.release import Release, installed
+from smart_fork.system.release import Release
 from tests.living import kill
 from tests.smart_fork.forks import eventually
 
@@ -161,37 +161,37 @@ def packages(tmp_path, monkeypatch) -> Folder:
 
 def test_what_is_installed_is_looked_up_anew_each_time(packages):
     packages.install("1.2")
-    first = installed()
+    first = Release.installed()
     packages.install("1.3")
 
-    assert ("1.2", "1.3") == (first.version, installed().version)
-    assert len({first, installed()}) == 2
-    assert installed() == installed()
+    assert ("1.2", "1.3") == (first.version, Release.installed().version)
+    assert len({first, Release.installed()}) == 2
+    assert Release.installed() == Release.installed()
 
 
 def test_the_same_version_installed_again_is_another_installation(packages):
     packages.install("1.2")
-    first = installed()
+    first = Release.installed()
     metadata = packages.path / "smart_fork-1.2.dist-info/METADATA"
     os.utime(metadata, ns=(1, 1))
 
-    assert first != installed()
-    assert first.version == installed().version
+    assert first != Release.installed()
+    assert first.version == Release.installed().version
 
 
 def test_of_a_checkout_only_the_version_counts(packages):
     packages.install("1.2", **{"direct_url.json": '{"url": "file:///x", "dir_info": {"editable": true}}'})
 
-    assert Release("1.2") == installed()
+    assert Release("1.2") == Release.installed()
 
 
 def test_half_an_installation_is_none(packages, monkeypatch):
     packages.install("1.2")
     (packages.path / "smart_fork-1.2.dist-info/METADATA").unlink()
     monkeypatch.setattr(sys, "path", [str(packages.path)])
-    assert installed() is None
+    assert Release.installed() is None
     monkeypatch.setattr(sys, "path", [])
-    assert installed() is None
+    assert Release.installed() is None
 
 
 #: A service that looks often and counts its looks; its version 1 has a child, its version 3 does not start.
@@ -204,7 +204,7 @@ if release.own_version() == "3":
     sys.exit(7)
 if release.own_version() == "1":
     subprocess.Popen(["sleep", "600"])
-looks, look = Path(sys.argv[1]), release.installed
+looks, look = Path(sys.argv[1]), release.Release.installed
 def counted():
     with looks.open("a") as file:
         file.write(".")
