@@ -16,7 +16,7 @@ from indexer.masking import mask
 from indexer.store.base import Placement, SessionRow, Store
 from smart_fork.finding.answer import TeamFound, TeamState
 from smart_fork.finding.hit import Hit, Lineage, Match, Origin, Price
-from smart_fork.finding.query import Candidate, Candidates, Query, is_long, words_of
+from smart_fork.finding.query import Candidate, Candidates, Query, words_of
 from smart_fork.finding.quotations import matched_words, snippet
 from smart_fork.finding.ranking import Parts, Weighed, share, shared_anew, shares_of_phrasings, strongest, weigh_one
 from smart_fork.finding.results import UNTRUSTED, match_of, title
@@ -77,7 +77,7 @@ def weighed_there(
     """
     shares = shares_of_phrasings(len(phrasings), min(len(phrasings), 2) if embedded else 0)
     given = [Parts(**one) for one in speaking]
-    return weigh_one(given, shares, similar=similar, words=True, long=is_long(phrasings[0]))
+    return weigh_one(given, shares, similar=similar, words=True)
 
 
 class Elsewhere(Protocol):

@@ -12,7 +12,7 @@ from indexer.masking import mask
 from indexer.project import is_within
 from indexer.store.base import Placement, Searchable, SessionRow, Similarities, Store
 from smart_fork import handovers
-from smart_fork.finding.query import Matches, Query, QueryWords, is_long, names_of, words_of
+from smart_fork.finding.query import Matches, Query, QueryWords, names_of, words_of
 from smart_fork.finding.ranking import Coverage, Evidence, Phrased, PointParts, edited, exchange_parts, fork_point
 from smart_fork.finding.session_place import belongs, is_in_doubt, placed, placed_here
 from smart_fork.finding.this_branch import is_of_this_branch
@@ -115,7 +115,6 @@ def gather_more(
             one,
             covered,
             embedded=vectors is not None and number in query.embedded,
-            long=is_long(text),
             named=len(words_of(text)) == 1 or bool(names_of(text)),
         )
         for number, (text, one, covered) in enumerate(zip(query.phrasings, evidence, coverage, strict=True))

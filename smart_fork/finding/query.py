@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 #: What is asked in more characters than this is answered by its beginning.
 MAX_CHARACTERS = 4000
 MAX_WORDS = 48
+#: The points against every session for a question of so many words; none for one of so few, and no step between them.
+LONG_DOUBT, SHORT_WORDS = 0.4, 16
 #: Longer words are random data, and a phrase of more words than this is found by its beginning.
 MAX_WORD_CHARACTERS, MAX_PHRASE_WORDS = 64, 8
 
@@ -81,9 +83,9 @@ def words_of(text: str) -> tuple[str, ...]:
     return tuple((telling or words)[:MAX_WORDS])
 
 
-def is_long(text: str) -> bool:
-    """Whether it has more telling words than are looked for."""
-    return len(words_of(text)) == MAX_WORDS
+def doubt_of(text: str) -> float:
+    """The points against every session for a long question: it has something in common with most of them."""
+    return LONG_DOUBT * max(0.0, (len(words_of(text)) - SHORT_WORDS) / (MAX_WORDS - SHORT_WORDS))
 
 
 def terms_of(text: str) -> tuple[str, ...]:

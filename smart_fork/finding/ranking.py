@@ -83,12 +83,6 @@ KNOWN_AGAIN: Mapping[Known, Weights] = {
     "words": Weights(Parts(7.73, 11.55, 6.78, 2.0, files=3.6), nothing=9.87),
     "meaning": Weights(Parts(nearest=23.05, whole=10.36), nothing=13.47),
 }
-#: A long question says its matter in several ways, too; no session has most of its words.
-KNOWN_LONG: Mapping[Known, Weights] = {
-    "both": Weights(Parts(7.32, 9.2, 5.25, 4.0, 3.18, 7.55, 3.4), nothing=10.1),
-    "words": Weights(Parts(7.73, 11.55, 6.78, 4.0, files=3.6), nothing=5.0),
-    "meaning": KNOWN["meaning"],
-}
 
 
 @dataclass(slots=True)
@@ -122,13 +116,12 @@ class Coverage(NamedTuple):
 class Phrased:
     """What was found with one phrasing of the question; `embedded` is whether by its meaning as well.
 
-    `long` is whether it has more words than are looked for, `named` whether it is one word or has a name of code.
+    `named` is whether it is one word or has a name of code.
     """
 
     evidence: Mapping[int, Evidence]
     coverage: Coverage
     embedded: bool = True
-    long: bool = False
     named: bool = False
 
 
@@ -195,14 +188,13 @@ def scores(phrasings: Sequence[Phrased], families: Mapping[int, str], *, words: 
 def weigh(phrasings: Sequence[Phrased], *, words: bool = True) -> dict[int, Weighed]:
     """The points of each session, which no other session changes; `words` is whether words were searched."""
     speaking = [parts(one.evidence, one.coverage, named=one.named) for one in phrasings]
-    shares, long = shares_of(phrasings), phrasings[0].long
+    shares = shares_of(phrasings)
     said = {session: [one.get(session, SILENT) for one in speaking] for one in speaking for session in one}
     similar = {session for one in phrasings for session, found in one.evidence.items() if found.similar}
-    if words and similar and _waits(phrasings[0].evidence.get(_best_by_words(said, shares, long=long))):
+    if words and similar and _waits(phrasings[0].evidence.get(_best_by_words(said, shares))):
         similar = set()  # what has no vectors yet is not held against it: all are weighed by their words
     weighed = {
-        session: weigh_one(each, shares, similar=session in similar, words=words, long=long)
-        for session, each in said.items()
+        session: weigh_one(each, shares, similar=session in similar, words=words) for session, each in said.items()
     }
     only_asked = {session for one in phrasings for session, found in one.evidence.items() if found.only_asked}
     return weighed | {session: weighed[session].at_most(ONLY_ASKED) for session in only_asked}
@@ -213,10 +205,8 @@ def _waits(found: Evidence | None) -> bool:
     return found is not None and bool(found.passages) and not found.chunks
 
 
-def _best_by_words(said: Mapping[int, Sequence[Parts]], shares: Parts, *, long: bool) -> int:
-    leads = {
-        session: weigh_one(each, shares, similar=False, words=True, long=long).lead for session, each in said.items()
-    }
+def _best_by_words(said: Mapping[int, Sequence[Parts]], shares: Parts) -> int:
+    leads = {session: weigh_one(each, shares, similar=False, words=True).lead for session, each in said.items()}
     return max(leads, key=leads.__getitem__)
 
 
@@ -294,11 +284,9 @@ def joined(speaking: Sequence[Parts], shares: Parts) -> Parts:
     return Parts._make([sum(values) * share for values, share in zip(zip(*speaking, strict=True), shares, strict=True)])
 
 
-def weigh_one(speaking: Sequence[Parts], shares: Parts, *, similar: bool, words: bool, long: bool = False) -> Weighed:
-    """The points of one session from each phrasing; `similar` is whether any of its vectors is known, `long` as in
-    `Phrased` of a question that is put in one way.
-    """
-    rows = KNOWN_AGAIN if len(speaking) > 1 else KNOWN_LONG if long else KNOWN
+def weigh_one(speaking: Sequence[Parts], shares: Parts, *, similar: bool, words: bool) -> Weighed:
+    """The points of one session from each phrasing; `similar` is whether any of its vectors is known."""
+    rows = KNOWN_AGAIN if len(speaking) > 1 else KNOWN
     known = rows["meaning" if not words else "both" if similar else "words"]
     return Weighed(_points(known.worth, joined(speaking, shares)), known.nothing, speaking, known.worth, shares)
 

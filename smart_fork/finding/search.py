@@ -23,7 +23,7 @@ from indexer.transcripts.model import Session
 from smart_fork.errors import NotFound, advice
 from smart_fork.finding.answer import Exchanges, KnownExchange, Mode
 from smart_fork.finding.evidence import Gathered, admitted, beginning_of, family_of, gather, gather_more
-from smart_fork.finding.query import Candidate, Candidates, Query, QueryWords, words_of
+from smart_fork.finding.query import Candidate, Candidates, Query, QueryWords, doubt_of, words_of
 from smart_fork.finding.quotations import matched_words
 from smart_fork.finding.ranking import WORTH, ExchangeEvidence, PointParts, Score, rivals, scores, share, weigh
 from smart_fork.finding.request import DEFAULT_LIMIT, FindRequest
@@ -62,7 +62,8 @@ def _search(store: Store, query: Query, embed: Embed, mode: Mode, look: SecondLo
     family = found.families
     weighed = weigh(found.phrasings, words=mode != "vector")
     among = rivals(weighed, family)
-    score = {row: one.doubted(query.doubt, query.read) for row, one in share(weighed, family, among).items()}
+    doubt = query.doubt + (0.0 if query.also else doubt_of(query.intent))
+    score = {row: one.doubted(doubt, query.read) for row, one in share(weighed, family, among).items()}
     ranked = _one_a_family(score, found.sessions, family)
     if look.rerank:
         chunk_of = {row: found.passages[row].place.chunk for row, _ in ranked[:RERANKED] if row in found.passages}

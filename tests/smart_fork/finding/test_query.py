@@ -9,16 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from smart_fork.finding.query import (
-    MAX_CHARACTERS,
-    MAX_WORDS,
-    is_long,
-    is_mostly_not_latin,
-    names_of,
-    plain,
-    terms_of,
-    words_of,
-)
+from smart_fork.finding.query import MAX_CHARACTERS, is_mostly_not_latin, names_of, plain, terms_of, words_of
 from smart_fork.finding.this_branch import branch_words, is_of_this_branch
 from tests.cases import each
 
@@ -127,13 +118,6 @@ def test_of_a_deep_path_the_end_is_looked_for():
 def test_any_name_is_a_query_that_sqlite_takes(index, text):
     for name in names_of(plain(text)):
         matches(index, name)
-
-
-def test_a_text_of_more_words_than_are_looked_for_is_long():
-    words = [f"word{number}" for number in range(MAX_WORDS)]
-
-    assert is_long(" ".join(words))
-    assert not is_long(" ".join(words[1:]))
 
 
 @each(

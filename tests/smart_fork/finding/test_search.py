@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import apsw
@@ -13,8 +14,8 @@ import pytest
 from indexer.project import project_of
 from smart_fork.finding.evidence import admitted, without_askers
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.query import MAX_WORDS, Query
-from smart_fork.finding.ranking import FITS, Parts
+from smart_fork.finding.query import MAX_WORDS, Query, doubt_of
+from smart_fork.finding.ranking import FITS
 from smart_fork.finding.search import Meaning, embedded, search
 from tests.cases import first
 from tests.smart_fork.world import Did, WordsModel, git
@@ -186,14 +187,24 @@ def test_a_rare_name_says_more_than_one_that_all_sessions_have_written(world, sh
     assert points.pop(one) > 2 * max(points.values()) > 0
 
 
-def test_a_long_question_is_decided_less_by_what_a_session_is_about_as_a_whole(store):
-    def worth(intent: str) -> Parts:
-        return ask(store, intent).hits[0].why.worth
+def test_one_word_more_changes_a_score_little_however_long_the_question_is(store):
+    def asked(words: int) -> float:
+        return ask(store, " ".join([RETRY, *(f"word{number}" for number in range(words))])).hits[0].score
 
-    long = worth(" ".join([RETRY, *(f"word{number}" for number in range(MAX_WORDS))]))
+    scores = [asked(words) for words in range(36, MAX_WORDS + 3)]
 
-    assert long.whole < worth(RETRY).whole
-    assert long.session_words > worth(RETRY).session_words
+    assert max(abs(before - after) for before, after in pairwise(scores)) < 0.1
+
+
+def test_a_long_question_has_something_in_common_with_most_sessions(store, monkeypatch):
+    words = [f"word{number}" for number in range(MAX_WORDS)]
+
+    assert 0 == doubt_of(RETRY)
+    assert 0 < doubt_of(" ".join(words[:32])) < doubt_of(" ".join(words)) == doubt_of(" ".join([*words, "more"]))
+    doubted, short = (ask(store, asked).hits[0].score for asked in (" ".join([RETRY, *words]), RETRY))
+    monkeypatch.setattr("smart_fork.finding.query.LONG_DOUBT", 0.0)
+    assert doubted < ask(store, " ".join([RETRY, *words])).hits[0].score
+    assert short == ask(store, RETRY).hits[0].score
 
 
 def test_where_this_branch_is_asked_for_its_sessions_are_found_first(world, shop):
