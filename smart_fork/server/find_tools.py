@@ -206,7 +206,7 @@ class Searching:
     ) -> Any:
         """Find past sessions of this repository that know how to do something.
 
-        Always give `also`, four further phrasings: past sessions use other words.
+        Always give `also`, four further phrasings.
         """
         return self._answered(ctx, caller, asked, project_path=project_path, team=team)
 
@@ -237,7 +237,7 @@ class Searching:
         budget: BudgetAsked,
         team: Annotated[bool | None, Field(description=AS_THERE)] = None,
     ) -> Any:
-        """Find the past session of this repository that already knows how to do something; optionally run a fork of it.
+        """Find the past session of this repository that already knows how to do something; optionally fork it.
 
         Call it before work that resembles something done before. Always give `also`, four further phrasings.
         A score is the chance that a session is the one meant: if all are low, nothing fits. A result says

@@ -10,7 +10,7 @@ from smart_fork.workers.state import WorkerState
 
 #: Which texts `also` is to be: said in the tools' parameters, and again where they were missing.
 FURTHER = (
-    "four further phrasings: as a developer types it; reworded; a title; identifiers, files, error "
+    "four further phrasings: as a developer types it; reworded; a short title; identifiers, files, error "
     'texts. One says what "this branch", "the PR" or "it" is (git status, git log -5, the issue). '
     "Use the sessions' language if it differs."
 )

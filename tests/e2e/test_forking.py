@@ -145,7 +145,7 @@ def test_a_fork_in_tmux_is_in_a_window_named_after_its_worker_and_knows_nothing_
     assert not executed(equipped)
     windows = equipped.tmux("list-panes", "-a", "-F", "#{session_name} #{pane_id} #{window_name}").splitlines()
     assert f"smart-fork-shop {named['terminal_id']} {name}" in windows
-    assert f"smart-fork-shop {unnamed['terminal_id']} {unnamed['name']}" in windows
+    assert f"smart-fork-shop {unnamed['terminal_id']} now-do-the-same" in windows
 
 
 @each_agent(thorough="claude")

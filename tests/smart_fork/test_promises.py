@@ -31,7 +31,7 @@ PROMISES: dict[str, dict[str, Callable[[Scene], None]]] = {
         "Find out what past sessions of this repository say about something; nothing is run.": calls.finds_the_one_that_knows,
     },
     "smart_fork": {
-        "Find the past session of this repository that already knows how to do something; optionally run a fork of it.": calls.finds_the_one_that_knows,
+        "Find the past session of this repository that already knows how to do something; optionally fork it.": calls.finds_the_one_that_knows,
         "Call it before work that resembles something done before.": calls.finds_the_one_that_knows,
         "Always give `also`, four further phrasings.": calls.phrasings_find_more,
         "A score is the chance that a session is the one meant: if all are low, nothing fits.": calls.finds_the_one_that_knows,
@@ -132,19 +132,18 @@ PROMISES: dict[str, dict[str, Callable[[Scene], None]]] = {
         "Hand over secrets if the user wants it.": calls.it_hands_over_secrets_only_on_request,
     },
     "smart_fork.dry_run": {
-        "Start nothing.": calls.it_forks_at_a_message_and_within_a_budget,
-        "Show the tokens of each way to fork.": calls.it_forks_at_a_message_and_within_a_budget,
+        "Start nothing; show each way's tokens.": calls.it_forks_at_a_message_and_within_a_budget,
     },
     "find_sessions": {
         "Find past sessions of this repository that know how to do something.": calls.finds_the_one_that_knows,
-        "Always give `also`, four further phrasings: past sessions use other words.": calls.phrasings_find_more,
+        "Always give `also`, four further phrasings.": calls.phrasings_find_more,
     },
     "find_sessions.intent": {
         "The task, in the user's words.": calls.finds_the_one_that_knows,
         "May be empty with lines etc.": calls.an_intent_may_be_empty,
     },
     "find_sessions.also": {
-        "Four further phrasings: as a developer types it; reworded; a title; identifiers, files, error texts.": calls.phrasings_find_more,
+        "Four further phrasings: as a developer types it; reworded; a short title; identifiers, files, error texts.": calls.phrasings_find_more,
         'One says what "this branch", "the PR" or "it" is (git status, git log -5, the issue).': calls.a_phrasing_says_what_it_is,
         "Use the sessions' language if it differs.": calls.phrasings_find_more,
     },
