@@ -316,11 +316,12 @@ class Session:
     @property
     def beginnings(self) -> tuple[str, ...]:
         """The ids of the turns with which a fork of it may begin: an agent copies what it loads, and may join the
-        prompts before an answer to one. A number is any session's.
+        prompts before an answer to one. A number is any session's, and so is the id of what an agent itself says first:
+        Gemini CLI makes that of its text.
         """
         found = [self.root_id]
         for start in sorted({0, self.resumed.start, *self._compactions()}):
-            run = self.turns[start : start + _MOST_PROMPTS]
+            run = [turn for turn in self.turns[start : start + _MOST_PROMPTS] if turn.role != "system" or turn.sums_up]
             found += [turn.id for turn in (*run[:1], *takewhile(lambda turn: turn.role != "assistant", run))]
         return tuple(dict.fromkeys(one for one in found if one and not one.isdigit()))
 

@@ -218,6 +218,18 @@ def test_its_own_forks_are_of_the_family_of_what_they_were_forked_from(home):
     assert above.root_id == read_gemini(fork).root_id
 
 
+def test_what_gemini_cli_itself_says_first_makes_no_family_of_two_sessions(home):
+    """Its id is made of its text: it is the same in each session of a directory and a day."""
+    context = listed(spoken("user", "c", "<session_context>\n- **Workspace Directories:**\n  - /srv/shop\n"))
+    one, other = (
+        read_gemini(gemini_log(home, context, spoken("user", prompt, prompt), session=session))
+        for prompt, session in (("retry", SESSION), ("docs", id_of(2)))
+    )
+
+    assert one.turns[0].id == other.turns[0].id
+    assert set(one.beginnings).isdisjoint(other.beginnings)
+
+
 IDS = st.sampled_from("abcde")
 MESSAGES = st.builds(spoken, st.sampled_from(["user", "gemini", "info"]), IDS, st.sampled_from(["x", "y", "z"]))
 RECORDS = st.one_of(
