@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 import sys
 import time
@@ -43,6 +44,8 @@ from smart_fork.system.processes import Processes
 from smart_fork.system.release import Release
 
 _PROBE_BYTES = 1 << 14
+#: The oldest tmux that forks are tested with.
+_MIN_TMUX = (3, 2)
 #: Files among the logs that hold no session, named one by one.
 _NAMED = 5
 RUN_INDEX = "Run `smart-fork index run`."
@@ -375,6 +378,9 @@ def _tmux(processes: Processes) -> Iterator[Check]:
     except SmartForkError as error:
         yield Check("tmux", ok=False, detail=error.message, next_step=step, optional=True)
         return
-    yield Check(
-        "tmux", ok=answer.ok, detail=answer.text or answer.complaint, next_step="" if answer.ok else step, optional=True
-    )
+    ok = answer.ok
+    # What is built from its main branch names no version.
+    if found := re.match(r"tmux (\d+)\.(\d+)", answer.text):
+        ok = ok and tuple(map(int, found.groups())) >= _MIN_TMUX
+        step = "Update tmux: forks are tested with 3.2 and newer. `--in process` needs none."
+    yield Check("tmux", ok=ok, detail=answer.text or answer.complaint, next_step="" if ok else step, optional=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.login import Login, Standing
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
+from smart_fork.system.login_shell import login_path
 from smart_fork.system.processes import Processes
 
 #: A checked program: its file and version, the arguments of its help, and the expression searched for.
@@ -43,11 +45,9 @@ class Program:
     hint: str = ""
     #: Searched after PATH: services are started with a bare PATH. A leading ``~`` is HOME.
     USUAL_FOLDERS: ClassVar = (
-        "~/.local/bin",
-        "~/.claude/local",
-        "~/.npm-global/bin",
-        "/opt/homebrew/bin",
-        "/usr/local/bin",
+        *("~/.local/bin", "~/.claude/local", "~/.npm-global/bin", "~/.volta/bin", "~/.asdf/shims", "~/.bun/bin"),
+        *("~/.local/share/mise/shims", "~/.local/share/pnpm", "~/Library/pnpm", "~/.nix-profile/bin"),
+        *("~/.nvm/versions/node/*/bin", "/opt/homebrew/bin", "/usr/local/bin"),
     )
 
     def version(self, processes: Processes, env: Mapping[str, str] | None = None) -> str:
@@ -74,14 +74,29 @@ class Program:
         home = env.get("HOME") or str(Path.home())
         if wanted.startswith("~/"):
             wanted = wanted.replace("~", home, 1)
-        folders = [folder for folder in env.get("PATH", os.defpath).split(os.pathsep) if folder]
-        folders += [folder.replace("~", home, 1) for folder in cls.USUAL_FOLDERS]
-        # With a relative entry, the forked directory could choose the program.
-        path = os.pathsep.join(folder for folder in folders if os.path.isabs(folder))  # noqa: PTH117 - a string
-        found = shutil.which(wanted, path=path)
+        paths = (env.get("PATH", os.defpath), os.pathsep.join(cls.usual_folders(home)))
+        found = next(filter(None, (shutil.which(wanted, path=_absolute(path)) for path in paths)), None)
+        found = found or shutil.which(wanted, path=_absolute(login_path(env)))
         if found is None or not os.path.isabs(found):  # noqa: PTH117
             raise ProgramMissing(f"{wanted} was not found", _install(agent))
         return found
+
+    @classmethod
+    def usual_folders(cls, home: str) -> list[str]:
+        """Return the folders of programs of a person with this home; of a Node.js of several, the newest first."""
+        found: list[str] = []
+        for folder in cls.USUAL_FOLDERS:
+            plain, pattern = folder.replace("~", home, 1), folder.replace("~", glob.escape(home), 1)
+            found += _newest_first(pattern) if "*" in folder else [plain]
+        return found
+
+    @staticmethod
+    def path_for(program: str, env: Mapping[str, str]) -> dict[str, str]:
+        """Return the PATH for a program that was not found on the one in `env`: the script needs its interpreter."""
+        path, folder = env.get("PATH", os.defpath), os.path.dirname(program)  # noqa: PTH120 - a string
+        if not folder or folder in path.split(os.pathsep):
+            return {}
+        return {"PATH": os.pathsep.join(filter(None, (folder, login_path(env) or path)))}
 
     @classmethod
     def is_found(cls, agent: AgentName, env: Mapping[str, str] | None = None) -> bool:
@@ -165,6 +180,15 @@ class Program:
         except (SmartForkError, OSError):
             return Standing(None)
         return Standing(login.answered(said))
+
+
+def _absolute(path: str) -> str:
+    """Return a PATH without its relative entries: the forked directory could choose the program."""
+    return os.pathsep.join(folder for folder in path.split(os.pathsep) if os.path.isabs(folder))  # noqa: PTH117 - a string
+
+
+def _newest_first(folders: str) -> list[str]:
+    return sorted(glob.glob(folders), key=lambda one: [*map(int, re.findall(r"\d+", one))], reverse=True)  # noqa: PTH207
 
 
 def _install(agent: AgentName) -> str:

@@ -7,24 +7,19 @@ cannot be had is told before anything starts, and a worker that could only say "
 
 from __future__ import annotations
 
-import os
-import pwd
-import secrets
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
 from indexer.lazy import dataclass
-from indexer.settings import ASKS_SHELL, CHECK_LOGIN
+from indexer.settings import CHECK_LOGIN
 from indexer.transcripts.model import AgentName
-from indexer.values import dict_in, json_in
 from smart_fork.agents import AGENTS, known_variables
 from smart_fork.agents.login import Login
 from smart_fork.agents.programs import Program
-from smart_fork.errors import ForkRefused, SmartForkError, advice
-from smart_fork.forking import shell_answer
+from smart_fork.errors import ForkRefused, advice
+from smart_fork.system.login_shell import login_shell, values_of
 from smart_fork.system.processes import Processes
 from smart_fork.workers.place import WorkerPlace
 
@@ -95,40 +90,3 @@ def _step(login: Login) -> str:
         f"Log in with `{login.command}`, or set it in the profile that your login shell reads. {anyway}",
         tool=f"Tell the user: log in with `{login.command}`, or set it in the profile of the login shell. {anyway}",
     )
-
-
-#: The time limit of a profile, since the start of each worker waits for it.
-SECONDS = 10.0
-#: The variables that a shell needs to find its profile. It sets all others itself.
-_GIVEN = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "PATH", "ZDOTDIR", "XDG_CONFIG_HOME", "TMPDIR", "TERM")
-#: Many profiles stop early in a dumb terminal.
-_TERM = "xterm-256color"
-
-
-def values_of(names: Sequence[str], env: Mapping[str, str], processes: Processes) -> dict[str, str]:
-    """Return the values of `names` in the login shell; nothing if it does not answer."""
-    shell = login_shell(env)
-    if not names or not shell:
-        return {}
-    mark = secrets.token_hex(8)
-    words = [sys.executable, "-I", str(Path(shell_answer.__file__).resolve()), mark, *names]
-    given = {"TERM": _TERM} | {name: env[name] for name in _GIVEN if name in env} | {"SHELL": shell, ASKS_SHELL: "1"}
-    home = Path(env.get("HOME") or Path.home())
-    try:
-        done = processes.run([shell, "-l", "-i", "-c", shlex.join(words)], cwd=home, env=given, timeout=SECONDS)
-    except SmartForkError:
-        return {}
-    _, found, rest = done.stdout.rpartition(mark.encode())  # a profile may print what it likes before
-    said = dict_in(json_in(rest)) if found else {}
-    return {name: value for name, value in said.items() if name in names}
-
-
-def login_shell(env: Mapping[str, str]) -> str:
-    """Return the absolute path of a person's shell; empty if there is none."""
-    shell = env.get("SHELL") or ""
-    if not shell:
-        try:
-            shell = pwd.getpwuid(os.getuid()).pw_shell
-        except KeyError:
-            return ""
-    return shell if Path(shell).is_absolute() and os.access(shell, os.X_OK) else ""

@@ -43,7 +43,7 @@ from smart_fork.forking.worker import (
     remark,
     unloaded,
 )
-from smart_fork.repository.worktree import Worktree, left_unfiltered, plan_worktree
+from smart_fork.repository.worktree import Worktree, empty_submodules, left_unfiltered, plan_worktree
 from smart_fork.snippets import plain_name
 from smart_fork.system import permission
 from smart_fork.system.cancellation import refuse_cancelled
@@ -118,9 +118,9 @@ class Prepared:
                 refuse_cancelled()
                 if place.replaces:  # nothing of ours is left to say so afterwards
                     _note_running(registry, worker, plan, Started(pid=Processes.own_pid()))
-                started = place.start(
-                    plan, worker, machine.processes, plan.environment({**machine.env, **self.provisions.variables})
-                )
+                given = {**machine.env, **Program.path_for(self.request.program, machine.env)}
+                environment = plan.environment({**given, **self.provisions.variables})
+                started = place.start(plan, worker, machine.processes, environment)
                 attempt.succeeded()  # the first step that cannot be taken back
                 Program.keep()
                 launched = Launched(plan, place.name, worker, started, plan.new_session_id, warnings, note=self.note)
@@ -128,6 +128,8 @@ class Prepared:
                 launched, ended = _noted(registry, worker, launched, look)
                 if ended:
                     attempt.failed()
+                    if place.screen(started, machine.processes, machine.env) is None:
+                        started = replace(started, attach="")  # there is nothing left to look at
                     raise ended_at_once(plan, started, ended)
                 return launched
 
@@ -136,6 +138,8 @@ class Prepared:
         plan = self.plan(self.cwd)
         warnings = [*another_agent(self.spec), *moved(self.spec, self.request.target_cwd)]
         warnings += made_first(self.spec, plan, in_worktree=self.worktree is not None)
+        if self.worktree:
+            warnings += filter(None, [empty_submodules(self.request.target_cwd, self.machine.processes)])
         return Launched(plan, self.place.name, warnings=warnings, note=self.note, name=self.spec.called)
 
     def drop(self) -> None:
@@ -244,8 +248,8 @@ def _worktree(prepared: Prepared, attempt: Attempt) -> tuple[Worktree | None, li
         if not prepared.spec.or_without:
             raise
         return None, [f"It works in the directory itself: {error.message}"]
-    note = left_unfiltered(made, attempt.machine.processes)
-    return made, [note] if note else []
+    processes = attempt.machine.processes
+    return made, [*filter(None, (left_unfiltered(made, processes), empty_submodules(target, processes)))]
 
 
 def _note_running(registry: Registry, worker: WorkerRecord, plan: ForkPlan, started: Started) -> None:

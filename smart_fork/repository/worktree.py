@@ -134,6 +134,19 @@ def left_unfiltered(worktree: Worktree, processes: Processes) -> str:
     return f"Filters are not run: {len(made)} files, such as {name}, are in the worktree as git stores them{pull}"
 
 
+def empty_submodules(repository: Path, processes: Processes) -> str:
+    """What a person should know of submodules, which git leaves empty in a new worktree; empty if there are none."""
+    there = opened(repository, processes)
+    if not (there.top / ".gitmodules").exists():
+        return ""
+    listed = there.git("ls-tree", "-r", "-z", "--full-tree", "HEAD").stdout.split(b"\0")
+    names = [os.fsdecode(entry.partition(b"\t")[2]) for entry in listed if entry.startswith(b"160000 ")]
+    if not names:
+        return ""
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"Submodules are empty in the worktree: {printable(names[0])}{more} (fill them: git submodule update --init)"
+
+
 def remove_worktree(worktree: Worktree, processes: Processes) -> None:
     """Take away a worktree that was just made, for a fork that was not started after all."""
     there = opened(worktree.repository, processes)

@@ -161,7 +161,12 @@ def _client(ctx: Context[Any, Any]) -> str | None:
 
 def around(ctx: Context[Any, Any]) -> Around | None:
     """Where the caller's own process is: this one. `None` for a client of the service, which works in no project."""
-    return Around(os.environ, Path.cwd()) if ctx.request_context.request is None else None
+    if ctx.request_context.request is not None:
+        return None
+    try:
+        return Around(os.environ, Path.cwd())
+    except FileNotFoundError:  # a worktree that was removed; the client may name another directory
+        return Around(os.environ, Path(os.sep))
 
 
 async def own_projects(ctx: Context[Any, Any]) -> tuple[permission.Permitted, ...]:
@@ -209,7 +214,7 @@ def project_for(path: str | None, caller: Caller) -> str:
     if path and (path.startswith("~") or Path(path).is_absolute()):
         return path
     if caller.project is None:
-        raise ToolError("project_path is required: this client does not name its project")
+        raise ToolError("project_path is required: this client names no directory, or it was deleted")
     return str(Path(caller.project, path or "."))
 
 

@@ -68,15 +68,14 @@ def lives(
         return not cut_off and not _window_is_gone(worker, processes, env)
     if not processes.alive(worker.pid):
         return False
-    environment = processes.environment(worker.pid)
+    environment, panes = processes.environment(worker.pid), panes or Panes(processes, env)
     if environment:
-        mark = environment.get(WORKER_ID)
-        return mark == worker.id or _is_becoming(worker, now, began)
+        return environment.get(WORKER_ID) == worker.id or _is_becoming(worker, now, began, panes)
     since = born(worker.pid)  # the system does not tell what it was started with
     if since is not None and began is not None:
         return since <= began + START_SECONDS
     # The pane's number alone says nothing: a new tmux server counts from the beginning.
-    return worker.place != "tmux" or (panes or Panes(processes, env)).pid_in(worker.terminal_id) in (None, worker.pid)
+    return worker.place != "tmux" or panes.pid_in(worker.terminal_id) in (None, worker.pid)
 
 
 def note_ends(registry: Registry, processes: Processes, env: Mapping[str, str], now: float) -> list[WorkerRecord]:
@@ -87,9 +86,13 @@ def note_ends(registry: Registry, processes: Processes, env: Mapping[str, str], 
     return [worker for one in gone if (worker := registry.note_end(one, now=now))]
 
 
-def _is_becoming(worker: WorkerRecord, now: float, began: float | None) -> bool:
+def _is_becoming(worker: WorkerRecord, now: float, began: float | None, panes: Panes) -> bool:
     """Whether what runs there may not bear the worker's mark yet: it is a program that becomes the agent."""
-    return worker.place in ("here", "iterm2") and began is not None and now - began < BECOMING_SECONDS
+    if began is None or now - began >= BECOMING_SECONDS:
+        return False
+    return worker.place in ("here", "iterm2") or (
+        worker.place == "tmux" and panes.pid_in(worker.terminal_id) == worker.pid
+    )
 
 
 def _window_is_gone(worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> bool:

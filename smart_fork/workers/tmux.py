@@ -38,9 +38,17 @@ TMUX_SECONDS = 30.0
 MAX_NAME_CHARACTERS = 40
 #: The server takes 16 KiB in one message, with everything around the command.
 MAX_COMMAND_BYTES = 8_000
-#: Given to the window, since a server that runs already has the environment of whoever started it. No secrets: they
-#: would stand in the list of processes.
-PASSED_ON = ("PATH", "HOME", HOME, *AGENTS.home_variables(), *AGENTS.overrides())
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+#: How whoever forks reaches the network: proxies, and the certificates of a company's own authority.
+_NETWORK = (
+    *_PROXIES,
+    *map(str.lower, _PROXIES),
+    *("NODE_EXTRA_CA_CERTS", "NODE_USE_SYSTEM_CA", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
+    *("CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "CODEX_CA_CERTIFICATE"),
+)
+#: The window has these as whoever forks has them, or not at all: a server that runs already has the environment of
+#: whoever started it. No secrets: they would stand in the list of processes.
+PASSED_ON = ("PATH", "HOME", HOME, *AGENTS.home_variables(), *AGENTS.overrides(), *_NETWORK)
 #: Not kept by a server that we start: every later window would have it, also one of somebody with another home.
 NOT_KEPT = (*AGENTS.callers_own, *(name for name in PASSED_ON if name not in ("PATH", "HOME")))
 #: How often, and after how long, a window is asked again how what ran in it has ended.
@@ -88,17 +96,18 @@ class TmuxPlace(WorkerPlace):
         session = session_name(plan.cwd)
         window = ["-n", worker.name.replace("#", "##"), "-c", str(plan.cwd).replace("#", "##")]
         window += ["-P", "-F", "#{pane_id} #{pane_pid}"]
-        passed_on = [*(name for name in PASSED_ON if name in env), *plan.env]
-        for name in passed_on:
-            window += ["-e", f"{name}={env[name]}"]
         # What may be secret goes through a private file, and a server that this starts does not have it either.
-        apart = AGENTS.login_variables()
-        given = {name: env[name] for name in AGENTS.login_of(plan.agent).variables() if name in env}
+        apart = {*AGENTS.login_variables(), *(name for name in _NETWORK if "@" in env.get(name, ""))}
+        given = {name: env[name] for name in (*AGENTS.login_of(plan.agent).variables(), *_NETWORK) if name in env}
+        given = {name: value for name, value in given.items() if name in apart}
         command = self._command(plan.argv, worker, given)
-        window += ["--", *command]
+        # Not tmux's own -e: new sessions know it since 3.2 only, and it can take nothing away.
+        words = [f"{name}={env[name]}" for name in (*PASSED_ON, *plan.env) if name in env and name not in apart]
+        absent = [one for name in (*AGENTS.callers_own, *PASSED_ON) if name not in env for one in ("-u", name)]
+        window += ["--", "/usr/bin/env", *absent, *words, *command]
         bare = {name: value for name, value in env.items() if name not in apart}
         try:
-            done = self._open(session, _escaped(window), passed_on, processes, bare)
+            done = self._open(session, _escaped(window), processes, bare)
         except BaseException:
             not_taken(command)
             raise
@@ -207,21 +216,25 @@ class TmuxPlace(WorkerPlace):
         _run(processes, env, "copy-mode", "-q", "-t", started.terminal_id)
         return started.terminal_id
 
-    def _open(
-        self,
-        session: str,
-        window: Sequence[str],
-        passed_on: Sequence[str],
-        processes: Processes,
-        env: Mapping[str, str],
-    ) -> Completed:
+    def _open(self, session: str, window: Sequence[str], processes: Processes, env: Mapping[str, str]) -> Completed:
         # In one message, so that the window is told to stay before the command in it can have ended.
         last = ("-t", f"={session}:{{end}}")
         stay = [";", "set-option", "-w", *last, "remain-on-exit", "on", ";", "set-option", "-w", *last, OWNER, _owner()]
         stay += [";", "set-option", "-w", "-F", *last, _OPENED_FOR, "#{pane_pid}"]
+        # Workers outlive whoever looks at them, also where a person's settings end what nobody looks at.
+        stay += [
+            ";",
+            "set-option",
+            *last,
+            "destroy-unattached",
+            "off",
+            ";",
+            "set-option",
+            "-s",
+            "exit-unattached",
+            "off",
+        ]
         ours = [";", "set-option", *last, OWNER, _owner()]
-        for name in passed_on:  # what a new session's first window is given, all its later ones would have
-            ours += [";", "set-environment", "-u", "-t", f"={session}", name]
         for _ in range(3):  # another process may open or close the session meanwhile
             if _run(processes, env, "has-session", "-t", f"={session}").ok:
                 done = _run(processes, env, "new-window", "-d", "-a", *last, *window, *stay)
@@ -264,8 +277,11 @@ class Panes:
 
 
 def session_name(directory: Path) -> str:
-    """The tmux session of the project that `directory` is in."""
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(project_of(directory).root).name)
+    """The tmux session of the project that `directory` is in: one for all worktrees, also of a bare repository."""
+    project = project_of(directory)
+    key = Path(project.key)
+    folder = key.parent if project.git and key.name.startswith(".") else key
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", folder.name.removesuffix(".git"))
     return f"{OURS}{name[:MAX_NAME_CHARACTERS].strip('-') or 'fork'}"
 
 

@@ -112,6 +112,20 @@ class TestWhoAsks:
         assert "project_path is required" in refusal(world, "list_sessions")
         assert answer(world, intent=RETRY, project_path=str(shop))["count"] == 1
 
+    @pytest.mark.parametrize("tool", ["find_sessions", "list_sessions"])
+    def test_a_server_whose_directory_was_deleted_asks_for_another(self, world, shop, monkeypatch, tmp_path, tool):
+        """The worktree in which the agent was started, for one."""
+        world.claude(shop, RETRY, DONE)
+        gone = tmp_path / "gone"
+        gone.mkdir()
+        monkeypatch.chdir(gone)
+        gone.rmdir()
+        intent = {"intent": RETRY} if tool == "find_sessions" else {}
+
+        assert "names no directory, or it was deleted" in refusal(world, tool, **intent)
+        found = answer(world, tool, **intent, project_path=str(shop))
+        assert len(found.get("results") or found["sessions"]) == 1
+
     def test_a_relative_path_is_the_callers(self, world, shop, monkeypatch):
         (shop / "api").mkdir()
         monkeypatch.chdir(world.home)

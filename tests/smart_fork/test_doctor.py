@@ -141,6 +141,17 @@ def test_without_tmux(settled, monkeypatch):
     assert "Install tmux" in checks(settled)["tmux"].next_step
 
 
+@pytest.mark.parametrize(("version", "ok"), [("3.1c", False), ("3.2", True), ("3.10", True), ("next-3.9", True)])
+def test_a_tmux_older_than_those_that_are_tested_is_named(settled, version, ok):
+    add_program(settled.home / "bin", "tmux", f"tmux {version}")
+
+    found = checks(settled)
+
+    assert (found["tmux"].ok, found["tmux"].detail) == (ok, f"tmux {version}")
+    assert ok or "3.2 and newer" in found["tmux"].next_step
+    assert Checked.of(list(found.values())).ok
+
+
 @pytest.mark.usefixtures("settled")
 def test_a_disk_that_takes_only_empty_files_is_seen():
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -67,6 +67,34 @@ def test_a_service_with_a_bare_path_finds_a_program_in_the_persons_folders(home,
 
 
 @of_each
+def test_the_newest_node_js_of_a_person_is_looked_into_first(home, agent):
+    for version in ("v9.1.0", "v22.4.0", "v22.10.0"):
+        folder = home / f".nvm/versions/node/{version}/bin"
+        folder.mkdir(parents=True)
+        install(folder, agent, "")
+    env = {"HOME": str(home), "PATH": "/usr/bin", "SHLVL": "1"}
+
+    program = Program.find(agent, env)
+
+    assert program == str(home / ".nvm/versions/node/v22.10.0/bin" / agent)
+    assert Program.path_for(program, env) == {"PATH": f"{Path(program).parent}:/usr/bin"}, "its script needs node"
+    assert Program.path_for("/usr/bin/x", env) == {}
+
+
+def test_the_login_shell_knows_where_programs_are_that_a_service_does_not(home):
+    folder = home / "my tools"
+    folder.mkdir()
+    program = install(folder, "codex", "")
+    (home / ".profile").write_text('echo hello\nPATH="bin:$HOME/my tools:$PATH"\nexport PATH\n')
+    env = {"HOME": str(home), "PATH": "/usr/bin:/bin", "SHELL": "/bin/sh"}
+
+    assert Program.find("codex", env) == str(program)
+    assert Program.path_for(str(program), env)["PATH"].startswith(f"{folder}:bin:{folder}:/")
+    with pytest.raises(ProgramMissing):
+        Program.find("codex", env | {"SHLVL": "1"})
+
+
+@of_each
 def test_the_current_directory_never_chooses_the_program(places, tmp_path, monkeypatch, agent):
     """X-002: a repository may contain a program of that name, and PATH a dot."""
     install(tmp_path, agent, "")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime
+from shutil import which
 from unittest.mock import Mock
 
 import pytest
@@ -151,3 +153,16 @@ def test_a_window_whose_agent_ends_is_an_error(launch, claude_session, private_t
     said = caught.value.message.partition(":")[0]
     assert said in {f"claude ended before {before}{one}" for one in (how, "")}, "tmux does not always know how"
     assert "Its window is still there: tmux" in caught.value.hint
+
+
+def test_an_agent_whose_window_is_closed_at_once_names_no_window(launch, claude_session, private_tmux, programs):
+    socket = os.environ["SMART_FORK_TMUX_SOCKET"]
+    (programs / "claude").write_text(
+        f'#!/bin/sh\n{which("tmux")} -L {socket} kill-pane -t "$TMUX_PANE"\nexec sleep 600\n'
+    )
+    source = source_of("claude", claude_session, programs)
+
+    with pytest.raises(ProgramFailed, match="Its window was closed") as caught:
+        launch(source, SystemThatHelps(), prompt="go on", place="tmux", clock=Clock())
+
+    assert caught.value.hint == ""

@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smart_fork.errors import ForkRefused, ProgramFailed
-from smart_fork.repository.worktree import create_worktree, left_unfiltered, plain_name, plan_worktree, remove_worktree
+from smart_fork.repository.worktree import (
+    create_worktree,
+    empty_submodules,
+    left_unfiltered,
+    plain_name,
+    plan_worktree,
+    remove_worktree,
+)
 from smart_fork.system.processes import Processes
 from tests.cases import first
 
@@ -193,6 +200,19 @@ def test_files_that_a_filter_makes_are_as_git_stores_them_and_named(repo):
     assert "1 files, such as movie" in said
     assert "git lfs pull" in said
     assert "where it is kept\n" == (made.path / "movie").read_text()
+
+
+def test_submodules_are_empty_in_a_worktree_and_named(repo, home):
+    for name in ("paint", "wood"):
+        git(home, "init", "-q", "-b", "main", name)
+        git(home / name, "commit", "-q", "--allow-empty", "-m", "First")
+    assert "" == empty_submodules(repo, PROCESSES)
+    for name in ("paint", "wood"):
+        git(repo, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(home / name), f"libs/{name}")
+    git(repo, "commit", "-qm", "Submodules")
+
+    assert [] == list((create_worktree(repo, "x", PROCESSES).path / "libs/paint").iterdir())
+    assert "empty in the worktree: libs/paint and 1 more" in empty_submodules(repo, PROCESSES)
 
 
 def test_a_repository_that_is_kept_elsewhere_has_worktrees(repo, home):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,8 +19,9 @@ from smart_fork.system.processes import Processes
 from smart_fork.workers.place import HerePlace, ProcessPlace, Started, WorkerPlace, runs, whereabouts
 from smart_fork.workers.places import choose_place, place_of
 from smart_fork.workers.registry import Registry, WorkerRecord
-from smart_fork.workers.tmux import TmuxPlace
+from smart_fork.workers.tmux import TmuxPlace, session_name
 from tests.smart_fork.forks import SESSION, eventually, plan_of, python
+from tests.smart_fork.world import git
 
 PROCESSES = Processes()
 #: An agent: asks its terminal for bracketed paste as the real ones do, shows a question, keeps every byte that it hears,
@@ -247,6 +249,73 @@ def test_a_worker_has_the_home_of_whoever_starts_it_and_not_that_of_the_tmux_ser
     given = PROCESSES.environment(started.pid)
     assert (str(home), str(home / "mine")) == (given["HOME"], given["CODEX_HOME"])
     assert not {"SMART_FORK_HOME", "CLAUDE_CONFIG_DIR"} & given.keys()
+
+
+NETWORK = {
+    "HTTPS_PROXY": "http://proxy:8080",
+    "no_proxy": "localhost",
+    "NODE_EXTRA_CA_CERTS": "/etc/company.pem",
+    "HTTP_PROXY": "http://ada:secret@proxy:8080",
+}
+
+
+def test_a_worker_reaches_the_network_as_whoever_starts_it_does(private_tmux, repo, monkeypatch):
+    """The tmux server may have been started elsewhere: what it alone has is taken away, a password is shown nobody."""
+    private_tmux("set-environment", "-g", "SSL_CERT_FILE", "/etc/gone.pem")
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    for name, value in NETWORK.items():
+        monkeypatch.setenv(name, value)
+
+    _, _, started = tmux_agent(repo)
+
+    given = PROCESSES.environment(started.pid)
+    assert {name: given.get(name) for name in NETWORK} == NETWORK
+    assert "SSL_CERT_FILE" not in given
+    assert "secret" not in private_tmux("list-panes", "-a", "-F", "#{pane_start_command}")
+    later = private_tmux("new-window", "-d", "-P", "-F", "#{pane_pid}", "-t", "=smart-fork-shop:", "sleep", "600")
+    assert not NETWORK.items() & eventually(lambda: PROCESSES.environment(int(later))).items()
+
+
+@pytest.mark.parametrize("option", ["destroy-unattached", "exit-unattached"])
+def test_a_worker_lives_on_where_a_person_s_tmux_ends_what_nobody_looks_at(private_tmux, repo, home, option):
+    private_tmux("kill-server")
+    (home / ".tmux.conf").write_text(f"set -g {option} on\n")
+
+    place, _, started = tmux_agent(repo)
+
+    assert private_tmux("show-options", "-g" if option[0] == "d" else "-s", "-v", option), "its settings are read"
+    assert place.ended(started, PROCESSES, os.environ) is None
+    assert runs(started, PROCESSES)
+
+
+def test_a_tmux_without_an_environment_for_new_sessions_starts_a_worker(private_tmux, repo, tmp_path, monkeypatch):
+    """As tmux 3.1 and older, of Debian 11, Ubuntu 20.04 and RHEL 8."""
+    old = tmp_path / "bin/tmux"
+    old.parent.mkdir()
+    refused = '[ "$word" = -e ] && { echo "tmux: unknown option -- e" >&2; exit 1; }; [ "$word" = -- ] && break'
+    old.write_text(f'#!/bin/sh\nfor word in "$@"; do {refused}; done\nexec {shutil.which("tmux")} "$@"\n')
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", str(old.parent), prepend=os.pathsep)
+
+    _, worker, started = tmux_agent(repo)
+
+    assert worker.id == PROCESSES.environment(started.pid)["SMART_FORK_WORKER_ID"]
+
+
+def test_all_worktrees_of_a_repository_have_one_session_of_tmux(repo, home):
+    git(repo, "clone", "-q", "--bare", ".", str(home / "proj/.bare"))
+    (home / "proj/.git").write_text("gitdir: ./.bare\n")
+    git(home / "proj", "worktree", "add", "-q", "main")
+    git(home / "proj", "worktree", "add", "-q", "-b", "feature", "feature")
+    git(repo, "clone", "-q", "--bare", ".", str(home / "store.git"))
+    git(home / "store.git", "worktree", "add", "-q", str(home / "till"))
+    git(repo, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(home / "store.git"), "libs/paint")
+    git(repo / "libs/paint", "worktree", "add", "-q", str(home / "blue"))
+
+    names = [session_name(home / one) for one in ("proj", "proj/main", "proj/feature", "till")]
+
+    assert names == [*["smart-fork-proj"] * 3, "smart-fork-store"]
+    assert session_name(repo / "libs/paint") == session_name(home / "blue") == "smart-fork-paint"
 
 
 def test_a_person_s_own_terminal_is_left_to_the_person(home, monkeypatch):

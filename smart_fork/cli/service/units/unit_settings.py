@@ -232,8 +232,5 @@ def search_path(env: Mapping[str, str], before: str = "", python: str = sys.exec
 def _folders(env: Mapping[str, str]) -> list[str]:
     """Where programs are looked for. Relative entries would let the current directory choose them."""
     home = env.get("HOME") or str(Path.home())
-    folders = [
-        *env.get("PATH", os.defpath).split(os.pathsep),
-        *(one.replace("~", home, 1) for one in Program.USUAL_FOLDERS),
-    ]
+    folders = [*env.get("PATH", os.defpath).split(os.pathsep), *Program.usual_folders(home)]
     return [one for one in folders if Path(one).is_absolute()]
