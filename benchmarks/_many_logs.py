@@ -22,7 +22,7 @@ def measure(folder: Path) -> dict[str, Any]:
     from indexer.files import index_db
     from indexer.freshness import complete
     from indexer.store.sqlite import SqliteStore
-    from smart_fork.agents.claude.home import claude_home
+    from smart_fork.agents.claude import claude_home
     from smart_fork.agents.readers import READERS
 
     with _home(folder):

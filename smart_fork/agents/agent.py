@@ -15,6 +15,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents.description import Description, Facet, Home
 
 if TYPE_CHECKING:
+    from indexer.transcripts.base import AgentAdapter
     from smart_fork.agents.ancestry import Births, Heads
     from smart_fork.agents.codec import Codec
     from smart_fork.agents.copier import Copier
@@ -57,6 +58,7 @@ class ProgramSpec(NamedTuple):
 #: Where an agent has its facets: a class or a value, as ``module:name`` in its folder. The braces stand for the name of
 #: its class. A module with a dot is absolute.
 USUAL: Mapping[str, str] = MappingProxyType({
+    "reader": "log:{}Adapter",
     "codec": "fold:{}Codec",
     "heads": "head:{}Heads",
     "tail": "tail:TAIL",
@@ -68,10 +70,10 @@ USUAL: Mapping[str, str] = MappingProxyType({
     "forms": "copy:{}Forms",
     "cutter": "cut:{}Cutter",
     "login": "login:{}Login",
-    "caller": "caller:{}Calls",
+    "caller": "hooks:{}Calls",
     "hooks": "hooks:{}Hooks",
     "presence": "command:PRESENCE",
-    "prompts": "prompts:kept_prompts",
+    "prompts": "log:kept_prompts",
     "registration": "registration:{}Registration",
     "subagents": "fold:{}SubAgents",
 })  # fmt: skip
@@ -125,6 +127,8 @@ class Agent(Description):
     window: int = 128_000
     #: The places of its facets by name (see `USUAL`).
     facets: Mapping[str, str] = MappingProxyType({})
+    #: Finds and reads its logs.
+    reader: AgentAdapter
     #: Finds the parents of its sessions, from the beginnings of logs.
     heads: Heads | None
     #: Reads a worker's state from the end of its log.
@@ -167,7 +171,9 @@ class Agent(Description):
             if name not in Agent.__annotations__:
                 raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
             if row := self.facets.get(name):
-                owner = next(one for one in type(self).__mro__ if "facets" in vars(one))
+                owner = type(self)
+                while "facets" not in vars(owner):
+                    owner = owner.__mro__[1]
                 module, _, value = row.format(owner.__name__).partition(":")
                 found = getattr(import_module(module if "." in module else f"{owner.__module__}.{module}"), value)
             else:
@@ -215,7 +221,7 @@ class ReadOnlyAgent(Agent):
             "smart-fork only reads its sessions",
         )
     )
-    facets = MappingProxyType({"codec": "Codec"})
+    facets = MappingProxyType({"reader": "Adapter", "codec": "Codec"})
 
     def __init__(self, name: AgentName, title: str, home: Home) -> None:
         self.name, self.title, self.home = name, title, home

@@ -20,8 +20,9 @@ _DATA = ".local/share/"
 class Home(NamedTuple):
     """An agent's own folder: the `variable` that names it, and the default below a person's home.
 
-    `logs` are the folders of its logs in it, `beside` variables that name other places of its files. The variable may
-    name another folder, which its own is `inside`.
+    `logs` are the folders of its logs in it, `beside` variables that name other places of its files; one of them,
+    `runtime`, names the folder that `logs` are in instead. The variable may name another folder, which its own is
+    `inside`.
     """
 
     variable: str
@@ -29,6 +30,7 @@ class Home(NamedTuple):
     logs: tuple[str, ...] = ("projects",)
     beside: tuple[str, ...] = ()
     inside: str = ""
+    runtime: str = ""
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -45,6 +47,14 @@ class Home(NamedTuple):
         """
         more = (self._named_so(one) for one in (*self._named()[1:], *_further(self.variable)))
         return tuple(dict.fromkeys((self.folder(), self._first(), *more)))
+
+    def of_logs(self) -> tuple[Path, ...]:
+        """Return the folders that its logs are in, of which each has `logs`.
+
+        One that is relative would be below wherever the agent is started, and does not count.
+        """
+        named = os.environ.get(self.runtime, "")
+        return (Path(named).expanduser(),) if named.startswith(("/", "~/")) else self.folders()
 
     def of(self, log: Path | str) -> Path:
         """Return the folder that a log is in; the first one if it is in none."""

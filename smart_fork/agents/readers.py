@@ -1,4 +1,4 @@
-"""The readers of all agents' logs: a line each; and which of several logs of a session counts."""
+"""The readers of all agents' logs, and which of several logs of a session counts."""
 
 from __future__ import annotations
 
@@ -8,35 +8,10 @@ from pathlib import Path
 
 from indexer.transcripts.base import AgentAdapter, Agents
 from smart_fork.agents import AGENTS, checkpoints
-from smart_fork.agents.amp import AmpAdapter
-from smart_fork.agents.claude.log import ClaudeAdapter
-from smart_fork.agents.codex.log import CodexAdapter
-from smart_fork.agents.copilot.log import CopilotAdapter
-from smart_fork.agents.cursor.log import CursorAdapter
-from smart_fork.agents.droid import DroidAdapter
-from smart_fork.agents.gemini.log import GeminiAdapter
-from smart_fork.agents.goose import GooseAdapter
-from smart_fork.agents.kimi import KimiAdapter
-from smart_fork.agents.opencode.log import OpenCodeAdapter
-from smart_fork.agents.pi import PiAdapter
-from smart_fork.agents.qwen.log import QwenAdapter
 from smart_fork.workers.registry_file import has_registry
 
 #: For the agents' own logs alone.
-OWN = Agents(
-    ClaudeAdapter(),
-    CodexAdapter(),
-    CursorAdapter(),
-    QwenAdapter(),
-    OpenCodeAdapter(),
-    GeminiAdapter(),
-    CopilotAdapter(),
-    DroidAdapter(),
-    GooseAdapter(),
-    KimiAdapter(),
-    PiAdapter(),
-    AmpAdapter(),
-)
+OWN = Agents(*(agent.reader for agent in AGENTS))
 
 
 class Readers(Agents):

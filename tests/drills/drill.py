@@ -25,8 +25,6 @@ from indexer.embedding import DIMENSIONS, LightEmbedder
 from indexer.files import index_db, state_home
 from indexer.freshness import complete
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents.claude.home import claude_home
-from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.readers import READERS
 from smart_fork.cli.service.address import announced
 from smart_fork.cli.service.token import token
@@ -77,7 +75,12 @@ def grow(path: Path, *texts: str) -> None:
 
 def logs() -> dict[str, str]:
     """Every file of the agents, with the digest of what is in it: this must never change by itself."""
-    found = [path for home in (claude_home(), codex_home()) for path in home.rglob("*") if path.is_file()]
+    found = [
+        path
+        for home in (READERS["claude"].home(), READERS["codex"].home())
+        for path in home.rglob("*")
+        if path.is_file()
+    ]
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
 
 

@@ -16,7 +16,6 @@ from indexer.freshness import complete
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts import base
 from indexer.transcripts import lines as reading
-from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.readers import READERS
 from tests.drills.drill import Quick, differs, fresh, grow, session, smart_fork, untouched, write_logs
 from tests.indexer.written import claude_log, codex_log, content
@@ -131,7 +130,7 @@ def test_numbers_of_files_that_need_64_bits_are_stored(store, monkeypatch):
 def test_what_is_no_log_is_passed_over_at_once(store, tmp_path):
     """F-149, F-159: pipes, sockets, devices, folders, loops, links out of the tree, names that are no text."""
     write_logs()
-    folder = claude_home() / "projects/-work-odd"
+    folder = READERS["claude"].home() / "projects/-work-odd"
     folder.mkdir(parents=True)
     os.mkfifo(folder / "pipe.jsonl")
     with closing(socket.socket(socket.AF_UNIX)) as listening, chdir(folder):  # its name must be short
@@ -165,7 +164,7 @@ def test_a_folder_that_cannot_be_read_keeps_out_only_what_is_in_it():
     write_logs(4)
     closed = claude_log(session(60), "/work/closed", "about harbour")
     closed.parent.chmod(0o000)
-    for folder in (claude_home(), *claude_home().parents[:-2]):
+    for folder in (READERS["claude"].home(), *READERS["claude"].home().parents[:-2]):
         folder.chmod(folder.stat().st_mode | 0o011)
     os.seteuid(65534)
     try:
@@ -181,7 +180,7 @@ def test_a_folder_of_a_hundred_thousand_entries_keeps_nobody_out(store, tmp_path
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as folder:
         monkeypatch.setenv("CLAUDE_CONFIG_DIR", folder)
         write_logs(3)
-        many = claude_home() / "projects/-work-many"
+        many = READERS["claude"].home() / "projects/-work-many"
         many.mkdir()
         number = os.open(many, os.O_RDONLY)
         for one in range(MANY):

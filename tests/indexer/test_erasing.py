@@ -18,7 +18,6 @@ from indexer.lost_logs import erase_owed
 from indexer.masking import Masked
 from indexer.store import damage, schema
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import slug
 from smart_fork.agents.readers import READERS
 from tests.cases import first
@@ -197,7 +196,7 @@ def test_a_name_of_code_that_only_an_output_had_is_in_no_byte(store):
         {"type": "tool_use", "id": "call1", "name": "Bash", "input": {"command": "ls"}}
     )
     records[2]["message"]["content"] = [result]
-    log = claude_home() / "projects" / slug("/work/a") / f"{ONE}.jsonl"
+    log = READERS["claude"].home() / "projects" / slug("/work/a") / f"{ONE}.jsonl"
     log.write_bytes(lines(records))
     run(store)
     assert any(store.having("sessions", ['"getQuokkaZanzibarId"'], [1, 41]).values())

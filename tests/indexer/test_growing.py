@@ -17,8 +17,6 @@ from indexer.store.sqlite import SqliteStore
 from indexer.transcripts import state
 from indexer.transcripts.model import Turn
 from indexer.transcripts.state import Warm, WarmTurns, pack, unpack
-from smart_fork.agents.claude.home import claude_home
-from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.readers import READERS
 from tests.cases import first
 from tests.drilled import drilled
@@ -99,10 +97,10 @@ def codex_lines(draw) -> bytes:
 def growing(draw):
     """A log's place and its bytes, in pieces cut anywhere."""
     if draw(st.booleans()):
-        path, data = claude_home() / "projects/-work-a" / f"{ONE}.jsonl", claude_lines(draw)
+        path, data = READERS["claude"].home() / "projects/-work-a" / f"{ONE}.jsonl", claude_lines(draw)
     else:
         name = f"rollout-2026-01-02T03-04-05-{ONE}.jsonl"
-        path, data = codex_home() / "sessions/2026/01/02" / name, codex_lines(draw)
+        path, data = READERS["codex"].home() / "sessions/2026/01/02" / name, codex_lines(draw)
     cuts = sorted(draw(st.sets(st.integers(1, len(data)), max_size=5)))
     ends = draw(st.sets(st.sampled_from([i + 1 for i, byte in enumerate(data) if byte == 10]), max_size=5))
     bounds = [0, *sorted({*cuts, *ends, len(data)})]

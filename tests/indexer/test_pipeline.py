@@ -20,7 +20,6 @@ from indexer.store.sqlite import SqliteStore
 from indexer.transcripts import state
 from indexer.transcripts.base import Agents
 from indexer.transcripts.model import ToolCall, Turn
-from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.readers import READERS
 from tests.indexer.written import (
@@ -428,7 +427,7 @@ def test_an_empty_index_needs_no_model(store):
         model = "x"
 
     assert 0 == run(store, NotNeeded()).embedded
-    assert not (claude_home() / "projects").exists()
+    assert not (READERS["claude"].home() / "projects").exists()
 
 
 def test_embedding_in_steps_ends_the_same(store, monkeypatch):

@@ -2,7 +2,6 @@
 
 from indexer import freshener
 from indexer.files import state_home
-from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.readers import READERS
 
 
@@ -11,8 +10,8 @@ def test_missing_folders_keep_one_agent_out_and_say_what_to_do(home):
     found = freshener.check_prerequisites(READERS)
     assert ((), (), len(READERS.names)) == (found.agents, found.errors, len(found.warnings))
     (home / ".codex/archived_sessions").mkdir(parents=True)
-    claude_home().mkdir()
-    (claude_home() / "projects").write_text("not a folder")
+    READERS["claude"].home().mkdir()
+    (READERS["claude"].home() / "projects").write_text("not a folder")
 
     found = freshener.check_prerequisites(READERS)
 

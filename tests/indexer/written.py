@@ -23,9 +23,7 @@ from indexer.store.sqlite import SqliteStore
 from indexer.store.vectors import read
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import Session, Turn, estimate_tokens
-from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import slug
-from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.readers import READERS
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -121,14 +119,14 @@ def claude_records(
 
 
 def claude_log(session_id: str, cwd: str, *texts: str, folder: str = "", tail: bytes = b"") -> Path:
-    path = claude_home() / "projects" / (folder or slug(cwd)) / f"{session_id}.jsonl"
+    path = READERS["claude"].home() / "projects" / (folder or slug(cwd)) / f"{session_id}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(lines(claude_records(session_id, cwd, texts)) + tail)
     return path
 
 
 def codex_log(session_id: str, cwd: str, *texts: str) -> Path:
-    path = codex_home() / "sessions/2026/01/02" / f"rollout-2026-01-02T03-04-05-{session_id}.jsonl"
+    path = READERS["codex"].home() / "sessions/2026/01/02" / f"rollout-2026-01-02T03-04-05-{session_id}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     meta = {"id": session_id, "timestamp": moment(0), "cwd": cwd, "originator": "codex-tui", "cli_version": "0.100.0"}
     records = [{"timestamp": moment(0), "type": "session_meta", "payload": meta}]

@@ -38,7 +38,7 @@ def test_a_call_that_claude_writes_a_moment_later_is_found_where_no_environment_
     """Over HTTP nothing else does: without it the caller's own session would be among what it finds."""
     old, pauses = world.claude(shop, "one", "1"), []
     monkeypatch.setattr(
-        "smart_fork.agents.claude.caller.time.sleep", lambda _: pauses.append(world.claude(shop, "two", CALL))
+        "smart_fork.agents.claude.hooks.time.sleep", lambda _: pauses.append(world.claude(shop, "two", CALL))
     )
 
     def ask(env):

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual
-from smart_fork.agents.claude.home import HOME, SESSION
+from smart_fork.agents.description import Home
+
+HOME = Home("CLAUDE_CONFIG_DIR", ".claude")
+#: In it programs that Claude Code starts find the id of its session.
+SESSION = "CLAUDE_CODE_SESSION_ID"
 
 
 class Claude(Agent):

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from indexer.values import dict_in, json_at, text_in
-from smart_fork.agents.claude.home import claude_home
+from smart_fork.agents.claude import HOME
 from smart_fork.agents.presence import Note, Presence, noted_at
 from smart_fork.agents.starter import CommandLine, Form, Launch, Staging, Starter
 from smart_fork.system.processes import Running
@@ -59,7 +59,7 @@ class ClaudePresence(Presence):
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
         """See `Presence.notes`: ``sessions/<pid>.json`` in its home, which may be another one than ours."""
-        homes = {claude_home(), *((log.parents[2],) if log and len(log.parents) > 2 else ())}
+        homes = {HOME.folder(), *((log.parents[2],) if log and len(log.parents) > 2 else ())}
         for path in (path for home in homes for path in (home / "sessions").glob("*.json")):
             note = dict_in(json_at(path))
             if type(pid := note.get("pid")) is int:

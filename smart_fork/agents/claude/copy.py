@@ -16,8 +16,8 @@ from indexer.files import private_dir
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session, Turn
 from indexer.values import dict_in, dicts_in, list_in
+from smart_fork.agents.claude import HOME
 from smart_fork.agents.claude.fold import CODEC, ClaudeCodec
-from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copied_texts import aside
@@ -72,7 +72,7 @@ def copy_backups(names: Iterable[str], old: str, new: str, created: list[Path]) 
 
 def file_history(session_id: str) -> Path:
     """Where Claude Code keeps the versions of files from before a session changed them."""
-    return claude_home() / "file-history" / session_id
+    return HOME.folder() / "file-history" / session_id
 
 
 def _is_plain(name: str) -> bool:

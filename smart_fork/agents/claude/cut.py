@@ -9,8 +9,8 @@ from typing import Any
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import GivenBack, Role
 from indexer.values import dict_in, dicts_in
+from smart_fork.agents.claude import HOME
 from smart_fork.agents.claude.fold import ClaudeCodec, is_request
-from smart_fork.agents.claude.home import HOME, claude_home
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codec import Record, text_of
 from smart_fork.agents.cuts import titles
@@ -61,7 +61,7 @@ def discover_newest_claude() -> Path:
     """
     if log := ClaudeAdapter().newest_log():
         return log
-    raise NotFound(f"no .jsonl session files under {claude_home() / 'projects'}", "Give a path or a session's id.")
+    raise NotFound(f"no .jsonl session files under {HOME.folder() / 'projects'}", "Give a path or a session's id.")
 
 
 class ClaudeCutter(TreeCutter):

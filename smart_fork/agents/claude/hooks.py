@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import time
+from pathlib import Path
+
+from smart_fork.agents.agent import Calls, ClientCall
+from smart_fork.agents.claude import HOME, SESSION
 from smart_fork.agents.hooks import Hooks
 
 
@@ -12,3 +18,58 @@ class ClaudeHooks(Hooks):
     failures = ("PostToolUseFailure", "Bash")
     #: No others: it stops at its start to ask about an event that it does not know.
     events = ("SessionStart", "UserPromptSubmit", "Notification", "Stop", "SessionEnd")
+
+
+#: A shorter id of a tool call says too little to recognise a log by.
+MIN_CALL_ID = 8
+#: How far back in a log the call that is just being made can stand.
+TAIL_BYTES = 512 * 1024
+#: So often, and so far apart, it is looked for where nothing else names the session: seen in the log after 53-88 ms.
+LOOKS, LOOK_SECONDS = 6, 0.06
+#: Logs of the project looked into for it, newest first.
+LOGS_LOOKED_INTO = 8
+
+
+class ClaudeCalls(Calls):
+    """See `Calls`."""
+
+    def session_id(self, call: ClientCall) -> str | None:
+        """See `Calls.session_id`."""
+        tool_use = call.meta.get("claudecode/toolUseId")
+        looks = 1 if call.environment.get(SESSION) else LOOKS
+        return _session_with(tool_use, call.project, looks) if isinstance(tool_use, str) else None
+
+
+def _session_with(tool_use: str, project: str | None, looks: int) -> str | None:
+    """The session whose log's end has this tool call; Claude Code writes it a moment after it has asked."""
+    if len(tool_use) < MIN_CALL_ID or project is None:
+        return None
+    from smart_fork.agents.claude.log import slug
+
+    folder = HOME.folder() / "projects" / slug(project)
+    for number in range(looks):
+        if number:
+            time.sleep(LOOK_SECONDS)
+        if found := _newest_with(folder, tool_use.encode("utf-8", "replace")):
+            return found
+    return None
+
+
+def _newest_with(folder: Path, needle: bytes) -> str | None:
+    try:
+        logs = [path for path in folder.iterdir() if path.suffix == ".jsonl" and path.is_file()]
+        newest = sorted(logs, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    except OSError:
+        return None
+    return next((path.stem for path in newest[:LOGS_LOOKED_INTO] if needle in _tail(path)), None)
+
+
+def _tail(path: Path) -> bytes:
+    from indexer.files import open_regular
+
+    try:
+        with open_regular(path) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+            return file.read(TAIL_BYTES)
+    except OSError:
+        return b""

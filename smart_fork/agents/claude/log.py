@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import unicodedata
+from collections.abc import Container, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from indexer.files import open_regular
 from indexer.transcripts.base import MOST_DAYS, Retention
-from indexer.values import dict_in
-from smart_fork.agents.agent import Storage
-from smart_fork.agents.claude.home import claude_home
-from smart_fork.agents.tree_log import TreeAdapter
+from indexer.transcripts.state import is_path, utc
+from indexer.values import dict_in, json_at, json_in, text_in
+from smart_fork.agents.agent import KeptPrompt, Storage
+from smart_fork.agents.claude import HOME
+from smart_fork.agents.own_logs import TreeAdapter
 
 #: The setting that says after how many days it deletes a log at its next start; with 0 it keeps none.
 _DAYS, _USUAL_DAYS = "cleanupPeriodDays", 30.0
@@ -27,7 +31,7 @@ class ClaudeAdapter(TreeAdapter):
     fold = "claude.fold:ClaudeTree"
 
     def retention(self) -> Retention:
-        path = claude_home() / "settings.json"
+        path = HOME.folder() / "settings.json"
         said: Any = None
         with suppress(OSError, ValueError, RecursionError):  # as JavaScript reads it: too large a number is infinite
             said = dict_in(json.loads(path.read_bytes())).get(_DAYS)
@@ -60,7 +64,7 @@ class ClaudeStorage(Storage):
 
 def folder_of(directory: Path) -> Path:
     """The folder in which Claude Code, started in `directory`, looks for sessions."""
-    return claude_home() / "projects" / slug(str(directory))
+    return HOME.folder() / "projects" / slug(str(directory))
 
 
 _SLUG_CHARACTERS = 200
@@ -94,3 +98,37 @@ def unslugged(name: str) -> str:
     """A slug taken back to a path, where that folder exists: the last resort for a log without any ``cwd``."""
     guess = name.replace("-", "/")
     return guess if guess.startswith("/") and Path(guess).is_dir() else ""
+
+
+#: Of a larger file the end is read: ten thousand prompts, which every search looks through.
+MOST_BYTES = 2 << 20
+#: Older versions name no session: then nobody can tell whether it is gone.
+_SESSION = re.compile(rb'"sessionId" ?: ?"([0-9A-Za-z-]{8,64})"')
+
+
+def kept_prompts(known: Container[str]) -> Iterator[KeptPrompt]:
+    """Yield the prompts of all sessions that are not `known`, the oldest first. Commands such as /clear are left out.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    try:
+        file = open_regular(HOME.folder() / "history.jsonl")
+    except FileNotFoundError:
+        return
+    with file:
+        whole = file.seek(0, os.SEEK_END) <= MOST_BYTES
+        file.seek(0 if whole else -MOST_BYTES, os.SEEK_SET if whole else os.SEEK_END)
+        lines = file.read(MOST_BYTES).split(b"\n")
+    # What is open, and so new that nothing was written, is not gone.
+    are_open = {text_in(dict_in(json_at(path)).get("sessionId")) for path in HOME.folder().glob("sessions/*.json")}
+    for line in lines if whole else lines[1:]:
+        named = _SESSION.search(line)
+        if named is None or named[1].decode() in known or named[1].decode() in are_open:
+            continue
+        record = dict_in(json_in(line))
+        text, directory, session = (record.get(name) for name in ("display", "project", "sessionId"))
+        if not (isinstance(text, str) and is_path(directory) and session == named[1].decode()):
+            continue  # the name was found in a prompt
+        if (text := text.strip()) and not text.startswith("/"):
+            yield KeptPrompt(session, utc(record.get("timestamp")), directory, text)

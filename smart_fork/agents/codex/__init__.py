@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual
-from smart_fork.agents.codex.home import HOME
+from smart_fork.agents.description import Home
+
+HOME = Home("CODEX_HOME", ".codex", ("sessions", "archived_sessions"))
 
 
 class Codex(Agent):
@@ -22,6 +24,6 @@ class Codex(Agent):
     session_variables = ("CODEX_THREAD_ID",)
     clients = ("codex",)
     facets = usual(
-        "prompts", caller="hooks:CodexCalls", codec="codec:CodexCodec", forms="forms:CodexForms",
+        "prompts", codec="codec:CodexCodec", forms="forms:CodexForms",
         subagents="subagents:CodexSubAgents", screen="smart_fork.agents.questions:Screen",
     )  # fmt: skip

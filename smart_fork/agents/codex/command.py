@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from smart_fork.agents.codex.home import codex_home
+from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.rollouts import is_id
 from smart_fork.agents.presence import Note, Presence
 from smart_fork.agents.starter import CommandLine, Launch, Starter
@@ -87,7 +87,7 @@ class CodexPresence(Presence):
 
 
 def _lock(session_id: str) -> Path:
-    return codex_home() / "thread-writer-locks" / f"{session_id}.lock"
+    return HOME.folder() / "thread-writer-locks" / f"{session_id}.lock"
 
 
 def _has_open(pid: int, path: Path) -> bool:

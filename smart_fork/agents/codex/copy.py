@@ -13,10 +13,10 @@ from indexer.transcripts.model import Session
 from indexer.transcripts.texts import strip_boilerplate
 from indexer.values import dicts_in, list_in
 from smart_fork.agents.codec import Record, texts_of
+from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.codec import OUTPUTS, ordinal_of
 from smart_fork.agents.codex.cut import CodexCutter
 from smart_fork.agents.codex.history import lines_of, whole
-from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.copied_texts import aside, characters, shortened
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession
 from smart_fork.agents.cuts.model import TranscriptTurn
@@ -158,7 +158,7 @@ class CodexCopier(Copier):
     def place(self, source: Path, new: NewSession) -> Path:
         """It files its sessions by day."""
         name = f"rollout-{new.now:%Y-%m-%dT%H-%M-%S}-{new.id}.jsonl"
-        return codex_home() / "sessions" / f"{new.now:%Y/%m/%d}" / name
+        return HOME.folder() / "sessions" / f"{new.now:%Y/%m/%d}" / name
 
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
         return CodexCopy(self, session, new, filter(None, starmap(enveloped, records)))

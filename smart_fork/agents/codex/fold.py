@@ -36,8 +36,8 @@ from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall, with_name
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
+from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, base_of, ordinal_of, payload_of, text_of
-from smart_fork.agents.codex.home import HOME
 from smart_fork.agents.codex.log import threads
 from smart_fork.agents.codex.repeated import roll_back, told_once
 from smart_fork.agents.codex.rollouts import find_rollout, id_in, is_moved, rollout_in

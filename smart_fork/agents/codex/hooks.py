@@ -8,8 +8,8 @@ from typing import Any
 
 from indexer.values import dict_in
 from smart_fork.agents.agent import Calls, ClientCall
+from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.daemon import runs_hooks
-from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.hooks import Hooks
 
 
@@ -37,7 +37,7 @@ class CodexHooks(Hooks):
     def notes(self, text: str) -> Iterator[str]:
         """See `Hooks.notes`: a person decides what is trusted."""
         yield "Codex runs new hooks only when they are trusted: start `codex` once in a terminal, which asks"
-        config = codex_home() / "config.toml"
+        config = HOME.folder() / "config.toml"
         try:
             features = tomllib.loads(config.read_text(encoding="utf-8")).get("features", {})
         except FileNotFoundError:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from indexer.values import dict_in
-from smart_fork.agents.codex.home import HOME
+from smart_fork.agents.codex import HOME
 from smart_fork.agents.login import Login, is_variable
 from smart_fork.system.processes import Completed
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from indexer.files import COMPRESSED
 from indexer.transcripts.base import LogFile, regular_files
-from smart_fork.agents.codex.home import HOME
+from smart_fork.agents.codex import HOME
 
 _ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _IDS = re.compile(rf"({_ID.pattern})(?:_({_ID.pattern}))?$")

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual
-from smart_fork.agents.copilot.home import HOME, SESSION
+from smart_fork.agents.description import Home
+
+HOME = Home("COPILOT_HOME", ".copilot", ("session-state",))
+#: The variable in which it tells its session to what it starts.
+SESSION = "COPILOT_AGENT_SESSION_ID"
 
 
 class Copilot(Agent):

@@ -17,7 +17,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from smart_fork.agents.copilot.home import sessions
+from smart_fork.agents.copilot.log import sessions
 from smart_fork.agents.presence import Note, Presence, noted_at
 from smart_fork.agents.questions import Screen
 from smart_fork.agents.starter import OptionStarter

@@ -38,7 +38,7 @@ from smart_fork.agents.copilot.fold import (
     left_by,
     requests_in,
 )
-from smart_fork.agents.copilot.home import EVENTS, WORKSPACE, sessions
+from smart_fork.agents.copilot.log import EVENTS, WORKSPACE, sessions
 from smart_fork.agents.forms import Becomes, Forms, Identity, Image, Utterance, all_texts
 from smart_fork.errors import ForkRefused
 from smart_fork.json_edits import respelled

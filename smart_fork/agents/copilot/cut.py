@@ -14,9 +14,9 @@ import orjson
 from indexer.transcripts.model import Role
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents.codec import Record
+from smart_fork.agents.copilot import HOME
 from smart_fork.agents.copilot.fold import ANSWERED, CopilotCodec, asks, data_of, is_typed, requests_in
-from smart_fork.agents.copilot.home import EVENTS, HOME, WORKSPACE, name_in
-from smart_fork.agents.copilot.log import CopilotAdapter
+from smart_fork.agents.copilot.log import EVENTS, WORKSPACE, CopilotAdapter, name_in
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.lines import RawLine
 from smart_fork.agents.cuts.model import Transcript

@@ -29,8 +29,7 @@ from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record, SizedCodec
 from smart_fork.agents.copied_texts import characters, shortened
-from smart_fork.agents.copilot.home import WORKSPACE, name_in
-from smart_fork.agents.copilot.log import CopilotAdapter
+from smart_fork.agents.copilot.log import WORKSPACE, CopilotAdapter, name_in
 from smart_fork.agents.subagents import SubAgents
 from smart_fork.agents.unattended import origin_of
 

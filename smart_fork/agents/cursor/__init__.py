@@ -18,4 +18,6 @@ class Cursor(Agent):
     lacks = MappingProxyType({
         ability: why for ability, why in ReadOnlyAgent.lacks.items() if ability != "cut"
     })  # fmt: skip
-    facets = MappingProxyType({"codec": "log:CursorCodec", "cutter": "cut:CursorCutter"})
+    facets = MappingProxyType({
+        "reader": "log:CursorAdapter", "codec": "log:CursorCodec", "cutter": "cut:CursorCutter",
+    })  # fmt: skip

@@ -10,7 +10,11 @@ It deletes sessions that were resumed. What follows from that for us:
 from __future__ import annotations
 
 from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual
-from smart_fork.agents.gemini.home import HOME, SESSION
+from smart_fork.agents.description import Home
+
+HOME = Home("GEMINI_CLI_HOME", ".gemini", ("tmp",), inside=".gemini")
+#: The variable in which it tells its session to what it starts.
+SESSION = "GEMINI_SESSION_ID"
 
 
 class Gemini(Agent):

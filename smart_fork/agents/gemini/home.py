@@ -1,4 +1,4 @@
-"""Gemini CLI's own folder: ``.gemini`` in the home, or in the one that ``GEMINI_CLI_HOME`` names instead.
+"""The folders of Gemini CLI's projects, and the names of logs in them.
 
 The sessions of a directory are in a folder with a short name, which says in ``.project_root`` whose it is.
 """
@@ -14,14 +14,10 @@ from pathlib import Path
 
 import orjson
 
-from indexer.files import private_dir
+from indexer.files import open_regular, private_dir
 from indexer.transcripts.state import is_path
-from smart_fork.agents.description import Home
+from smart_fork.agents.gemini import HOME
 
-HOME = Home("GEMINI_CLI_HOME", ".gemini", ("tmp",), inside=".gemini")
-gemini_home = HOME.folder
-#: The variable in which it tells its session to what it starts.
-SESSION = "GEMINI_SESSION_ID"
 #: The folder of a project's sessions, the file beside it that names the project, and how logs begin.
 CHATS, ROOT, BEGINS = "chats", ".project_root", "session-"
 #: No directory has a longer path.
@@ -36,7 +32,7 @@ _ID = re.compile(rb'"sessionId"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 def projects() -> Path:
     """The folder below which all sessions are."""
-    return gemini_home() / "tmp"
+    return HOME.folder() / "tmp"
 
 
 def root_of(project: Path) -> str:
@@ -86,8 +82,6 @@ def id_of(path: Path) -> str:
     """See `AgentAdapter.id_of`: as the name says it, else the log's first record."""
     if named := _UUID.search(path.stem):
         return named[1]
-    from indexer.files import open_regular
-
     try:
         with open_regular(path) as file:
             told = _ID.search(file.read(_HEAD_BYTES))

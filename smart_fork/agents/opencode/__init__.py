@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual
-from smart_fork.agents.opencode.home import HOME
+from smart_fork.agents.description import Home
+
+HOME = Home("XDG_DATA_HOME", ".local/share/opencode", ("",), ("OPENCODE_DB",), "opencode")
+
+
+def settings_folder() -> Path:
+    """Return the folder of its settings, which need not exist.
+
+    A path that is not absolute does not count, as XDG wants it.
+    """
+    named = os.environ.get("XDG_CONFIG_HOME", "")
+    return (Path(named) if named.startswith("/") else Path.home() / ".config") / "opencode"
 
 
 class OpenCode(Agent):
@@ -17,4 +31,4 @@ class OpenCode(Agent):
     tells = ("OPENCODE", "OPENCODE_PID")
     marks = ("OPENCODE",)
     clients = ("opencode",)
-    facets = usual("prompts", caller="hooks:OpenCodeCalls", forms="forms:OpenCodeForms")
+    facets = usual("prompts", forms="forms:OpenCodeForms")

@@ -21,11 +21,11 @@ from indexer.values import dict_in, json_at, list_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copied_texts import aside
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, Merged, NewSession, Written, read_again
+from smart_fork.agents.opencode import HOME, settings_folder
 from smart_fork.agents.opencode.database import Document, decoded, opened
 from smart_fork.agents.opencode.fold import CODEC, LEFT_OUT, conversation, sums_up, text_of, written
 from smart_fork.agents.opencode.forms import UNKNOWN, document_of
-from smart_fork.agents.opencode.home import HOME, database, settings_folder
-from smart_fork.agents.opencode.log import OpenCodeAdapter
+from smart_fork.agents.opencode.log import OpenCodeAdapter, database
 from smart_fork.agents.programs import Program
 from smart_fork.errors import ForkRefused, ProgramFailed
 from smart_fork.system.processes import Machine

@@ -29,9 +29,9 @@ from smart_fork.agents.cuts.edits import Edits, rewritten
 from smart_fork.agents.cuts.lines import preview, turn_of
 from smart_fork.agents.cuts.model import Stamp, Transcript, TranscriptTurn
 from smart_fork.agents.foreign_database import columns, rewriting
+from smart_fork.agents.opencode import HOME
 from smart_fork.agents.opencode.database import Json, has, opened
 from smart_fork.agents.opencode.fold import OpenCodeCodec, begun_in, said_in, text_of, written
-from smart_fork.agents.opencode.home import HOME
 from smart_fork.errors import ForkRefused, NotFound
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}

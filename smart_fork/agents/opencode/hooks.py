@@ -9,7 +9,7 @@ from pathlib import Path
 
 from smart_fork.agents.agent import Calls, ClientCall
 from smart_fork.agents.hooks import Hooks
-from smart_fork.agents.opencode.home import settings_folder
+from smart_fork.agents.opencode import settings_folder
 from smart_fork.agents.registration import NAME
 
 #: No tool of ours has a parameter of this name.

@@ -5,6 +5,7 @@ Modules that only reading needs are imported there.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -15,10 +16,15 @@ from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.model import Session
 from smart_fork.agents.agent import Storage
 from smart_fork.agents.database_log import DatabaseAdapter, Stamp
-from smart_fork.agents.opencode.home import database
+from smart_fork.agents.opencode import HOME
 
 if TYPE_CHECKING:
     import apsw
+
+
+def database(home: Path | None = None) -> Path:
+    """Return the database, which need not exist. ``OPENCODE_DB`` may name another one."""
+    return (home or HOME.folder()) / (os.environ.get("OPENCODE_DB") or "opencode.db")
 
 
 class OpenCodeAdapter(DatabaseAdapter):

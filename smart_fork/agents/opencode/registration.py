@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from indexer.values import list_in
-from smart_fork.agents.opencode.home import settings_folder
+from smart_fork.agents.opencode import settings_folder
 from smart_fork.agents.registration import ARGUMENTS, JsonRegistration
 
 _DEFAULTS: Mapping[str, Any] = {"enabled": True, "timeout": 300_000}

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual
-from smart_fork.agents.qwen.home import HOME, SESSION
+from smart_fork.agents.description import Home
+
+_RUNTIME = "QWEN_RUNTIME_DIR"
+HOME = Home("QWEN_HOME", ".qwen", beside=(_RUNTIME,), runtime=_RUNTIME)
+#: The variable in which it tells its session to what it starts.
+SESSION = "QWEN_CODE_SESSION_ID"
 
 
 class Qwen(Agent):

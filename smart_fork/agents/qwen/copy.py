@@ -18,8 +18,7 @@ from smart_fork.agents.copied_texts import aside
 from smart_fork.agents.copier import Entry, NewSession, copy_folder
 from smart_fork.agents.forms import SHARED, Becomes, PartForms, Utterance, all_texts, unsigned, withheld
 from smart_fork.agents.qwen.fold import CODEC, SAID, QwenCodec, left_by_compaction, parts_of, sums_up
-from smart_fork.agents.qwen.home import CHATS, agents_of, project_of
-from smart_fork.agents.qwen.log import folder_of
+from smart_fork.agents.qwen.log import CHATS, agents_of, folder_of, project_of
 from smart_fork.agents.tree_copy import TreeCopier, TreeCopy, placed
 
 

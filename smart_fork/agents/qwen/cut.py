@@ -12,8 +12,7 @@ from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.model import TranscriptTurn
 from smart_fork.agents.qwen.fold import QwenCodec, is_typed, parts_of, sums_up, typed_in
-from smart_fork.agents.qwen.home import agents_of
-from smart_fork.agents.qwen.log import QwenAdapter
+from smart_fork.agents.qwen.log import QwenAdapter, agents_of
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, About, TreeCutter
 
 

@@ -22,8 +22,7 @@ from indexer.values import dict_in, dicts_in, list_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import MessageCodec, Record, patch_shown, texts_of
 from smart_fork.agents.copied_texts import characters, shortened
-from smart_fork.agents.qwen.home import agents_of
-from smart_fork.agents.qwen.log import QwenAdapter, slug
+from smart_fork.agents.qwen.log import QwenAdapter, agents_of, slug
 from smart_fork.agents.subagents import LoggedSubAgents
 from smart_fork.agents.unattended import origin_of
 

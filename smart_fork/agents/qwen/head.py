@@ -7,8 +7,7 @@ from typing import Any
 
 from smart_fork.agents.ancestry import TreeHeads
 from smart_fork.agents.qwen.fold import SAID
-from smart_fork.agents.qwen.home import project_of
-from smart_fork.agents.qwen.log import QwenAdapter
+from smart_fork.agents.qwen.log import QwenAdapter, project_of
 
 
 class QwenHeads(TreeHeads):

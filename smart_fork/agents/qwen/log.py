@@ -10,8 +10,22 @@ import re
 from pathlib import Path
 
 from smart_fork.agents.agent import Storage
-from smart_fork.agents.qwen.home import ARCHIVE, CHATS, runtime_home, runtime_homes
-from smart_fork.agents.tree_log import TreeAdapter
+from smart_fork.agents.own_logs import TreeAdapter
+from smart_fork.agents.qwen import HOME
+
+#: The folder of a project's sessions, and in that the folder of those that were put away.
+CHATS, ARCHIVE = "chats", "archive"
+
+
+def project_of(log: Path) -> Path:
+    """The folder of the project of a session's log, which may have been put away."""
+    chats = log.parent.parent if log.parent.name == ARCHIVE else log.parent
+    return chats.parent
+
+
+def agents_of(log: Path) -> Path:
+    """The folder of the logs of a session's sub-agents."""
+    return project_of(log) / "subagents" / log.stem
 
 
 class QwenAdapter(TreeAdapter):
@@ -20,9 +34,6 @@ class QwenAdapter(TreeAdapter):
     name = "qwen"
     depth = 3
     fold = "qwen.fold:QwenTree"
-
-    def homes(self) -> tuple[Path, ...]:
-        return runtime_homes()
 
     def slug(self, directory: str) -> str:
         return slug(directory)
@@ -46,7 +57,7 @@ class QwenStorage(Storage):
 
 def folder_of(directory: Path) -> Path:
     """The folder in which Qwen Code, started in `directory`, looks for sessions."""
-    return runtime_home() / "projects" / slug(str(directory)) / CHATS
+    return HOME.of_logs()[0] / "projects" / slug(str(directory)) / CHATS
 
 
 _OTHER = re.compile(r"[^a-zA-Z0-9]")

@@ -13,8 +13,7 @@ from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
 from smart_fork.agents.copier import Excerpt, NewSession, second_name
 from smart_fork.agents.gemini.copy import GeminiCopier
-from smart_fork.agents.gemini.home import project_for
-from smart_fork.agents.gemini.log import GeminiAdapter
+from smart_fork.agents.gemini.log import GeminiAdapter, project_for
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.forking.units import costs
 from smart_fork.system.processes import Machine, Processes

@@ -12,9 +12,7 @@ import pytest
 
 from indexer import kept_logs
 from smart_fork import doctor
-from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.deletions import Deletion
-from smart_fork.agents.gemini.home import gemini_home
 from smart_fork.agents.readers import READERS
 from smart_fork.cli.setup.ledger import Ledger
 from tests.indexer.transcripts.records import gemini_log, spoken
@@ -177,7 +175,7 @@ def test_doctor_says_it_before_it_happens(setup, logs):
     ],
 )  # fmt: skip
 def test_settings_say_after_how_many_days(logs, said, days):
-    settle(claude_home() / "settings.json", said)
+    settle(READERS["claude"].home() / "settings.json", said)
 
     (told,) = Deletion.expected(time.time())
 
@@ -194,7 +192,7 @@ def test_settings_say_after_how_many_days(logs, said, days):
 )  # fmt: skip
 def test_another_agent_says_it_in_its_own_way_and_its_copies_are_not_kept_unasked(home, said, days):
     gemini_log(home, spoken("user", "u1", "mend it"))
-    settle(gemini_home() / "settings.json", json.dumps({"general": {"sessionRetention": said}}))
+    settle(READERS["gemini"].home() / "settings.json", json.dumps({"general": {"sessionRetention": said}}))
 
     expected = [] if days is None else [(days, False)]
     assert expected == [(one.days, one.kept) for one in Deletion.expected(time.time())]
