@@ -19,6 +19,7 @@ from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
 from smart_fork.agents.starter import Launch
 from smart_fork.errors import ForkRefused, Usage, advice
+from smart_fork.snippets import quoted
 from smart_fork.system.processes import Machine, Running
 from smart_fork.workers.places import lives
 from smart_fork.workers.registry import WorkerRecord, known_workers
@@ -67,6 +68,10 @@ def admission(request: Launch, machine: Machine, *, counts: bool) -> Callable[[S
     def admit(running: Sequence[WorkerRecord]) -> None:
         if request.form == "resume" and (worker := occupant(request.session_id, running, machine)):
             raise AlreadyRuns(worker, request.session_id)
+        namesakes = (worker for worker in running if worker.name == request.name)
+        if other := next((worker for worker in namesakes if _lives(worker, machine)), None):
+            hint = advice(f"Choose another, or end that one: smart-fork close {other.id}", tool="Choose another name.")
+            raise ForkRefused(f"{quoted(other.name)} is the name of {other.id}, which runs", hint)
         others = [worker for worker in running if worker.place != "here"]
         if counts and len(others) >= most and sum(_lives(worker, machine) for worker in others) >= most:
             raise WorkerLimit(

@@ -17,6 +17,7 @@ from indexer.settings import CHECK_LOGIN
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS, known_variables
 from smart_fork.agents.login import Login
+from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.programs import Program
 from smart_fork.errors import ForkRefused, advice
 from smart_fork.system.login_shell import login_shell, values_of
@@ -36,6 +37,10 @@ class Provisions:
 
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     notes: tuple[str, ...] = ()
+
+    def environment(self, plan: ForkPlan, env: Mapping[str, str]) -> dict[str, str]:
+        """Return what the plan's program is started with, from one that has `env`."""
+        return plan.environment({**env, **Program.path_for(plan.argv[0], env), **self.variables})
 
 
 def provisions(

@@ -118,8 +118,7 @@ class Prepared:
                 refuse_cancelled()
                 if place.replaces:  # nothing of ours is left to say so afterwards
                     _note_running(registry, worker, plan, Started(pid=Processes.own_pid()))
-                given = {**machine.env, **Program.path_for(self.request.program, machine.env)}
-                environment = plan.environment({**given, **self.provisions.variables})
+                environment = self.provisions.environment(plan, machine.env)
                 started = place.start(plan, worker, machine.processes, environment)
                 attempt.succeeded()  # the first step that cannot be taken back
                 Program.keep()
@@ -219,6 +218,7 @@ def _registered(prepared: Prepared, attempt: Attempt) -> WorkerRecord:
     worker = attempt.registry.add(
         request.agent,
         name=request.name or spec.called or "",
+        numbered=request.name is None,
         source_session_id=request.session_id,
         caller_session_id=spec.caller_session_id,
         place=prepared.place.name,

@@ -11,12 +11,13 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from indexer.files import private_dir, state_home
 from indexer.locks import held_file
-from indexer.masking import ending
+from indexer.masking import NOTHING, ending
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan
@@ -30,7 +31,7 @@ from smart_fork.forking.provisions import provisions
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Machine
 from smart_fork.workers.observation import Seen, WorkerWatch
-from smart_fork.workers.place import SCREEN_SECONDS, Typist, WorkerPlace, runs, whereabouts
+from smart_fork.workers.place import SCREEN_SECONDS, Started, Typist, WorkerPlace, runs, whereabouts
 from smart_fork.workers.places import place_of
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.roster import described
@@ -183,7 +184,11 @@ class _Talk:
             typist.send(said, lambda: not typist.holds(said), SCREEN_SECONDS)
             return "queued"
         before = self._written()
-        if not typist.send(said, lambda: self._written() > before, LOG_SECONDS):
+        alive = partial(runs, self.started, self.around.processes)
+        sent = typist.send(said, lambda: self._written() > before or not alive(), LOG_SECONDS)
+        if not alive():
+            raise self._ended(place, self.started, "ended on this message")
+        if not sent:
             self.warnings.append(f"It is not in its log after {LOG_SECONDS:g} seconds. See: {self.worker.attach}")
         return "typed"
 
@@ -236,18 +241,22 @@ class _Talk:
         log = READERS.original_of(worker.agent, plan.source_session_id)
         Occupation(worker.agent, plan.source_session_id, log, around).check_free()
         before = self._written()
-        started = place.start(plan, worker, around.processes, plan.environment({**around.env, **given.variables}))
+        started = place.start(plan, worker, around.processes, given.environment(plan, around.env))
         started.note(self.registry, worker.id, plan.argv)
 
         def moved() -> bool:
             return self._written() > before or place.ended(started, around.processes, around.env) is not None
 
         wait(moved, LOG_SECONDS)
-        said = place.ended(started, around.processes, around.env)
-        if said is not None and self._written() <= before:
-            self.registry.set_state(worker.id, "ended")
-            raise ProgramFailed(f"{worker.id} could not continue: {ending(said, 500) or 'it said nothing'}")
+        if place.ended(started, around.processes, around.env) is not None and self._written() <= before:
+            raise self._ended(place, started, "could not continue")
         return "resumed"
+
+    def _ended(self, place: WorkerPlace, started: Started, how: str) -> ProgramFailed:
+        """Note that it has ended; return that, with what it said last."""
+        said = place.ended(started, self.around.processes, self.around.env)
+        self.registry.set_state(self.worker.id, "ended")
+        return ProgramFailed(f"{self.worker.id} {how}: {ending(said or NOTHING, 500) or 'it said nothing'}")
 
     def _typist(self, place: WorkerPlace) -> Typist:
         return Typist(place, self.started, AGENTS.screen_of(self.worker.agent), self.around)

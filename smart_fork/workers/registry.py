@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
@@ -32,6 +33,7 @@ State = Literal["starting", "running", "ended", "failed"]
 Status = Literal["", "working", "idle", "waiting"]
 #: States that nothing comes after.
 OVER: tuple[State, ...] = ("ended", "failed")
+LIVING: tuple[State, ...] = ("starting", "running")
 #: How a worker came about. A branch is a fork that had been written before.
 Kind = Literal["fork", "branch", "new", "resume", "continue"]
 _SESSION = "coalesce(session_id, last_session_id)"
@@ -136,6 +138,7 @@ class Registry:
         agent: AgentName,
         *,
         name: str = "",
+        numbered: bool = False,
         source_session_id: str,
         session_id: str | None = None,
         caller_session_id: str | None = None,
@@ -155,17 +158,22 @@ class Registry:
 
         Of what it is told, here and later, secrets are masked: the register is one more copy of it.
 
-        A worker without a name is named by its id. `admit` is shown those that run; by raising it refuses this one,
-        and no other process can start one in between.
+        A worker without a name is named by its id. A name that is `numbered` has a number behind it where another that
+        runs has it. `admit` is shown those that run; by raising it refuses this one, and no other process can start one
+        in between.
         """
         seconds = time.time() if now is None else now
         number = int(seconds * 1000)
         with immediate(self._db):
+            running = self.workers(states=LIVING)
             if admit is not None:
-                admit(self.workers(states=("starting", "running")))
+                admit(running)
             while self._db.execute("SELECT 1 FROM workers WHERE id = ?", (f"{agent}-{number}",)).fetchone():
                 number += 1
             identity = f"{agent}-{number}"
+            taken = {worker.name for worker in running} if name and numbered else ()
+            numbered_names = itertools.chain([name], (f"{name}-{n}" for n in itertools.count(2)))
+            name = next(one for one in numbered_names if one not in taken)
             row: dict[str, str | int | None] = {
                 "id": identity,
                 "agent": agent,
@@ -314,19 +322,24 @@ class Registry:
     def get(self, reference: str) -> WorkerRecord:
         """The worker of that id, session id, terminal or name, or of an unambiguous beginning of an id.
 
+        A name or terminal means one that runs before one that has ended, and of those the newest.
+
         Raises:
             NotFound: there is none that is the caller's business.
-            Usage: the beginning is that of several.
+            Usage: the beginning is that of several, or several that run have the name.
         """
         shown, reference = quoted(reference), storable(reference)
         known = self.find(reference) or self.of_session(reference)
         if known and permission.permits(known.cwd):
             return known
         for column in ("terminal_id", "name"):
-            # It may have been used before: the newest is meant.
             found = self._permitted(f"WHERE {column} = ? ORDER BY rowid DESC", reference)
+            running = [worker for worker in found if worker.state in LIVING]
+            if column == "name" and len(running) > 1:
+                ids = ", ".join(worker.id for worker in running)
+                raise Usage(f"{shown} is the name of {len(running)} workers that run: {ids}", "Give an id.")
             if found:
-                return found[0]
+                return (running or found)[0]
         if len(reference) >= MIN_PREFIX:
             found = self._permitted(
                 "WHERE substr(id, 1, length(?1)) = ?1 OR id IN"

@@ -21,11 +21,10 @@ from smart_fork.system import permission
 from smart_fork.system.processes import Machine
 from smart_fork.workers.observation import Seen, WorkerWatch
 from smart_fork.workers.place import ProcessPlace
-from smart_fork.workers.registry import Registry, State, WorkerRecord
+from smart_fork.workers.registry import LIVING, Registry, WorkerRecord
 from smart_fork.workers.state import WorkerRead, WorkerState, WorkersWaited, WorkerWaited
 from smart_fork.workers.tmux import TmuxPlace
 
-LIVING: tuple[State, ...] = ("starting", "running")
 PROMPT_CHARACTERS = 200
 #: How long a fork that has answered in a process is shown among those that run.
 ANSWERED_SECONDS = 24 * 3600.0

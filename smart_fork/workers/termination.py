@@ -29,8 +29,8 @@ from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.comparison import note_outcomes
 from smart_fork.workers.place import runs, whereabouts
 from smart_fork.workers.places import lives, place_of
-from smart_fork.workers.registry import Registry, WorkerRecord
-from smart_fork.workers.roster import LIVING, require
+from smart_fork.workers.registry import LIVING, Registry, WorkerRecord
+from smart_fork.workers.roster import require
 from smart_fork.workers.state import WorkerClosed
 
 #: How long a worker may take to end by itself, and to be ended.

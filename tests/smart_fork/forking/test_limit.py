@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from indexer.settings import WORKER_ID
 from smart_fork.agents.starter import Launch
-from smart_fork.errors import Usage
+from smart_fork.errors import ForkRefused, Usage
 from smart_fork.forking.occupation import AlreadyRuns, WorkerLimit, admission, limit
 from smart_fork.system.processes import Machine
 from smart_fork.workers.places import STARTING_SECONDS
@@ -77,6 +78,15 @@ def test_what_is_gone_does_not_count(add, clock):
     add(started=False, now=clock.now() - STARTING_SECONDS - 1)
 
     ask(REQUEST, Living(2), clock)
+
+
+def test_a_name_that_was_given_is_that_of_one_that_runs(add, clock):
+    one, request = add(1, name="fixer"), replace(REQUEST, name="fixer")
+
+    with pytest.raises(ForkRefused, match=f"fixer is the name of {one.id}, which runs") as caught:
+        ask(request, Living(1), clock)
+    assert f"smart-fork close {one.id}" in caught.value.hint
+    ask(request, Living(), clock)
 
 
 def test_what_is_just_being_started_counts(add, clock):

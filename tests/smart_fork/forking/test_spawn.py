@@ -155,7 +155,9 @@ def test_what_begins_anew_in_a_repository_has_a_worktree_unless_it_is_told_other
     """F-120."""
     said = order(agent_type=agent, name="retry")
     del said["worktree"]
-    first, second, plain, named = run(played, said, said, said | {"worktree": False}, said | {"worktree": "docs"})
+    unnamed = {name: value for name, value in said.items() if name != "name"}
+    retry, plain, docs = {"worktree": "retry"}, {"worktree": False}, {"worktree": "docs"}
+    first, second, plain, named = run(played, said, unnamed | retry, unnamed | plain, unnamed | docs)
 
     tree = repo / ".worktrees"
     assert [str(tree / "retry"), str(tree / "retry-1"), str(repo), str(tree / "docs")] == [

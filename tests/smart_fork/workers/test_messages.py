@@ -14,7 +14,7 @@ from smart_fork.workers.messages import going_on, message_worker, typed_text
 from smart_fork.workers.registry import Registry, WorkerRecord
 from tests.smart_fork import screens
 from tests.smart_fork.forks import NEW
-from tests.smart_fork.terminals import LATEST, PID, Script, Stage
+from tests.smart_fork.terminals import LATEST, PANE, PID, Script, Stage
 
 
 @pytest.fixture
@@ -244,6 +244,25 @@ def test_a_terminal_that_has_ended_is_started_again_by_other_means(stage):
     with pytest.raises(ForkRefused, match="has ended") as caught:
         say(stage, "hello")
     assert f"smart-fork resume {stage.session}" in caught.value.hint
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_one_that_ends_on_a_message_is_an_error(stage, writes):
+    """An error of its model, for one, or a command of its own that ends it."""
+
+    def end(_key: str) -> None:
+        if writes:
+            stage.asked("hello", LATEST)
+        stage.terminal.living, stage.terminal.state = False, f"{PANE} {PID} 1 1"
+        stage.terminal.screen = "No connection"
+
+    stage.terminal.on_key = end
+
+    with pytest.raises(ProgramFailed, match=f"{stage.id} ended on this message: No connection"):
+        say(stage, "hello")
+
+    assert stage.worker.state == "ended"
+    assert stage.clock.slept < 1
 
 
 def test_one_that_is_just_being_started_is_left_alone(stage):

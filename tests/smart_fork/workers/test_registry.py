@@ -92,11 +92,29 @@ def test_a_worker_is_found_by_whatever_names_it(registry):
         assert worker.id == registry.get(reference).id
 
 
-def test_a_terminal_or_a_name_that_was_used_again_means_the_newest(registry):
-    for _ in range(2):
-        newest = registry.set_started(add(registry, name="fixer").id, command=[], terminal_id="%5")
+def test_a_terminal_or_a_name_that_was_used_again_means_one_that_runs_and_then_the_newest(registry):
+    first, second, newest = (
+        registry.set_started(add(registry, name="fixer").id, command=[], terminal_id="%5") for _ in range(3)
+    )
+    with pytest.raises(Usage, match=f"name of 3 workers that run: {newest.id}, {second.id}, {first.id}"):
+        registry.get("fixer")
+    assert newest.id == registry.get("%5").id
 
+    registry.set_state(newest.id, "ended")
+    registry.set_state(second.id, "failed")
+    assert first.id == registry.get("%5").id == registry.get("fixer").id
+
+    registry.set_state(first.id, "ended")
     assert newest.id == registry.get("%5").id == registry.get("fixer").id
+
+
+def test_a_numbered_name_is_one_that_no_other_has_that_runs(registry):
+    names = [add(registry, name="add-retry", numbered=True).name for _ in range(3)]
+    assert names == ["add-retry", "add-retry-2", "add-retry-3"]
+
+    registry.set_state(registry.get("add-retry-2").id, "ended")
+
+    assert add(registry, name="add-retry", numbered=True).name == "add-retry-2"
 
 
 def test_what_names_no_worker_or_several_is_an_error(registry):
