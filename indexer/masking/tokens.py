@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
-from ahocorasick_rs import BytesAhoCorasick, Implementation
+from ahocorasick_rs import BytesAhoCorasick
 
 from indexer.masking.rules import (
     NEAR,
@@ -37,7 +37,7 @@ class Literals:
 
     def __init__(self, literals: Iterable[bytes]) -> None:
         self._literals = tuple(dict.fromkeys(literals))
-        self._search = BytesAhoCorasick(self._literals, implementation=Implementation.DFA)
+        self._search = BytesAhoCorasick(self._literals)
 
     def places_in(self, lower: bytes) -> Mapping[bytes, list[int]]:
         """Return where those begin that are in `lower`, in ascending order."""

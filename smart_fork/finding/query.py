@@ -9,6 +9,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -185,7 +186,7 @@ class Code:
         return bool(self.lines or self.files or self.commit or self.changes or self.pull)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Query:
     """A valid question, `also` saying it in other words; all its phrasings are answered together.
 
@@ -225,13 +226,13 @@ class Query:
         known = (one for one in (self.caller, *self.relatives) if one)
         return bool(session.root_id) and any(session.root_id == one.root_id for one in known)
 
-    @property
+    @cached_property
     def phrasings(self) -> tuple[str, ...]:
         """The question in each of its wordings, the person's own first, with the words of what it points at."""
         pointed = (branch_words(self.branch), self.landed) if is_of_this_branch(self.intent) else ()
         return (" ".join(filter(None, (self.intent, *pointed))), *self.also)
 
-    @property
+    @cached_property
     def embedded(self) -> tuple[int, ...]:
         """Which of the phrasings are compared by meaning, too: the person's own and the shortest sentence.
 

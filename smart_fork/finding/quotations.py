@@ -47,10 +47,17 @@ _COMPARED, _SENTENCES = 2, 5
 
 
 class Quotation(NamedTuple):
-    """What somebody says in a passage, or what is shown of it; `said_by` is `None` where that is not known."""
+    """What is shown of a passage; `said_by` is `None` where that is not known."""
 
     said_by: Speaker | None
     text: Masked
+
+
+class Part(NamedTuple):
+    """What somebody says in a passage, not masked again: of most of it nothing is shown."""
+
+    said_by: Speaker | None
+    text: str
     is_action: bool = False
 
 
@@ -72,10 +79,10 @@ def quotations(hits: Sequence[Candidate], limit: int, nearness: Nearness | None)
     ]  # fmt: skip
 
 
-def _said(hit: Candidate) -> list[Quotation]:
+def _said(hit: Candidate) -> list[Part]:
     """The passage by who speaks. What the agent did is told by it as well."""
     if hit.place is None:
-        return [Quotation(None, shown)] if (shown := tidied(hit.text)) else []
+        return [Part(None, said)] if (said := tidied(hit.text)) else []
     role = hit.place.role
     voices = hit.voices
     if voices is None:  # something was taken out of it: behind the prompt may be its answer
@@ -83,7 +90,7 @@ def _said(hit: Candidate) -> list[Quotation]:
         voices = ((first, None),) if role == "user" and first else ()
     starts: list[tuple[int, str | None]] = [(0, role), *voices, (len(hit.text), None)]
     parts = [
-        Quotation(
+        Part(
             None if by is None else "user" if by == "user" else "assistant",
             tidied(hit.text[start:end].removeprefix(LABELS["user"] if by == "user" else "")),
             is_action=by == "action",
@@ -93,7 +100,7 @@ def _said(hit: Candidate) -> list[Quotation]:
     return [part for part in parts if part.text]
 
 
-def _most_telling(parts: Sequence[Quotation], words: Sequence[str]) -> tuple[int, int] | None:
+def _most_telling(parts: Sequence[Part], words: Sequence[str]) -> tuple[int, int] | None:
     """Which part's which sentence has the best evidence, among equals the first."""
     found, most = None, 0.0
     for number, part in enumerate(parts):
@@ -103,7 +110,7 @@ def _most_telling(parts: Sequence[Quotation], words: Sequence[str]) -> tuple[int
     return found
 
 
-def _nearest(passages: Sequence[Sequence[Quotation]], nearness: Nearness) -> list[tuple[int, int] | None]:
+def _nearest(passages: Sequence[Sequence[Part]], nearness: Nearness) -> list[tuple[int, int] | None]:
     """Which part's which sentence of each passage is nearest in meaning, all compared at once."""
     candidates = [_to_compare(parts) for parts in passages]
     near = iter(nearness([text for among in candidates for *_, text in among]) if any(candidates) else ())
@@ -114,7 +121,7 @@ def _nearest(passages: Sequence[Sequence[Quotation]], nearness: Nearness) -> lis
     return found
 
 
-def _to_compare(parts: Sequence[Quotation]) -> list[tuple[int, int, str]]:
+def _to_compare(parts: Sequence[Part]) -> list[tuple[int, int, str]]:
     """The first sentences that somebody says; where nobody says any, what was done: commands have many tokens."""
     first = [
         (number, place, part.text[start:end])
@@ -123,7 +130,7 @@ def _to_compare(parts: Sequence[Quotation]) -> list[tuple[int, int, str]]:
     return [one for one in first if not parts[one[0]].is_action] or first
 
 
-def _quoted(parts: Sequence[Quotation], place: tuple[int, int], words: Sequence[str], limit: int) -> Quotation:
+def _quoted(parts: Sequence[Part], place: tuple[int, int], words: Sequence[str], limit: int) -> Quotation:
     number, sentence = place
     if number >= len(parts):
         return Quotation(None, NOTHING)
@@ -150,15 +157,13 @@ def nearness(embedder: Embedder, asked: Callable[[], Sequence[bytes]]) -> Nearne
 # The stretch of a text that is shown.
 
 
-def snippet(
-    text: Masked, words: Iterable[str], limit: int = SNIPPET_CHARACTERS, *, nearest: int | None = None
-) -> Masked:
+def snippet(text: str, words: Iterable[str], limit: int = SNIPPET_CHARACTERS, *, nearest: int | None = None) -> Masked:
     """At most `limit` characters of `text` from the sentence on that matched, cut between characters.
 
     That is the one with the best evidence for `words`; where none has any the `nearest` one, else the first. Control
     characters are taken out: a snippet is shown in terminals.
     """
-    text, words = tidied(text), tuple(words)
+    text, words = mask(tidied(text)), tuple(words)
     spans = sentences(text)
     if not spans:
         return shorten(text, limit)
@@ -178,10 +183,10 @@ def snippet(
     return between(text, start, end)
 
 
-def tidied(text: str) -> Masked:
+def tidied(text: str) -> str:
     """What can be shown of `text`: without blank lines, and without lines that are marks of Markdown alone."""
     lines = (_HEADING.sub("", line.rstrip()) for line in printable(text).strip().splitlines())
-    return mask("\n".join(line for line in lines if not _MARKS.fullmatch(line)))
+    return "\n".join(line for line in lines if not _MARKS.fullmatch(line))
 
 
 def matched_words(text: str, words: Iterable[str]) -> tuple[str, ...]:
