@@ -28,6 +28,8 @@ from typing import Any
 import _planted
 from _words_only import NoModel
 
+from smart_fork.repository.worktree import Worktree
+
 LURE = "uploader"
 SOMEBODY = 4242
 
@@ -276,12 +278,11 @@ def forge(home: Path, number: int, seed: int) -> Report:
 
 
 def _one(world: World, count: int, report: Report) -> None:
-    from smart_fork.repository.worktree import create_worktree, remove_worktree
     from smart_fork.system.processes import Processes
 
     chance, made = world.chance, None
     if chance.random() < 0.5:
-        made = create_worktree(world.shop, f"w{count}", Processes())
+        made = Worktree.create(world.shop, f"w{count}", Processes())
         folder = made.path
     else:
         folder = world.home / "downloads" / f"d{count}"
@@ -306,7 +307,7 @@ def _one(world: World, count: int, report: Report) -> None:
     _run(world, folder, made, report)
     next((world.home / ".claude/projects").rglob(f"{own}.jsonl")).unlink()
     if made is not None:
-        remove_worktree(made, Processes())
+        made.remove(Processes())
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -349,7 +350,6 @@ def _run(world: World, folder: Path, made: Any, report: Report) -> None:
     from indexer.files import state_home
     from indexer.project import project_of
     from smart_fork.errors import SmartForkError
-    from smart_fork.repository.worktree import create_worktree, remove_if_saved
     from smart_fork.system.processes import Processes
     from smart_fork.workers.comparison import compare
     from smart_fork.workers.registry import Registry
@@ -371,8 +371,8 @@ def _run(world: World, folder: Path, made: Any, report: Report) -> None:
     doings: dict[str, Callable[[], object]] = {
         "compare": lambda: compare([worker.id], processes, patch=True),
         "worktrees": lambda: worktrees(processes, project_of(folder)),
-        "with_changes": lambda: create_worktree(folder, "inner", processes, with_changes=True),
-        "prune": lambda: remove_if_saved(folder, branch, base, processes),
+        "with_changes": lambda: Worktree.create(folder, "inner", processes, with_changes=True),
+        "prune": lambda: Worktree(folder, branch, folder.parent.parent, base).remove_if_saved(processes),
     }
     for name, do in doings.items():
         try:

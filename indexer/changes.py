@@ -19,6 +19,7 @@ from indexer.store.base import SeenFile, Store
 from indexer.transcripts.base import Agents, LogFile, is_there
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import READER_VERSION
+from indexer.values import Value
 
 if TYPE_CHECKING:
     import apsw
@@ -38,7 +39,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(slots=True)
-class Report:
+class Report(Value):
     """What a run did. `failed` are logs that could not be read, with the reason; `seconds` by stage.
 
     `erased` is whether nothing that was taken out of the index is left in its files.

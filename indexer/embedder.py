@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from indexer import state
 from indexer.errors import IndexerError
 from indexer.files import private_dir, replace_file, state_home
-from indexer.settings import DEVICE, MODEL
+from indexer.settings import Setting
 
 if TYPE_CHECKING:
     import numpy as np
@@ -96,7 +96,7 @@ class SentenceTransformerEmbedder:
 
     def __init__(self, name: str | None = None, *, threads: int | None = None) -> None:
         self._threads = threads
-        self._name = name or MODEL.text() or DEFAULT_MODEL
+        self._name = name or Setting.MODEL.text() or DEFAULT_MODEL
         self._loaded: SentenceTransformer | None = None
         self._device = ""
         self._lock = threading.Lock()
@@ -337,7 +337,7 @@ PROCESSOR = "cpu"
 
 def best_device() -> str:
     """PyTorch's name of what computes fastest here; ``SMART_FORK_DEVICE`` may name another one."""
-    if chosen := DEVICE.text().lower():
+    if chosen := Setting.DEVICE.text().lower():
         return chosen
     import torch
 

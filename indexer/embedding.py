@@ -27,7 +27,7 @@ from indexer.embedder import (
     packaged_model,
 )
 from indexer.locks import processors
-from indexer.settings import MODEL
+from indexer.settings import Setting
 
 if TYPE_CHECKING:
     import numpy as np
@@ -212,7 +212,7 @@ def configured_embedder(*, background: bool = False) -> Embedder:
     `background`: for a process that nobody waits for, or that stays: many texts get one core, and it does not keep what
     only they need.
     """
-    name = MODEL.text() or DEFAULT_MODEL
+    name = Setting.MODEL.text() or DEFAULT_MODEL
     if name == DEFAULT_MODEL:
         return DefaultEmbedder(background=background)
     return SentenceTransformerEmbedder(name, threads=1 if background else None)

@@ -29,7 +29,7 @@ from indexer.failures import is_full
 from indexer.files import file_name, new_file, open_regular, private_dir, replace_file, state_home
 from indexer.lazy import dataclass
 from indexer.locks import held
-from indexer.settings import KEEP_MEGABYTES, KEEP_TRANSCRIPTS
+from indexer.settings import Setting
 from indexer.store.base import Store
 from indexer.transcripts.base import AgentAdapter, Agents, LogFile, stamp_of
 from indexer.transcripts.model import AgentName
@@ -174,12 +174,12 @@ def wanted(reader: AgentAdapter) -> bool:
     ``SMART_FORK_KEEP_TRANSCRIPTS`` requests it for all agents, `switch_of` for one. Existing copies are used in any
     case.
     """
-    return KEEP_TRANSCRIPTS.is_on() or (switch_of(reader.name).is_file() and not refused())
+    return Setting.KEEP_TRANSCRIPTS.is_on() or (switch_of(reader.name).is_file() and not refused())
 
 
 def refused() -> bool:
     """Whether ``SMART_FORK_KEEP_TRANSCRIPTS`` says that none are kept."""
-    return KEEP_TRANSCRIPTS.is_off()
+    return Setting.KEEP_TRANSCRIPTS.is_off()
 
 
 def switch_of(agent: AgentName) -> Path:
@@ -189,7 +189,7 @@ def switch_of(agent: AgentName) -> Path:
 
 def room() -> int:
     """How many bytes all copies together may take (``SMART_FORK_KEEP_MEGABYTES``)."""
-    return KEEP_MEGABYTES.number() * 1_000_000
+    return Setting.KEEP_MEGABYTES.number() * 1_000_000
 
 
 def folder_of(agent: AgentName, session_id: str) -> Path:

@@ -62,6 +62,10 @@ class Edits:
     files: tuple[str, ...] = ()
     until: str = ""
 
+    def masked_again(self) -> Edits:
+        """Without paths that hold what is known for a secret by now."""
+        return replace(self, files=tuple(file for file in self.files if mask(file) == file))
+
 
 NO_EDITS = Edits()
 
@@ -287,11 +291,6 @@ def _is_unfinished(session: Session) -> bool:
     """Whether it ends in the middle, be it that of the session that it is told of."""
     spoken = next((turn for turn in reversed(session.turns) if turn.speaks), None)
     return session.unfinished or (spoken is not None and breaks_off(spoken))
-
-
-def masked_again(edits: Edits) -> Edits:
-    """Without paths that hold what is known for a secret by now."""
-    return replace(edits, files=tuple(file for file in edits.files if mask(file) == file))
 
 
 def _edits_done(session: Session) -> dict[str, tuple[str, ...]]:

@@ -240,6 +240,19 @@ class Project:
     places: tuple[str, ...] = field(default=(), compare=False)
     maybe: tuple[str, ...] = field(default=(), compare=False)
 
+    @property
+    def all_places(self) -> tuple[str, ...]:
+        """Its root, its other places, and the worktrees that it lists although they are gone."""
+        if not self.git:
+            return self.root, *self.places
+        return self.root, *self.places, *map(str, removed_worktrees(Path(self.key)))
+
+    def had_worktree(self, directory: Path) -> bool:
+        """Whether the resolved `directory` is no more, and was in a worktree that the repository still lists."""
+        if not self.git or directory.exists():
+            return False
+        return any(is_within(directory, one) for one in removed_worktrees(Path(self.key)))
+
 
 def project_of(directory: str | Path) -> Project:
     """The project of `directory`, which need not exist any more: a folder removed from a repository is still in it."""
@@ -278,20 +291,6 @@ def guest_of(project: Project) -> Project:
 def host_of(key: str) -> str:
     """The key of the project in which that was done; empty for the key of any other."""
     return key.removeprefix(_GUEST) if key.startswith(_GUEST) else ""
-
-
-def places_of(project: Project) -> tuple[str, ...]:
-    """Its root, its other places, and the worktrees that it lists although they are gone."""
-    if not project.git:
-        return project.root, *project.places
-    return project.root, *project.places, *map(str, removed_worktrees(Path(project.key)))
-
-
-def was_worktree_of(project: Project, directory: Path) -> bool:
-    """Whether the resolved `directory` is no more, and was in a worktree that the repository still lists."""
-    if not project.git or directory.exists():
-        return False
-    return any(is_within(directory, one) for one in removed_worktrees(Path(project.key)))
 
 
 def resolve(directory: str | Path) -> Path:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 
-from indexer.settings import INDEX_CRON
+from indexer.settings import Setting
 from indexer.transcripts.base import AgentAdapter, folders_of
 
 if TYPE_CHECKING:
@@ -82,10 +82,16 @@ class Schedule:
 def trigger_of(text: str | None) -> BaseTrigger:
     """What `parsed` understands; an hour, with a warning, for anything else."""
     try:
-        return parsed(text if text is not None else INDEX_CRON.default)
+        return parsed(text if text is not None else Setting.INDEX_CRON.default)
     except ValueError as error:
-        log.warning("%s is not an interval: %r (%s); indexing every %s", INDEX_CRON, text, error, INDEX_CRON.default)
-        return _interval(INDEX_CRON.default)
+        log.warning(
+            "%s is not an interval: %r (%s); indexing every %s",
+            Setting.INDEX_CRON,
+            text,
+            error,
+            Setting.INDEX_CRON.default,
+        )
+        return _interval(Setting.INDEX_CRON.default)
 
 
 def parsed(text: str) -> BaseTrigger:

@@ -20,7 +20,7 @@ from indexer.embedding import configured_embedder
 from indexer.failures import next_step, what_failed
 from indexer.files import index_db, private_dir, state_home
 from indexer.project import bare_at, project_of
-from indexer.settings import RERANKER, VARIABLES
+from indexer.settings import VARIABLES, Setting
 from indexer.store.base import Scope, Understood
 from indexer.store.damage import kept
 from indexer.store.schema import load_vectors, loadable
@@ -324,7 +324,7 @@ def _reranker() -> Iterator[Check]:
         return
     ok = alike > unlike
     step = "" if ok else "It ranks wrong answers first. Set SMART_FORK_RERANKER to another cross-encoder."
-    detail = f"{RERANKER.text()}, alike {alike:.2f}, unlike {unlike:.2f}"
+    detail = f"{Setting.RERANKER.text()}, alike {alike:.2f}, unlike {unlike:.2f}"
     yield Check("reranker", ok=ok, detail=detail, next_step=step, optional=True)
 
 

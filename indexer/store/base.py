@@ -11,6 +11,7 @@ from indexer.outcome import NO_EDITS, Authored, Edits, MetError, Outcome
 from indexer.project import Project
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import AgentName, BrokenLine, Inferred, ResumedReason, Session
+from indexer.values import Value, value
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +192,8 @@ class Near(NamedTuple):
         return max(self.cosines)
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+@value
+class Counts(Value):
     """How much is in the index, and how much of it has its vector."""
 
     sessions: int

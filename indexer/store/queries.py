@@ -13,7 +13,7 @@ import apsw
 
 from indexer.export import Voices
 from indexer.outcome import Authored, Edits, Fate, MetError, Outcome
-from indexer.project import Project, head_of, host_of, is_within, places_of
+from indexer.project import Project, head_of, host_of, is_within
 from indexer.repositories import known
 from indexer.store import vectors
 from indexer.store.base import (
@@ -89,7 +89,7 @@ class StoreReading:
         if project is None:
             return Scope(tuple(row[0] for row in rows))
         if project.git:
-            places = places_of(project)
+            places = project.all_places
             heads = {row[4]: head for row in rows if (head := head_of(row[4]))}
             there = known(Path(project.key), heads.values())
             inside = {

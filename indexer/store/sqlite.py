@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from indexer.outcome import Authored, Edits, MetError, masked_again
+from indexer.outcome import Authored, Edits, MetError
 from indexer.store import vectors
 from indexer.store.base import FORGOTTEN, Document, Reading, SeenFile, SessionRow, Words
 from indexer.store.queries import StoreReading
@@ -124,7 +124,7 @@ class SqliteStore(StoreReading):
             )
             self._write_words(session, part, words)
             if edits := self.edits([session]).get(session):
-                self._write_edits(session, masked_again(edits))
+                self._write_edits(session, edits.masked_again())
             self._write_authored(session, ())
             self._write_errors(session, ())
 

@@ -17,9 +17,9 @@ from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import AgentName, Session, Turn
 from indexer.transcripts.state import utc
-from indexer.transcripts.tree import Chain, parent_of
 from indexer.values import dict_in, text_in
 from smart_fork.agents.copied_texts import is_aside
+from smart_fork.agents.tree import Chain, parent_of
 
 #: The first message of a log is among this many records.
 HEAD_RECORDS = 500

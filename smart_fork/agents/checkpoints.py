@@ -21,7 +21,7 @@ import orjson
 
 from indexer.files import checkpoints_dir, private_dir, replace_file
 from indexer.project import Unproven, checkout, top_of
-from indexer.settings import CHECKPOINTS
+from indexer.settings import Setting
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName, Session
 
@@ -61,7 +61,7 @@ def note(directory: Path) -> bool:
 
     For nearly all clones it is a few looks at files.
     """
-    if CHECKPOINTS.is_off() or (top := top_of(directory)) is None:
+    if Setting.CHECKPOINTS.is_off() or (top := top_of(directory)) is None:
         return False
     with suppress(Unproven, OSError, ValueError):
         common = str(checkout(top).common)
@@ -72,7 +72,7 @@ def note(directory: Path) -> bool:
 
 def unfetched(directory: Path) -> str:
     """The command that fetches the sessions of a clone whose repository seems to keep some and has none; else empty."""
-    top = None if CHECKPOINTS.is_off() else top_of(directory)
+    top = None if Setting.CHECKPOINTS.is_off() else top_of(directory)
     with suppress(Unproven, OSError, ValueError):
         if top and (top / ".entire/settings.json").is_file() and _load(_file(str(checkout(top).common))) is None:
             return _FETCH
@@ -93,7 +93,7 @@ def log_at(location: str) -> LogFile | None:
 def find(location: str) -> tuple[Listed, Stored] | None:
     """The session at this place as its repository has it."""
     file, _, session_id = location.rpartition("/")
-    known = _load(Path(file)) if is_within(location) and not CHECKPOINTS.is_off() else None
+    known = _load(Path(file)) if is_within(location) and not Setting.CHECKPOINTS.is_off() else None
     one = known.sessions.get(session_id) if known else None
     return (known, one) if known and one else None
 
@@ -129,7 +129,7 @@ def _log(file: Path, known: Listed, one: Stored) -> LogFile:
 
 def _all() -> Iterator[tuple[Path, Listed]]:
     """All lists, each as its repository is now."""
-    if CHECKPOINTS.is_off():
+    if Setting.CHECKPOINTS.is_off():
         return
     try:
         files = sorted(Path(entry.path) for entry in os.scandir(checkpoints_dir()) if entry.name.endswith(".json"))

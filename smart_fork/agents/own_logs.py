@@ -16,7 +16,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import ReadSource
 
 if TYPE_CHECKING:
-    from indexer.transcripts.fold import LineFold
+    from smart_fork.agents.fold import LineFold
 
 
 class OwnLogs(AgentAdapter):
@@ -56,12 +56,12 @@ class LogAdapter(OwnLogs):
         return fold
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
-        from indexer.transcripts import fold
+        from smart_fork.agents import fold
 
         return fold.read(self.tree, path, checkpoint, keep_raw=keep_raw)
 
     def glance(self, path: Path) -> Session | None:
-        from indexer.transcripts import fold
+        from smart_fork.agents import fold
 
         return fold.glance(self.tree, path)
 
@@ -108,7 +108,7 @@ class TreeAdapter(LogAdapter):
         return path.stem
 
     def is_copy(self, path: Path) -> bool:
-        from indexer.transcripts import tree
+        from smart_fork.agents import tree
 
         return tree.is_copy(self.tree, path)
 

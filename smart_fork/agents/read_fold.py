@@ -8,14 +8,14 @@ from pathlib import Path
 import orjson
 
 from indexer.transcripts.base import Checkpoint, ReadResult
-from indexer.transcripts.fold import Kept, Record
 from indexer.transcripts.lines import Line, decode_document, probe
 from indexer.transcripts.model import Origin, Role, Session, Turn
 from indexer.transcripts.state import count, is_path, utc
 from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall, with_name
-from indexer.transcripts.tree import FolderlessTree
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Header, ReadSource
+from smart_fork.agents.fold import Kept, Record
+from smart_fork.agents.tree import FolderlessTree
 
 #: Where a record of the chain has the header and the record that it was made of.
 _HEADER, _RECORD = "header", "record"

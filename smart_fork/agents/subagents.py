@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from indexer.transcripts.base import regular_files
-from indexer.transcripts.fold import read
 from indexer.transcripts.model import AgentName, Session
-from indexer.transcripts.tree import Tree
+from smart_fork.agents.fold import read
+from smart_fork.agents.tree import Tree
 
 #: The prefix of sub-agents' files.
 _PREFIX = "agent-"

@@ -12,9 +12,9 @@ from typing import ClassVar
 
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session, Turn
-from indexer.transcripts.tree import rooted
 from smart_fork.agents.codec import MessageCodec, Record
 from smart_fork.agents.copier import Copier, Copy, Entry, Excerpt, LiveRecord, NewSession
+from smart_fork.agents.tree import rooted
 from smart_fork.errors import ForkRefused
 from smart_fork.json_edits import respelled
 

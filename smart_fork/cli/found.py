@@ -200,12 +200,11 @@ def _print_state(answer: Found, min_score: float | None = None) -> None:
 
 
 def _missing(state: IndexState) -> str:
-    from smart_fork.finding.upkeep import covered_in_words
 
     parts = []
     if state.embedded < state.chunks:
         done = f"{state.embedded} of {state.chunks} passages are embedded"
-        parts.append(f"{done} ({covered_in_words(state.covered)})")
+        parts.append(f"{done} ({state.covered.in_words()})")
     if state.unread_logs:
         parts.append(f"{state.unread_logs} logs are not read yet")
     return ", ".join(parts)

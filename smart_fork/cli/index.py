@@ -118,16 +118,15 @@ class _Following:
 @app.command("status")
 def status() -> None:
     """Show the size of the index and how complete it is."""
-    from smart_fork.finding.status import in_words, index_status, when_next
-    from smart_fork.finding.upkeep import covered_in_words
+    from smart_fork.finding.status import index_status
 
     state = index_status()
     if printed_as_json(state):
         return
     words = {
-        "covered": covered_in_words(state.covered),
-        "last_run": in_words(state.last_run),
-        "next_run": when_next(state.next_run),
+        "covered": state.covered.in_words(),
+        "last_run": state.last_run_in_words(),
+        "next_run": state.next_run_in_words(),
     }
     for key, value in (state.as_json() | words).items():
         out.print(plain(f"{key.replace('_', ' '):<18} {_in_words(value)}"))
@@ -158,7 +157,6 @@ def _settle() -> None:
 
 
 def _print_report(done: Indexed) -> None:
-    from smart_fork.finding.upkeep import covered_in_words
 
     counts = done.index
     out.print(
@@ -169,7 +167,7 @@ def _print_report(done: Indexed) -> None:
         )
     )
     held = f"{counts.sessions} sessions, {counts.chunks} passages, {counts.embedded} with their meaning"
-    missing = f" ({covered_in_words(counts.covered)})" if counts.embedded < counts.chunks else ""
+    missing = f" ({counts.covered.in_words()})" if counts.embedded < counts.chunks else ""
     out.print(plain(f"The index holds {held}{missing}."))
     for reason, number in counts.skipped.items():
         out.print(plain(f"  skipped {number}: {reason}"))

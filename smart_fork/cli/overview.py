@@ -12,7 +12,7 @@ from typing import Any
 
 from indexer.errors import joined
 from indexer.files import index_db, state_home
-from indexer.settings import SERVICE
+from indexer.settings import Setting
 from indexer.store.base import Understood
 from indexer.store.damage import kept
 from indexer.transcripts.model import AgentName
@@ -27,8 +27,7 @@ from smart_fork.cli.service.lock import holder
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable
 from smart_fork.finding.answer import IndexStatus
 from smart_fork.finding.index_access import known_index
-from smart_fork.finding.status import in_words, index_status, when_next
-from smart_fork.finding.upkeep import covered_in_words
+from smart_fork.finding.status import index_status
 from smart_fork.hooks import switch
 from smart_fork.snippets import minute
 from smart_fork.system.processes import Processes
@@ -151,7 +150,7 @@ def _service() -> ServiceOverview:
         at = service.address
         known = ServiceOverview(running=True, url=at.url, pid=at.pid, started=at.started, status=service.status)
         return replace(known, memory_bytes=_memory(at.pid))
-    process = None if SERVICE.is_off() else holder()
+    process = None if Setting.SERVICE.is_off() else holder()
     if process:
         return ServiceOverview(
             running=True, pid=process, error="It is just starting, or it hangs: smart-fork service stop"
@@ -196,7 +195,7 @@ def _index_rows(index: IndexOverview | Trouble) -> list[tuple[str, str]]:
 
     if isinstance(index, Trouble):
         return [("index", joined(index.error, index.hint))]
-    shares = covered_in_words(index.covered)
+    shares = index.covered.in_words()
     done = f"{index.embedded:,} of {index.chunks:,} passages by meaning ({shares})"
     unread = f", {index.unread_logs:,} logs to read" if index.unread_logs else ""
     broken = f", {index.broken_lines:,} broken lines (smart-fork index status)" if index.broken_lines else ""
@@ -204,7 +203,7 @@ def _index_rows(index: IndexOverview | Trouble) -> list[tuple[str, str]]:
     return [
         ("index", f"{index.sessions:,} sessions of {index.logs:,} logs, {done}{unread}{broken}"),
         ("", f"{index.bytes / 1e6:.1f} MB, last changed {minute(index.updated_at) or 'never'}"),
-        ("", f"last run {in_words(index.last_run)}; next {when_next(index.next_run)}"),
+        ("", f"last run {index.last_run_in_words()}; next {index.next_run_in_words()}"),
         *aside,
     ]
 

@@ -173,10 +173,9 @@ def _caller() -> str | None:
 
 def _started(spec: WorkerSpec) -> StartedWorker:
     from smart_fork.forking.start import start
-    from smart_fork.forking.worker import unloaded
 
     if choose_place(spec.options.place, Processes(), os.environ).replaces:  # then nothing can be said afterwards
-        say_notes(unloaded(spec))
+        say_notes(spec.unloaded())
     with starting(spec.options.place):
         return start(spec)
 

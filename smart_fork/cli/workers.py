@@ -18,7 +18,6 @@ from smart_fork.snippets import minute
 from smart_fork.system.processes import Processes
 from smart_fork.workers import termination as trees
 from smart_fork.workers.comparison import compare as compared
-from smart_fork.workers.comparison import counted, facts
 from smart_fork.workers.roster import list_workers, read_worker, wait_workers
 from smart_fork.workers.state import Compared
 from smart_fork.workers.termination import WorkersTree
@@ -200,7 +199,7 @@ def _print(found: list[Compared], *, diff: bool) -> None:
     for one in found:
         table.add_column(plain(one.name), overflow="fold", ratio=1)
     table.add_row("worker", *(plain(f"{one.worker_id} ({one.agent_type})") for one in found))
-    for rows in zip(*map(facts, found), strict=True):
+    for rows in zip(*map(Compared.facts, found), strict=True):
         table.add_row(rows[0][0], *(plain(value) for _, value in rows))
     table.add_row("files", *(plain(_files(one)) for one in found))
     table.add_row("answer", *(plain(_answer(one)) for one in found))
@@ -212,7 +211,7 @@ def _print(found: list[Compared], *, diff: bool) -> None:
 
 def _files(one: Compared) -> str:
 
-    lines = [f"{file.path} {counted(file)}" for file in one.files or ()]
+    lines = [f"{file.path} {file.counted()}" for file in one.files or ()]
     return "\n".join(lines[:MOST_FILES] + ([f"… {len(lines) - MOST_FILES} more"] if len(lines) > MOST_FILES else []))
 
 

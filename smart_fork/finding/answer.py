@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from indexer.changes import Report
 from indexer.runs import FailedLog, LastRun
+from indexer.store.base import Counts
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value, rare, record, spread, value
 from smart_fork.finding.conversation import Noted
 from smart_fork.finding.hit import Hit
+from smart_fork.snippets import printable
 
 Mode = Literal["hybrid", "vector", "lexical", "recent", "lines"]
 
@@ -116,6 +120,12 @@ class Covered(Value):
 
     first_passages: float
     all_passages: float
+
+    def in_words(self) -> str:
+        """Those shares, for people."""
+        return ", ".join(
+            f"{name.replace('_', ' ')} {math.floor(100 * share)} %" for name, share in self.as_json().items()
+        )
 
 
 @record
@@ -339,41 +349,32 @@ class IndexStatus(Value):
     broken_logs: tuple[BrokenLog, ...]
     passed_over: tuple[FailedLog, ...]
 
+    def last_run_in_words(self) -> str:
+        """What became of the last run, in a line: when, how it ended, what it did, what it could not."""
+        if (run := self.last_run) is None:
+            return "none yet"
+        did = f"{run.read} of {run.logs} logs read, {run.embedded} passages embedded"
+        failed = f", {run.failed_logs} logs could not be read" if run.failed_logs else ""
+        why = f": {printable(run.error)}" if run.error else ""
+        return f"{run.started_at}, {run.outcome} after {run.seconds} s{why}; {did}{failed}"
+
+    def next_run_in_words(self) -> str:
+        """When the index is brought up to date next."""
+        return self.next_run or "on the next search; a service does it automatically"
+
 
 @record
-class Held(Value):
+class Held(Counts):
     """What the index holds after a run."""
 
-    sessions: int
-    chunks: int
-    embedded: int
-    files: int
-    skipped: Mapping[str, int]
-    broken_lines: int
-    updated_at: str
     covered: Covered
 
 
-@record
-class Indexed(Value):
-    """What a run over everything did, as `indexer.changes.Report` has it, and what the index holds now."""
+@dataclass(kw_only=True)
+class Indexed(Report):
+    """What a run over everything did, and what the index holds now."""
 
-    files: int
-    unchanged: int
-    read: int
-    resumed: int
-    sessions: int
-    skipped: Mapping[str, int]
-    failed: Mapping[str, str]
-    broken_lines: int
-    bytes_read: int
-    exported: int
-    removed: int
-    embedded: int
-    waiting: int
-    erased: bool
-    seconds: Mapping[str, float]
-    total_seconds: float
+    total_seconds: float = 0.0
     index: Held
     engine: str
     broken_logs: tuple[BrokenLog, ...]

@@ -18,7 +18,7 @@ from indexer.freshness import read_changed
 from indexer.lazy import dataclass
 from indexer.locks import IndexBusyError
 from indexer.project import project_of
-from indexer.settings import INDEXING
+from indexer.settings import Setting
 from indexer.store.base import Scope, SessionRow, Store
 from indexer.transcripts.authored import plain
 from indexer.transcripts.lines import LOOK_SECONDS
@@ -260,7 +260,7 @@ def works_of(
 
 def _look_again(store: Store, sessions: Collection[tuple[AgentName, str]]) -> None:
     """Read what these sessions have done since they were indexed."""
-    if INDEXING.is_off():
+    if Setting.INDEXING.is_off():
         return
     try:
         paths = [str(path) for agent, id_ in sessions for path in READERS[agent].locate(id_)]

@@ -9,7 +9,7 @@ from pkgutil import resolve_name
 from typing import Any, Literal, NamedTuple, Protocol
 
 from indexer.lazy import dataclass
-from indexer.settings import ENGINE
+from indexer.settings import Setting
 from indexer.transcripts.model import AgentName
 from smart_fork import config
 from smart_fork.agents import AGENTS
@@ -112,7 +112,7 @@ class SearchEngine(Protocol):
 
 # Which engine answers: ``SMART_FORK_ENGINE``, else ``engine`` in ``config.toml``, else the own index.
 
-OWN = ENGINE.default
+OWN = Setting.ENGINE.default
 #: It is imported where it answers.
 _QMD = "smart_fork.finding.qmd:Qmd"
 
@@ -124,13 +124,15 @@ def configured_engine(environment: Mapping[str, str] | None = None) -> SearchEng
         Usage: there is no such engine, or ``config.toml`` cannot be read.
     """
     environment = os.environ if environment is None else environment
-    name = ENGINE.text(environment).lower() or config.engine()
+    name = Setting.ENGINE.text(environment).lower() or config.engine()
     if name in ("", OWN):
         return None
     if name == "qmd":
         found: SearchEngine = resolve_name(_QMD)(environment=environment)
         return found
-    raise Usage(f"engine must be '{OWN}' or 'qmd', not {shown(name)}", f"Set {ENGINE}, or `engine` in config.toml.")
+    raise Usage(
+        f"engine must be '{OWN}' or 'qmd', not {shown(name)}", f"Set {Setting.ENGINE}, or `engine` in config.toml."
+    )
 
 
 def erased_by_engines() -> bool:

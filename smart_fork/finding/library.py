@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from indexer.changes import Progress
 from indexer.embedding import configured_embedder
 from indexer.files import index_db
-from indexer.settings import INDEXING
+from indexer.settings import Setting
 from indexer.store.base import Counts, Scope, SessionRow
 from indexer.store.damage import kept
 from indexer.transcripts.error_lines import commands_of
@@ -416,7 +416,7 @@ class Library(ProjectIndex):
         """What is found elsewhere where nothing can be searched here, and why that is; else why, and what to do."""
         log.warning("smart_fork is not available: %s", message)
         told = there.answer() if there is not None else SaidElsewhere()
-        steps = _what_to_do(hint, off=INDEXING.is_off(self.engine.environment))
+        steps = _what_to_do(hint, off=Setting.INDEXING.is_off(self.engine.environment))
         theirs = replace(told, hits=tuple(one for one in told.hits if one.agent in asked.agents))
         hits = alone(theirs, asked.query(Scope()), snippets=asked.include_snippets is not False)
         recent = self._recent(asked)

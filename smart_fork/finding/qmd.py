@@ -20,7 +20,7 @@ from indexer.export import export_path, parse_front_matter
 from indexer.files import index_root, private_dir, replace_file, state_home
 from indexer.locks import LOCK_SECONDS, IndexBusyError, only_writer
 from indexer.masking import Masked, beginning, mask
-from indexer.settings import QMD_COMMAND, QMD_SECONDS
+from indexer.settings import Setting
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError, advice
 from smart_fork.finding.engine import (
@@ -130,7 +130,7 @@ def _values_of(result: dict[str, Any], names: tuple[str, ...]) -> Iterator[str]:
 log = logging.getLogger(__name__)
 
 #: How long each search may take; the first ones may be loading models.
-SEARCH_SECONDS = float(QMD_SECONDS.default)
+SEARCH_SECONDS = float(Setting.QMD_SECONDS.default)
 #: How long qmd may take to read the exports while somebody waits, and for an index run; and to embed them: it ends a
 #: little earlier by itself, and the next run goes on from there.
 LIST_SECONDS, READ_SECONDS, UPDATE_SECONDS, EMBED_SECONDS = 20.0, 60.0, 900.0, 35 * 60.0
@@ -359,7 +359,7 @@ class Qmd:
         Raises:
             EngineUnavailable: it is nowhere.
         """
-        wanted = QMD_COMMAND.text(self._environment) or "qmd"
+        wanted = Setting.QMD_COMMAND.text(self._environment) or "qmd"
         folders = self._environment.get("PATH", os.defpath).split(os.pathsep)
         # A relative one would let the directory that is asked from choose the program.
         path = os.pathsep.join(folder for folder in folders if os.path.isabs(folder))  # noqa: PTH117 - a string
@@ -388,7 +388,7 @@ class Qmd:
             raise ProgramFailed(f"qmd {argv[0]} failed: {error.message}", error.hint) from error
 
     def _seconds(self) -> float:
-        return QMD_SECONDS.number(self._environment) or SEARCH_SECONDS
+        return Setting.QMD_SECONDS.number(self._environment) or SEARCH_SECONDS
 
     def what_to_do(self) -> tuple[str, tuple[str, ...]]:
         """See `SearchEngine.what_to_do`."""

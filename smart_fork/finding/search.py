@@ -17,7 +17,7 @@ from indexer.export import export_path, is_export
 from indexer.failures import is_damage
 from indexer.lazy import dataclass
 from indexer.project import project_of
-from indexer.settings import RERANKER
+from indexer.settings import Setting
 from indexer.store.base import Placement, Scope, SessionRow, Store
 from indexer.transcripts.model import Session
 from smart_fork.errors import NotFound, advice
@@ -228,7 +228,7 @@ SUREST = 1e-3
 
 def configured_reranker() -> Rerank | None:
     """The reranker of ``SMART_FORK_RERANKER``, one for all questions of a process; `None` where that is not set."""
-    name = RERANKER.text()
+    name = Setting.RERANKER.text()
     return _reranker(name) if name else None
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from indexer.masking import Masked, mask
-from indexer.project import Project, is_within, project_of, resolve, was_worktree_of
+from indexer.project import Project, is_within, project_of, resolve
 from indexer.repositories import known, recorded
 from indexer.transcripts.model import Inferred, Session
 from smart_fork.snippets import quoted
@@ -58,7 +58,7 @@ def in_project(cwd: str, project: Project) -> bool:
         return True
     if not project.git:
         return False
-    return project_of(directory).key == project.key or was_worktree_of(project, directory)
+    return project_of(directory).key == project.key or project.had_worktree(directory)
 
 
 def is_there(cwd: str) -> bool:

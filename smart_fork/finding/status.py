@@ -10,7 +10,7 @@ import orjson
 
 from indexer.changes import Report, unread_logs
 from indexer.files import index_db, index_root
-from indexer.runs import LastRun, last_run, next_run
+from indexer.runs import last_run, next_run
 from indexer.store.base import SeenFile
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.readers import READERS
@@ -60,7 +60,6 @@ def indexed(store: SqliteStore, report: Report, before: Mapping[str, SeenFile], 
     broken = [row for row in store.broken_logs() if row[0] in read] if report.broken_lines else []
     return Indexed(
         **asdict(report),
-        total_seconds=0.0,
         index=Held(**asdict(counts), covered=covered(store, counts)),
         engine=engine,
         broken_logs=_broken_logs(broken),
@@ -74,18 +73,3 @@ def _broken_logs(rows: list[tuple[str, int, str]]) -> tuple[BrokenLog, ...]:
         BrokenLog(path, number, tuple((line, printable(reason)) for line, reason in orjson.loads(first)[:3]))
         for path, number, first in rows
     )
-
-
-def in_words(run: LastRun | None) -> str:
-    """What became of a run, in a line: when, how it ended, what it did, what it could not."""
-    if run is None:
-        return "none yet"
-    did = f"{run.read} of {run.logs} logs read, {run.embedded} passages embedded"
-    failed = f", {run.failed_logs} logs could not be read" if run.failed_logs else ""
-    why = f": {printable(run.error)}" if run.error else ""
-    return f"{run.started_at}, {run.outcome} after {run.seconds} s{why}; {did}{failed}"
-
-
-def when_next(at: str | None) -> str:
-    """When the index is brought up to date next."""
-    return at or "on the next search; a service does it automatically"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from indexer.files import state_home
 from indexer.lazy import dataclass
-from indexer.settings import TEAM_URL
+from indexer.settings import Setting
 from smart_fork.agents.references import Resolved
 from smart_fork.errors import SmartForkError, Usage
 
@@ -62,7 +62,7 @@ class Team(Protocol):
 
 def is_known() -> bool:
     """Tell if there may be a server to ask. Nothing of a team is imported: nearly nobody has one."""
-    known = bool(TEAM_URL.text()) or (state_home() / "team" / "tokens.json").exists()
+    known = bool(Setting.TEAM_URL.text()) or (state_home() / "team" / "tokens.json").exists()
     return known and find_spec(_DOOR.rpartition(".")[0]) is not None
 
 

@@ -24,7 +24,7 @@ from indexer.locks import LOCK_SECONDS, IndexBusyError
 from indexer.pipeline import is_of_another
 from indexer.project import Project
 from indexer.runs import last_run
-from indexer.settings import BACKGROUND, INDEXING
+from indexer.settings import Setting
 from indexer.store.base import Counts, Scope, Store
 from indexer.store.schema import VectorsUnavailableError
 from indexer.transcripts.base import LogFile
@@ -114,7 +114,7 @@ def refresh(
     def as_it_is(problem: str) -> Upkeep:
         return Upkeep(None, problem, absent, unread=unread_logs(store, READERS))
 
-    if INDEXING.is_off(engine.environment):
+    if Setting.INDEXING.is_off(engine.environment):
         log.warning(_SWITCHED_OFF)
         return as_it_is(_SWITCHED_OFF)
     indexer = engine.indexer
@@ -177,7 +177,7 @@ def go_on(engine: Engine, project: Project | None) -> bool:
 
 def makes_vectors(engine: Engine, state: Upkeep) -> bool:
     """Say whether the vectors that are missing are to come: by this question, the process's indexer or another one."""
-    able = not state.absent and not INDEXING.is_off(engine.environment)
+    able = not state.absent and not Setting.INDEXING.is_off(engine.environment)
     return able and (engine.embed_seconds > 0 or engine.unfinished is not None or engine.indexer is not None)
 
 
@@ -279,13 +279,6 @@ def early_notice(shares: Covered) -> str:
     )
 
 
-def covered_in_words(shares: Covered) -> str:
-    """Those shares, for people."""
-    return ", ".join(
-        f"{name.replace('_', ' ')} {math.floor(100 * share)} %" for name, share in shares.as_json().items()
-    )
-
-
 def _share(part: int, whole: int) -> float:
     """Rounded down: nearly all is not all."""
     return math.floor(1000 * part / whole) / 1000 if whole else 1.0
@@ -329,7 +322,7 @@ log = logging.getLogger(__name__)
 
 def allowed() -> bool:
     """Whether a process may be left behind to go on indexing (``SMART_FORK_BACKGROUND``)."""
-    return not BACKGROUND.is_off()
+    return not Setting.BACKGROUND.is_off()
 
 
 def index_in_background(project: Project | None) -> None:

@@ -22,7 +22,7 @@ from smart_fork.errors import ForkRefused, SmartForkError
 from smart_fork.forking import temporary_logs
 from smart_fork.forking.session_copy import write_branch
 from smart_fork.forking.worker import Content, WorkerSpec
-from smart_fork.repository.worktree import Worktree, create_worktree, remove_if_saved, remove_worktree
+from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry
 
@@ -67,15 +67,15 @@ class Attempt:
 
     def worktree(self, repository: Path, name: str | None, *, with_changes: bool = False) -> Worktree:
         """Make a worktree for the worker."""
-        made = create_worktree(repository, name, self.machine.processes, with_changes=with_changes)
+        made = Worktree.create(repository, name, self.machine.processes, with_changes=with_changes)
         self.otherwise(lambda: self._without(made))
         return made
 
     def _without(self, made: Worktree) -> None:
         """What an agent that did run may have left there is nobody's to throw away."""
         if not self._began:
-            remove_worktree(made, self.machine.processes)
-        elif problem := remove_if_saved(made.path, made.branch, made.base, self.machine.processes):
+            made.remove(self.machine.processes)
+        elif problem := made.remove_if_saved(self.machine.processes):
             raise ForkRefused(problem)
 
     def stage(self, plan: ForkPlan, spec: WorkerSpec) -> list[str]:

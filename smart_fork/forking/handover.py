@@ -14,13 +14,10 @@ from pathlib import Path
 
 from indexer.lazy import dataclass
 from indexer.masking import mask
-from indexer.project import Unproven, checkout, top_of
-from indexer.repositories import recorded
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import AgentName, Proof, Session, estimate_tokens
 from indexer.transcripts.retold import UNANSWERED, calls_of, results_of
 from indexer.transcripts.texts import HANDOVER_TAG
-from indexer.values import seconds_in
 from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession
@@ -33,7 +30,7 @@ from smart_fork.forking.request import MATCH, Wanted
 from smart_fork.forking.results import Handed
 from smart_fork.forking.session_copy import Branch, write_branch
 from smart_fork.forking.units import marker, plain
-from smart_fork.repository.history import CheckedOut, branch_of, checked_out, moves
+from smart_fork.repository.history import was_checked_out
 from smart_fork.snippets import quotation
 from smart_fork.system.processes import Machine
 
@@ -220,7 +217,7 @@ def _stood(session: Session, end: int) -> str:
     """Where the repository was at the cut, and which files had been edited and not committed, as far as that shows."""
     last = end >= len(session.turns) - 1
     until = (session.last_activity if last else "") or session.turns[end].timestamp
-    found = _checked_out(session, until) if not foreign_sessions.is_taken(session.session_id) else None
+    found = was_checked_out(session, until) if not foreign_sessions.is_taken(session.session_id) else None
     said = []
     if found is not None:
         branch = f" on branch {quotation(found.branch, SAID_CHARACTERS)}" if found.branch else ""
@@ -231,26 +228,6 @@ def _stood(session: Session, end: int) -> str:
         more = f" and {len(files) - MOST_FILES} more" if len(files) > MOST_FILES else ""
         said.append(f"Edited, and probably uncommitted then: {', '.join(files[-MOST_FILES:])}{more}.")
     return " ".join(said)
-
-
-def _checked_out(session: Session, until: str) -> CheckedOut | None:
-    """By the record of the checkout that it worked in, where that is the one that it was begun in."""
-    moment, begun = seconds_in(until), seconds_in(session.started)
-    folder = recorded(session.cwd)
-    if moment is None or folder is None:
-        return None
-    try:
-        top = top_of(folder) if folder.is_dir() else None
-        own = checkout(top).own if top is not None else None
-    except (OSError, ValueError, Unproven):
-        return None
-    if own is None:
-        return None
-    record = moves(own, min(moment, moment if begun is None else begun))
-    first = checked_out(record, begun, None) if begun is not None else None
-    if session.begun_at and (first is None or first.commit != session.begun_at):  # of another clone
-        return None
-    return checked_out(record, moment, branch_of(own))
 
 
 def _uncommitted(session: Session, end: int) -> list[str]:

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from indexer.runs import born
-from indexer.settings import MAX_WORKERS
+from indexer.settings import Setting
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
@@ -52,9 +52,9 @@ def limit(env: Mapping[str, str]) -> int:
     Raises:
         Usage: the setting is not a number.
     """
-    if fault := MAX_WORKERS.fault(env):
+    if fault := Setting.MAX_WORKERS.fault(env):
         raise Usage(fault)
-    return MAX_WORKERS.number(env)
+    return Setting.MAX_WORKERS.number(env)
 
 
 def admission(request: Launch, machine: Machine, *, counts: bool) -> Callable[[Sequence[WorkerRecord]], None]:
@@ -75,7 +75,7 @@ def admission(request: Launch, machine: Machine, *, counts: bool) -> Callable[[S
         others = [worker for worker in running if worker.place != "here"]
         if counts and len(others) >= most and sum(_lives(worker, machine) for worker in others) >= most:
             raise WorkerLimit(
-                f"{most} workers are running, and {MAX_WORKERS} allows no more",
+                f"{most} workers are running, and {Setting.MAX_WORKERS} allows no more",
                 advice(
                     "Wait until one ends, or end one. `smart-fork active` lists them.",
                     tool="Wait until one ends (list_workers, wait_workers), or let the user end one.",

@@ -13,7 +13,7 @@ from dataclasses import field
 from pathlib import Path
 
 from indexer.lazy import dataclass
-from indexer.settings import CHECK_LOGIN
+from indexer.settings import Setting
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS, known_variables
 from smart_fork.agents.login import Login
@@ -67,7 +67,7 @@ def provisions(
     found = Program.standing(login, around | given, program, processes)
     whence = "its settings name" if found.lacks else "your environment had"
     lacks = _lacks(found.lacks or missing, whence, login_shell(env))
-    if found.logged_in is not False or CHECK_LOGIN.is_off(env):
+    if found.logged_in is not False or Setting.CHECK_LOGIN.is_off(env):
         return Provisions(
             given, (f"{AGENTS.title_of(agent)} starts with the login that it finds{lacks}",) if missing else ()
         )
@@ -90,7 +90,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _step(login: Login) -> str:
-    anyway = f"{CHECK_LOGIN}=false starts it anyway."
+    anyway = f"{Setting.CHECK_LOGIN}=false starts it anyway."
     return advice(
         f"Log in with `{login.command}`, or set it in the profile that your login shell reads. {anyway}",
         tool=f"Tell the user: log in with `{login.command}`, or set it in the profile of the login shell. {anyway}",

@@ -27,7 +27,6 @@ from smart_fork.finding.session_place import unplaced, where_now
 from smart_fork.forking.attempt import Attempt, undone
 from smart_fork.forking.bringing_back import is_others
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation, confirm, one_at_a_time
-from smart_fork.forking.note import note_for, preceded
 from smart_fork.forking.occupation import admission
 from smart_fork.forking.provisions import Provisions, provisions
 from smart_fork.forking.results import Forked, StartedWorker
@@ -40,10 +39,10 @@ from smart_fork.forking.worker import (
     ended_at_once,
     made_first,
     moved,
+    preceded,
     remark,
-    unloaded,
 )
-from smart_fork.repository.worktree import Worktree, empty_submodules, left_unfiltered, plan_worktree
+from smart_fork.repository.worktree import Worktree, empty_submodules
 from smart_fork.snippets import plain_name
 from smart_fork.system import permission
 from smart_fork.system.cancellation import refuse_cancelled
@@ -98,7 +97,7 @@ class Prepared:
                 attempt.otherwise(spec.written.undo)
             worker = _registered(self, attempt)
             made, warnings = _worktree(self, attempt)
-            warnings += [*another_agent(spec), *moved(spec, self.request.target_cwd), *unloaded(spec)]
+            warnings += [*another_agent(spec), *moved(spec, self.request.target_cwd), *spec.unloaded()]
             warnings += self.provisions.notes
             plan = self.plan(made.path if made else None, worker.id)
             if not spec.written:
@@ -168,7 +167,7 @@ def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> Prepared:
     place = choose_place(spec.options.place, machine.processes, machine.env)
     source, written, point = spec.source, spec.written, spec.content.point
     target = place_of_work(source.cwd, spec.cwd) if source else directory(spec.cwd or Path.cwd())
-    note = note_for(spec, target, machine.processes)
+    note = spec.note_in(target, machine.processes)
     known = [*([source] if source else []), *(part.session for part in spec.content.others)]
     request = Launch(
         agent=spec.agent,
@@ -197,7 +196,7 @@ def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> Prepared:
     worktree = None
     if spec.options.in_worktree and not spec.or_without:
         options = spec.options
-        planned = plan_worktree(target, spec.worktree_name, machine.processes, with_changes=options.with_changes)
+        planned = Worktree.plan(target, spec.worktree_name, machine.processes, with_changes=options.with_changes)
         worktree = planned.path
     given = Provisions() if dry_run else provisions(spec.agent, request.program, place, machine.processes, machine.env)
     return replace(prepared, provisions=given, worktree=worktree)
@@ -249,7 +248,7 @@ def _worktree(prepared: Prepared, attempt: Attempt) -> tuple[Worktree | None, li
             raise
         return None, [f"It works in the directory itself: {error.message}"]
     processes = attempt.machine.processes
-    return made, [*filter(None, (left_unfiltered(made, processes), empty_submodules(target, processes)))]
+    return made, [*filter(None, (made.left_unfiltered(processes), empty_submodules(target, processes)))]
 
 
 def _note_running(registry: Registry, worker: WorkerRecord, plan: ForkPlan, started: Started) -> None:

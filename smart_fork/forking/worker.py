@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 from indexer.errors import joined
 from indexer.lazy import dataclass
 from indexer.masking import NOTHING, ending, mask
+from indexer.outcome import known_files
 from indexer.project import project_of
 from indexer.repositories import recorded
 from indexer.transcripts.model import AgentName, Session
+from indexer.values import seconds_in
+from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt
 from smart_fork.agents.options import Options
@@ -28,8 +31,10 @@ from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation
 from smart_fork.forking.results import Forked, StartedWorker
 from smart_fork.forking.session_copy import Branch, Part, Point
 from smart_fork.repository import worktree
+from smart_fork.repository.news import Then
+from smart_fork.repository.note import note
 from smart_fork.snippets import printable
-from smart_fork.system.processes import Completed
+from smart_fork.system.processes import Completed, Processes
 from smart_fork.workers.place import Started
 from smart_fork.workers.registry import Kind, WorkerRecord
 
@@ -107,6 +112,51 @@ class WorkerSpec:
                 return "fork"
             case kind:
                 return kind
+
+    def note_in(self, target: Path, processes: Processes) -> str:
+        """The note of a fork that works in `target`; empty where there is nothing to say, or it is not wanted."""
+        source = self.source
+        if self.form != "fork" or not self.options.brief or source is None:
+            return ""
+        then = self.known_until(source)
+        if then is None:
+            return ""
+        committed = self.options.in_worktree and not self.options.with_changes
+        return note(target, then, processes, worktree=committed)
+
+    def known_until(self, session: Session) -> Then | None:
+        """What the fork will know, and until when; `None` where that is not known."""
+        end = None
+        written, point, excerpt = self.written, self.content.point, self.content.excerpt
+        if written is not None or point is not None:
+            last = written.at if written is not None else point.message_id if point else ""
+            end = next((place for place, turn in enumerate(session.turns) if turn.id == last), None)
+            if end is None:
+                return None
+            if end == len(session.turns) - 1 and excerpt is None:
+                end = None
+        kept = excerpt.kept if excerpt is not None else None
+        known = known_files(session, str(recorded(session.cwd) or ""), end, kept)
+        until = seconds_in(known.until)
+        if until is None:
+            return None
+        # The log tells what was checked out at its beginning or at its end.
+        branch = str(session.git_branch) or None if end is None or session.begun_at else None
+        return Then(
+            known.edits,
+            until,
+            seconds_in(session.started),
+            session.cwd,
+            session.begun_at,
+            "" if branch == "HEAD" else branch,
+            here=not foreign_sessions.is_taken(session.session_id),
+        )
+
+    def unloaded(self) -> list[str]:
+        """What to say where an agent does not load all of the session that it resumes."""
+        session = self.source if self.form == "resume" else None
+        part = session and resumed_part(session.resumed, session.compacted(), len(session.turns))
+        return [f"Its agent {part.sentence}"] if part else []
 
 
 #: How the note begins of what a command needs that a real run makes first.
@@ -269,13 +319,6 @@ def _as_guest(session: Session, target: Path) -> list[str]:
     return [joined(f"It worked in {here.root}, but began in {target}: the fork works there", other)]
 
 
-def unloaded(spec: WorkerSpec) -> list[str]:
-    """What to say where an agent does not load all of the session that it resumes."""
-    session = spec.source if spec.form == "resume" else None
-    part = session and resumed_part(session.resumed, session.compacted(), len(session.turns))
-    return [f"Its agent {part.sentence}"] if part else []
-
-
 def made_first(spec: WorkerSpec, plan: ForkPlan, *, in_worktree: bool) -> list[str]:
     """What a real run makes before its command works: a dry run makes nothing, so its command alone would fail."""
     content, branch = spec.content, plan.staging == "branch"
@@ -333,3 +376,11 @@ def _prompt(prompt: str | None) -> tuple[str, ...]:
     if not prompt:
         return ()
     return ("--", prompt) if prompt.startswith("-") or Reference.parsed(prompt).names_session else (prompt,)
+
+
+def preceded(prompt: str | None, note: str) -> str | None:
+    """`prompt` behind `note`, where there is one to precede; without it where both would be too long."""
+    if not note or not (prompt or "").strip():
+        return prompt
+    both = f"{note}\n\n{prompt}"
+    return both if ForkPlan.fits(both) else prompt

@@ -20,11 +20,11 @@ from smart_fork.snippets import time_of
 from smart_fork.system import permission
 from smart_fork.system.processes import Machine
 from smart_fork.workers.comparison import together
-from smart_fork.workers.observation import Seen, WorkerWatch
+from smart_fork.workers.observation import Seen
 from smart_fork.workers.places import place_of
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_file import has_registry
-from smart_fork.workers.roster import described, last_words, own_session
+from smart_fork.workers.roster import WorkerReader
 from smart_fork.workers.state import WorkerState
 
 
@@ -37,12 +37,12 @@ class Inherited:
     seconds: float
 
 
-def inherited(worker: WorkerRecord, watch: WorkerWatch) -> Inherited | None:
+def inherited(worker: WorkerRecord, watch: WorkerReader) -> Inherited | None:
     """What a fork began with, as its own log has it; `None` where that has nothing of another session.
 
     Instructions and tools are not counted: a new session loads them too.
     """
-    session = own_session(worker, watch) if worker.kind == "fork" else None
+    session = watch.session_of(worker) if worker.kind == "fork" else None
     start = len(session.turns) - len(worker.own_part(session)) if session else 0
     if session is None or not start:
         return None
@@ -150,7 +150,7 @@ class WorkerBoard:
     """Looks at the workers for all who ask, one look at a time; what has not changed is not read again."""
 
     def __init__(self, around: Machine | None = None) -> None:
-        self._watch = WorkerWatch(around)
+        self._watch = WorkerReader(around)
         self._looking = threading.Lock()
         self._seen: BoardView | None = None
         self._seen_at = 0.0
@@ -193,7 +193,7 @@ class WorkerBoard:
     def _card(self, worker: WorkerRecord, seen: Seen, together: tuple[str, ...]) -> BoardCard:
         told = self._tell(worker, seen)
         return BoardCard(
-            worker=described(worker, seen),
+            worker=self._watch.described(worker, seen),
             column=_column(seen),
             hears=_hears(worker, seen),
             question=_question(seen),
@@ -209,7 +209,7 @@ class WorkerBoard:
         stamp = (seen.state, seen.status, seen.last_activity, seen.tokens)
         known = self._told.get(worker.id)
         if known is None or known.stamp != stamp:
-            said = beginning(last_words(worker, seen, self._watch) or NOTHING, SAID_CHARACTERS)
+            said = beginning(self._watch.last_words(worker, seen) or NOTHING, SAID_CHARACTERS)
             begun = (known.inherited if known else None) or inherited(worker, self._watch)
             known = self._told[worker.id] = _Told(stamp, said, self._changes(worker), begun)
         return known

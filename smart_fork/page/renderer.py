@@ -33,8 +33,9 @@ from smart_fork.finding.ranking import chance, percent
 from smart_fork.finding.results import place_mark, title
 from smart_fork.finding.worth import cache_in_words
 from smart_fork.page import phrases, prose, steps
+from smart_fork.repository.file_change import FileChange
 from smart_fork.snippets import printable, tokens_about
-from smart_fork.workers.comparison import counted, facts
+from smart_fork.workers.state import Compared
 
 if TYPE_CHECKING:
     from indexer.store.base import Placement, Store
@@ -291,14 +292,14 @@ _environment.filters |= {
     "called": phrases.called,
     "chance": chance,
     "clock": phrases.clock,
-    "counted": counted,
+    "counted": FileChange.counted,
     "day": phrases.day,
     "exact": phrases.exact,
     "file_diffs": steps.diffs_in,
     "given": as_given,
     "homely": phrases.homely,
     "place_mark": place_mark,
-    "known_facts": facts,
+    "known_facts": Compared.facts,
     "inside": phrases.inside,
     "lasted": phrases.lasted,
     "is_named": phrases.is_named,

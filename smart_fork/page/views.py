@@ -43,8 +43,8 @@ from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.messages import message_worker
-from smart_fork.workers.observation import WorkerWatch
 from smart_fork.workers.registry import Registry
+from smart_fork.workers.roster import WorkerReader
 from smart_fork.workers.termination import close_workers
 
 #: What a form asks of a fork: fields of its requests.
@@ -130,7 +130,7 @@ def outcome(fork: Forked, twin: SentForm[Any] | None) -> Shown:
     The page may be looked at long afterwards. `twin` is the form that had asked for the same before, where one had.
     """
     with Registry() as registry:
-        watch, worker = WorkerWatch(), registry.get(fork.worker_id)
+        watch, worker = WorkerReader(), registry.get(fork.worker_id)
         seen = watch.look(worker, registry)
     return {"fork": fork, "state": seen.state, "inherited": inherited(worker, watch), "twin": twin}
 

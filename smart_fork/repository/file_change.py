@@ -12,3 +12,7 @@ class FileChange(Value):
     path: str
     added: int | None
     removed: int | None
+
+    def counted(self) -> str:
+        """How many lines of it."""
+        return "binary" if self.added is None else f"+{self.added} -{self.removed}"

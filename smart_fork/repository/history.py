@@ -24,7 +24,8 @@ from indexer.files import state_home
 from indexer.lazy import dataclass, late
 from indexer.outcome import Edits
 from indexer.project import Project, Unproven, checkout, is_within, listed_worktrees, resolve, top_of
-from indexer.repositories import known
+from indexer.repositories import known, recorded
+from indexer.transcripts.model import Session
 from indexer.values import Value, seconds_in, value
 from smart_fork.errors import SmartForkError
 from smart_fork.repository.git import Repository, opened_to_look_back
@@ -357,3 +358,23 @@ def _roots(top: Path, processes: Processes) -> frozenset[str]:
         log.info("the first commits of %s are not known: %s", top, error)
         return frozenset()
     return frozenset(done.stdout.decode("ascii", "replace").split()) if done.ok else frozenset()
+
+
+def was_checked_out(session: Session, until: str) -> CheckedOut | None:
+    """By the record of the checkout that it worked in, where that is the one that it was begun in."""
+    moment, begun = seconds_in(until), seconds_in(session.started)
+    folder = recorded(session.cwd)
+    if moment is None or folder is None:
+        return None
+    try:
+        top = top_of(folder) if folder.is_dir() else None
+        own = checkout(top).own if top is not None else None
+    except (OSError, ValueError, Unproven):
+        return None
+    if own is None:
+        return None
+    record = moves(own, min(moment, moment if begun is None else begun))
+    first = checked_out(record, begun, None) if begun is not None else None
+    if session.begun_at and (first is None or first.commit != session.begun_at):  # of another clone
+        return None
+    return checked_out(record, moment, branch_of(own))

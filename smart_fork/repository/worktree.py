@@ -43,6 +43,182 @@ class Worktree:
     repository: Path
     base: str
 
+    def left_unfiltered(self, processes: Processes) -> str:
+        """What a person should know of files that a filter makes, such as large ones kept elsewhere; empty if none."""
+        there = opened_worktree(self.path, processes)
+        if not there.has_filters:
+            return ""
+        files = there.git("ls-files", "-z").stdout
+        said = iter(there.git("check-attr", "-z", "--cached", "--stdin", "filter", given=files).stdout.split(b"\0"))
+        made = [(os.fsdecode(name), os.fsdecode(value)) for name, _, value in zip(said, said, said, strict=False)]
+        made = [one for one in made if one[1] not in ("unspecified", "unset")]
+        if not made:
+            return ""
+        name, driver = map(printable, made[0])
+        pull = " (git lfs pull, there, fetches them)" if driver == "lfs" else ""
+        return f"Filters are not run: {len(made)} files, such as {name}, are in the worktree as git stores them{pull}"
+
+    def remove(self, processes: Processes) -> None:
+        """Take away a worktree that was just made, for a fork that was not started after all."""
+        there = opened(self.repository, processes)
+        there.git("worktree", "remove", "--force", str(self.path))
+        there.git("branch", "--quiet", "-D", self.branch)
+        changes.forget_base(there, self.path)
+
+    @classmethod
+    def plan(cls, repository: Path, name: str | None, processes: Processes, *, with_changes: bool = False) -> Worktree:
+        """The worktree that `create` would make: the first free of ``name``, ``name-1``, ``name-2`` ….
+
+        Raises:
+            ForkRefused: `repository` is not in a git repository or has no commit, 99 worktrees have that name, or the
+                changes cannot be carried over.
+            ProgramFailed: git does not read the repository.
+        """
+        project = project_of(repository)
+        if not project.git:
+            if bare := bare_at(resolve(repository)):
+                hint = f"Make it from one of its worktrees or a clone, or {_without()}"
+                raise ForkRefused(f"{bare} is a bare repository: it has no files to work on", hint)
+            why = f" ({printable(project.doubt)})" if project.doubt else ""
+            hint = f"A worktree needs one; {_without()}"
+            raise ForkRefused(f"Not in a git repository: {repository}{why}", hint)
+        folder = Path(project.root) / FOLDER
+        if folder.is_symlink():
+            raise ForkRefused(f"{folder} is a symbolic link", f"Remove it, or {_without()}")
+        there = opened(repository, processes)
+        head = there.git("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        if not head.ok and head.complaint:
+            raise ProgramFailed(f"git cannot read {repository}: {head.complaint}", _without().capitalize())
+        if not head.ok:
+            raise ForkRefused(f"No commit yet in {repository}", f"Make the first one, or {_without()}")
+        if with_changes:
+            changes.check(repository, processes)
+        for number in range(_MOST + 1):
+            free = _numbered(plain_name(name), number)
+            branch = BRANCHES + free
+            if os.path.lexists(folder / free):
+                continue
+            if not there.git("show-ref", "--verify", "--quiet", f"refs/heads/{branch}").ok:
+                return Worktree(folder / free, branch, repository, head.text)
+        raise ForkRefused(
+            f"{_MOST} worktrees are named {plain_name(name)}",
+            advice("Remove some: smart-fork worktrees --prune", tool="Choose another worktree name."),
+        )
+
+    @classmethod
+    def create(
+        cls, repository: Path, name: str | None, processes: Processes, *, with_changes: bool = False
+    ) -> Worktree:
+        """Make a worktree of the commit that is checked out in `repository`, on a new branch.
+
+        With `with_changes` it also has, uncommitted as they are there, the changes of `repository`, which stays
+        untouched: what is staged and what is not, and new files that are not ignored.
+
+        Raises:
+            ForkRefused: see `plan`, or the changes cannot be carried over.
+            ProgramFailed: git could not.
+        """
+        planned = Worktree.plan(repository, name, processes)
+        _exclude(opened(repository, processes).place.common)
+        carried = changes.take(repository, planned.base, processes) if with_changes else None
+        made = _add(planned, name, processes)
+        if carried is None:
+            return made
+        try:
+            return replace(made, base=changes.put(carried, made.path, processes))
+        except BaseException:
+            made.remove(processes)
+            raise
+
+    def remove_if_saved(self, processes: Processes) -> str | None:
+        """Remove a worktree of ours and its branch, if nothing in it would be lost; else say in one sentence what.
+
+        Nothing is forced: git looks once more, and the branch goes only if it is still where it was looked at.
+        """
+        worktree, branch = self.path, self.branch
+        try:
+            there, ref = opened(worktree.parent.parent, processes), f"refs/heads/{branch}"
+        except ProgramFailed as error:
+            return f"{worktree} stays: {error.message}"
+        tip = there.git("rev-parse", "--verify", "--quiet", "--end-of-options", ref).text
+        if loss := self.what_would_be_lost(processes):
+            return loss
+        if worktree.exists():
+            # As the worktree itself is configured: git looks into it once more.
+            removed = opened_worktree(worktree, processes).git("worktree", "remove", str(worktree), within=there.top)
+            if not removed.ok:
+                return f"git does not remove {worktree}: {removed.complaint}"
+        if tip:
+            removed = there.git("update-ref", "-d", ref, tip)
+            if not removed.ok:
+                return f"{worktree} is removed, but not its branch {branch}: {removed.complaint}"
+            there.git("config", "--remove-section", f"branch.{branch}")
+        changes.forget_base(there, worktree)
+        return None
+
+    def what_would_be_lost(self, processes: Processes) -> str | None:
+        """Why a worktree of ours and its branch must not be removed, in one sentence that says how to do it by hand.
+        Every doubt counts as a loss.
+
+        `None` where everything in it is also elsewhere.
+        """
+        worktree, branch = self.path, self.branch
+        if worktree.parent.name != FOLDER or ".." in worktree.parts or not _OURS.fullmatch(branch):
+            return f"{worktree} was not made by smart-fork and stays."
+        try:
+            repository = opened(worktree.parent.parent, processes)
+        except ProgramFailed as error:
+            return f"{worktree} stays: {error.message}"
+        known = listed(repository)
+        mine = next((one for one in known if one.path == worktree), None)
+        elsewhere = next((one.path for one in known if one.branch == f"refs/heads/{branch}" and one != mine), None)
+        if elsewhere:
+            return f"The branch {branch} is checked out in {elsewhere}; {_by_hand(repository.top, elsewhere, branch)}"
+        if mine is None and os.path.lexists(worktree):
+            return f"{worktree} is not a git worktree and stays."
+        if mine and not worktree.is_dir():
+            prune = f"git -C {shlex.quote(str(repository.top))} worktree prune"
+            return (
+                f"{worktree} is missing; if it was deleted: {prune}, and if it was moved: git worktree repair, there."
+            )
+        try:
+            there = opened_worktree(worktree, processes) if mine else None
+        except ProgramFailed as error:
+            return f"{worktree} cannot be read ({error.message}); {_by_hand(repository.top, worktree, branch)}"
+        reasons = _in_it(mine, there, branch, self.base, known) if mine and there else iter(())
+        reason = next(reasons, None) or _commits(repository, there, branch)
+        return f"{worktree} {reason}; {_by_hand(repository.top, worktree, branch)}" if reason else None
+
+    def is_left(self, processes: Processes) -> bool:
+        """Whether its directory or its branch is still there."""
+        if self.path.is_dir():
+            return True
+        try:
+            repository = opened(self.path.parent.parent, processes)
+        except SmartForkError:
+            return False
+        return repository.git("show-ref", "--verify", "--quiet", f"refs/heads/{self.branch}").ok
+
+    def changed_files(self, processes: Processes) -> int | None:
+        """The number of files that differ from `base`; `None` if it is not known."""
+        try:
+            return len(difference(self.path, self.base, processes)[0]) if self.base and self.path.is_dir() else None
+        except (SmartForkError, OSError):
+            return None
+
+    def ahead(self, processes: Processes) -> int | None:
+        """The number of commits of its worker; `None` if it is not known.
+
+        A base that has carried changes is no commit of the branch: what the branch has beside it are the worker's.
+        """
+        there = self.path.is_dir()
+        try:
+            where = opened_worktree(self.path, processes) if there else opened(self.path.parent.parent, processes)
+        except SmartForkError:
+            return None
+        done = where.git("rev-list", "--count", "--end-of-options", f"refs/heads/{self.branch}", f"^{self.base}")
+        return int(done.text) if done.ok else None
+
 
 def plain_name(name: str | None) -> str:
     """`name` as a folder and as the end of a branch: ``[A-Za-z0-9._-]``, at most 30 characters."""
@@ -53,138 +229,10 @@ def plain_name(name: str | None) -> str:
     return text or "fork"
 
 
-def plan_worktree(repository: Path, name: str | None, processes: Processes, *, with_changes: bool = False) -> Worktree:
-    """The worktree that `create_worktree` would make: the first free of ``name``, ``name-1``, ``name-2`` ….
-
-    Raises:
-        ForkRefused: `repository` is not in a git repository or has no commit, 99 worktrees have that name, or the
-            changes cannot be carried over.
-        ProgramFailed: git does not read the repository.
-    """
-    project = project_of(repository)
-    if not project.git:
-        if bare := bare_at(resolve(repository)):
-            hint = f"Make it from one of its worktrees or a clone, or {_without()}"
-            raise ForkRefused(f"{bare} is a bare repository: it has no files to work on", hint)
-        why = f" ({printable(project.doubt)})" if project.doubt else ""
-        hint = f"A worktree needs one; {_without()}"
-        raise ForkRefused(f"Not in a git repository: {repository}{why}", hint)
-    folder = Path(project.root) / FOLDER
-    if folder.is_symlink():
-        raise ForkRefused(f"{folder} is a symbolic link", f"Remove it, or {_without()}")
-    there = opened(repository, processes)
-    head = there.git("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-    if not head.ok and head.complaint:
-        raise ProgramFailed(f"git cannot read {repository}: {head.complaint}", _without().capitalize())
-    if not head.ok:
-        raise ForkRefused(f"No commit yet in {repository}", f"Make the first one, or {_without()}")
-    if with_changes:
-        changes.check(repository, processes)
-    for number in range(_MOST + 1):
-        free = _numbered(plain_name(name), number)
-        branch = BRANCHES + free
-        if os.path.lexists(folder / free):
-            continue
-        if not there.git("show-ref", "--verify", "--quiet", f"refs/heads/{branch}").ok:
-            return Worktree(folder / free, branch, repository, head.text)
-    raise ForkRefused(
-        f"{_MOST} worktrees are named {plain_name(name)}",
-        advice("Remove some: smart-fork worktrees --prune", tool="Choose another worktree name."),
-    )
-
-
-def create_worktree(
-    repository: Path, name: str | None, processes: Processes, *, with_changes: bool = False
-) -> Worktree:
-    """Make a worktree of the commit that is checked out in `repository`, on a new branch.
-
-    With `with_changes` it also has, uncommitted as they are there, the changes of `repository`, which stays untouched:
-    what is staged and what is not, and new files that are not ignored.
-
-    Raises:
-        ForkRefused: see `plan_worktree`, or the changes cannot be carried over.
-        ProgramFailed: git could not.
-    """
-    planned = plan_worktree(repository, name, processes)
-    _exclude(opened(repository, processes).place.common)
-    carried = changes.take(repository, planned.base, processes) if with_changes else None
-    made = _add(planned, name, processes)
-    if carried is None:
-        return made
-    try:
-        return replace(made, base=changes.put(carried, made.path, processes))
-    except BaseException:
-        remove_worktree(made, processes)
-        raise
-
-
-def left_unfiltered(worktree: Worktree, processes: Processes) -> str:
-    """What a person should know of the files that a filter makes, such as large ones kept elsewhere; empty if none."""
-    there = opened_worktree(worktree.path, processes)
-    if not there.has_filters:
-        return ""
-    files = there.git("ls-files", "-z").stdout
-    said = iter(there.git("check-attr", "-z", "--cached", "--stdin", "filter", given=files).stdout.split(b"\0"))
-    made = [(os.fsdecode(name), os.fsdecode(value)) for name, _, value in zip(said, said, said, strict=False)]
-    made = [one for one in made if one[1] not in ("unspecified", "unset")]
-    if not made:
-        return ""
-    name, driver = map(printable, made[0])
-    pull = " (git lfs pull, there, fetches them)" if driver == "lfs" else ""
-    return f"Filters are not run: {len(made)} files, such as {name}, are in the worktree as git stores them{pull}"
-
-
-def empty_submodules(repository: Path, processes: Processes) -> str:
-    """What a person should know of submodules, which git leaves empty in a new worktree; empty if there are none."""
-    there = opened(repository, processes)
-    if not (there.top / ".gitmodules").exists():
-        return ""
-    listed = there.git("ls-tree", "-r", "-z", "--full-tree", "HEAD").stdout.split(b"\0")
-    names = [os.fsdecode(entry.partition(b"\t")[2]) for entry in listed if entry.startswith(b"160000 ")]
-    if not names:
-        return ""
-    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return f"Submodules are empty in the worktree: {printable(names[0])}{more} (fill them: git submodule update --init)"
-
-
-def remove_worktree(worktree: Worktree, processes: Processes) -> None:
-    """Take away a worktree that was just made, for a fork that was not started after all."""
-    there = opened(worktree.repository, processes)
-    there.git("worktree", "remove", "--force", str(worktree.path))
-    there.git("branch", "--quiet", "-D", worktree.branch)
-    changes.forget_base(there, worktree.path)
-
-
-def remove_if_saved(worktree: Path, branch: str, base: str, processes: Processes) -> str | None:
-    """Remove a worktree of ours and its branch, if nothing in it would be lost; else say in one sentence what.
-
-    Nothing is forced: git looks once more, and the branch goes only if it is still where it was looked at.
-    """
-    try:
-        there, ref = opened(worktree.parent.parent, processes), f"refs/heads/{branch}"
-    except ProgramFailed as error:
-        return f"{worktree} stays: {error.message}"
-    tip = there.git("rev-parse", "--verify", "--quiet", "--end-of-options", ref).text
-    if loss := what_would_be_lost(worktree, branch, base, processes):
-        return loss
-    if worktree.exists():
-        # As the worktree itself is configured: git looks into it once more.
-        removed = opened_worktree(worktree, processes).git("worktree", "remove", str(worktree), within=there.top)
-        if not removed.ok:
-            return f"git does not remove {worktree}: {removed.complaint}"
-    if tip:
-        removed = there.git("update-ref", "-d", ref, tip)
-        if not removed.ok:
-            return f"{worktree} is removed, but not its branch {branch}: {removed.complaint}"
-        there.git("config", "--remove-section", f"branch.{branch}")
-    changes.forget_base(there, worktree)
-    return None
-
-
 def _add(planned: Worktree, name: str | None, processes: Processes) -> Worktree:
     failed = 0
     while not (done := _made(planned, processes)).ok:
-        again = replace(plan_worktree(planned.repository, name, processes), base=planned.base)
+        again = replace(Worktree.plan(planned.repository, name, processes), base=planned.base)
         failed += again == planned  # else somebody else took the name meanwhile
         if failed == _TRIES:
             raise ProgramFailed(f"git worktree add failed: {done.complaint}", _without().capitalize())
@@ -209,9 +257,9 @@ def _made(planned: Worktree, processes: Processes) -> Completed:
         if done.ok:
             return done
     except BaseException:
-        remove_worktree(planned, processes)
+        planned.remove(processes)
         raise
-    remove_worktree(planned, processes)
+    planned.remove(processes)
     return done
 
 
@@ -238,6 +286,19 @@ def _exclude(common: Path) -> None:
         file.write(line + "\n" if not known or known.endswith("\n") else f"\n{line}\n")
 
 
+def empty_submodules(repository: Path, processes: Processes) -> str:
+    """What a person should know of submodules, which git leaves empty in a new worktree; empty if there are none."""
+    there = opened(repository, processes)
+    if not (there.top / ".gitmodules").exists():
+        return ""
+    listed = there.git("ls-tree", "-r", "-z", "--full-tree", "HEAD").stdout.split(b"\0")
+    names = [os.fsdecode(entry.partition(b"\t")[2]) for entry in listed if entry.startswith(b"160000 ")]
+    if not names:
+        return ""
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"Submodules are empty in the worktree: {printable(names[0])}{more} (fill them: git submodule update --init)"
+
+
 _OURS = re.compile(r"smart-fork/[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -259,37 +320,6 @@ def listed(repository: Repository) -> list[Listed]:
         if lines and lines[0][0] == "worktree":
             found.append(Listed(Path(said["worktree"]), said.get("branch", ""), said.get("locked")))
     return found
-
-
-def what_would_be_lost(worktree: Path, branch: str, base: str, processes: Processes) -> str | None:
-    """Why a worktree of ours and its branch must not be removed, in one sentence that says how to do it by hand. Every
-    doubt counts as a loss.
-
-    `None` where everything in it is also elsewhere. `base` is the commit that its worker began with.
-    """
-    if worktree.parent.name != FOLDER or ".." in worktree.parts or not _OURS.fullmatch(branch):
-        return f"{worktree} was not made by smart-fork and stays."
-    try:
-        repository = opened(worktree.parent.parent, processes)
-    except ProgramFailed as error:
-        return f"{worktree} stays: {error.message}"
-    known = listed(repository)
-    mine = next((one for one in known if one.path == worktree), None)
-    elsewhere = next((one.path for one in known if one.branch == f"refs/heads/{branch}" and one != mine), None)
-    if elsewhere:
-        return f"The branch {branch} is checked out in {elsewhere}; {_by_hand(repository.top, elsewhere, branch)}"
-    if mine is None and os.path.lexists(worktree):
-        return f"{worktree} is not a git worktree and stays."
-    if mine and not worktree.is_dir():
-        prune = f"git -C {shlex.quote(str(repository.top))} worktree prune"
-        return f"{worktree} is missing; if it was deleted: {prune}, and if it was moved: git worktree repair, there."
-    try:
-        there = opened_worktree(worktree, processes) if mine else None
-    except ProgramFailed as error:
-        return f"{worktree} cannot be read ({error.message}); {_by_hand(repository.top, worktree, branch)}"
-    reasons = _in_it(mine, there, branch, base, known) if mine and there else iter(())
-    reason = next(reasons, None) or _commits(repository, there, branch)
-    return f"{worktree} {reason}; {_by_hand(repository.top, worktree, branch)}" if reason else None
 
 
 def _in_it(mine: Listed, there: Repository, branch: str, base: str, known: list[Listed]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from mcp.server.mcpserver.prompts import Prompt
 from mcp_types import Tool
 from pydantic import Field
 
-from indexer.settings import TOOLS
+from indexer.settings import Setting
 from smart_fork.agents import AGENTS
 from smart_fork.server import find_tools, sessions, workers
 from smart_fork.server.arguments import in_own_words, only_what_there_is
@@ -125,7 +125,7 @@ def create_server(embedder: Embedder | None = None, *, everything: bool | None =
         version=own_version(),
         log_level="ERROR",
         middleware=[in_own_words, only_what_there_is],
-        everything=TOOLS.text().lower() == "all" if everything is None else everything,
+        everything=Setting.TOOLS.text().lower() == "all" if everything is None else everything,
         cache_hints={"server/discover": _FRESH, "tools/list": _FRESH, "prompts/list": _FRESH},
         subscriptions=False,  # a client that may subscribe does so at once, and for that the whole server would start
         tools=[

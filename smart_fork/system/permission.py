@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from indexer.lazy import dataclass
-from indexer.project import Project, is_within, project_of, resolve, was_worktree_of
+from indexer.project import Project, is_within, project_of, resolve
 from indexer.repositories import recorded
 from smart_fork.errors import NotFound
 
@@ -66,7 +66,7 @@ def permits(directory: str, *, below: bool = False) -> bool:
             return True
         if not one.project.git and one.below and is_within(inner, one.project.root):
             return True
-        if was_worktree_of(one.project, inner):
+        if one.project.had_worktree(inner):
             return True
     return False
 

@@ -18,8 +18,7 @@ import orjson
 
 from indexer.failures import next_step
 from indexer.files import replace_file, state_home
-from indexer.settings import TEAM_TOKEN as TOKEN
-from indexer.settings import TEAM_URL as URL
+from indexer.settings import Setting
 from smart_fork.errors import NotAuthenticated, SmartForkError, Usage
 from smart_fork.sharing.tracking import folder, unwritten
 from smart_fork.snippets import quoted
@@ -87,7 +86,7 @@ def account(server: str | None = None) -> Account:
         NotAuthenticated: nobody yet.
         Usage: that is no address.
     """
-    said, token = os.environ.get(URL), os.environ.get(TOKEN)
+    said, token = os.environ.get(Setting.TEAM_URL), os.environ.get(Setting.TEAM_TOKEN)
     if said and token and (server is None or origin_of(server) == origin_of(said)):
         return Account(origin_of(said), "", token)
     known = _known()
@@ -101,7 +100,7 @@ def account(server: str | None = None) -> Account:
 
 def is_in_environment() -> bool:
     """Whether the environment says which server is meant, and who asks."""
-    return bool(os.environ.get(URL) and os.environ.get(TOKEN))
+    return bool(os.environ.get(Setting.TEAM_URL) and os.environ.get(Setting.TEAM_TOKEN))
 
 
 def is_known() -> bool:
@@ -156,8 +155,10 @@ def _not_begun(known: dict[str, Any], origin: str) -> None:
 
 def unknown_token() -> NotAuthenticated:
     """Return the error for a token that the server does not know, with the place where it came from."""
-    if os.environ.get(TOKEN):
-        return NotAuthenticated(f"The server does not accept {TOKEN}.", f"Set another token, or unset {TOKEN}.")
+    if os.environ.get(Setting.TEAM_TOKEN):
+        return NotAuthenticated(
+            f"The server does not accept {Setting.TEAM_TOKEN}.", f"Set another token, or unset {Setting.TEAM_TOKEN}."
+        )
     return NotAuthenticated(WHO, WHERE)
 
 

@@ -26,12 +26,10 @@ from smart_fork.finding.index_access import opened as index
 from smart_fork.finding.notes import noted_if_known
 from smart_fork.forking.lineage import lineage
 from smart_fork.repository.changes import difference
-from smart_fork.repository.file_change import FileChange
 from smart_fork.repository.git import Repository, opened
 from smart_fork.snippets import printable
 from smart_fork.system import permission
 from smart_fork.system.processes import Processes
-from smart_fork.system.stages import duration
 from smart_fork.workers.places import lives
 from smart_fork.workers.registry import Registry, WorkerRecord, known_worker
 from smart_fork.workers.state import Compared
@@ -220,24 +218,6 @@ def last_fan_out(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
     )
 
 
-def facts(one: Compared) -> list[tuple[str, str]]:
-    """What is known of a worker, in words, in the same order for all."""
-    return [
-        ("state", f"{one.state}, {one.status}" if one.status else one.state),
-        ("time", "unknown" if one.seconds is None else duration(one.seconds)),
-        ("context", "unknown" if one.context_tokens is None else f"{one.context_tokens:,} tokens"),
-        ("written", "unknown" if one.output_tokens is None else f"{one.output_tokens:,} tokens"),
-        ("changes", _changes(one)),
-        ("branch", one.branch or "none of its own"),
-        ("outcome", "; ".join(one.noted.sentences) if one.noted and one.noted.verdict else "unknown"),
-    ]
-
-
-def counted(file: FileChange) -> str:
-    """How many lines of it."""
-    return "binary" if file.added is None else f"+{file.added} -{file.removed}"
-
-
 def _compared(worker: WorkerRecord, processes: Processes, *, patch: bool) -> Compared:
     living = lives(worker, processes, os.environ, time.time())
     one = Compared(
@@ -313,10 +293,3 @@ def _seconds(older: WorkerRecord, newer: WorkerRecord) -> float:
 def moment(timestamp: str) -> float:
     """A time of the register in seconds."""
     return datetime.fromisoformat(timestamp).timestamp()
-
-
-def _changes(one: Compared) -> str:
-    if one.files is None:
-        return "unknown"
-    number = len(one.files)
-    return f"{number} file{'' if number == 1 else 's'}, +{one.lines_added} -{one.lines_removed}" if number else "none"

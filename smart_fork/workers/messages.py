@@ -30,11 +30,11 @@ from smart_fork.forking.occupation import Occupation
 from smart_fork.forking.provisions import provisions
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Machine
-from smart_fork.workers.observation import Seen, WorkerWatch
+from smart_fork.workers.observation import Seen
 from smart_fork.workers.place import SCREEN_SECONDS, Started, Typist, WorkerPlace, runs, whereabouts
 from smart_fork.workers.places import place_of
 from smart_fork.workers.registry import Registry, WorkerRecord
-from smart_fork.workers.roster import described
+from smart_fork.workers.roster import WorkerReader
 from smart_fork.workers.state import WorkerMessaged
 
 How = Literal["typed", "queued", "answered", "resumed"]
@@ -68,11 +68,11 @@ def message_worker(
     with Registry() as registry:
         worker = registry.successor(registry.get(reference))
         with _in_turn(worker):
-            talk = _Talk(worker, registry, WorkerWatch(around))
+            talk = _Talk(worker, registry, WorkerReader(around))
             refuse_cancelled()
             how = talk.answer(text, meant) if answer else talk.say(text, queue=queue)
         worker = registry.get(worker.id)
-        told = described(worker, talk.watcher.look(worker, registry))
+        told = talk.watcher.described(worker, talk.watcher.look(worker, registry))
         return WorkerMessaged.more(told, how=how, warnings=tuple(talk.warnings))
 
 
@@ -147,7 +147,7 @@ class _Talk:
 
     worker: WorkerRecord
     registry: Registry
-    watcher: WorkerWatch
+    watcher: WorkerReader
 
     def __post_init__(self) -> None:
         self.around: Machine = self.watcher.around

@@ -33,6 +33,54 @@ EXCHANGES, READ_CHARACTERS, MESSAGE_CHARACTERS = 3, 24_000, 8_000
 LAST_WORDS_CHARACTERS = 2_000
 
 
+class WorkerReader(WorkerWatch):
+    """Watches workers, and reads what they say themselves."""
+
+    @staticmethod
+    def described(worker: WorkerRecord, seen: Seen) -> WorkerState:
+        """A worker and what it does. Both ids are always there."""
+        return WorkerState(
+            worker_id=worker.id,
+            session_id=worker.session_id,
+            agent_type=worker.agent,
+            kind=worker.kind,
+            name=title(worker.name),
+            prompt=shorten(title(worker.prompt), PROMPT_CHARACTERS),
+            state=seen.state,
+            status=seen.status or None,
+            waiting_for=seen.waiting_for,
+            last_activity=seen.last_activity,
+            tokens=seen.tokens,
+            first_answer=seen.first_answer,
+            started_at=worker.started_at,
+            source_session_id=worker.source_session_id or None,
+            cwd=worker.cwd,
+            branch=worker.branch,
+            place=worker.place,
+            terminal_id=worker.terminal_id,
+            attach=worker.attach,
+            log=worker.log_path,
+        )
+
+    def session_of(self, worker: WorkerRecord) -> Session | None:
+        """The worker's own session, as its log has it; `None` where there is none yet, or nothing was said in it."""
+        path = self.log_of(worker)
+        try:
+            return READERS[worker.agent].read(path).session if path else None
+        except OSError:
+            return None
+
+    def last_words(self, worker: WorkerRecord, seen: Seen) -> Masked:
+        """What the worker's agent said last; of one that ended without having said anything, its last output."""
+        session = self.session_of(worker)
+        own = own_messages(session, worker) if session else []
+        said = [message.text for message in own if message.role == "assistant"]
+        if said:
+            return beginning(said[-1], LAST_WORDS_CHARACTERS)
+        output = self.output(worker) if seen.said is None and seen.is_over else seen.said
+        return beginning(printable(output or NOTHING), LAST_WORDS_CHARACTERS)
+
+
 def list_workers(
     project: Project | None, *, agent: str = "all", include_closed: bool = False, around: Machine | None = None
 ) -> tuple[WorkerState, ...]:
@@ -46,7 +94,7 @@ def list_workers(
         Usage: there is no such agent.
     """
     agents = AGENTS.selected(agent)
-    watcher = WorkerWatch(around)
+    watcher = WorkerReader(around)
     found = []
     with Registry() as registry:
         known = registry.workers()
@@ -58,7 +106,7 @@ def list_workers(
             seen = watcher.look(worker, registry)
             now = registry.get(worker.id)
             if seen.state in LIVING or include_closed or _has_answered(now, registry, watcher):
-                found.append(described(now, seen))
+                found.append(watcher.described(now, seen))
     return (*found, *(_of_others(known, project, watcher.around) if len(agents) > 1 else ()))
 
 
@@ -80,51 +128,16 @@ def read_worker(reference: str, *, exchanges: int = EXCHANGES, around: Machine |
     """
     if exchanges < 1:
         raise Usage(f"exchanges must be at least 1, not {exchanges}")
-    watcher = WorkerWatch(around)
+    watcher = WorkerReader(around)
     with Registry() as registry:
         seen = watcher.look(registry.get(reference), registry)
         worker = registry.get(reference)
-    session = own_session(worker, watcher)
+    session = watcher.session_of(worker)
     own = own_messages(session, worker) if session else []
     prompts = [i for i, message in enumerate(own) if message.role == "user"]
     first = prompts[-exchanges] if len(prompts) >= exchanges else 0
     chosen = _newest(own[first:], READ_CHARACTERS)
-    return WorkerRead.more(described(worker, seen), messages=tuple(chosen), earlier=len(own) - len(chosen))
-
-
-def described(worker: WorkerRecord, seen: Seen) -> WorkerState:
-    """A worker and what it does. Both ids are always there."""
-    return WorkerState(
-        worker_id=worker.id,
-        session_id=worker.session_id,
-        agent_type=worker.agent,
-        kind=worker.kind,
-        name=title(worker.name),
-        prompt=shorten(title(worker.prompt), PROMPT_CHARACTERS),
-        state=seen.state,
-        status=seen.status or None,
-        waiting_for=seen.waiting_for,
-        last_activity=seen.last_activity,
-        tokens=seen.tokens,
-        first_answer=seen.first_answer,
-        started_at=worker.started_at,
-        source_session_id=worker.source_session_id or None,
-        cwd=worker.cwd,
-        branch=worker.branch,
-        place=worker.place,
-        terminal_id=worker.terminal_id,
-        attach=worker.attach,
-        log=worker.log_path,
-    )
-
-
-def own_session(worker: WorkerRecord, watcher: WorkerWatch) -> Session | None:
-    """The worker's own session, as its log has it; `None` where there is none yet, or nothing was said in it."""
-    path = watcher.log_of(worker)
-    try:
-        return READERS[worker.agent].read(path).session if path else None
-    except OSError:
-        return None
+    return WorkerRead.more(watcher.described(worker, seen), messages=tuple(chosen), earlier=len(own) - len(chosen))
 
 
 def own_messages(session: Session, worker: WorkerRecord) -> list[Message]:
@@ -135,17 +148,6 @@ def own_messages(session: Session, worker: WorkerRecord) -> list[Message]:
         return []
     said, _ = sessions.messages(session, start)
     return [replace(message, text=beginning(message.text, MESSAGE_CHARACTERS)) for message in said]
-
-
-def last_words(worker: WorkerRecord, seen: Seen, watcher: WorkerWatch) -> Masked:
-    """What the worker's agent said last; of one that ended without having said anything, its last output."""
-    session = own_session(worker, watcher)
-    own = own_messages(session, worker) if session else []
-    said = [message.text for message in own if message.role == "assistant"]
-    if said:
-        return beginning(said[-1], LAST_WORDS_CHARACTERS)
-    output = watcher.output(worker) if seen.said is None and seen.is_over else seen.said
-    return beginning(printable(output or NOTHING), LAST_WORDS_CHARACTERS)
 
 
 def _newest(messages: Sequence[Message], characters: int) -> list[Message]:
@@ -226,14 +228,14 @@ def wait_workers(
     """
     if timeout is not None and not timeout >= 0:
         raise Usage(f"timeout must be 0 or more: {timeout}")
-    watcher = WorkerWatch(around)
+    watcher = WorkerReader(around)
     with Registry() as registry:
         workers = require(references, registry)
         wait = _Wait(workers, registry, watcher)
         done = wait.until(len(workers) if not any_of else 1, timeout, told)
         waited = (
             WorkerWaited.more(
-                described(worker, seen), settled=seen.settled, last_words=last_words(worker, seen, watcher)
+                watcher.described(worker, seen), settled=seen.settled, last_words=watcher.last_words(worker, seen)
             )
             for worker, seen in wait.seen.values()
         )

@@ -11,6 +11,7 @@ from indexer.values import Value, rare, record, value
 from smart_fork.agents.tail import TokenUse
 from smart_fork.finding.conversation import Message, Noted
 from smart_fork.repository.file_change import FileChange
+from smart_fork.system.stages import duration
 
 #: What is known of a window that is not ours.
 _OF_OTHERS = (
@@ -154,6 +155,28 @@ class Compared(Value):
     notes: tuple[str, ...] = ()
     lines_added: int | None = None
     lines_removed: int | None = None
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What is known of a worker, in words, in the same order for all."""
+        return [
+            ("state", f"{self.state}, {self.status}" if self.status else self.state),
+            ("time", "unknown" if self.seconds is None else duration(self.seconds)),
+            ("context", "unknown" if self.context_tokens is None else f"{self.context_tokens:,} tokens"),
+            ("written", "unknown" if self.output_tokens is None else f"{self.output_tokens:,} tokens"),
+            ("changes", self._changes()),
+            ("branch", self.branch or "none of its own"),
+            ("outcome", "; ".join(self.noted.sentences) if self.noted and self.noted.verdict else "unknown"),
+        ]
+
+    def _changes(self) -> str:
+        if self.files is None:
+            return "unknown"
+        number = len(self.files)
+        return (
+            f"{number} file{'' if number == 1 else 's'}, +{self.lines_added} -{self.lines_removed}"
+            if number
+            else "none"
+        )
 
 
 @value

@@ -19,10 +19,7 @@ from smart_fork.agents.copier import is_part_of
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, SmartForkError
 from smart_fork.finding.session_place import in_project
-from smart_fork.repository import worktree
-from smart_fork.repository.changes import difference
-from smart_fork.repository.git import opened, opened_worktree
-from smart_fork.repository.worktree import remove_if_saved, what_would_be_lost
+from smart_fork.repository.worktree import Worktree
 from smart_fork.snippets import printable
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
@@ -120,11 +117,16 @@ def _remove_worktree(worker: WorkerRecord, registry: Registry, around: Machine) 
     """Whether it is gone, with the copies of transcripts that were staged into it; and what is kept, and why."""
     if not worker.worktree:
         return False, ["No worktree was made for it"]
-    path = Path(worker.worktree)
-    problem = worktree.remove_if_saved(path, worker.branch or "", worker.base_commit or "", around.processes)
+    tree = _tree_of(worker)
+    problem = tree.remove_if_saved(around.processes)
     if problem is not None:
         return False, [problem]
-    return True, remove_copies([path], registry)[1]
+    return True, remove_copies([tree.path], registry)[1]
+
+
+def _tree_of(worker: WorkerRecord) -> Worktree:
+    path = Path(worker.worktree or "")
+    return Worktree(path, worker.branch or "", path.parent.parent, worker.base_commit or "")
 
 
 @value
@@ -167,7 +169,7 @@ def worktrees(processes: Processes, within: Project | None) -> list[WorkersTree]
     for worker in workers:
         if worker.worktree and worker.branch and _is_within(worker.worktree, within):
             in_each.setdefault(worker.worktree, []).append(worker)
-    return [_tree(found, processes) for found in in_each.values() if _is_left(found[0], processes)]
+    return [_tree(found, processes) for found in in_each.values() if _tree_of(found[0]).is_left(processes)]
 
 
 def prune(processes: Processes, within: Project | None) -> tuple[list[WorkersTree], list[WorkersTree]]:
@@ -176,7 +178,8 @@ def prune(processes: Processes, within: Project | None) -> tuple[list[WorkersTre
     left: list[WorkersTree] = []
     for tree in worktrees(processes, within):
         path = Path(tree.worktree)
-        removed = tree.removable and remove_if_saved(path, tree.branch, tree.base_commit, processes) is None
+        here = Worktree(path, tree.branch, path.parent.parent, tree.base_commit)
+        removed = tree.removable and here.remove_if_saved(processes) is None
         (gone if removed else left).append(tree)
     return gone, left
 
@@ -192,15 +195,14 @@ def remove_copies_of_gone(within: Project | None) -> tuple[list[Path], list[str]
 
 
 def _tree(workers: Sequence[WorkerRecord], processes: Processes) -> WorkersTree:
-    worker, path = workers[0], Path(workers[0].worktree or "")
-    branch, base = worker.branch or "", worker.base_commit or ""
+    worker, tree = workers[0], _tree_of(workers[0])
     ended = all(_has_ended(one, processes) for one in workers)
-    reason = what_would_be_lost(path, branch, base, processes)
+    reason = tree.what_would_be_lost(processes)
     if reason is None and not ended:
         reason = f"Its worker is still running: {next(one.id for one in workers if not _has_ended(one, processes))}"
     return WorkersTree(
-        str(path), branch, base, worker.id, worker.session_id, worker.name, ended,
-        _changed_files(path, base, processes), _ahead(path, branch, base, processes), reason is None, reason,
+        str(tree.path), tree.branch, tree.base, worker.id, worker.session_id, worker.name, ended,
+        tree.changed_files(processes), tree.ahead(processes), reason is None, reason,
     )  # fmt: skip
 
 
@@ -208,36 +210,8 @@ def _is_within(worktree: str, project: Project | None) -> bool:
     return project is None or in_project(worktree, project)
 
 
-def _is_left(worker: WorkerRecord, processes: Processes) -> bool:
-    path = Path(worker.worktree or "")
-    if path.is_dir():
-        return True
-    try:
-        repository = opened(path.parent.parent, processes)
-    except SmartForkError:
-        return False
-    return repository.git("show-ref", "--verify", "--quiet", f"refs/heads/{worker.branch}").ok
-
-
 def _has_ended(worker: WorkerRecord, processes: Processes) -> bool:
     return not lives(worker, processes, os.environ, time.time())
-
-
-def _changed_files(path: Path, base: str, processes: Processes) -> int | None:
-    try:
-        return len(difference(path, base, processes)[0]) if base and path.is_dir() else None
-    except (SmartForkError, OSError):
-        return None
-
-
-def _ahead(path: Path, branch: str, base: str, processes: Processes) -> int | None:
-    """A base that has carried changes is no commit of the branch: what the branch has beside it are the worker's."""
-    try:
-        where = opened_worktree(path, processes) if path.is_dir() else opened(path.parent.parent, processes)
-    except SmartForkError:
-        return None
-    done = where.git("rev-list", "--count", "--end-of-options", f"refs/heads/{branch}", f"^{base}")
-    return int(done.text) if done.ok else None
 
 
 def remove_copies(worktrees: Iterable[Path], registry: Registry) -> tuple[list[Path], list[str]]:

@@ -24,7 +24,7 @@ from indexer.files import state_home
 from indexer.lazy import dataclass
 from indexer.masking import Masked, mask, mask_screen
 from indexer.project import project_of
-from indexer.settings import HOME, TMUX_SOCKET
+from indexer.settings import Setting
 from smart_fork.agents import AGENTS
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.starter import Delivery
@@ -48,7 +48,7 @@ _NETWORK = (
 )
 #: The window has these as whoever forks has them, or not at all: a server that runs already has the environment of
 #: whoever started it. No secrets: they would stand in the list of processes.
-PASSED_ON = ("PATH", "HOME", HOME, *AGENTS.home_variables(), *AGENTS.overrides(), *_NETWORK)
+PASSED_ON = ("PATH", "HOME", Setting.HOME, *AGENTS.home_variables(), *AGENTS.overrides(), *_NETWORK)
 #: Not kept by a server that we start: every later window would have it, also one of somebody with another home.
 NOT_KEPT = (*AGENTS.callers_own, *(name for name in PASSED_ON if name not in ("PATH", "HOME")))
 #: How often, and after how long, a window is asked again how what ran in it has ended.
@@ -295,7 +295,7 @@ def _escaped(words: Sequence[str]) -> list[str]:
 
 
 def _tmux(env: Mapping[str, str]) -> list[str]:
-    socket = TMUX_SOCKET.text(env)
+    socket = Setting.TMUX_SOCKET.text(env)
     return ["tmux", "-L", socket] if socket else ["tmux"]
 
 

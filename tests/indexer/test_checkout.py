@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.project import Project, places_of, project_of
+from indexer.project import Project, project_of
 from tests.cases import first, mostly
 
 SOMEBODY = 4242
@@ -169,13 +169,13 @@ def test_a_moved_worktree_is_of_its_repository_once_that_knows(secret, tmp_path)
 
 
 def test_a_removed_worktree_is_a_place_of_its_repository_as_long_as_that_lists_it(secret, tmp_path):
-    assert (str(secret),) == places_of(project_of(secret))
+    assert (str(secret),) == project_of(secret).all_places
 
     shutil.rmtree(tmp_path / "linked")
-    assert (str(secret), str(tmp_path / "linked")) == places_of(project_of(secret))
+    assert (str(secret), str(tmp_path / "linked")) == project_of(secret).all_places
 
     git(secret, "worktree", "prune")
-    assert (str(secret),) == places_of(project_of(secret))
+    assert (str(secret),) == project_of(secret).all_places
 
 
 def test_submodules_are_believed_also_in_a_worktree(secret, tmp_path):

@@ -10,7 +10,7 @@ import tzlocal
 from apscheduler.triggers.interval import IntervalTrigger
 
 from indexer.schedule import Schedule, first_after, trigger_of
-from indexer.settings import INDEXING
+from indexer.settings import Setting
 from tests.cases import each
 
 HOUR = timedelta(hours=1)
@@ -177,11 +177,11 @@ def test_a_moment_that_passed_while_the_computer_slept_is_made_up_for_when_it_wa
 )
 def test_a_switch_is_on_for_four_words_in_any_case(value, on):
     """F-180."""
-    assert on is INDEXING.is_on({"SMART_FORK_INDEXING": value})
+    assert on is Setting.INDEXING.is_on({"SMART_FORK_INDEXING": value})
 
 
 def test_a_switch_that_is_left_out_is_off(monkeypatch):
     """F-180."""
-    assert not INDEXING.is_on({})
+    assert not Setting.INDEXING.is_on({})
     monkeypatch.setenv("SMART_FORK_INDEXING", "on")
-    assert INDEXING.is_on()
+    assert Setting.INDEXING.is_on()

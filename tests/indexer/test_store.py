@@ -411,7 +411,7 @@ def test_a_repository_that_moved_is_known_by_a_commit_that_is_here(store, monkey
     save(store, session_of("hi", cwd="/old/shop"))
     monkeypatch.setattr(queries, "head_of", {"/old/shop": head}.get)
     monkeypatch.setattr(queries, "known", lambda _, heads: {"abc", ""}.intersection(heads))
-    monkeypatch.setattr(queries, "places_of", lambda _: ())
+    monkeypatch.setattr(Project, "all_places", ())
 
     scope = store.scope(Project("/new/shop/.git", "/new/shop", git=True), ("claude",), automated=True)
 

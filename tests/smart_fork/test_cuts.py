@@ -26,7 +26,7 @@ from smart_fork.system.processes import Completed
 from smart_fork.workers.observation import Seen
 from smart_fork.workers.place import ProcessPlace, Started
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.roster import described
+from smart_fork.workers.roster import WorkerReader
 from tests.cases import first
 from tests.drilled import drilled
 from tests.indexer.masking.invented import BASE64_LINES, KEY_BEGIN, made_up
@@ -114,7 +114,7 @@ def test_a_workers_prompt_is_masked_before_it_is_shortened(home, before, secret)
     with Registry() as registry:
         for text in list(texts(before, secret, 200))[:: 9 // EACH]:
             worker = registry.add("claude", source_session_id="s", place="tmux", cwd=home, prompt=text, name=text)
-            told = described(worker, Seen("running", "working", ""))
+            told = WorkerReader.described(worker, Seen("running", "working", ""))
             assert [] == shown_in(secret, told.prompt + told.name)
 
 

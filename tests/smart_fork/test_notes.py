@@ -17,7 +17,7 @@ from indexer.files import index_db, state_home
 from smart_fork.errors import NotFound, Usage
 from smart_fork.excise import erasure
 from smart_fork.finding import notes
-from smart_fork.repository.worktree import create_worktree
+from smart_fork.repository.worktree import Worktree
 from smart_fork.server.tools import brief
 from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare
@@ -37,7 +37,7 @@ def forked(world, shop):
 
     def make(name: str = "fork", *, writes: str = BODY):
         source = world.claude(shop, ASKED, "It retries")
-        made = create_worktree(shop, name, PROCESSES)
+        made = Worktree.create(shop, name, PROCESSES)
         did = Did("Write", {"file_path": str(made.path / "upload.py"), "content": writes})
         session = world.worked("claude", made.path, "> retry the upload five times", did, "Done.")
         with Registry() as registry:

@@ -19,7 +19,7 @@ from smart_fork.excise import Request, check, cut, rollback
 from smart_fork.finding import sessions
 from smart_fork.finding.recent import list_recent
 from smart_fork.forking.session_copy import write_branch
-from smart_fork.repository.worktree import create_worktree
+from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.termination import close_workers
@@ -45,7 +45,7 @@ def born(world, shop) -> Path:
 @pytest.fixture
 def tree(shop):
     """A worktree of a worker that has ended."""
-    made = create_worktree(shop, "tree", Processes())
+    made = Worktree.create(shop, "tree", Processes())
     with Registry() as registry:
         worker = registry.add(
             "claude", source_session_id="s", place="process", cwd=made.path, worktree=made.path, branch=made.branch,

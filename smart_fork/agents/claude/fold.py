@@ -25,7 +25,6 @@ from indexer.transcripts.texts import (
     title_of,
     with_name,
 )
-from indexer.transcripts.tree import ID_CHARACTERS, Tree
 from indexer.values import dict_in, dicts_in, json_in, list_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.answers import QuotedAnswers
@@ -33,6 +32,7 @@ from smart_fork.agents.claude.log import ClaudeAdapter, slug, unslugged
 from smart_fork.agents.codec import MessageCodec, Record, item_of, text_of
 from smart_fork.agents.copied_texts import characters, shortened
 from smart_fork.agents.subagents import LoggedSubAgents
+from smart_fork.agents.tree import ID_CHARACTERS, Tree
 
 
 class ClaudeAnswers(QuotedAnswers):

@@ -14,7 +14,6 @@ from typing import Any
 from indexer.files import open_regular
 from indexer.masking import Masked, mask, mask_once
 from indexer.repositories import NAME
-from indexer.transcripts import fold
 from indexer.transcripts.actions import describe_raw, still_running
 from indexer.transcripts.base import TAKEN_BACK
 from indexer.transcripts.commands import is_ours
@@ -35,7 +34,7 @@ from indexer.transcripts.model import (
 from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall, with_name
 from indexer.values import dict_in, dicts_in, text_in
-from smart_fork.agents import AGENTS
+from smart_fork.agents import AGENTS, fold
 from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, base_of, ordinal_of, payload_of, text_of
 from smart_fork.agents.codex.log import threads

@@ -20,7 +20,6 @@ import orjson
 from indexer.files import private_dir, remove, sweep, write_new
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
-from indexer.transcripts.tree import rooted
 from indexer.values import dict_in
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copied_texts import aside
@@ -40,6 +39,7 @@ from smart_fork.agents.copilot.fold import (
 )
 from smart_fork.agents.copilot.log import EVENTS, WORKSPACE, sessions
 from smart_fork.agents.forms import Becomes, Forms, Identity, Image, Utterance, all_texts
+from smart_fork.agents.tree import rooted
 from smart_fork.errors import ForkRefused
 from smart_fork.json_edits import respelled
 

@@ -19,18 +19,18 @@ from indexer.files import open_regular
 from indexer.lazy import late
 from indexer.masking import Masked
 from indexer.transcripts.answers import Answers
-from indexer.transcripts.fold import read
 from indexer.transcripts.lines import Line, LineReader
 from indexer.transcripts.model import GivenBack, Item, Origin, RecordSize, Session, Turn, UsedTool
 from indexer.transcripts.state import count
 from indexer.transcripts.texts import strip_boilerplate, strip_recall, title_of
-from indexer.transcripts.tree import ID_CHARACTERS, ROOT, FolderlessTree
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record, SizedCodec
 from smart_fork.agents.copied_texts import characters, shortened
 from smart_fork.agents.copilot.log import WORKSPACE, CopilotAdapter, name_in
+from smart_fork.agents.fold import read
 from smart_fork.agents.subagents import SubAgents
+from smart_fork.agents.tree import ID_CHARACTERS, ROOT, FolderlessTree
 from smart_fork.agents.unattended import origin_of
 
 #: The event that has a result, and the fields of what was thought, as text and as it is signed or encrypted.

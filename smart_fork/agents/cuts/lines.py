@@ -16,11 +16,11 @@ from typing import IO, Any, NamedTuple
 
 from indexer.files import open_regular
 from indexer.masking import NOTHING, Masked, mask, shorten
-from indexer.transcripts.fold import LineFold
 from indexer.transcripts.lines import GLANCE_GAP_BYTES, Line, current_bound, decode_line
 from indexer.transcripts.model import Item, Role
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.model import Call, Place, Result, Stamp, Tool, Transcript, TranscriptTurn
+from smart_fork.agents.fold import LineFold
 from smart_fork.errors import NotFound
 
 _ID = re.compile(r"[A-Za-z0-9-]{8,}")

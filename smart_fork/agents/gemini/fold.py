@@ -15,7 +15,6 @@ from sys import intern
 from typing import Any, NamedTuple, Self
 
 from indexer.masking import NOTHING, mask_once
-from indexer.transcripts import fold
 from indexer.transcripts.base import UNREAD, Checkpoint, ReadResult, regular_files
 from indexer.transcripts.lines import NO_LOG, Line, LineReader, decode_file, first_lines, resume
 from indexer.transcripts.model import (
@@ -33,7 +32,7 @@ from indexer.transcripts.model import (
 from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall
 from indexer.values import dict_in, dicts_in, json_in
-from smart_fork.agents import AGENTS
+from smart_fork.agents import AGENTS, fold
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copied_texts import characters, shortened
 from smart_fork.agents.gemini.codec import (

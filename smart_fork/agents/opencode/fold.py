@@ -20,7 +20,6 @@ from indexer.files import open_regular
 from indexer.lazy import late
 from indexer.masking import mask_once
 from indexer.transcripts.base import UNREAD, ReadResult
-from indexer.transcripts.fold import Fold
 from indexer.transcripts.lines import current_bound
 from indexer.transcripts.model import (
     BrokenLine,
@@ -43,6 +42,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.answers import QuotedAnswers
 from smart_fork.agents.codec import Codec, Record
 from smart_fork.agents.copied_texts import IMAGE_CHARACTERS, characters, shortened
+from smart_fork.agents.fold import Fold
 from smart_fork.agents.opencode.database import Broken, Document, Json, document, in_file, opened
 from smart_fork.agents.subagents import SubAgents
 

@@ -17,13 +17,13 @@ from indexer.transcripts.lines import Line
 from indexer.transcripts.model import GivenBack, Item, Origin, RecordSize, Session, Turn, UsedTool, estimate_tokens
 from indexer.transcripts.state import count
 from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall, with_name
-from indexer.transcripts.tree import Tree
 from indexer.values import dict_in, dicts_in, list_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import MessageCodec, Record, patch_shown, texts_of
 from smart_fork.agents.copied_texts import characters, shortened
 from smart_fork.agents.qwen.log import QwenAdapter, agents_of, slug
 from smart_fork.agents.subagents import LoggedSubAgents
+from smart_fork.agents.tree import Tree
 from smart_fork.agents.unattended import origin_of
 
 #: The header of what a shell command gave back, and what stands below its output.

@@ -13,7 +13,7 @@ import orjson
 
 from indexer.files import private_dir, state_home
 from indexer.lazy import dataclass
-from indexer.settings import PORT as PORT_VARIABLE
+from indexer.settings import Setting
 from smart_fork.snippets import quoted
 
 #: Unless another one was chosen.
@@ -90,7 +90,7 @@ def wanted_port(
         kept = ((state or state_home()) / "service-port").read_text("ascii")
     except (OSError, ValueError):
         kept = ""
-    named = _port_in(PORT_VARIABLE.text(env), PORT_VARIABLE)
+    named = _port_in(Setting.PORT.text(env), Setting.PORT)
     return named or installed or _port_in(kept, "service-port") or otherwise
 
 

@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from indexer.embedding import configured_embedder
 from indexer.freshener import Freshener
 from indexer.schedule import trigger_of
-from indexer.settings import INDEX_CRON, INDEXING
+from indexer.settings import Setting
 from indexer.transcripts.model import AgentName
 from indexer.values import json_in
 from smart_fork.agents import AGENTS
@@ -248,8 +248,8 @@ class ServiceParts:
         switch.forget()
         # It waits for whoever is indexing, and nobody waits for it.
         threading.Thread(target=erasure.settle, name="erasing", daemon=True).start()
-        if INDEXING.is_on():
-            trigger = trigger_of(os.environ.get(INDEX_CRON))
+        if Setting.INDEXING.is_on():
+            trigger = trigger_of(os.environ.get(Setting.INDEX_CRON))
             self.model.indexer = Freshener(READERS, self.model, trigger, opened=opened, after=Renewal().soon)
             self.model.indexer.start()
         else:

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from indexer.settings import SERVICE as SERVICE_VARIABLE
+from indexer.settings import Setting
 from indexer.values import Value, value
 from smart_fork.cli.service.address import Address, announced
 from smart_fork.cli.service.lock import LOOK_SECONDS, holder
@@ -115,7 +115,7 @@ def find_service() -> Service | None:
 
     ``SMART_FORK_SERVICE=false`` looks for none.
     """
-    address = None if SERVICE_VARIABLE.is_off() else announced()
+    address = None if Setting.SERVICE.is_off() else announced()
     if address is None or address.pid == os.getpid():
         return None
     try:
@@ -131,7 +131,7 @@ def find_service() -> Service | None:
 def started_service() -> Service | None:
     """Return the service of this home, waiting for one that is just starting; `None` if none runs."""
     deadline = time.monotonic() + START_SECONDS
-    while (service := find_service()) is None and not SERVICE_VARIABLE.is_off():
+    while (service := find_service()) is None and not Setting.SERVICE.is_off():
         if not holder() or time.monotonic() > deadline:
             break
         time.sleep(LOOK_SECONDS)

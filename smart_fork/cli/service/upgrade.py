@@ -14,7 +14,7 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import NoReturn
 
-from indexer.settings import PORT
+from indexer.settings import Setting
 from smart_fork.system.release import Release
 
 #: How often the installed version is looked at, and how soon again where something is about to happen.
@@ -113,5 +113,5 @@ def become(port: int) -> NoReturn:
     Raises:
         OSError: there is no such program any more.
     """
-    env = os.environ | {PORT: str(port)}
+    env = os.environ | {Setting.PORT: str(port)}
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], env)  # noqa: S606 - no shell is what we want

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from indexer.settings import TEAM_DSN, TEAM_READ_DSN
+from indexer.settings import Setting
 from smart_fork.agents.options import takes
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
@@ -40,12 +40,12 @@ UserArgument = Annotated[str, typer.Argument(help="User name: 1 to 32 of a-z, 0-
 @app.command("serve")
 def serve(options: Options) -> None:
     """Run a team server in this terminal. Ctrl-C ends it."""
-    check_installed(embedded=not (options.dsn or os.environ.get(TEAM_DSN)))
+    check_installed(embedded=not (options.dsn or os.environ.get(Setting.TEAM_DSN)))
     import json
     from dataclasses import asdict, replace
 
     said = asdict(replace(options, as_json=wants_json()))
-    for variable, name in ((TEAM_DSN, "dsn"), (TEAM_READ_DSN, "read_dsn")):
+    for variable, name in ((Setting.TEAM_DSN, "dsn"), (Setting.TEAM_READ_DSN, "read_dsn")):
         if given := said.pop(name):
             os.environ[variable] = given  # and not in the command line, which everybody on this machine can read
     sys.stdout.flush()
@@ -168,7 +168,7 @@ def _administered(where: Where, **asked: object) -> dict[str, Any]:
         wanted = Administer.model_validate(asked)
     except ValueError as error:
         raise Usage("This is not a token number.") from error
-    dsn = where.dsn or os.environ.get(TEAM_DSN) or None
+    dsn = where.dsn or os.environ.get(Setting.TEAM_DSN) or None
     here = where.data or dsn or (where.server is None and (Where().folder.exists() or not login.is_known()))
     if here:
         with _at_hand(where.folder, dsn) as db:
@@ -254,7 +254,7 @@ def restore(
 @contextmanager
 def _found(where: Where, *, run_as: str | None = None, stopped: bool = False) -> Iterator[Place]:
     """The database of the server: that of one that runs, or one that runs for as long as this lasts."""
-    dsn = where.dsn or TEAM_DSN.text() or None
+    dsn = where.dsn or Setting.TEAM_DSN.text() or None
     check_installed(embedded=True)
     from smart_fork.team.server.backup import Place
     from smart_fork.team.server.cluster import OWNER, Account, Cluster, programs

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from indexer.settings import TEAM_DSN, TEAM_READ_DSN
+from indexer.settings import Setting
 from smart_fork.errors import ProgramFailed, SmartForkError, Usage
 from smart_fork.system.standard_error import never_waiting
 from smart_fork.team.server.address import Options, data_folder, listening, written
@@ -76,7 +76,9 @@ def _try_certificate(options: Options) -> None:
 def options_of(said: str) -> Options:
     """What the command has handed over, and the addresses of databases, which nobody else may read."""
     options = TypeAdapter(Options).validate_json(said)
-    return replace(options, dsn=os.environ.get(TEAM_DSN) or None, read_dsn=os.environ.get(TEAM_READ_DSN) or None)
+    return replace(
+        options, dsn=os.environ.get(Setting.TEAM_DSN) or None, read_dsn=os.environ.get(Setting.TEAM_READ_DSN) or None
+    )
 
 
 def _print_json(told: dict[str, Any]) -> None:
@@ -87,7 +89,7 @@ def _print_json(told: dict[str, Any]) -> None:
 def _words(options: Options) -> Callable[[dict[str, Any]], None]:
     more = f" --data {shlex.quote(str(options.folder))}" if options.folder != data_folder().absolute() else ""
     if options.dsn is not None:
-        more = f", with the same --dsn or {TEAM_DSN}"
+        more = f", with the same --dsn or {Setting.TEAM_DSN}"
 
     def say(told: dict[str, Any]) -> None:
         sys.stderr.write(

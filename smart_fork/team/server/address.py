@@ -14,7 +14,7 @@ from typing import Literal
 
 from indexer.files import state_home
 from indexer.lazy import dataclass
-from indexer.settings import TEAM_DSN, TEAM_READ_DSN
+from indexer.settings import Setting
 from smart_fork.agents.options import said
 from smart_fork.errors import ProgramFailed, Usage
 
@@ -31,7 +31,7 @@ def data_folder() -> Path:
 
 #: The fields for the folder of a server's database, and for the address of another one.
 _folder = partial(said, Path, help="Folder of the database. Default: ~/.smart-fork/team-server.")
-_dsn = partial(said, help=f"Your own PostgreSQL with pgvector. {TEAM_DSN} hides it from others.")
+_dsn = partial(said, help=f"Your own PostgreSQL with pgvector. {Setting.TEAM_DSN} hides it from others.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Options:
 
     listen: str = said(default="127.0.0.1:8770", help="Where.", metavar="HOST:PORT")
     dsn: str | None = _dsn()
-    read_dsn: str | None = said(help=f"A replica of --dsn, for searches and reads. Or {TEAM_READ_DSN}.")
+    read_dsn: str | None = said(help=f"A replica of --dsn, for searches and reads. Or {Setting.TEAM_READ_DSN}.")
     data: Path | None = _folder()
     workers: int = said(int, default=1, help="Number of server processes.", min=1, max=64)
     tls_cert: str | None = said(help="Certificate file, with its chain.", read=Path)

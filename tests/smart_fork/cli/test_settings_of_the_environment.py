@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from indexer.settings import ALLOWED, VARIABLES
+from indexer.settings import VARIABLES, Setting
 from tests.cases import each
 
 NONSENSE = {
@@ -29,7 +29,7 @@ def test_a_command_refuses_it_and_says_what_is_allowed(run, monkeypatch, name, v
 
 
 def test_each_value_that_is_allowed_is_taken_in_any_case_and_with_blanks():
-    said = {one: ALLOWED[one][0] for one in VARIABLES if one in ALLOWED}
+    said = {one: Setting.ALLOWED[one][0] for one in VARIABLES if one in Setting.ALLOWED}
 
     assert {f"SMART_FORK_{name}" for name in NONSENSE} == set(said)
     for name, pattern in said.items():

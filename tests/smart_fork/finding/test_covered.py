@@ -11,7 +11,7 @@ from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import parts
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.status import index_status
-from smart_fork.finding.upkeep import MANY_LOGS, Engine, covered, covered_in_words
+from smart_fork.finding.upkeep import MANY_LOGS, Engine, covered
 from tests.smart_fork.asking import find
 from tests.smart_fork.world import WordsModel
 
@@ -45,7 +45,7 @@ def test_an_answer_and_the_status_say_what_is_covered(world, shop, partly):
 
     assert (2, False, False) == (answer["embedded"], answer["complete"], status["complete"])
     assert {"first_passages": 1.0, "all_passages": share} == answer["covered"] == status["covered"]
-    assert f"first passages 100 %, all passages {int(100 * share)} %" == covered_in_words(Covered(**answer["covered"]))
+    assert f"first passages 100 %, all passages {int(100 * share)} %" == Covered(**answer["covered"]).in_words()
 
 
 def test_nearly_all_is_not_all_and_of_nothing_all_is_covered(partly):

@@ -12,14 +12,14 @@ from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.texts import strip_boilerplate
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import MAX_PROMPT_BYTES
-from smart_fork.forking.note import MOST_CHARACTERS, _told, preceded
 from smart_fork.forking.plan import check_startable, fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.results import SpawnedWorker
 from smart_fork.forking.session_copy import Point
 from smart_fork.forking.start import start
-from smart_fork.forking.worker import Content, WorkerSpec
+from smart_fork.forking.worker import Content, WorkerSpec, preceded
 from smart_fork.repository.news import FileNews, News
+from smart_fork.repository.note import MOST_CHARACTERS, _told
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry
@@ -188,7 +188,7 @@ def test_a_fork_is_told_that_its_checkout_is_behind_before_it_starts_too(launch,
 def test_whether_a_session_can_be_forked_is_known_without_its_note(world, shop, monkeypatch):
     session = world.claude(shop, "add retry", "done")
     asked = []
-    monkeypatch.setattr("smart_fork.forking.note.news", lambda *given, **more: asked.append(given))
+    monkeypatch.setattr("smart_fork.forking.worker.note", lambda *given, **more: asked.append(given))
 
     check_startable(ForkRequest(session, Options(prompt="fix the race", place="process")))
     assert [] == asked

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.settings import CHECK_LOGIN as CHECK
+from indexer.settings import Setting
 from smart_fork.agents import known_variables
 from smart_fork.errors import ProgramFailed
 from smart_fork.forking.provisions import NotLoggedIn, provisions
@@ -101,7 +101,7 @@ def test_without_a_login_nothing_starts_and_what_is_missing_is_named(given, home
         "is not set, and your login shell (sh) does not set it"
     ) == refused.value.message
     assert "claude auth login" in refused.value.hint
-    assert CHECK in refused.value.hint
+    assert Setting.CHECK_LOGIN in refused.value.hint
 
 
 def test_without_a_login_that_was_ever_seen_nothing_starts_either(given):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from smart_fork.errors import ForkRefused, ProgramFailed
 from smart_fork.repository.changes import difference
 from smart_fork.repository.file_change import FileChange
-from smart_fork.repository.worktree import create_worktree, remove_worktree
+from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
 from tests.cases import first
 from tests.drilled import drilled
@@ -83,7 +83,7 @@ def everything(folder: Path) -> dict[str, object]:
 def assert_carried_over(repo: Path, name: str = "x") -> Path:
     before = everything(repo)
 
-    made = create_worktree(repo, name, PROCESSES, with_changes=True)
+    made = Worktree.create(repo, name, PROCESSES, with_changes=True)
 
     assert before == everything(repo)
     assert status(repo) == status(made.path)
@@ -199,7 +199,7 @@ def test_no_hook_of_the_repository_runs(repo, home):
     git(repo, "config", "core.fsmonitor", ".hooks/fsmonitor")
     (repo / "a.txt").write_text("changed\n")
 
-    made = create_worktree(repo, "x", PROCESSES, with_changes=True)
+    made = Worktree.create(repo, "x", PROCESSES, with_changes=True)
     difference(made.path, made.base, PROCESSES, patch=True)
 
     assert not (home / "HACKED").exists()
@@ -213,7 +213,7 @@ def test_files_for_which_there_is_a_filter_are_carried_over_as_they_are(repo, ho
     (repo / "x.quiet").write_text("hush\n")
     (repo / "x.crlf").write_bytes(b"one\r\ntwo\r\n")
 
-    worktree = create_worktree(repo, "x", PROCESSES, with_changes=True).path
+    worktree = Worktree.create(repo, "x", PROCESSES, with_changes=True).path
 
     assert not (home / "HACKED").exists()
     assert "hush\n" == (worktree / "x.quiet").read_text()
@@ -258,7 +258,7 @@ def test_a_sparse_checkout_works_or_is_refused(repo, cone):
     (repo / "outside").mkdir()
     (repo / "outside/new").write_text("new\n")
     with pytest.raises(ForkRefused, match="sparse"):
-        create_worktree(repo, "y", PROCESSES, with_changes=True)
+        Worktree.create(repo, "y", PROCESSES, with_changes=True)
     assert not (repo / ".worktrees/y").exists()
     assert "" == git(repo, "branch", "--list", "smart-fork/y")
 
@@ -268,12 +268,12 @@ def test_changes_inside_a_submodule_are_refused(repo, home):
     git(repo, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(home / "part"), "part")
     git(repo, "commit", "-q", "-m", "Part")
     (repo / "a.txt").write_text("changed\n")
-    create_worktree(repo, "x", PROCESSES, with_changes=True)
+    Worktree.create(repo, "x", PROCESSES, with_changes=True)
 
     (repo / "part/a.txt").write_text("changed\n")
 
     with pytest.raises(ForkRefused, match="submodule part"):
-        create_worktree(repo, "y", PROCESSES, with_changes=True)
+        Worktree.create(repo, "y", PROCESSES, with_changes=True)
 
 
 def test_a_repository_inside_that_git_does_not_know_is_refused(repo):
@@ -281,7 +281,7 @@ def test_a_repository_inside_that_git_does_not_know_is_refused(repo):
     (repo / "inner/file").write_text("x\n")
 
     with pytest.raises(ForkRefused, match="separate repository"):
-        create_worktree(repo, "x", PROCESSES, with_changes=True)
+        Worktree.create(repo, "x", PROCESSES, with_changes=True)
 
     assert not (repo / ".worktrees").exists() or not list((repo / ".worktrees").iterdir())
 
@@ -296,18 +296,18 @@ def test_a_merge_with_conflicts_is_refused(repo):
     git(repo, "merge", "other", check=False)
 
     with pytest.raises(ForkRefused, match="unfinished merge"):
-        create_worktree(repo, "x", PROCESSES, with_changes=True)
+        Worktree.create(repo, "x", PROCESSES, with_changes=True)
 
 
 def test_what_is_carried_over_is_not_garbage(repo):
     (repo / "a.txt").write_text("changed\n")
-    made = create_worktree(repo, "x", PROCESSES, with_changes=True)
+    made = Worktree.create(repo, "x", PROCESSES, with_changes=True)
     (made.path / "a.txt").write_text("changed again\n")
 
     git(repo, "gc", "-q", "--prune=now")
 
     assert [FileChange("a.txt", 1, 1)] == list(difference(made.path, made.base, PROCESSES)[0])
-    remove_worktree(made, PROCESSES)
+    made.remove(PROCESSES)
     assert "refs/heads/main\n" == git(repo, "for-each-ref", "--format=%(refname)")
 
 
@@ -319,7 +319,7 @@ def kept_in(repo: Path) -> list[Path]:
 def test_a_difference_is_what_was_committed_and_what_was_not(repo):
     """Objects that a look needs are not left in the repository."""
     (repo / "mine").write_text("mine\n")
-    made = create_worktree(repo, "x", PROCESSES, with_changes=True)
+    made = Worktree.create(repo, "x", PROCESSES, with_changes=True)
     (made.path / "a.txt").write_text("one\ntwo\nthree\nfour\n")
     git(made.path, "add", "a.txt")
     git(made.path, "commit", "-q", "-m", "Four")

@@ -17,13 +17,7 @@ from smart_fork.errors import SmartForkError
 from smart_fork.repository.changes import difference
 from smart_fork.repository.git import opened_to_look_back
 from smart_fork.repository.history import drifts
-from smart_fork.repository.worktree import (
-    Worktree,
-    create_worktree,
-    remove_if_saved,
-    remove_worktree,
-    what_would_be_lost,
-)
+from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.registry import Registry
@@ -74,14 +68,14 @@ def everything(made: Worktree) -> None:
         lambda: drifts(
             opened_to_look_back(made.path, PROCESSES), {0: Edits((str(made.path / "README.md"),), LONG_AGO)}
         ),
-        lambda: what_would_be_lost(made.path, made.branch, made.base, PROCESSES),
+        lambda: made.what_would_be_lost(PROCESSES),
         lambda: compare([worker.id], PROCESSES, patch=True),
         lambda: worktrees(PROCESSES, None),
-        lambda: create_worktree(made.path, "inner", PROCESSES, with_changes=True),
-        lambda: create_worktree(made.repository, "beside", PROCESSES, with_changes=True),
+        lambda: Worktree.create(made.path, "inner", PROCESSES, with_changes=True),
+        lambda: Worktree.create(made.repository, "beside", PROCESSES, with_changes=True),
         lambda: prune(PROCESSES, None),
-        lambda: remove_if_saved(made.path, made.branch, made.base, PROCESSES),
-        lambda: remove_worktree(made, PROCESSES),
+        lambda: made.remove_if_saved(PROCESSES),
+        lambda: made.remove(PROCESSES),
     ]
     for do in doings:
         try:
@@ -100,7 +94,7 @@ def change(folder: Path) -> None:
 
 @pytest.fixture
 def made(repo) -> Worktree:
-    return create_worktree(repo, "x", PROCESSES)
+    return Worktree.create(repo, "x", PROCESSES)
 
 
 def test_the_planted_programs_would_run(repo, canary, home):
@@ -118,7 +112,7 @@ def test_nothing_that_the_repository_configures_runs(repo, canary, when):
     if when == "before":
         plant(repo / ".git", canary)
         change(repo)
-    made = create_worktree(repo, "x", PROCESSES, with_changes=True)
+    made = Worktree.create(repo, "x", PROCESSES, with_changes=True)
     if when == "after":
         plant(repo / ".git", canary)
     change(made.path)
@@ -139,7 +133,7 @@ def test_what_is_configured_only_for_a_workers_worktree_does_not_run_either(repo
     git(repo, "commit", "-qm", "Attributes")
     git(repo, "config", f"includeIf.{condition}.path", home / "more")
 
-    made = create_worktree(repo, "x", PROCESSES, with_changes=True)
+    made = Worktree.create(repo, "x", PROCESSES, with_changes=True)
     assert "# shop\n" == (made.path / "README.md").read_text()
     change(made.path)
     everything(made)
@@ -245,7 +239,7 @@ def test_a_changed_submodule_is_told_without_running_what_it_configures(repo, ca
     git(home / "part", "commit", "-qm", "Part")
     git(repo, "submodule", "--quiet", "add", home / "part", "part")
     git(repo, "commit", "-qm", "Part")
-    made = create_worktree(repo, "x", PROCESSES)
+    made = Worktree.create(repo, "x", PROCESSES)
     git(made.path, "submodule", "--quiet", "update", "--init")
     before = git(made.path / "part", "rev-parse", "HEAD").strip()
     git(made.path / "part", "commit", "-q", "--allow-empty", "-m", "more")
@@ -255,7 +249,7 @@ def test_a_changed_submodule_is_told_without_running_what_it_configures(repo, ca
 
     _, patch = difference(made.path, made.base, PROCESSES, patch=True)
     assert f"-Subproject commit {before}\n+Subproject commit {after}" in patch.decode()
-    assert what_would_be_lost(made.path, made.branch, made.base, PROCESSES)
+    assert made.what_would_be_lost(PROCESSES)
     everything(made)
 
 
@@ -267,7 +261,7 @@ def test_nothing_from_the_environment_runs(repo, canary, monkeypatch):
     monkeypatch.setenv("GIT_CONFIG_KEY_0", "core.fsmonitor")
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", str(canary))
     monkeypatch.setenv("GIT_CONFIG_PARAMETERS", f"'core.fsmonitor={canary}'")
-    made = create_worktree(repo, "x", PROCESSES, with_changes=True)
+    made = Worktree.create(repo, "x", PROCESSES, with_changes=True)
     change(made.path)
 
     assert difference(made.path, made.base, PROCESSES, patch=True)[0]
@@ -280,7 +274,7 @@ def test_the_list_of_what_git_passes_over_is_never_written_through_a_link(repo, 
     (repo / ".git/info/exclude").unlink()
     (repo / ".git/info/exclude").symlink_to(home / "precious")
 
-    create_worktree(repo, "x", PROCESSES)
+    Worktree.create(repo, "x", PROCESSES)
 
     assert "as it was\n" == (home / "precious").read_text()
 

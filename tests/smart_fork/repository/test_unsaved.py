@@ -6,11 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from smart_fork.repository.worktree import Worktree, create_worktree, remove_if_saved
+from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
 from tests.cases import first
 from tests.smart_fork.forks import snapshot
@@ -24,11 +25,11 @@ def git(folder, *words: str) -> str:
 
 @pytest.fixture
 def made(repo) -> Worktree:
-    return create_worktree(repo, "x", PROCESSES)
+    return Worktree.create(repo, "x", PROCESSES)
 
 
 def remove(made: Worktree) -> str | None:
-    return remove_if_saved(made.path, made.branch, made.base, PROCESSES)
+    return made.remove_if_saved(PROCESSES)
 
 
 def assert_kept(made: Worktree, reason: str) -> None:
@@ -91,7 +92,7 @@ def test_what_is_not_committed_is_kept(made, repo, change):
 @pytest.mark.thorough
 def test_changes_that_were_carried_over_are_kept_too_and_called_so(repo):
     (repo / "README.md").write_text("changed")
-    made = create_worktree(repo, "x", PROCESSES, with_changes=True)
+    made = Worktree.create(repo, "x", PROCESSES, with_changes=True)
 
     assert_kept(made, "has 1 uncommitted or new file, as copied at the start")
     (made.path / "README.md").write_text("changed again")
@@ -232,7 +233,7 @@ def test_a_path_that_is_no_worktree_of_ours_is_never_deleted(made, repo, home, w
         path, branch = Path(repo, ".worktrees", "..", ".worktrees", "x"), "smart-fork/x"
     there, refs = snapshot(repo), git(repo, "for-each-ref")
 
-    said = remove_if_saved(path, branch, made.base, PROCESSES)
+    said = Worktree(path, branch, path.parent.parent, made.base).remove_if_saved(PROCESSES)
 
     assert said
     assert "stays" in said
@@ -243,7 +244,7 @@ def test_a_path_that_is_no_worktree_of_ours_is_never_deleted(made, repo, home, w
 
 @first("branch", ["main", "smart-fork/*", "smart-fork/../main", "--all", ""])
 def test_a_branch_that_is_not_ours_is_never_deleted(made, repo, branch):
-    said = remove_if_saved(made.path, branch, made.base, PROCESSES)
+    said = replace(made, branch=branch).remove_if_saved(PROCESSES)
 
     assert "stays" in str(said)
     assert made.path.exists()
@@ -261,7 +262,7 @@ def test_a_commit_that_is_made_meanwhile_is_kept(made, repo):
                 git(repo, "update-ref", f"refs/heads/{made.branch}", new)
             return super().run(argv, **more)
 
-    said = remove_if_saved(made.path, made.branch, made.base, Meanwhile())
+    said = made.remove_if_saved(Meanwhile())
 
     assert "but not its branch" in str(said)
     assert "Late" in git(repo, "log", made.branch, "--format=%s")

@@ -11,14 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smart_fork.errors import ForkRefused, ProgramFailed
-from smart_fork.repository.worktree import (
-    create_worktree,
-    empty_submodules,
-    left_unfiltered,
-    plain_name,
-    plan_worktree,
-    remove_worktree,
-)
+from smart_fork.repository.worktree import Worktree, empty_submodules, plain_name
 from smart_fork.system.processes import Processes
 from tests.cases import first
 
@@ -30,13 +23,13 @@ def git(folder, *words: str) -> str:
 
 
 def test_a_worktree_has_a_branch_of_its_own_and_does_not_show_in_git_status(repo):
-    made = create_worktree(repo, "retry", PROCESSES)
+    made = Worktree.create(repo, "retry", PROCESSES)
 
     assert (repo / ".worktrees/retry", "smart-fork/retry") == (made.path, made.branch)
     assert "smart-fork/retry\n" == git(made.path, "branch", "--show-current")
     assert "# shop\n" == (made.path / "README.md").read_text()
     assert "" == git(repo, "status", "--porcelain")
-    create_worktree(repo, "other", PROCESSES)
+    Worktree.create(repo, "other", PROCESSES)
     assert 1 == (repo / ".git/info/exclude").read_text().count("/.worktrees/")
 
 
@@ -45,19 +38,19 @@ def test_names_that_are_taken_get_a_number(repo):
     (repo / ".worktrees").mkdir()
     (repo / ".worktrees/retry-2").write_text("")
 
-    made = [create_worktree(repo, "retry", PROCESSES).path.name for _ in range(3)]
+    made = [Worktree.create(repo, "retry", PROCESSES).path.name for _ in range(3)]
 
     assert ["retry", "retry-3", "retry-4"] == made
-    assert "fork" == create_worktree(repo, None, PROCESSES).path.name
+    assert "fork" == Worktree.create(repo, None, PROCESSES).path.name
 
 
 def test_a_worktree_starts_from_what_is_checked_out_where_it_was_asked_for(repo):
-    first = create_worktree(repo, "first", PROCESSES)
+    first = Worktree.create(repo, "first", PROCESSES)
     (first.path / "new.txt").write_text("new")
     git(first.path, "add", ".")
     git(first.path, "commit", "-q", "-m", "New")
 
-    second = create_worktree(first.path, "second", PROCESSES)
+    second = Worktree.create(first.path, "second", PROCESSES)
 
     assert repo / ".worktrees/second" == second.path
     assert (second.path / "new.txt").exists()
@@ -65,16 +58,16 @@ def test_a_worktree_starts_from_what_is_checked_out_where_it_was_asked_for(repo)
 
 def test_planning_makes_nothing(repo):
     """F-107."""
-    planned = plan_worktree(repo, "retry", PROCESSES)
+    planned = Worktree.plan(repo, "retry", PROCESSES)
 
     assert not planned.path.parent.exists()
-    assert planned == create_worktree(repo, "retry", PROCESSES)
+    assert planned == Worktree.create(repo, "retry", PROCESSES)
 
 
 def test_a_worktree_can_be_taken_away_again(repo):
-    made = create_worktree(repo, "retry", PROCESSES)
+    made = Worktree.create(repo, "retry", PROCESSES)
 
-    remove_worktree(made, PROCESSES)
+    made.remove(PROCESSES)
 
     assert not made.path.exists()
     assert "* main\n" == git(repo, "branch")
@@ -82,7 +75,7 @@ def test_a_worktree_can_be_taken_away_again(repo):
 
 def test_several_at_once_get_different_ones(repo):
     with ThreadPoolExecutor(4) as pool:
-        made = list(pool.map(lambda _: create_worktree(repo, "retry", PROCESSES), range(4)))
+        made = list(pool.map(lambda _: Worktree.create(repo, "retry", PROCESSES), range(4)))
 
     assert {"retry", "retry-1", "retry-2", "retry-3"} == {one.path.name for one in made}
 
@@ -104,9 +97,9 @@ def test_what_another_git_has_half_made_is_waited_for_and_no_branch_is_left(repo
 
     if lasting:
         with pytest.raises(ProgramFailed, match="git worktree add failed"):
-            create_worktree(repo, "retry", Meanwhile())
+            Worktree.create(repo, "retry", Meanwhile())
     else:
-        assert "retry" == create_worktree(repo, "retry", Meanwhile()).path.name
+        assert "retry" == Worktree.create(repo, "retry", Meanwhile()).path.name
     branches = git(repo, "for-each-ref", "--format=%(refname:short)", "refs/heads").split()
     assert ["main"] + (not lasting) * ["smart-fork/retry"] == branches
     assert lasting != (repo / ".worktrees/retry").exists()
@@ -114,29 +107,29 @@ def test_what_another_git_has_half_made_is_waited_for_and_no_branch_is_left(repo
 
 def test_where_there_is_no_repository_there_is_no_worktree(home, repo):
     with pytest.raises(ForkRefused, match="Not in a git repository"):
-        create_worktree(home, None, PROCESSES)
+        Worktree.create(home, None, PROCESSES)
 
     empty = home / "empty"
     empty.mkdir()
     git(empty, "init", "-q")
     with pytest.raises(ForkRefused, match="No commit yet"):
-        create_worktree(empty, None, PROCESSES)
+        Worktree.create(empty, None, PROCESSES)
     git(home, "init", "-q", "--bare", "bare.git")
     for inside in ("bare.git", "bare.git/hooks"):
         with pytest.raises(ForkRefused, match=r"bare.git is a bare repository") as refused:
-            create_worktree(home / inside, None, PROCESSES)
+            Worktree.create(home / inside, None, PROCESSES)
         assert "Make it from one of its worktrees" in refused.value.hint
 
 
 def test_git_s_own_folder_is_of_its_repository(repo):
-    assert plan_worktree(repo / ".git/hooks", "x", PROCESSES).path == repo / ".worktrees/x"
+    assert Worktree.plan(repo / ".git/hooks", "x", PROCESSES).path == repo / ".worktrees/x"
 
 
 def test_a_repository_that_git_does_not_read_is_not_called_empty(repo):
     (repo / ".git/config").write_text("[broken")
 
     with pytest.raises(ProgramFailed, match="git cannot read"):
-        create_worktree(repo, None, PROCESSES)
+        Worktree.create(repo, None, PROCESSES)
 
 
 def test_a_repository_cannot_lead_the_worktree_elsewhere(repo, tmp_path):
@@ -144,7 +137,7 @@ def test_a_repository_cannot_lead_the_worktree_elsewhere(repo, tmp_path):
     (repo / ".worktrees").symlink_to(tmp_path)
 
     with pytest.raises(ForkRefused, match="symbolic link"):
-        create_worktree(repo, "retry", PROCESSES)
+        Worktree.create(repo, "retry", PROCESSES)
 
     assert [] == list(tmp_path.iterdir())
 
@@ -155,7 +148,7 @@ def test_inside_a_git_hook_the_repository_that_was_named_is_meant(repo, home, mo
     git(other, "init", "-q")
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
 
-    assert create_worktree(repo, "retry", PROCESSES).path.is_relative_to(repo)
+    assert Worktree.create(repo, "retry", PROCESSES).path.is_relative_to(repo)
     monkeypatch.delenv("GIT_DIR")
     assert 2 == len(git(repo, "worktree", "list").splitlines())
 
@@ -163,7 +156,7 @@ def test_inside_a_git_hook_the_repository_that_was_named_is_meant(repo, home, mo
 @first("name", ["--force", "../../x", "a b; touch x", "$(touch x)", "x.lock", "ü", "a..b", "@{0}", "x" * 99, "", "."])
 def test_any_name_is_made_a_branch_and_a_folder(repo, name):
     """F-104."""
-    made = create_worktree(repo, name, PROCESSES)
+    made = Worktree.create(repo, name, PROCESSES)
 
     assert repo / ".worktrees" == made.path.parent
     assert made.path.is_dir()
@@ -190,13 +183,13 @@ def test_files_that_a_filter_makes_are_as_git_stores_them_and_named(repo):
     (repo / ".gitattributes").write_text("movie filter=lfs\n")
     git(repo, "add", ".")
     git(repo, "commit", "-qm", "Movie")
-    assert "" == left_unfiltered(create_worktree(repo, "x", PROCESSES), PROCESSES)
+    assert "" == Worktree.create(repo, "x", PROCESSES).left_unfiltered(PROCESSES)
 
     git(repo, "config", "filter.lfs.smudge", "tr a-z A-Z")
     git(repo, "config", "filter.lfs.required", "true")
-    made = create_worktree(repo, "y", PROCESSES)
+    made = Worktree.create(repo, "y", PROCESSES)
 
-    said = left_unfiltered(made, PROCESSES)
+    said = made.left_unfiltered(PROCESSES)
     assert "1 files, such as movie" in said
     assert "git lfs pull" in said
     assert "where it is kept\n" == (made.path / "movie").read_text()
@@ -211,12 +204,12 @@ def test_submodules_are_empty_in_a_worktree_and_named(repo, home):
         git(repo, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(home / name), f"libs/{name}")
     git(repo, "commit", "-qm", "Submodules")
 
-    assert [] == list((create_worktree(repo, "x", PROCESSES).path / "libs/paint").iterdir())
+    assert [] == list((Worktree.create(repo, "x", PROCESSES).path / "libs/paint").iterdir())
     assert "empty in the worktree: libs/paint and 1 more" in empty_submodules(repo, PROCESSES)
 
 
 def test_a_repository_that_is_kept_elsewhere_has_worktrees(repo, home):
     git(repo, "init", "-q", "--separate-git-dir", str(home / "kept"))
 
-    assert "# shop\n" == (create_worktree(repo, "x", PROCESSES).path / "README.md").read_text()
+    assert "# shop\n" == (Worktree.create(repo, "x", PROCESSES).path / "README.md").read_text()
     assert "/.worktrees/" in (home / "kept/info/exclude").read_text()

@@ -9,8 +9,8 @@ import pytest
 
 from smart_fork.page.board import Inherited, inherited
 from smart_fork.page.phrases import lasted
-from smart_fork.workers.observation import WorkerWatch
 from smart_fork.workers.registry import Registry
+from smart_fork.workers.roster import WorkerReader
 from tests.smart_fork.service.test_page import DONE, RETRY
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -41,7 +41,7 @@ COPIED = (
 def test_what_a_fork_began_with_is_the_conversation_and_the_time_that_its_agent_worked_on_it(world, shop):
     worker = a_fork(world, shop, *COPIED, ("user", "go", 1, 0), ("assistant", "Gone.", 90, 31_000))
 
-    began = inherited(worker, WorkerWatch())
+    began = inherited(worker, WorkerReader())
 
     assert began == Inherited(began.tokens, 2, 12 * 60.0)
     assert 18_000 <= began.tokens < 18_100, "without the instructions and tools, which a new session loads as well"
@@ -52,7 +52,7 @@ def test_what_a_fork_began_with_is_the_conversation_and_the_time_that_its_agent_
     [((("user", "go", 1, 0), ("assistant", "Gone.", 2, 12_000)), "fork"), (COPIED, "new"), (COPIED, "resume")],
 )
 def test_nothing_is_said_of_a_worker_that_began_with_nothing_of_another_session(world, shop, turns, kind):
-    assert inherited(a_fork(world, shop, *turns, kind=kind), WorkerWatch()) is None
+    assert inherited(a_fork(world, shop, *turns, kind=kind), WorkerReader()) is None
 
 
 def test_the_board_says_how_much_of_a_context_is_from_the_parent(served, world, shop):

@@ -17,7 +17,7 @@ from smart_fork.page.phrases import NAME_CHARACTERS, called
 from smart_fork.page.views import LIVE, MOST_LISTENERS
 from smart_fork.workers.observation import Seen
 from smart_fork.workers.registry import Registry
-from smart_fork.workers.roster import described
+from smart_fork.workers.roster import WorkerReader
 from tests.cases import first
 from tests.smart_fork import screens
 from tests.smart_fork.scripted import AGENT
@@ -128,7 +128,7 @@ def test_a_worker_without_a_name_is_called_what_it_was_asked(served, worker, pat
 def test_a_worker_is_called_by_its_name_where_it_has_one(world, shop):
     with Registry() as registry:
         named, bare, silent = (
-            described(
+            WorkerReader.described(
                 registry.add("claude", source_session_id="x", place="process", cwd=shop, **how),
                 Seen("running", "working", ""),
             )

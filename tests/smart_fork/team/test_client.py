@@ -11,6 +11,7 @@ from unittest.mock import Mock
 import httpx2
 import pytest
 
+from indexer.settings import Setting
 from smart_fork.errors import NotAuthenticated, ServerUnavailable, SmartForkError, Usage
 from smart_fork.team import login
 from smart_fork.team.client import Client, _failed
@@ -265,8 +266,8 @@ def test_a_strange_address_or_one_that_others_can_read_is_refused():
 
 def test_a_token_is_for_its_own_origin_alone(monkeypatch):
     login.remember(Account("https://forks.example.org", "alice", "sft_one"))
-    monkeypatch.setenv(login.URL, "https://ci.example.org")
-    monkeypatch.setenv(login.TOKEN, "sft_two")
+    monkeypatch.setenv(Setting.TEAM_URL, "https://ci.example.org")
+    monkeypatch.setenv(Setting.TEAM_TOKEN, "sft_two")
 
     assert "sft_one" == login.account("https://forks.example.org").token
     assert "sft_two" == login.account().token

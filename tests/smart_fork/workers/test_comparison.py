@@ -16,9 +16,9 @@ from indexer.masking import Masked
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.page.export import comparison, write_comparison
 from smart_fork.repository.file_change import FileChange
-from smart_fork.repository.worktree import create_worktree
+from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
-from smart_fork.workers.comparison import compare, facts, last_fan_out
+from smart_fork.workers.comparison import compare, last_fan_out
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.state import Compared
 from tests.smart_fork.client import answer
@@ -41,7 +41,7 @@ class Fleet:
     def worker(
         self, name: str, *said: str, agent: str = "claude", prompt: str = PROMPT, at: float = START, **more
     ) -> WorkerRecord:
-        made = create_worktree(self.shop, name, PROCESSES, **more)
+        made = Worktree.create(self.shop, name, PROCESSES, **more)
         session = getattr(self.world, agent)(made.path, *said) if said else None
         with Registry() as registry:
             worker = registry.add(
@@ -159,7 +159,7 @@ def test_facts_are_words():
         "time": "unknown",
         "changes": "unknown",
         "branch": "none of its own",
-    }.items() <= dict(facts(one)).items()
+    }.items() <= dict(one.facts()).items()
     long = replace(
         one,
         seconds=3725.4,
@@ -174,8 +174,8 @@ def test_facts_are_words():
         "time": "1 h 2 min",
         "context": "12,345 tokens",
         "changes": "1 file, +1 -2",
-    }.items() <= dict(facts(long)).items()
-    assert "2 min 5 s" == dict(facts(replace(one, seconds=125)))["time"]
+    }.items() <= dict(long.facts()).items()
+    assert "2 min 5 s" == dict(replace(one, seconds=125).facts())["time"]
 
 
 def test_the_command_compares(run, fleet, tmp_path):  # noqa: F811

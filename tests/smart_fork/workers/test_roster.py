@@ -10,12 +10,12 @@ from indexer.project import project_of
 from indexer.values import json_of
 from smart_fork.errors import NotFound, Usage
 from smart_fork.workers.comparison import compare
-from smart_fork.workers.observation import WorkerWatch
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.roster import (
     ANSWERED_SECONDS,
     MESSAGE_CHARACTERS,
     READ_CHARACTERS,
+    WorkerReader,
     list_workers,
     read_worker,
     wait_workers,
@@ -184,7 +184,7 @@ def test_a_worker_that_goes_on_with_the_session_of_another_has_a_first_answer_of
         registry.set_session_id(later.id, stage.session)
         registry.set_session_id(stage.id, stage.session)
         both = [registry.get(stage.id), registry.get(later.id)]
-        watch = WorkerWatch(stage.around)
+        watch = WorkerReader(stage.around)
         tokens = [watch.look(replace(one, session_id=stage.session), registry).first_answer for one in both]
 
     assert [True, False] == [one is not None for one in tokens]

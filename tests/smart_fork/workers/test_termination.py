@@ -12,7 +12,7 @@ import pytest
 from indexer.project import project_of
 from indexer.values import json_of
 from smart_fork.errors import NotFound, Usage
-from smart_fork.repository import worktree
+from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
 from smart_fork.workers import termination
 from smart_fork.workers.place import ProcessPlace, runs, whereabouts
@@ -166,12 +166,12 @@ def test_none_is_ended_where_one_does_not_exist(repo):
 @pytest.mark.parametrize("problem", [None, "Two files are not committed"])
 def test_its_worktree_goes_with_it_when_nothing_in_it_is_unsaved(repo, monkeypatch, problem):
     asked = []
-    monkeypatch.setattr(worktree, "remove_if_saved", lambda *about: asked.append(about) or problem, raising=False)
+    monkeypatch.setattr(Worktree, "remove_if_saved", lambda tree, _processes: asked.append(tree) or problem)
     worker = start(repo, worktree=repo / ".worktrees/x", branch="smart-fork/x", base_commit="abc")
 
     (closed,) = json_of(close_workers([worker.id], remove_worktree=True))
 
-    assert (repo / ".worktrees/x", "smart-fork/x", "abc") == asked[0][:3]
+    assert [Worktree(repo / ".worktrees/x", "smart-fork/x", repo, "abc")] == asked
     assert (True, problem is None, problem or "") == (closed["closed"], closed["worktree_removed"], closed["note"])
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.repository.worktree import create_worktree
+from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.termination import prune, worktrees
@@ -27,7 +27,7 @@ def worked(shop, marked):
     def make(
         name: str, pid: int | None = NOBODY, state: str = "running", *, living: bool = False, repository: Path = shop
     ):
-        made = create_worktree(repository, name, PROCESSES)
+        made = Worktree.create(repository, name, PROCESSES)
         with Registry() as registry:
             worker = registry.add(
                 "claude", name=name, source_session_id="s", place="process", cwd=made.path,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from indexer.files import private_dir
-from indexer.settings import INDEX_CRON
+from indexer.settings import Setting
 from indexer.values import Value, record
 from smart_fork.cli.service import crashes
 from smart_fork.cli.service.address import PORT, keep_port
@@ -144,7 +144,7 @@ def look(keeper: Supervisor) -> ServiceState:
         program=settings.program if settings else None,
         program_found=settings is not None and Path(settings.program).exists(),
         port=settings.port if settings else None,
-        every=settings.environment.get(INDEX_CRON) if settings else None,
+        every=settings.environment.get(Setting.INDEX_CRON) if settings else None,
         logs=str(settings.crash_log.parent) if settings else None,
         restart=service.status.restart if service else None,
     )

@@ -18,7 +18,7 @@ import orjson
 from indexer.files import private_dir, replace_file, state_home
 from indexer.lazy import dataclass
 from indexer.schedule import parsed
-from indexer.settings import HOME, INDEX_CRON, INDEXING, VARIABLES
+from indexer.settings import VARIABLES, Setting
 from smart_fork.agents import AGENTS
 from smart_fork.agents.programs import Program
 from smart_fork.cli.service.address import PORT, wanted_port
@@ -54,7 +54,7 @@ class State:
 
 
 #: Folders: the service runs in another directory, so they are written as absolute paths.
-_FOLDERS = (HOME, *AGENTS.home_variables())
+_FOLDERS = (Setting.HOME, *AGENTS.home_variables())
 #: Taken over from whoever installs the service, where set. Never a key or a token.
 PASSED_ON = (
     *_FOLDERS,
@@ -155,9 +155,9 @@ def new_settings(
     """
     program = own_program(env)
     environment = dict(before.environment) if before else {}
-    environment.setdefault(INDEXING, "true")
-    environment[INDEX_CRON] = checked_interval(
-        every or INDEX_CRON.text(env) or environment.get(INDEX_CRON) or INDEX_CRON.default
+    environment.setdefault(Setting.INDEXING, "true")
+    environment[Setting.INDEX_CRON] = checked_interval(
+        every or Setting.INDEX_CRON.text(env) or environment.get(Setting.INDEX_CRON) or Setting.INDEX_CRON.default
     )
     for name in PASSED_ON:
         if name in env:
@@ -165,7 +165,7 @@ def new_settings(
         if not environment.get(name):
             environment.pop(name, None)
     if not is_usual(state_of(environment)):
-        environment[HOME] = str(state_of(environment))  # HOME is another where the system starts it
+        environment[Setting.HOME] = str(state_of(environment))  # HOME is another where the system starts it
     environment["PATH"] = search_path(env, environment.get("PATH", ""))
     chosen = port or wanted_port(env, before.port if before else None, state_of(environment), otherwise)
     return Settings(program, chosen, {str(name): text for name, text in environment.items()})  # JSON takes plain keys
@@ -173,7 +173,7 @@ def new_settings(
 
 def state_of(environment: Mapping[str, str]) -> Path:
     """Return the state folder of a service with these variables."""
-    return Path(_absolute(environment.get(HOME) or HOME.default))
+    return Path(_absolute(environment.get(Setting.HOME) or Setting.HOME.default))
 
 
 def _absolute(folder: str) -> str:

@@ -23,7 +23,7 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from indexer.settings import TEAM_DSN, TEAM_READ_DSN
+from indexer.settings import Setting
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, Usage
 from smart_fork.team import wire
 from smart_fork.team.client import Client
@@ -52,7 +52,10 @@ class Running:
     ) -> None:
         said = {"listen": "127.0.0.1:0", "data": str(folder), "programs": str(installed.folder), "as_json": True}
         said |= ({"run_as": "nobody"} if os.geteuid() == 0 else {}) | handed_over(options)
-        given = {variable: said.pop(name, None) for name, variable in (("dsn", TEAM_DSN), ("read_dsn", TEAM_READ_DSN))}
+        given = {
+            variable: said.pop(name, None)
+            for name, variable in (("dsn", Setting.TEAM_DSN), ("read_dsn", Setting.TEAM_READ_DSN))
+        }
         self.process = start(
             [python, "-P", "-m", "smart_fork.team.server", json.dumps(said)],
             stdout=subprocess.PIPE, stderr=stderr, text=True,

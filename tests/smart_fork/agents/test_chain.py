@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
-from indexer.transcripts.tree import Chain
+from smart_fork.agents.tree import Chain
 from tests.cases import each
 
 IDS = st.sampled_from("abcdefgh")

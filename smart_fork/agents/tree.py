@@ -12,12 +12,12 @@ from sys import intern
 from typing import ClassVar
 
 from indexer.masking import mask, mask_once
-from indexer.transcripts.fold import Kept, LineFold, Record
 from indexer.transcripts.lines import Line, LineReader, first_lines
 from indexer.transcripts.model import GivenBack, Inferred, RecordSize, Resumed, Role, Turn, UsedTool, turn_of
 from indexer.transcripts.state import is_path, pack, utc
 from indexer.transcripts.texts import LEFT_OUT_TAG
 from indexer.values import seconds_in
+from smart_fork.agents.fold import Kept, LineFold, Record
 
 #: Claude Code 2.1.197 and 2.1.332 bridge a missing record to the newest one that is at most so much older.
 CLOSE_SECONDS = 5
