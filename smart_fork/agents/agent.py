@@ -72,7 +72,7 @@ USUAL: Mapping[str, str] = MappingProxyType({
     "login": "login:{}Login",
     "caller": "hooks:{}Calls",
     "hooks": "hooks:{}Hooks",
-    "presence": "command:PRESENCE",
+    "presence": "command:{}Presence",
     "prompts": "log:kept_prompts",
     "registration": "registration:{}Registration",
     "subagents": "fold:{}SubAgents",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import inf
 from pathlib import Path, PurePath
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from smart_fork.system.processes import Running
 
@@ -47,8 +47,8 @@ def _program(word: str) -> str:
 class Presence:
     """The processes of one agent: the names of its `programs`, and the words (`forks`) that begin a fork."""
 
-    def __init__(self, programs: Collection[str], forks: Collection[str] = ()) -> None:
-        self.programs, self.forks = frozenset(programs), frozenset(forks)
+    programs: ClassVar[frozenset[str]]
+    forks: ClassVar[frozenset[str]] = frozenset()
 
     def runs(self, words: Sequence[str]) -> bool:
         """Return whether a process with these words is the agent."""

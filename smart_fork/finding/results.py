@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from indexer.export import export_path
 from indexer.masking import Masked, mask
@@ -27,7 +28,10 @@ from smart_fork.finding.session_place import permits, unplaced, where_now
 from smart_fork.finding.worth import Worth, is_cached, obstacles, own_cached_until
 from smart_fork.repository.history import Drift
 from smart_fork.snippets import printable
-from smart_fork.workers.registry import WorkerRecord, known_workers
+from smart_fork.workers.registry_file import has_registry
+
+if TYPE_CHECKING:
+    from smart_fork.workers.registry import WorkerRecord
 
 log = logging.getLogger(__name__)
 
@@ -245,8 +249,13 @@ def known_parents() -> dict[str, str]:
 
 def workers() -> list[WorkerRecord]:
     """All workers; none where the register cannot be read: sessions are shown without."""
+    if not has_registry():
+        return []
+    from smart_fork.workers.registry import Registry
+
     try:
-        return known_workers()
+        with Registry() as registry:
+            return registry.workers()
     except RegistryUnavailable as error:
         log.info("workers are not known: %s", error)
         return []

@@ -57,6 +57,9 @@ class ClaudeStarter(Starter):
 class ClaudePresence(Presence):
     """See `Presence`."""
 
+    programs = frozenset({"claude"})
+    forks = frozenset({"--fork-session"})
+
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
         """See `Presence.notes`: ``sessions/<pid>.json`` in its home, which may be another one than ours."""
         homes = {HOME.folder(), *((log.parents[2],) if log and len(log.parents) > 2 else ())}
@@ -64,7 +67,3 @@ class ClaudePresence(Presence):
             note = dict_in(json_at(path))
             if type(pid := note.get("pid")) is int:
                 yield Note(pid, text_in(note.get("sessionId")), noted_at(path, note.get("startedAt"), 1000))
-
-
-#: The processes of this agent.
-PRESENCE = ClaudePresence(("claude",), forks=("--fork-session",))

@@ -60,6 +60,9 @@ _OPEN = "Codex still has it open. Close Codex and stop its server: codex app-ser
 class CodexPresence(Presence):
     """See `Presence`. It locks each session that it has open. Its server does so for its windows, and a bit longer."""
 
+    programs = frozenset({"codex"})
+    forks = frozenset({"fork"})
+
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
         """See `Presence.notes`. Which of its windows shows a session that the server has open is not known."""
         own = {pid: one for pid, one in processes.items() if self.runs(one.words)} if is_id(session_id) else {}
@@ -96,7 +99,3 @@ def _has_open(pid: int, path: Path) -> bool:
     with suppress(psutil.Error, OSError):
         return any(one.path == str(path) for one in psutil.Process(pid).open_files())
     return False
-
-
-#: The processes of this agent.
-PRESENCE = CodexPresence(("codex",), forks=("fork",))

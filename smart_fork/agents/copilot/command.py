@@ -29,6 +29,8 @@ _NOTE = re.compile(r"inuse\.([1-9]\d{0,9})\.lock")
 class CopilotPresence(Presence):
     """See `Presence`."""
 
+    programs = frozenset({"copilot"})
+
     def goes_on_in(self, session_id: str, words: Collection[str]) -> bool:
         """See `Presence.goes_on_in`: its options are one word each with what they name."""
         return bool({f"--resume={session_id}", f"--session-id={session_id}", session_id} & set(words))
@@ -40,10 +42,6 @@ class CopilotPresence(Presence):
                 if found := _NOTE.fullmatch(path.name):
                     one = session_id if log and path.parent == log.parent else path.parent.name
                     yield Note(int(found[1]), one, noted_at(path))
-
-
-#: The processes of this agent.
-PRESENCE = CopilotPresence(("copilot",))
 
 
 class CopilotScreen(Screen):

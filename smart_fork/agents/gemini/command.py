@@ -118,6 +118,9 @@ def _newest(chats: Path) -> list[Path]:
 class GeminiPresence(Presence):
     """See `Presence`. Gemini CLI notes nothing, but began a session's log shortly after it was started itself."""
 
+    programs = frozenset({"gemini"})
+    forks = frozenset({"--session-file"})
+
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
         """See `Presence.notes`. It notes nothing: a process is in the session that was begun last since it was started.
 
@@ -151,7 +154,3 @@ class GeminiPresence(Presence):
                     found[pid] = one
         again = {one.parent for one in found.values()}
         return {pid: one for pid, one in found.items() if pid not in again}
-
-
-#: The processes of this agent.
-PRESENCE = GeminiPresence(("gemini",), forks=("--session-file",))

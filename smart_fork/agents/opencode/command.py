@@ -103,6 +103,9 @@ class OpenCodeStarter(Starter):
 class OpenCodePresence(Presence):
     """See `Presence`."""
 
+    programs = frozenset({"opencode"})
+    forks = frozenset({"--fork"})
+
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
         """See `Presence.notes`. It notes nothing: a process is in the session of its directory that was written last,
         if that was since its start and no other session was named to it.
@@ -137,7 +140,3 @@ def _last_written(database: Path, session_id: str) -> tuple[str, float] | None:
     except (OSError, apsw.Error):
         return None
     return (str(directory), float(moment)) if one == session_id else None
-
-
-#: The processes of this agent.
-PRESENCE = OpenCodePresence(("opencode",), forks=("--fork",))

@@ -24,6 +24,9 @@ from smart_fork.system.processes import Running
 class QwenPresence(Presence):
     """See `Presence`."""
 
+    programs = frozenset({"qwen"})
+    forks = frozenset({"--fork-session"})
+
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
         """See `Presence.notes`: a file beside each log. It stays when the process has ended."""
         for path in log.parent.glob("*.runtime.json") if log else ():
@@ -31,10 +34,6 @@ class QwenPresence(Presence):
             named = path.name.removesuffix(".runtime.json")
             if type(pid := note.get("pid")) is int and note.get("session_id") == named:
                 yield Note(pid, named, noted_at(path, note.get("started_at")))
-
-
-#: The processes of this agent.
-PRESENCE = QwenPresence(("qwen",), forks=("--fork-session",))
 
 
 class QwenScreen(Screen):
