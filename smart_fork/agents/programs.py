@@ -111,16 +111,15 @@ class Program:
     def of(cls, agent: AgentName, processes: Processes, env: Mapping[str, str] | None = None) -> Program:
         """Return the facts about the agent's program. Never raises; runs the program once for each version."""
         try:
-            path, command = cls.find(agent, env), AGENTS.command_of(agent)
-            abilities = [
-                (lists(path, one.arguments, one.listed, processes, env), one.headless) for one in command.signs
-            ]
+            path, signs = cls.find(agent, env), AGENTS.command_of(agent).signs
+            can, can_headless = (
+                all(lists(path, one.arguments, one.listed, processes, env) for one in asked)
+                for asked in ([one for one in signs if not one.headless], signs)
+            )
         except SmartForkError as error:
             return cls(agent, problem=error.message, hint=error.hint)
         except OSError as error:
             return cls(agent, problem=str(error))
-        can = all(able for able, headless in abilities if not headless)
-        can_headless = all(able for able, _ in abilities)
         problem = hint = ""
         if not can_headless:
             what = "fork sessions" if not can else "fork a session without a terminal"

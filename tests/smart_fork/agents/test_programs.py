@@ -148,6 +148,13 @@ def test_an_older_codex_forks_only_in_a_terminal(places):
         Program.require("codex", Processes(), headless=True)
 
 
+def test_a_program_that_cannot_fork_is_not_asked_if_it_could_without_a_terminal(places):
+    install(places, "codex", "nothing", "nothing")
+
+    assert not Program.of("codex", Processes()).can_fork
+    assert ["asked"] == (places / "asked").read_text().split()
+
+
 def test_a_program_is_asked_once_until_it_is_updated(places):
     program = install(places, "claude", "nothing")
 
