@@ -15,7 +15,6 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents.description import Description, Facet, Home
 
 if TYPE_CHECKING:
-    from indexer.transcripts.base import AgentAdapter
     from smart_fork.agents.ancestry import Births, Heads
     from smart_fork.agents.codec import Codec
     from smart_fork.agents.copier import Copier
@@ -127,8 +126,6 @@ class Agent(Description):
     window: int = 128_000
     #: The places of its facets by name (see `USUAL`).
     facets: Mapping[str, str] = MappingProxyType({})
-    #: Finds and reads its logs.
-    reader: AgentAdapter
     #: Finds the parents of its sessions, from the beginnings of logs.
     heads: Heads | None
     #: Reads a worker's state from the end of its log.
@@ -168,7 +165,7 @@ class Agent(Description):
 
         def __getattr__(self, name: str) -> object:
             """Import a facet at its first use. Return `None` if the agent does not have it."""
-            if name not in Agent.__annotations__:
+            if name not in USUAL:
                 raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
             if row := self.facets.get(name):
                 owner = type(self)

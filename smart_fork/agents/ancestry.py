@@ -10,15 +10,16 @@ from dataclasses import field, replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from indexer.lazy import dataclass
-from indexer.transcripts.base import AgentAdapter, LogFile
+from indexer.transcripts.base import LogFile
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import AgentName, Session, Turn
 from indexer.transcripts.state import utc
 from indexer.values import dict_in, text_in
 from smart_fork.agents.copied_texts import is_aside
+from smart_fork.agents.description import Facet
 from smart_fork.agents.tree import Chain, parent_of
 
 #: The first message of a log is among this many records.
@@ -91,10 +92,9 @@ class Births(ABC):
         """
 
 
-class Heads(ABC):
+class Heads(Facet, ABC):
     """Reads the beginnings of one agent's logs."""
 
-    reader: ClassVar[AgentAdapter]
     #: `True` if a fork's log can continue another log, with only its own records.
     goes_on = False
 
@@ -115,7 +115,7 @@ class Heads(ABC):
         `forks` are other known forks, each with its parent, and `shared` what else ties sessions. If an agent's folders
         do not tell the project, the beginnings of all logs are read, and then the rest of the family's.
         """
-        return self.read_all(connected(session_id, self.kin(self.reader.discover()), forks, shared))
+        return self.read_all(connected(session_id, self.kin(self.of.reader.discover()), forks, shared))
 
     def kin(self, files: Iterable[LogFile]) -> Iterator[Kin]:
         """Yield the facts from the beginnings of these logs, without those that cannot be read or tell nothing."""
@@ -166,7 +166,7 @@ class Heads(ABC):
 def _kin_of(heads: Heads, file: LogFile) -> Kin | None:
     """Read the beginning of a log; `None` if it tells nothing. A command asks several times, of very many logs."""
     path = file.path
-    kin = Kin(file.agent, heads.reader.id_of(path), path, file.mtime_ns)
+    kin = Kin(file.agent, heads.of.reader.id_of(path), path, file.mtime_ns)
     return kin if heads.begins(kin) else None
 
 
@@ -219,13 +219,13 @@ class TreeHeads(Heads):
         in_folder: dict[Path, list[LogFile]] = defaultdict(list)
         folders_of: dict[str, set[Path]] = defaultdict(set)
         projects: dict[str, Path] = {}
-        for file in self.reader.discover():  # very many, in few folders
+        for file in self.of.reader.discover():  # very many, in few folders
             parent, _, name = file.location.rpartition("/")
             if (folder := projects.get(parent)) is None:
                 folder = projects[parent] = self.project(file.path)
             in_folder[folder].append(file)
             folders_of[name.rpartition(".")[0]].add(folder)
-        here = self.reader.place_of(root).rpartition("/")[2] if root else ""
+        here = self.of.reader.place_of(root).rpartition("/")[2] if root else ""
         looked_at: set[Path] = set()
         heads: list[Kin] = []
         family: list[Kin] = []  # where all logs of the project are gone

@@ -15,9 +15,10 @@ from typing import IO, Any, ClassVar
 from indexer.files import new_file, open_regular, private_dir, remove, staging_of, write_new
 from indexer.lazy import dataclass
 from indexer.transcripts.lines import is_long
-from indexer.transcripts.model import AgentName, RecordSize, Session
+from indexer.transcripts.model import RecordSize, Session
 from indexer.transcripts.state import utc
 from smart_fork.agents.codec import Record
+from smart_fork.agents.description import Facet
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.system.processes import Machine
 
@@ -230,10 +231,9 @@ def read_again(log: Path) -> Iterator[None]:
         raise NotFound(f"The session's log is gone: {log}") from error
 
 
-class Copier(ABC):
+class Copier(Facet, ABC):
     """Copies one agent's sessions."""
 
-    name: AgentName
     #: The class of its copies.
     copies: ClassVar[type[Copy]]
 

@@ -8,10 +8,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from indexer.transcripts.model import AgentName
 from smart_fork import config
+
+if TYPE_CHECKING:
+    from indexer.transcripts.base import AgentAdapter
 
 #: The folder of data, which ``XDG_DATA_HOME`` names otherwise, for all programs.
 _DATA = ".local/share/"
@@ -135,6 +138,8 @@ class Description:
     #: Its name for people.
     title: str
     home: Home = Home("", "")
+    #: Finds and reads its logs.
+    reader: AgentAdapter
     #: The variables that it sets for programs that it starts.
     tells: tuple[str, ...] = ()
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import inf
 from pathlib import Path, PurePath
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
+from smart_fork.agents.description import Facet
 from smart_fork.system.processes import Running
 
 #: Programs that run scripts.
@@ -44,20 +45,20 @@ def _program(word: str) -> str:
     return path.parent.parent.name if path.parent.name == "versions" else path.stem
 
 
-class Presence:
-    """The processes of one agent: the names of its `programs`, and the words (`forks`) that begin a fork."""
+class Presence(Facet):
+    """The processes of one agent, whose program has its name."""
 
-    programs: ClassVar[frozenset[str]]
-    forks: ClassVar[frozenset[str]] = frozenset()
+    #: The words that begin a fork.
+    forks: tuple[str, ...] = ()
 
     def runs(self, words: Sequence[str]) -> bool:
         """Return whether a process with these words is the agent."""
-        return bool(words) and _program(_script(words)) in self.programs
+        return bool(words) and _program(_script(words)) == self.agent
 
     def goes_on_in(self, session_id: str, words: Sequence[str]) -> bool:
         """Return whether an agent with these words resumes that session."""
         options = words[: words.index("--")] if "--" in words else words  # behind that is what it was asked
-        return session_id in options and not self.forks & set(options)
+        return session_id in options and set(options).isdisjoint(self.forks)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
         """Yield the processes that are in that session or have left it for another, as the agent notes it itself.
@@ -98,7 +99,7 @@ class Presence:
 
     def _may_be(self, words: Sequence[str]) -> bool:
         """Whether the process of a note is still the agent: what it runs may have another name than the program."""
-        return bool(words) and any(name in _script(words) for name in self.programs)
+        return bool(words) and self.agent in _script(words)
 
 
 def _script(words: Sequence[str]) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import GivenBack, Item, Role
 from smart_fork.agents.codec import Codec, Record
 from smart_fork.agents.cuts import lines
@@ -38,8 +37,6 @@ class TreeCutter(Cutter):
     """Transcripts of one agent. Every line is kept, in order. A subclass knows its agent's records."""
 
     codec: ClassVar[Codec]
-    #: Finds its logs.
-    adapter: ClassVar[AgentAdapter]
     #: The field with the id of a record, and those with the ids of others: a cut links these again.
     identity: ClassVar[str] = "uuid"
     links: ClassVar[tuple[str, ...]] = ("parentUuid",)
@@ -48,11 +45,11 @@ class TreeCutter(Cutter):
 
     def load(self, path: Path, composer: str = "") -> Transcript:
         """See `Cutter.load`. What is noted of one log is in an object of its own."""
-        return lines.load(self.tool, path, type(self)().seen)
+        return lines.load(self.tool, path, type(self)(self.of).seen)
 
     def others(self, path: Path) -> list[Path]:
         """See `Cutter.others`: the same session in other folders."""
-        return [*self.adapter.twins(path)]
+        return [*self.of.reader.twins(path)]
 
     def detect(self, path: Path) -> bool:
         """See `Cutter.detect`: the first line that is not empty tells."""

@@ -57,8 +57,7 @@ class ClaudeStarter(Starter):
 class ClaudePresence(Presence):
     """See `Presence`."""
 
-    programs = frozenset({"claude"})
-    forks = frozenset({"--fork-session"})
+    forks = ("--fork-session",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
         """See `Presence.notes`: ``sessions/<pid>.json`` in its home, which may be another one than ours."""

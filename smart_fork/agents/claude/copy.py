@@ -205,7 +205,6 @@ class ClaudeCopier(TreeCopier):
     carries what is before it; the program's own ``--resume`` and ``--fork-session`` load only what follows.
     """
 
-    name = "claude"
     codec = CODEC
     copies = ClaudeCopy
 

@@ -9,9 +9,9 @@ from typing import Any
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import GivenBack, Role
 from indexer.values import dict_in, dicts_in
+from smart_fork.agents import AGENTS
 from smart_fork.agents.claude import HOME
 from smart_fork.agents.claude.fold import ClaudeCodec, is_request
-from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codec import Record, text_of
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.model import TranscriptTurn
@@ -59,7 +59,7 @@ def discover_newest_claude() -> Path:
     Raises:
         NotFound: there is none.
     """
-    if log := ClaudeAdapter().newest_log():
+    if log := AGENTS["claude"].reader.newest_log():
         return log
     raise NotFound(f"no .jsonl session files under {HOME.folder() / 'projects'}", "Give a path or a session's id.")
 
@@ -67,8 +67,7 @@ def discover_newest_claude() -> Path:
 class ClaudeCutter(TreeCutter):
     """Transcripts of Claude Code: ``<session-id>.jsonl``."""
 
-    tool = "claude"
-    codec, adapter = CODEC, ClaudeAdapter()
+    codec = CODEC
     links = ("parentUuid", "logicalParentUuid", "leafUuid")
 
     def begins(self, record: Record) -> bool:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from smart_fork.agents.ancestry import TreeHeads
-from smart_fork.agents.claude.log import ClaudeAdapter
 
 
 class ClaudeHeads(TreeHeads):
     """How logs of Claude Code begin."""
 
-    reader = ClaudeAdapter()
     #: What is written at the top of a new file.
     native = ("mode", "permission-mode", "queue-operation", "custom-title")
 

@@ -60,8 +60,7 @@ _OPEN = "Codex still has it open. Close Codex and stop its server: codex app-ser
 class CodexPresence(Presence):
     """See `Presence`. It locks each session that it has open. Its server does so for its windows, and a bit longer."""
 
-    programs = frozenset({"codex"})
-    forks = frozenset({"fork"})
+    forks = ("fork",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
         """See `Presence.notes`. Which of its windows shows a session that the server has open is not known."""

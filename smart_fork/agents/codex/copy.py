@@ -12,10 +12,10 @@ from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from indexer.transcripts.texts import strip_boilerplate
 from indexer.values import dicts_in, list_in
+from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record, texts_of
 from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.codec import OUTPUTS, ordinal_of
-from smart_fork.agents.codex.cut import CodexCutter
 from smart_fork.agents.codex.history import lines_of, whole
 from smart_fork.agents.copied_texts import aside, characters, shortened
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession
@@ -34,7 +34,7 @@ def remembered(session: Session, records: Iterable[tuple[str, Entry]]) -> Iterat
     Not among them is what was rolled back. A thought goes with what came of it, what is said twice with its message,
     and what the program told the model with what follows.
     """
-    cutter = CodexCutter()
+    cutter = AGENTS.cutter_of("codex")
     lines = {line.id: line for line in cutter.load(session.source_path).turns}
     places = {turn.id: number for number, turn in enumerate(session.turns)}
     numbers = cutter.numbered(tuple(lines.values()), [places.get(one) for one in lines])
@@ -152,7 +152,6 @@ class CodexCopy(Copy):
 class CodexCopier(Copier):
     """Copies of sessions of Codex."""
 
-    name = "codex"
     copies = CodexCopy
 
     def place(self, source: Path, new: NewSession) -> Path:

@@ -22,7 +22,6 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import texts_of
 from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, ForkBase, base_of, payload_of
 from smart_fork.agents.codex.history import Part, first_header, whole
-from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.codex.rollouts import id_in, rollout_in, rollouts
 from smart_fork.agents.cuts import edits, titles
 from smart_fork.agents.cuts.cutter import Cutter
@@ -167,8 +166,6 @@ def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
 class CodexCutter(Cutter):
     """Transcripts of Codex: ``rollout-….jsonl``. What a fork inherited comes first, marked as such."""
 
-    tool = "codex"
-
     def detect(self, path: Path) -> bool:
         """Return whether the first record is one of Codex, its header in an envelope or without."""
         if path.suffix.lower() != ".jsonl":
@@ -243,7 +240,7 @@ class CodexCutter(Cutter):
             named = {rollout_in(path) for path in waiting}
             waiting = [path for one in named for path, end in bases.get(one, ()) if end > first and path not in found]
             found += waiting
-        logs = {file.path for file in CodexAdapter().discover()} if found else ()
+        logs = {file.path for file in self.of.reader.discover()} if found else ()
         return [path for path in found if path in logs]
 
     def without_header(self, session: Transcript) -> list[CutWarning]:

@@ -15,14 +15,12 @@ from smart_fork.agents.ancestry import Birth, Births, Heads, Kin
 from smart_fork.agents.codec import Record
 from smart_fork.agents.codex.codec import base_of, payload_of
 from smart_fork.agents.codex.history import first_header
-from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.codex.rollouts import find_rollout, id_in, rollout_in
 
 
 class CodexHeads(Heads):
     """How rollouts begin."""
 
-    reader = CodexAdapter()
     goes_on = True
 
     def base(self, path: Path) -> str:

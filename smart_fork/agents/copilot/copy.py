@@ -145,7 +145,6 @@ class CopilotCopy(Copy):
 class CopilotCopier(Copier):
     """Copies of sessions of Copilot CLI."""
 
-    name = "copilot"
     copies = CopilotCopy
 
     def place(self, source: Path, new: NewSession) -> Path:

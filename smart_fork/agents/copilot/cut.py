@@ -16,10 +16,11 @@ from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copilot import HOME
 from smart_fork.agents.copilot.fold import ANSWERED, CopilotCodec, asks, data_of, is_typed, requests_in
-from smart_fork.agents.copilot.log import EVENTS, WORKSPACE, CopilotAdapter, name_in
+from smart_fork.agents.copilot.log import EVENTS, WORKSPACE, name_in
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.lines import RawLine
 from smart_fork.agents.cuts.model import Transcript
+from smart_fork.agents.description import Description
 from smart_fork.agents.foreign_database import erase
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, About, TreeCutter
 
@@ -50,12 +51,12 @@ class CopilotCutter(TreeCutter):
     of its exchange.
     """
 
-    tool = "copilot"
-    codec, adapter = CopilotCodec(), CopilotAdapter()
+    codec = CopilotCodec()
     identity, links, roles = "id", ("parentId",), _ROLES
     histories, withdraws = ("command-history-state.json",), False
 
-    def __init__(self) -> None:
+    def __init__(self, of: Description) -> None:
+        super().__init__(of)
         self._said: list[str] = []  # the keys of all messages so far
         self._exchange = 0  # where those of the exchange begin
         self._agents: dict[str, str] = {}  # by sub-agent, the session's call that began it
@@ -66,7 +67,7 @@ class CopilotCutter(TreeCutter):
         return {"type", "id", "parentId"} <= record.keys() and isinstance(record.get("data"), dict)
 
     def session_id(self, line: RawLine) -> str:
-        return self.adapter.id_of(line.place.path)
+        return self.of.reader.id_of(line.place.path)
 
     def is_typed(self, record: Record) -> bool:
         return asks(record)

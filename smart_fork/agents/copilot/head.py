@@ -10,15 +10,12 @@ from indexer.transcripts.lines import LineReader
 from indexer.transcripts.state import utc
 from smart_fork.agents.ancestry import HEAD_RECORDS, Copied, Heads, Kin
 from smart_fork.agents.copilot.fold import forked_from, is_of_an_agent
-from smart_fork.agents.copilot.log import CopilotAdapter
 
 _SAID = ("user.message", "assistant.message", "tool.execution_complete")
 
 
 class CopilotHeads(Heads):
     """How logs of Copilot CLI begin."""
-
-    reader = CopilotAdapter()
 
     def begins(self, kin: Kin) -> bool:
         """See `Heads.begins`."""

@@ -148,7 +148,6 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 class CursorCutter(Cutter):
     """Conversations of Cursor: ``state.vscdb`` or ``….excised.jsonl``."""
 
-    tool = "cursor"
     suffixes = (*DATABASES, ".jsonl")
 
     def detect(self, path: Path) -> bool:

@@ -10,6 +10,7 @@ from indexer.files import DISK, Disk, replace_file
 from smart_fork.agents.cuts.edits import Edits
 from smart_fork.agents.cuts.lines import only_prompts_previewed, pieces, stamp_of
 from smart_fork.agents.cuts.model import CutWarning, Stamp, Tool, Transcript, TranscriptTurn
+from smart_fork.agents.description import Facet
 from smart_fork.errors import ForkRefused, NotFound, Usage, advice
 
 
@@ -58,16 +59,20 @@ class Files:
         """Finish `replace` after its process was killed."""
 
 
-class Cutter(Files, ABC):
+class Cutter(Files, Facet, ABC):
     """Reads and describes one agent's transcripts for cuts."""
 
-    tool: Tool
     #: The suffixes of its files.
     suffixes: tuple[str, ...] = (".jsonl",)
     #: Whether what a team withdraws is cut out of copies; else these are written again.
     withdraws = True
     #: Files in its home with the prompts of all sessions.
     histories: tuple[str, ...] = ("history.jsonl",)
+
+    @property
+    def tool(self) -> Tool:
+        """The agent's name."""
+        return self.agent
 
     @abstractmethod
     def detect(self, path: Path) -> bool:

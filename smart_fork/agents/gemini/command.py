@@ -118,8 +118,7 @@ def _newest(chats: Path) -> list[Path]:
 class GeminiPresence(Presence):
     """See `Presence`. Gemini CLI notes nothing, but began a session's log shortly after it was started itself."""
 
-    programs = frozenset({"gemini"})
-    forks = frozenset({"--session-file"})
+    forks = ("--session-file",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
         """See `Presence.notes`. It notes nothing: a process is in the session that was begun last since it was started.

@@ -123,7 +123,6 @@ class GeminiCopy(Copy):
 class GeminiCopier(Copier):
     """Copies of sessions of Gemini CLI."""
 
-    name = "gemini"
     copies = GeminiCopy
 
     def place(self, source: Path, new: NewSession) -> Path:

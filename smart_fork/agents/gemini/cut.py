@@ -24,10 +24,10 @@ from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.edits import Edits, rewritten
 from smart_fork.agents.cuts.lines import RawLine, opened, raw_lines
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
+from smart_fork.agents.description import Description
 from smart_fork.agents.gemini.codec import GeminiCodec, answers_in, is_context, typed_in
 from smart_fork.agents.gemini.fold import named_in
 from smart_fork.agents.gemini.home import id_of
-from smart_fork.agents.gemini.log import GeminiAdapter
 from smart_fork.agents.gemini.memory import Memory
 from smart_fork.agents.tree_cut import COMPACTS, PLAIN, TreeCutter
 
@@ -41,18 +41,18 @@ _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 class GeminiCutter(TreeCutter):
     """Transcripts of Gemini CLI: ``session-….jsonl``."""
 
-    tool = "gemini"
-    codec, adapter = GeminiCodec(), GeminiAdapter()
+    codec = GeminiCodec()
     identity, links = "id", ()
     histories, withdraws = (), False
 
-    def __init__(self) -> None:
+    def __init__(self, of: Description) -> None:
+        super().__init__(of)
         self._memory = Memory()
         self._known: set[str] = set()
         self._names: dict[str, str] = {}  # by a later id of a message, its first
 
     def load(self, path: Path, composer: str = "") -> Transcript:
-        loader = GeminiCutter()
+        loader = GeminiCutter(self.of)
         file, stamp = opened(path)
         with file:
             turns = [turn for line in raw_lines(file, path) for turn in loader.turns(line)]

@@ -11,14 +11,11 @@ from smart_fork.agents.ancestry import HEAD_RECORDS, Copied, Heads, Kin
 from smart_fork.agents.codec import Record
 from smart_fork.agents.gemini.codec import answers_in
 from smart_fork.agents.gemini.fold import lines_of
-from smart_fork.agents.gemini.log import GeminiAdapter
 from smart_fork.agents.gemini.memory import Memory, sign_of
 
 
 class GeminiHeads(Heads):
     """How logs of Gemini CLI begin."""
-
-    reader = GeminiAdapter()
 
     def begins(self, kin: Kin) -> bool:
         """See `Heads.begins`."""

@@ -103,8 +103,7 @@ class OpenCodeStarter(Starter):
 class OpenCodePresence(Presence):
     """See `Presence`."""
 
-    programs = frozenset({"opencode"})
-    forks = frozenset({"--fork"})
+    forks = ("--fork",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
         """See `Presence.notes`. It notes nothing: a process is in the session of its directory that was written last,

@@ -25,7 +25,7 @@ from smart_fork.agents.opencode import HOME, settings_folder
 from smart_fork.agents.opencode.database import Document, decoded, opened
 from smart_fork.agents.opencode.fold import CODEC, LEFT_OUT, conversation, sums_up, text_of, written
 from smart_fork.agents.opencode.forms import UNKNOWN, document_of
-from smart_fork.agents.opencode.log import OpenCodeAdapter, database
+from smart_fork.agents.opencode.log import database
 from smart_fork.agents.programs import Program
 from smart_fork.errors import ForkRefused, ProgramFailed
 from smart_fork.system.processes import Machine
@@ -152,7 +152,6 @@ class OpenCodeCopy(Copy):
 class OpenCodeCopier(Copier):
     """Copies of sessions of OpenCode."""
 
-    name = "opencode"
     copies = OpenCodeCopy
 
     def place(self, source: Path, new: NewSession) -> Path:
@@ -187,7 +186,7 @@ class OpenCodeCopier(Copier):
         self, copy: Copy | Merged, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]
     ) -> Written:
         """See `Copier.write`: OpenCode is run to take it."""
-        reader = OpenCodeAdapter()
+        reader = self.of.reader
         if reader.locate(new.id):
             raise ForkRefused(f"A session of this id already exists: {new.id}")
         data = b"\n".join(copy)
@@ -196,7 +195,7 @@ class OpenCodeCopier(Copier):
             file = Path(folder) / "session.json"
             file.write_bytes(data)
             done = machine.processes.run(
-                [Program.find(self.name, machine.env), "import", str(file)],
+                [Program.find(self.agent, machine.env), "import", str(file)],
                 cwd=new.cwd,
                 env=_plain(machine.env) | ({"PWD": str(new.cwd)} if new.cwd else {}),
                 timeout=SECONDS,
@@ -312,5 +311,5 @@ def _plain(env: Mapping[str, str]) -> dict[str, str]:
 
 def _forget(session_id: str, machine: Machine) -> None:
     """Have OpenCode delete a copy that nobody has used."""
-    program = Program.find(OpenCodeCopier.name, machine.env)
+    program = Program.find("opencode", machine.env)
     machine.processes.run([program, "session", "delete", session_id], env=_plain(machine.env), timeout=SECONDS)

@@ -41,7 +41,6 @@ CODEC = OpenCodeCodec()
 class OpenCodeCutter(Cutter):
     """Sessions of OpenCode."""
 
-    tool = "opencode"
     suffixes = ()
 
     def detect(self, path: Path) -> bool:

@@ -14,13 +14,10 @@ from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.state import utc
 from smart_fork.agents.ancestry import Birth, Births, Copied, Heads, Kin
 from smart_fork.agents.opencode.fold import conversation, left_out, said_in, text_of, written
-from smart_fork.agents.opencode.log import OpenCodeAdapter
 
 
 class OpenCodeHeads(Heads):
     """How sessions of OpenCode begin."""
-
-    reader = OpenCodeAdapter()
 
     def begins(self, kin: Kin) -> bool:
         """See `Heads.begins`."""

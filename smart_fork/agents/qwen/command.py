@@ -24,8 +24,7 @@ from smart_fork.system.processes import Running
 class QwenPresence(Presence):
     """See `Presence`."""
 
-    programs = frozenset({"qwen"})
-    forks = frozenset({"--fork-session"})
+    forks = ("--fork-session",)
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
         """See `Presence.notes`: a file beside each log. It stays when the process has ended."""

@@ -76,7 +76,6 @@ class QwenCopier(TreeCopier):
     telemetry, commands, snapshots of files.
     """
 
-    name = "qwen"
     codec = CODEC
     copies = QwenCopy
 

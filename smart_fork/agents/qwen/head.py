@@ -7,13 +7,12 @@ from typing import Any
 
 from smart_fork.agents.ancestry import TreeHeads
 from smart_fork.agents.qwen.fold import SAID
-from smart_fork.agents.qwen.log import QwenAdapter, project_of
+from smart_fork.agents.qwen.log import project_of
 
 
 class QwenHeads(TreeHeads):
     """How logs of Qwen Code begin: its own forks as ours do."""
 
-    reader = QwenAdapter()
     said = SAID
 
     def names_a_copy(self, record: dict[str, Any]) -> bool:

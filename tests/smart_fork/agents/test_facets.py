@@ -8,7 +8,9 @@ from smart_fork.errors import Usage
 from tests.cases import each
 
 
-@pytest.mark.parametrize("facet", [AGENTS.copier_of, lambda name: AGENTS.heads_of(name).reader, AGENTS.tail_of])
+@pytest.mark.parametrize(
+    "facet", [lambda name: AGENTS.copier_of(name).of, lambda name: AGENTS.heads_of(name).of.reader, AGENTS.tail_of]
+)
 def test_each_agent_has_its_own(facet):
     assert list(AGENTS.startable()) == [facet(name).name for name in AGENTS.startable()]
 

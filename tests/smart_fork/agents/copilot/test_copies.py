@@ -15,7 +15,6 @@ from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession
-from smart_fork.agents.copilot.copy import CopilotCopier
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.family import parents
@@ -31,7 +30,7 @@ def copied(
     session: Session, end: int, cwd: Path | None = None, title: str = "", excerpt: Excerpt | None = None
 ) -> Path:
     becomes = NewSession(NEW, cwd, datetime(2026, 7, 2, 10, tzinfo=UTC), title)
-    copier = CopilotCopier()
+    copier = AGENTS.copier_of("copilot")
     target = copier.place(session.source_path, becomes)
     copy = copier.distilled(session, excerpt, becomes) if excerpt else copier.up_to(session, end, becomes)
     return copier.write(copy, target, becomes, Machine(Processes(), {}), lambda: None).path
@@ -131,7 +130,7 @@ def test_a_long_result_is_shortened_with_what_its_screen_shows(home):
     short, view = (one["data"]["result"] for one in of_kinds(copy) if one["type"] == "tool.execution_complete")
     assert "characters dropped from this copy" in short["content"]
     assert {"content": "retry = 1\n"} == view
-    sizes = [(one.characters, one.short) for one in CopilotCopier().live(session) if one.number == 2]
+    sizes = [(one.characters, one.short) for one in AGENTS.copier_of("copilot").live(session) if one.number == 2]
     assert all(size > 1000 > short for size, short in sizes)
     assert sizes
 

@@ -11,8 +11,8 @@ import pytest
 
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
+from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession, second_name
-from smart_fork.agents.gemini.copy import GeminiCopier
 from smart_fork.agents.gemini.log import GeminiAdapter, project_for
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.forking.units import costs
@@ -28,7 +28,7 @@ def new(cwd: Path | None = None, title: str = "") -> NewSession:
 
 
 def copied(session: Session, end: int, becomes: NewSession, excerpt: Excerpt | None = None) -> tuple[Path, list[dict]]:
-    copier = GeminiCopier()
+    copier = AGENTS.copier_of("gemini")
     copy = copier.distilled(session, excerpt, becomes) if excerpt else copier.up_to(session, end, becomes)
     target = copier.place(session.source_path, becomes)
     written = copier.write(copy, target, becomes, Machine(Processes(), {}), lambda: None)

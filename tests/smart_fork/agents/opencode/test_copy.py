@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from indexer.transcripts.lines import bounded
+from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, Merged, NewSession
-from smart_fork.agents.opencode.copy import OpenCodeCopier
-from smart_fork.agents.opencode.head import OpenCodeHeads
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
 from smart_fork.forking.family import parents
@@ -36,7 +35,7 @@ def session(path, identity):
 
 
 def document(path, identity, end):
-    return json.loads(b"".join(OpenCodeCopier().up_to(session(path, identity), end, NEW)))
+    return json.loads(b"".join(AGENTS.copier_of("opencode").up_to(session(path, identity), end, NEW)))
 
 
 def test_a_copy_says_the_same_at_the_same_times_under_ids_of_its_own(path, tmp_path):
@@ -110,15 +109,15 @@ def test_a_session_that_changes_while_it_is_read_is_not_copied(path):
     read = session(path, TOOLS)
     change(path, "DELETE FROM message WHERE id = ?", read.turns[0].id)
     with pytest.raises(ForkRefused, match="changed during reading"):
-        list(OpenCodeCopier().up_to(read, 5, NEW))
+        list(AGENTS.copier_of("opencode").up_to(read, 5, NEW))
 
     change(path, "DELETE FROM session WHERE id = ?", TOOLS)
     with pytest.raises(NotFound):
-        list(OpenCodeCopier().up_to(read, 5, NEW))
+        list(AGENTS.copier_of("opencode").up_to(read, 5, NEW))
 
 
 def test_a_session_that_is_there_is_never_written_over(path, programs):
-    copier, machine = OpenCodeCopier(), Machine(FakeProcesses({}), {})
+    copier, machine = AGENTS.copier_of("opencode"), Machine(FakeProcesses({}), {})
     there = NewSession(FORK, None, NEW.now)
     with pytest.raises(ForkRefused, match="already exists"):
         copier.write(copier.up_to(session(path, TOOLS), 5, there), path / FORK, there, machine, lambda: None)
@@ -127,7 +126,7 @@ def test_a_session_that_is_there_is_never_written_over(path, programs):
 def test_a_copy_that_is_not_taken_is_an_error(path, programs):
     (programs / "opencode").write_text("#!/bin/sh\n")
     (programs / "opencode").chmod(0o755)
-    copier = OpenCodeCopier()
+    copier = AGENTS.copier_of("opencode")
     machine = Machine(FakeProcesses({"opencode": lambda _: (0, "Imported session")}), {"PATH": str(programs)})
     with pytest.raises(ProgramFailed, match="refused the copy"):
         copier.write(copier.up_to(session(path, TOOLS), 5, NEW), path / NEW.id, NEW, machine, lambda: None)
@@ -140,7 +139,7 @@ def distilled(path, *parts):
         read = session(path, identity)
         end = len(read.turns) - 1
         excerpt = Excerpt(frozenset(kept), end, told, (10,) * (end + 1), frozenset(kept) & {1})
-        copies.append(OpenCodeCopier().distilled(read, excerpt, NEW))
+        copies.append(AGENTS.copier_of("opencode").distilled(read, excerpt, NEW))
     return json.loads(b"\n".join(Merged(copies)))
 
 
@@ -177,7 +176,7 @@ def test_what_is_forked_without_its_beginning_is_of_the_same_family(path, tmp_pa
 
     assert above.root_id == read_back(tmp_path, made).root_id
     take(path, made)
-    heads = OpenCodeHeads()
+    heads = AGENTS.heads_of("opencode")
     family = heads.family(NEW.id, "", {})
     assert {TOOLS, FORK, NEW.id} <= {kin.session_id for kin in family}
     assert TOOLS == parents(family, {})[NEW.id]
@@ -210,7 +209,11 @@ def test_a_long_result_is_shortened_with_what_its_screen_shows(path):
     (short,) = [one["state"] for one in made["messages"][1]["parts"] if one["type"] == "tool"]
     assert "characters dropped from this copy" in short["output"]
     assert ("characters dropped from this copy" in short["metadata"]["preview"], 0) == (True, short["metadata"]["exit"])
-    sizes = [(one.characters, one.short) for one in OpenCodeCopier().live(session(path, TOOLS)) if one.number == 1]
+    sizes = [
+        (one.characters, one.short)
+        for one in AGENTS.copier_of("opencode").live(session(path, TOOLS))
+        if one.number == 1
+    ]
     assert all(size > 2000 and small < 1000 for size, small in sizes)
 
 

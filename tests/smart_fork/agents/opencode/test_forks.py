@@ -10,7 +10,7 @@ import pytest
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
 from smart_fork.agents.opencode.command import OpenCodeStarter
-from smart_fork.agents.opencode.head import OpenCodeBirths, OpenCodeHeads
+from smart_fork.agents.opencode.head import OpenCodeBirths
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.agents.options import Options
 from smart_fork.agents.starter import Launch
@@ -26,19 +26,21 @@ def path():
 
 
 def test_the_parent_of_a_fork_is_told_by_what_they_share(path):
-    family = OpenCodeHeads().family(FORK_AT, "/work/depot", {})
+    family = AGENTS.heads_of("opencode").family(FORK_AT, "/work/depot", {})
 
     assert {TOOLS, FORK, FORK_AT} == {kin.session_id for kin in family}
     assert {FORK: TOOLS, FORK_AT: TOOLS} == parents(family, {})
 
 
 def test_a_fork_shares_its_parents_turns_up_to_where_it_was_made(path):
-    family = {kin.session_id: kin for kin in OpenCodeHeads().family(TOOLS, "/work/depot", {})}
+    family = {kin.session_id: kin for kin in AGENTS.heads_of("opencode").family(TOOLS, "/work/depot", {})}
     reader = OpenCodeAdapter()
     above = reader.read(path / TOOLS).session
 
     def shared(fork):
-        return OpenCodeHeads().shared(family[fork], family[TOOLS], above, lambda: reader.read(path / fork).session)
+        return AGENTS.heads_of("opencode").shared(
+            family[fork], family[TOOLS], above, lambda: reader.read(path / fork).session
+        )
 
     assert [9, 3] == [shared(FORK), shared(FORK_AT)]
     assert len(above.turns) == shared(FORK)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from indexer.transcripts.model import Session
+from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession
-from smart_fork.agents.qwen.copy import QwenCopier
 from smart_fork.agents.qwen.log import QwenAdapter
 from smart_fork.errors import ForkRefused
 from tests.indexer.transcripts.records import CWD, SESSION, id_of, linked, qwen_log, read_qwen, texts
@@ -24,7 +24,7 @@ def new(cwd: Path | None = None, title: str = "") -> NewSession:
 
 
 def copied(session: Session, end: int, becomes: NewSession, excerpt: Excerpt | None = None) -> tuple[Path, list[dict]]:
-    copier = QwenCopier()
+    copier = AGENTS.copier_of("qwen")
     target = copier.place(session.source_path, becomes)
     copy = copier.distilled(session, excerpt, becomes) if excerpt else copier.up_to(session, end, becomes)
     lines = list(copy)
@@ -73,7 +73,9 @@ def test_a_copy_that_leaves_something_out_counts_each_record_once(home):
     session = read_qwen(fixture(home, "person"))
     last = len(session.turns) - 1
 
-    copy = QwenCopier().distilled(session, Excerpt(frozenset({last - 1, last}), last, tokens=(1,) * (last + 1)), new())
+    copy = AGENTS.copier_of("qwen").distilled(
+        session, Excerpt(frozenset({last - 1, last}), last, tokens=(1,) * (last + 1)), new()
+    )
 
     assert len(list(copy)) == copy.copied == 2
 
@@ -154,7 +156,7 @@ def test_records_that_are_chosen_are_copied_as_they_are_but_for_whose_they_are(h
     session = read_qwen(path)
     chosen = [(line.encode(), json.loads(line)) for line in path.read_text().splitlines()]
 
-    records = [json.loads(line) for line in QwenCopier().of_records(session, chosen, new())]
+    records = [json.loads(line) for line in AGENTS.copier_of("qwen").of_records(session, chosen, new())]
 
     same = ("uuid", "parentUuid", "type", "timestamp", "cwd")
     assert [[record[key] for key in same] for record in records] == [[one[key] for key in same] for _, one in chosen]
