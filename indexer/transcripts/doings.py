@@ -30,7 +30,8 @@ from indexer.transcripts.answers import Answers
 from indexer.transcripts.authored import key_in_use
 from indexer.transcripts.commands import command_of, is_ours, runs_ours, simple_commands, unquoted
 from indexer.transcripts.error_lines import error_lines, hashed, telling
-from indexer.transcripts.model import GivenBack, Proof, ToolCall, ToolResult, UsedTool
+from indexer.transcripts.lines import Line
+from indexer.transcripts.model import GivenBack, Proof, RecordSize, ToolCall, ToolResult, UsedTool
 from indexer.transcripts.state import is_path
 from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
 
@@ -258,30 +259,39 @@ def _is_deed(part: str) -> bool:
 _MOST_COMMITS = 16
 
 
+class Tools:
+    """An agent's tools, and how their results read."""
+
+    #: The names of its tools in descriptions of calls, where they differ from its own.
+    tools: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    #: The tool that runs a shell's command lines, by the agent's own name; `None` if several do.
+    shell: ClassVar[str | None] = ""
+    #: The beginnings of results of calls that were not carried out.
+    not_run: ClassVar[tuple[str, ...]] = ()
+    #: How its results say what a person answers or refuses.
+    answers: ClassVar[Answers] = Answers()
+
+    def measured(self, line: Line) -> RecordSize | None:
+        """Return the size of a record; `None` for one outside the conversation, or if the agent's are not measured."""
+        return None
+
+
 class Doings:
     """Calls and results as they are read. `facts` are those of an earlier reading; what is kept here leaves them.
 
-    `runs` is the tool that runs command lines, `None` if several do. `not_run` are beginnings of results of calls that
-    were not carried out. `opens_a_session` tells if the line of an action names a log: its reader reads more of our
-    answer.
+    `opens_a_session` tells if the line of an action names a log: its reader reads more of our answer.
     """
 
     #: `True` if names are noted of all calls, also of those without an action.
     thorough: ClassVar[bool] = False
 
-    def __init__(
-        self, facts: dict[str, Any], *, runs: str | None, not_run: tuple[str, ...],
-        opens_a_session: Callable[[str], object], tools: Mapping[str, str] = MappingProxyType({}),
-        answers: Answers | None = None,
-    ) -> None:  # fmt: skip
-        self._facts = facts
-        self._runs, self._opens, self._tools, self._not_run = runs, opens_a_session, tools, not_run
-        self._answers = answers or Answers()
+    def __init__(self, facts: dict[str, Any], tools: Tools, opens_a_session: Callable[[str], object]) -> None:
+        self._facts, self._tools, self._opens = facts, tools, opens_a_session
         #: `False` if nobody searches the session: to find names of code takes longer than to read a log.
         self.names_code = True
         self.symbols, self.wrote = Symbols(facts.pop("symbols", ())), Symbols(facts.pop("wrote", ()))
         self.ours: set[str] = set(facts.pop("ours", ()))
-        self.deeds = Deeds(facts.pop("deeds", None), not_run=not_run)
+        self.deeds = Deeds(facts.pop("deeds", None), not_run=tools.not_run)
         self.commits: list[str] = facts.pop("commits", [])
         self.asked: dict[str, Any] = facts.pop("asked", {})
         self.remote: str = facts.pop("pushed_to", "")
@@ -314,12 +324,12 @@ class Doings:
     def call(self, made: UsedTool, *, ours: bool = False) -> ToolCall:
         """Note a call; `ours` if it asks smart-fork, whatever its tool is called."""
         identity, name, arguments = intern(made.id), intern(made.name), made.given
-        known_as = self._tools.get(name, name)
+        known_as = self._tools.tools.get(name, name)
         given = arguments if isinstance(arguments, dict | str) else {}
         edits, reads = edited_by(known_as, given), read_by(known_as, given)
         action = NOTHING if ours else self.described(known_as, given)
         ours = ours or is_ours(name) or runs_ours(arguments)
-        if (questions := self._answers.asked_by(name, arguments)) is not None:
+        if (questions := self._tools.answers.asked_by(name, arguments)) is not None:
             self.asked[identity] = questions
         if ours or self._opens(action):
             self.ours.add(identity)
@@ -327,7 +337,7 @@ class Doings:
             self.symbols.add_all(arguments)
             if writes(edits, given):
                 self.wrote.add_all(arguments)
-        if not ours and self._runs in (name, None):
+        if not ours and self._tools.shell in (name, None):
             self.begin(made)
         lines = lines_by(known_as, given) if edits else ()
         places = worked_in(given, *self._where()) if isinstance(given, dict) and not ours else ()
@@ -361,7 +371,7 @@ class Doings:
                 self.symbols.add_codes(error_lines(back.output))
             note = error_note(back.output) if back.failed else NOTHING
             tried = back.id in self.deeds
-            words = self._answers.words_in(back.output, asked, failed=back.failed)
+            words = self._tools.answers.words_in(back.output, asked, failed=back.failed)
             proof = self.end(back)
             errors = self._errors(back, proof, tried=tried)
             if proof == Proof.COMMITTED:
@@ -374,7 +384,7 @@ class Doings:
         key = key_in_use()
         if not key or not (tried or back.failed or proof is Proof.FAILED):
             return b""
-        if back.failed and succeeded(back.output, said=False, not_run=self._not_run) is None:
+        if back.failed and succeeded(back.output, said=False, not_run=self._tools.not_run) is None:
             return b""
         return b"".join(hashed(telling(status_and_body(back.output)[1]), key))
 

@@ -6,11 +6,10 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from indexer.transcripts.answers import Answers
 from indexer.transcripts.base import AgentAdapter
+from indexer.transcripts.doings import Tools
 from indexer.transcripts.lines import MAX_LINE_BYTES, Line
 from indexer.transcripts.model import GivenBack, Item, Origin, RecordSize, Session, UsedTool
 from indexer.values import dict_in, dicts_in, json_in, text_in
@@ -18,16 +17,11 @@ from indexer.values import dict_in, dicts_in, json_in, text_in
 Record = dict[str, Any]
 
 
-class Codec(ABC):
+class Codec(Tools, ABC):
     """Decodes one agent's records. Unexpected parts of a record are skipped."""
 
-    #: The names of its tools in descriptions of calls, if they differ from its own.
-    tools: ClassVar[Mapping[str, str]] = MappingProxyType({})
     #: The tools that start another agent.
     starting: ClassVar[tuple[str, ...]] = ()
-
-    #: How results say what a person answers or refuses.
-    answers: ClassVar[Answers] = Answers()
     #: The types of the objects that hold thoughts. Some are signed as they are.
     thoughts: ClassVar[tuple[str, ...]] = ()
 
@@ -93,11 +87,6 @@ class Header(NamedTuple):
 class ReadCodec(Codec):
     """Records of an agent that is only read: each is a message, or states facts about the session."""
 
-    #: The tool that runs a shell's command lines, by the agent's own name.
-    shell: ClassVar[str] = ""
-    #: How the result of a call begins that was not carried out.
-    not_run: ClassVar[tuple[str, ...]] = ()
-
     @abstractmethod
     def header(self, record: Record) -> Header | None:
         """Return what a record is; `None` if this codec does not know such records."""
@@ -135,7 +124,19 @@ class ReadSource(AgentAdapter):
         return ""
 
 
-class SizedCodec(Codec):
+class CopyCodec(Codec):
+    """Decodes records that copies within a budget are made of."""
+
+    @abstractmethod
+    def size(self, record: Record) -> int:
+        """Return how many characters of a record the model is sent."""
+
+    @abstractmethod
+    def short(self, record: Record) -> Record:
+        """Return a record with its results shortened."""
+
+
+class SizedCodec(CopyCodec):
     """Decodes records that can be measured while they are read."""
 
     def has_place(self, record: Record) -> bool:
@@ -153,14 +154,6 @@ class SizedCodec(Codec):
     @abstractmethod
     def sums_up(self, record: Record) -> bool:
         """Return whether a record is a compaction's summary."""
-
-    @abstractmethod
-    def size(self, record: Record) -> int:
-        """Return how many characters of a record the model is sent."""
-
-    @abstractmethod
-    def short(self, record: Record) -> Record:
-        """Return a record with its results shortened."""
 
     def measured(self, line: Line) -> RecordSize | None:
         """Return the size of a record; `None` without a place in the conversation. A long one takes all its bytes."""

@@ -17,7 +17,7 @@ from indexer.lazy import dataclass
 from indexer.transcripts.lines import is_long
 from indexer.transcripts.model import RecordSize, Session
 from indexer.transcripts.state import utc
-from smart_fork.agents.codec import Record
+from smart_fork.agents.codec import CopyCodec, Record
 from smart_fork.agents.description import Facet
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.system.processes import Machine
@@ -234,6 +234,8 @@ def read_again(log: Path) -> Iterator[None]:
 class Copier(Facet, ABC):
     """Copies one agent's sessions."""
 
+    #: Decodes its records.
+    codec: ClassVar[CopyCodec]
     #: The class of its copies.
     copies: ClassVar[type[Copy]]
 
@@ -245,13 +247,13 @@ class Copier(Facet, ABC):
         """Copy turns 0 to `end` of a session."""
         return self.copies(self, session, new, end)
 
-    @abstractmethod
     def size(self, record: Record) -> int:
         """Return how many characters of a record the model is sent."""
+        return self.codec.size(record)
 
     def short(self, record: Record) -> Record:
         """Return a record with its results shortened."""
-        return record
+        return self.codec.short(record)
 
     def sized(self, number: int, entry: Entry, *, sums_up: bool = False) -> LiveRecord:
         """Return a record of turn `number` with its sizes."""

@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from indexer.masking import NOTHING, Masked, joined, mask, mask_once, shorten
-from indexer.transcripts.answers import Answers
 from indexer.transcripts.base import Checkpoint, ReadResult
-from indexer.transcripts.doings import Doings
+from indexer.transcripts.doings import Doings, Tools
 from indexer.transcripts.lines import (
     Line,
     changed_at,
@@ -55,14 +53,8 @@ class Fold(ABC):
     agent: AgentName
     #: Finds a log in the line of an action: a command that opens one reads more of our answer.
     session_logs: ClassVar[re.Pattern[str]]
-    #: The names of its tools in descriptions of calls, where they differ from its own.
-    tools: Mapping[str, str] = MappingProxyType({})
-    #: The tool that runs a shell's command lines; `None` if several do.
-    shell: str | None
-    #: The beginnings of results of calls that were not carried out.
-    not_run: tuple[str, ...]
-    #: How its results say what a person answers or refuses.
-    answers: Answers = Answers()
+    #: Its tools.
+    codec: Tools
     #: The class that notes its calls and results.
     notes: ClassVar[type[Doings]] = Doings
     #: The types of its records that are known; a later version of the agent may write others.
@@ -81,10 +73,7 @@ class Fold(ABC):
         self._model: object = None
         self._ahead = utc(time.time() + _AHEAD_SECONDS)
         self.facts, turns = kept or ({}, [])
-        self.doings = self.notes(
-            self.facts, runs=self.shell, not_run=self.not_run, opens_a_session=self.session_logs.search,
-            tools=self.tools, answers=self.answers,
-        )  # fmt: skip
+        self.doings = self.notes(self.facts, self.codec, self.session_logs.search)
         self.begin(turns)
 
     @abstractmethod

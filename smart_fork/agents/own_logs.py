@@ -76,6 +76,10 @@ class TreeAdapter(LogAdapter):
     #: The depth of logs below ``projects``.
     depth: ClassVar[int]
 
+    @property
+    def tree(self) -> Callable[..., Any]:
+        return partial(super().tree, twins=self.twins)
+
     def slug(self, directory: str) -> str:
         """Return the folder name of a directory's sessions; empty if folders do not tell the directory."""
         return ""

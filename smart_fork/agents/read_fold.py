@@ -13,8 +13,8 @@ from indexer.transcripts.model import Origin, Role, Session, Turn
 from indexer.transcripts.state import count, is_path, utc
 from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall, with_name
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codec import Header, ReadSource
-from smart_fork.agents.fold import Kept, Record
+from smart_fork.agents.codec import Header, ReadCodec, ReadSource, Record
+from smart_fork.agents.fold import Kept
 from smart_fork.agents.tree import FolderlessTree
 
 #: Where a record of the chain has the header and the record that it was made of.
@@ -26,13 +26,11 @@ _NUMBERED = "record-"
 class ReadTree(FolderlessTree):
     """See `Tree`. Records without a parent follow the one before them."""
 
+    codec: ReadCodec
     session_logs = AGENTS.session_logs
 
     def __init__(self, adapter: ReadSource, path: Path, kept: Kept, *, keep_raw: bool) -> None:
-        self.adapter, codec = adapter, adapter.codec
-        self.codec, self.agent = codec, adapter.name
-        self.tools, self.shell, self.not_run = codec.tools, codec.shell, codec.not_run
-        self.answers = codec.answers
+        self.adapter, self.codec, self.agent = adapter, adapter.codec, adapter.name
         super().__init__(path, kept, keep_raw=keep_raw)
 
     def feed(self, line: Line) -> None:

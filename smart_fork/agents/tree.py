@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from indexer.masking import mask, mask_once
 from indexer.transcripts.lines import Line, LineReader, first_lines
-from indexer.transcripts.model import GivenBack, Inferred, RecordSize, Resumed, Role, Turn, UsedTool, turn_of
+from indexer.transcripts.model import GivenBack, Inferred, Resumed, Role, Turn, UsedTool, turn_of
 from indexer.transcripts.state import is_path, pack, utc
 from indexer.transcripts.texts import LEFT_OUT_TAG
 from indexer.values import seconds_in
@@ -219,9 +219,12 @@ class Tree(LineFold):
     #: Fields of nearly every record of which the last one counts.
     noted: ClassVar[tuple[str, ...]] = ("gitBranch", "version")
 
-    def __init__(self, path: Path, kept: Kept, *, keep_raw: bool, of_subagent: bool = False) -> None:
+    def __init__(
+        self, path: Path, kept: Kept, *, keep_raw: bool, of_subagent: bool = False,
+        twins: Callable[[Path], Iterable[Path]] = lambda _: (),
+    ) -> None:  # fmt: skip
         super().__init__(path, kept, keep_raw=keep_raw)
-        self._of_subagent = of_subagent
+        self._of_subagent, self._twins = of_subagent, twins
         self._place: tuple[object, ...] = ()
         self._moment = ""
 
@@ -243,10 +246,6 @@ class Tree(LineFold):
     @abstractmethod
     def folder_for(self, directory: str) -> str:
         """The name of the project's folder of a working directory."""
-
-    def size_of(self, line: Line) -> RecordSize | None:
-        """Return the size of a record; `None` for one outside the conversation, or if the agent's are not measured."""
-        return None
 
     def moment_of(self, record: Record) -> tuple[str, bool]:
         """See `LineFold.moment_of`."""
@@ -279,7 +278,7 @@ class Tree(LineFold):
 
     def twins(self) -> Iterable[Path]:
         """Other logs of the session: it was moved or copied, and perhaps went on there."""
-        return ()
+        return self._twins(self.path)
 
     def of_twin(self, path: Path) -> Tree:
         """Return what reads such a log."""
@@ -316,7 +315,7 @@ class Tree(LineFold):
             self.facts["sidechain"] = True
             return
         identity = intern(identity)
-        if self.sizes is not None and identity not in self.sizes and (size := self.size_of(line)) is not None:
+        if self.sizes is not None and identity not in self.sizes and (size := self.codec.measured(line)) is not None:
             self.sizes[identity] = size
         turn = self.turn(record, identity, line)
         if turn is None:

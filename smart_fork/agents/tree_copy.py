@@ -186,11 +186,3 @@ class TreeCopier(Copier):
             said = self.codec.as_said(record)
             if self.codec.is_sent(said):
                 yield self.sized(places[identity], (spelled, said), sums_up=self.codec.sums_up(said))
-
-    def size(self, record: Record) -> int:
-        """See `Copier.size`."""
-        return self.codec.size(record)
-
-    def short(self, record: Record) -> Record:
-        """See `Copier.short`."""
-        return self.codec.short(record)

@@ -14,7 +14,7 @@ from indexer.lazy import late
 from indexer.masking import Masked, joined, shorten
 from indexer.transcripts.answers import Said
 from indexer.transcripts.lines import Line
-from indexer.transcripts.model import GivenBack, Item, Origin, RecordSize, Resumed, Role, Session, Turn, estimate_tokens
+from indexer.transcripts.model import GivenBack, Item, Origin, Resumed, Role, Session, Turn, estimate_tokens
 from indexer.transcripts.state import count, utc
 from indexer.transcripts.texts import (
     INTERRUPTED,
@@ -28,7 +28,7 @@ from indexer.transcripts.texts import (
 from indexer.values import dict_in, dicts_in, json_in, list_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.answers import QuotedAnswers
-from smart_fork.agents.claude.log import ClaudeAdapter, slug, unslugged
+from smart_fork.agents.claude.log import slug, unslugged
 from smart_fork.agents.codec import MessageCodec, Record, item_of, text_of
 from smart_fork.agents.copied_texts import characters, shortened
 from smart_fork.agents.subagents import LoggedSubAgents
@@ -65,6 +65,11 @@ class ClaudeCodec(MessageCodec):
     """See `Codec`. Beside the result of an edit stands what it has changed."""
 
     field = "content"
+    shell = "Bash"
+    not_run = (
+        "The user doesn't want", "This command requires approval", "Permission ", "<tool_use_error>", "PreToolUse:",
+        INTERRUPTED, "Claude requested permissions",
+    )  # fmt: skip
     starting = ("Task", "Agent")
     answers = ClaudeAnswers()
     thoughts = ("thinking", "redacted_thinking")
@@ -137,11 +142,6 @@ USAGE = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_crea
 _LIFETIMES = {"ephemeral_5m_input_tokens": 300, "ephemeral_1h_input_tokens": 3600}
 #: Records that name the session, and the field that has the name.
 _TITLES = {"custom-title": "customTitle", "agent-name": "agentName", "ai-title": "aiTitle"}
-#: How the answer of a call begins that was not carried out.
-_NOT_RUN = (
-    "The user doesn't want", "This command requires approval", "Permission ", "<tool_use_error>", "PreToolUse:",
-    INTERRUPTED, "Claude requested permissions",
-)  # fmt: skip
 CODEC = ClaudeCodec()
 #: The records that say nothing of the conversation.
 _ASIDE = (
@@ -158,18 +158,7 @@ class ClaudeTree(Tree):
     known = frozenset({"user", "assistant", "attachment", "system", "summary", *_TITLES, *_ASIDE})
     noted = ("gitBranch", "version", "teamName")
     naming = _NAMING
-    session_logs = AGENTS.session_logs
-    shell = "Bash"
-    not_run = _NOT_RUN
-    answers = CODEC.answers
-
-    def size_of(self, line: Line) -> RecordSize | None:
-        """See `Tree.size_of`."""
-        return CODEC.measured(line)
-
-    def twins(self) -> Iterable[Path]:
-        """See `Tree.twins`."""
-        return ClaudeAdapter().twins(self.path)
+    codec, session_logs = CODEC, AGENTS.session_logs
 
     def is_name(self, record: Record) -> bool:
         """See `Tree.is_name`."""

@@ -62,6 +62,7 @@ class CodexCodec(Codec):
     """See `Codec`. What an edit changes is the patch that it was given."""
 
     starting = ("spawn_agent",)
+    shell, not_run = None, ("failed in sandbox", "exec_command failed for", "exec command rejected")
     answers = CodexAnswers()
 
     def decode(self, record: Record) -> Item:

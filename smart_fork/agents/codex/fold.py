@@ -127,11 +127,8 @@ class CodexFold(fold.LineFold):
 
     agent = "codex"
     known = frozenset({"session_meta", "turn_context", "compacted", "event_msg", "world_state", "token_usage_record"})
-    session_logs = AGENTS.session_logs
-    shell = None
-    answers = CODEC.answers
+    codec, session_logs = CODEC, AGENTS.session_logs
     notes = _Doings
-    not_run = ("failed in sandbox", "exec_command failed for", "exec command rejected")
     empty = "it has no prompt"
     naming = (b'"thread_name_updated"',)
 

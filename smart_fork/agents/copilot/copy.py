@@ -145,7 +145,7 @@ class CopilotCopy(Copy):
 class CopilotCopier(Copier):
     """Copies of sessions of Copilot CLI."""
 
-    copies = CopilotCopy
+    codec, copies = CODEC, CopilotCopy
 
     def place(self, source: Path, new: NewSession) -> Path:
         """See `Copier.place`."""
@@ -162,14 +162,6 @@ class CopilotCopier(Copier):
                 continue
             calls |= {str(one.get("toolCallId")): number for one in requests_in(data)}
             yield self.sized(number, (spelled, record), sums_up=kind == COMPACTED)
-
-    def size(self, record: Record) -> int:
-        """See `Copier.size`."""
-        return CODEC.size(record) if record.get("type") != _BEGUN else 0
-
-    def short(self, record: Record) -> Record:
-        """See `Copier.short`."""
-        return CODEC.short(record)
 
     def begin(self, target: Path) -> list[Path]:
         """See `Copier.begin`. Each session has a folder of its own."""

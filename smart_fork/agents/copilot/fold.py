@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from sys import intern
 from types import MappingProxyType
 from typing import Any
@@ -20,14 +19,14 @@ from indexer.lazy import late
 from indexer.masking import Masked
 from indexer.transcripts.answers import Answers
 from indexer.transcripts.lines import Line, LineReader
-from indexer.transcripts.model import GivenBack, Item, Origin, RecordSize, Session, Turn, UsedTool
+from indexer.transcripts.model import GivenBack, Item, Origin, Session, Turn, UsedTool
 from indexer.transcripts.state import count
 from indexer.transcripts.texts import strip_boilerplate, strip_recall, title_of
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record, SizedCodec
 from smart_fork.agents.copied_texts import characters, shortened
-from smart_fork.agents.copilot.log import WORKSPACE, CopilotAdapter, name_in
+from smart_fork.agents.copilot.log import WORKSPACE, name_in
 from smart_fork.agents.fold import read
 from smart_fork.agents.subagents import SubAgents
 from smart_fork.agents.tree import ID_CHARACTERS, ROOT, FolderlessTree
@@ -54,6 +53,7 @@ class CopilotCodec(SizedCodec):
     """See `Codec`."""
 
     answers = CopilotAnswers()
+    shell, not_run = "bash", ("Permission denied", "The user rejected", "Denied by")
     tools = MappingProxyType({
         "bash": "Bash", "view": "Read", "edit": "Edit", "create": "Write", "grep": "Grep", "glob": "Glob",
         "read_bash": "BashOutput", "stop_bash": "KillBash", "update_todo": "TodoWrite",
@@ -150,8 +150,6 @@ def output_of(data: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 CODEC = CopilotCodec()
-#: How the error of a call begins that was not carried out.
-_NOT_RUN = ("Permission denied", "The user rejected", "Denied by")
 #: How it says of whom it is a fork, which has a name of any length, but is not looked at beyond this.
 _LONGEST = 4000
 _FORKED = re.compile(r'\AForked from ".*" \(([0-9a-f-]{36})\) as ".*" \([0-9a-f-]{36}\)\.\Z', re.DOTALL)
@@ -180,23 +178,11 @@ class CopilotTree(FolderlessTree):
         "session.start", "session.usage_record", "session.info", COMPACTED, "user.message",
         "assistant.message", "tool.execution_complete", "abort", *_ASIDE,
     })  # fmt: skip
-    tools = CopilotCodec.tools
-    session_logs = AGENTS.session_logs
-    shell = "bash"
-    not_run = _NOT_RUN
-    answers = CODEC.answers
-
-    def size_of(self, line: Line) -> RecordSize | None:
-        """See `Tree.size_of`."""
-        return CODEC.measured(line)
+    codec, session_logs = CODEC, AGENTS.session_logs
 
     def is_known(self, record: Record) -> bool:
         """See `Fold.is_known`. Events of a model are those of a compaction."""
         return super().is_known(record) or str(record.get("type")).startswith("model.")
-
-    def twins(self) -> Iterable[Path]:
-        """See `Tree.twins`."""
-        return CopilotAdapter().twins(self.path)
 
     def feed(self, line: Line) -> None:
         """See `LineFold.feed`: an event in the words of a chain."""
@@ -346,9 +332,6 @@ class _SubAgentTree(CopilotTree):
         elif isinstance(identity := record.get("id"), str):
             parent = record.get("parentId")
             self.chain.link(intern(identity), parent if isinstance(parent, str) else None)
-
-    def twins(self) -> Iterable[Path]:
-        return ()
 
     def is_another(self, record: Record) -> bool:
         return record.get("agentId") != self.agent_id

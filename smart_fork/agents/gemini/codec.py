@@ -11,7 +11,8 @@ from indexer.lazy import late
 from indexer.transcripts.model import GivenBack, Item, UsedTool
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents.answers import JsonAnswers
-from smart_fork.agents.codec import Codec, Record, in_paragraphs, patch_shown
+from smart_fork.agents.codec import CopyCodec, Record, in_paragraphs, patch_shown
+from smart_fork.agents.copied_texts import characters, shortened
 
 #: How its own words begin that it puts into the place of a person's.
 _CONTEXT = ("<session_context>", "<hook_context>")
@@ -127,10 +128,13 @@ class GeminiAnswers(JsonAnswers):
     behind = late(r"\n\s*The plan is stored at: ")
 
 
-class GeminiCodec(Codec):
+class GeminiCodec(CopyCodec):
     """See `Codec`. Results stand beside their calls, or in messages of their own."""
 
     answers = GeminiAnswers()
+    #: What a call gave back is in its own record: the line of a shell's command is noted with the result.
+    shell = ""
+    not_run = ("[Operation Cancelled]", "Tool execution denied", "User denied")
     tools = MappingProxyType({
         "run_shell_command": "Bash", "replace": "Edit", "write_file": "Write", "read_file": "Read", "glob": "Glob",
         "grep_search": "Grep", "search_file_content": "Grep", "write_todos": "TodoWrite", "save_memory": "TodoWrite",
@@ -149,3 +153,21 @@ class GeminiCodec(Codec):
             (*listed, *(str(part.get("text") or "") for part in parts if part.get("thought"))),
             sum("inlineData" in part for part in parts),
         )
+
+    def size(self, record: Record) -> int:
+        """See `CopyCodec.size`."""
+        return characters(record.get("content")) + characters(record.get("toolCalls"))
+
+    def short(self, record: Record) -> Record:
+        """See `CopyCodec.short`."""
+        calls = record.get("toolCalls")
+        if not isinstance(calls, list):
+            return record
+        made = [
+            one | {"result": shortened(one["result"])} if isinstance(one, dict) and "result" in one else one
+            for one in calls
+        ]
+        return record | {"toolCalls": made}
+
+
+CODEC = GeminiCodec()

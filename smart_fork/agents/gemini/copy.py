@@ -24,8 +24,8 @@ from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copied_texts import aside
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, read_again
 from smart_fork.agents.forms import SHARED, Becomes, Identity, PartForms, Utterance, all_texts, unsigned, withheld
-from smart_fork.agents.gemini.codec import GeminiCodec, is_context, parts_of, said_in
-from smart_fork.agents.gemini.fold import Kept, given_back, lines_of, plain, short, size_of
+from smart_fork.agents.gemini.codec import CODEC, GeminiCodec, is_context, parts_of, said_in
+from smart_fork.agents.gemini.fold import Kept, given_back, lines_of, plain
 from smart_fork.agents.gemini.home import CHATS, claim, digest, project_for
 from smart_fork.agents.gemini.log import new_name
 from smart_fork.agents.gemini.memory import Memory, sign_of
@@ -123,7 +123,7 @@ class GeminiCopy(Copy):
 class GeminiCopier(Copier):
     """Copies of sessions of Gemini CLI."""
 
-    copies = GeminiCopy
+    codec, copies = CODEC, GeminiCopy
 
     def place(self, source: Path, new: NewSession) -> Path:
         """See `Copier.place`."""
@@ -137,14 +137,6 @@ class GeminiCopier(Copier):
         for identity, kept in replay.all().items():
             if identity in places and (record := plain(kept.record, replay.given_back)):
                 yield self.sized(places[identity], (b"", record), sums_up=kept.sums_up)
-
-    def size(self, record: Record) -> int:
-        """See `Copier.size`."""
-        return size_of(record)
-
-    def short(self, record: Record) -> Record:
-        """See `Copier.short`."""
-        return short(record)
 
 
 #: What of a message is shared, and of its calls.

@@ -34,9 +34,8 @@ from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_reca
 from indexer.values import dict_in, dicts_in, json_in
 from smart_fork.agents import AGENTS, fold
 from smart_fork.agents.codec import Record
-from smart_fork.agents.copied_texts import characters, shortened
 from smart_fork.agents.gemini.codec import (
-    GeminiCodec,
+    CODEC,
     answers_in,
     calls_in,
     is_context,
@@ -88,32 +87,12 @@ def given_back(messages: Iterable[Record]) -> set[str]:
     return {call.id for message in messages for call in calls_in(message) if call.result is not None}
 
 
-def size_of(record: Record) -> int:
-    """How many characters of a message the model is sent."""
-    return characters(record.get("content")) + characters(record.get("toolCalls"))
-
-
-def short(record: Record) -> Record:
-    """A message with its results shortened."""
-    calls = record.get("toolCalls")
-    if not isinstance(calls, list):
-        return record
-    made = [
-        one | {"result": shortened(one["result"])} if isinstance(one, dict) and "result" in one else one
-        for one in calls
-    ]
-    return record | {"toolCalls": made}
-
-
 class _Fold(fold.LineFold):
     """What the records of one file add up to."""
 
     agent = "gemini"
     known = frozenset({"user", "gemini", "info", "error", "warning"})
-    session_logs = AGENTS.session_logs
-    tools, answers = GeminiCodec.tools, GeminiCodec.answers
-    shell = ""  # what a call gave back is in its own record: the line is noted with the result
-    not_run = ("[Operation Cancelled]", "Tool execution denied", "User denied")
+    codec, session_logs = CODEC, AGENTS.session_logs
     naming = (b'"summary"',)
 
     def is_known(self, record: Record) -> bool:
@@ -134,7 +113,7 @@ class _Fold(fold.LineFold):
         known = given_back(one.record for one in kept)
         said = ((one, plain(one.record, known)) for one in kept)
         return tuple(
-            RecordSize(size_of(record), size_of(short(record)), one.sums_up) if record else RecordSize()
+            RecordSize(CODEC.size(record), CODEC.size(CODEC.short(record)), one.sums_up) if record else RecordSize()
             for one, record in said
         )
 

@@ -18,7 +18,6 @@ import orjson
 
 from indexer.transcripts.model import Session
 from indexer.values import dict_in, json_at, list_in
-from smart_fork.agents.codec import Record
 from smart_fork.agents.copied_texts import aside
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, Merged, NewSession, Written, read_again
 from smart_fork.agents.opencode import HOME, settings_folder
@@ -152,7 +151,7 @@ class OpenCodeCopy(Copy):
 class OpenCodeCopier(Copier):
     """Copies of sessions of OpenCode."""
 
-    copies = OpenCodeCopy
+    codec, copies = CODEC, OpenCodeCopy
 
     def place(self, source: Path, new: NewSession) -> Path:
         """See `Copier.place`: it finds all its sessions in its database."""
@@ -173,14 +172,6 @@ class OpenCodeCopier(Copier):
             yield self.sized(number, (b"", {"info": info, "parts": parts}), sums_up=sums_up(info))
         if missing:
             raise _changed(session)
-
-    def size(self, record: Record) -> int:
-        """See `Copier.size`."""
-        return CODEC.size(record)
-
-    def short(self, record: Record) -> Record:
-        """See `Copier.short`."""
-        return CODEC.short(record)
 
     def write(
         self, copy: Copy | Merged, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]

@@ -40,7 +40,7 @@ from indexer.transcripts.texts import strip_boilerplate, strip_recall
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.answers import QuotedAnswers
-from smart_fork.agents.codec import Codec, Record
+from smart_fork.agents.codec import CopyCodec, Record
 from smart_fork.agents.copied_texts import IMAGE_CHARACTERS, characters, shortened
 from smart_fork.agents.fold import Fold
 from smart_fork.agents.opencode.database import Broken, Document, Json, document, in_file, opened
@@ -53,9 +53,11 @@ class OpenCodeAnswers(QuotedAnswers):
     asking = late(r"(?i)question")
 
 
-class OpenCodeCodec(Codec):
+class OpenCodeCodec(CopyCodec):
     """See `Codec`."""
 
+    shell = "Bash"
+    not_run = ("The user rejected permission", "The user has specified a rule which prevents", "Tool execution aborted")
     answers = OpenCodeAnswers()
     tools = MappingProxyType({
         "bash": "Bash", "edit": "Edit", "glob": "Glob", "grep": "Grep", "multiedit": "MultiEdit", "read": "Read",
@@ -280,10 +282,7 @@ class _Fold(Fold):
         "retry", "compaction",
     })  # fmt: skip
     agent = "opencode"
-    session_logs = AGENTS.session_logs
-    shell = "Bash"
-    answers = CODEC.answers
-    not_run = ("The user rejected permission", "The user has specified a rule which prevents", "Tool execution aborted")
+    codec, session_logs = CODEC, AGENTS.session_logs
 
     def __init__(
         self, path: Path, found: Document, *, keep_raw: bool, unmeasured: Collection[str] | None = None

@@ -14,14 +14,14 @@ from types import MappingProxyType
 from indexer.lazy import late
 from indexer.transcripts.answers import Answers, Questions, Said
 from indexer.transcripts.lines import Line
-from indexer.transcripts.model import GivenBack, Item, Origin, RecordSize, Session, Turn, UsedTool, estimate_tokens
+from indexer.transcripts.model import GivenBack, Item, Origin, Session, Turn, UsedTool, estimate_tokens
 from indexer.transcripts.state import count
 from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall, with_name
 from indexer.values import dict_in, dicts_in, list_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import MessageCodec, Record, patch_shown, texts_of
 from smart_fork.agents.copied_texts import characters, shortened
-from smart_fork.agents.qwen.log import QwenAdapter, agents_of, slug
+from smart_fork.agents.qwen.log import agents_of, slug
 from smart_fork.agents.subagents import LoggedSubAgents
 from smart_fork.agents.tree import Tree
 from smart_fork.agents.unattended import origin_of
@@ -56,6 +56,7 @@ class QwenCodec(MessageCodec):
 
     field = "parts"
     answers = QwenAnswers()
+    shell, not_run = "run_shell_command", ("[Operation Cancelled]",)
     tools = MappingProxyType({
         "edit": "Edit", "write_file": "Write", "notebook_edit": "NotebookEdit", "read_file": "Read",
         "grep_search": "Grep", "glob": "Glob", "todo_write": "TodoWrite", "task_stop": "KillShell",
@@ -136,8 +137,6 @@ def output_of(answer: Record) -> tuple[str, bool]:
 CODEC = QwenCodec()
 #: The kinds of a person's messages; the others were sent by schedules, goals and background tasks.
 _TYPED = (None, "mid_turn_user_message")
-#: How the answer of a call begins that was not carried out.
-_NOT_RUN = ("[Operation Cancelled]",)
 
 
 class QwenTree(Tree):
@@ -150,23 +149,11 @@ class QwenTree(Tree):
     })  # fmt: skip
     bridged = False
     naming = (b'"custom_title"',)
-    tools = QwenCodec.tools
-    session_logs = AGENTS.session_logs
-    shell = "run_shell_command"
-    not_run = _NOT_RUN
-    answers = CODEC.answers
+    codec, session_logs = CODEC, AGENTS.session_logs
 
     def is_known(self, record: Record) -> bool:
         """See `Fold.is_known`. A system record is known by its subtype."""
         return super().is_known({"type": record.get("subtype")} if record.get("type") == "system" else record)
-
-    def size_of(self, line: Line) -> RecordSize | None:
-        """See `Tree.size_of`."""
-        return CODEC.measured(line)
-
-    def twins(self) -> Iterable[Path]:
-        """See `Tree.twins`."""
-        return QwenAdapter().twins(self.path)
 
     def is_name(self, record: Record) -> bool:
         """See `Tree.is_name`."""
