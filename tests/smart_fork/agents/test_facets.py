@@ -9,7 +9,9 @@ from tests.cases import each
 
 
 @pytest.mark.parametrize(
-    "facet", [lambda name: AGENTS.copier_of(name).of, lambda name: AGENTS.heads_of(name).of.reader, AGENTS.tail_of]
+    "facet",
+    [lambda name: AGENTS.copier_of(name).of, lambda name: AGENTS.heads_of(name).of.reader, AGENTS.tail_of],
+    ids=("copier", "heads", "tail"),
 )
 def test_each_agent_has_its_own(facet):
     assert list(AGENTS.startable()) == [facet(name).name for name in AGENTS.startable()]
