@@ -29,8 +29,6 @@ _NOTE = re.compile(r"inuse\.([1-9]\d{0,9})\.lock")
 class CopilotPresence(Presence):
     """See `Presence`."""
 
-    programs = frozenset({"copilot"})
-
     def goes_on_in(self, session_id: str, words: Collection[str]) -> bool:
         """See `Presence.goes_on_in`: its options are one word each with what they name."""
         return bool({f"--resume={session_id}", f"--session-id={session_id}", session_id} & set(words))
