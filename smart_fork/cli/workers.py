@@ -15,7 +15,7 @@ from smart_fork.cli.options import EVERYBODY, ProjectOption, WorkersOption
 from smart_fork.cli.output import err, out, plain, print_json, printed_as_json, say, say_notes, wants_json
 from smart_fork.finding.request import current_project
 from smart_fork.snippets import minute
-from smart_fork.system.processes import Processes
+from smart_fork.system.processes import Processes, not_asked_again
 from smart_fork.workers import termination as trees
 from smart_fork.workers.comparison import compare as compared
 from smart_fork.workers.roster import list_workers, read_worker, wait_workers
@@ -50,6 +50,7 @@ def active(
         out.print(plain(f"No active sessions{where}."))
     for number, one in enumerate(found, start=1):
         _print_worker(number, one, with_directory=everywhere)
+    say_notes(f"{name} did not answer: what it knows is missing" for name in not_asked_again())
 
 
 def read(
@@ -132,18 +133,20 @@ def stop(
 
 
 def _print_closed(closed: Sequence[WorkerClosed]) -> None:
-    if printed_as_json({"workers": json_of(closed)}):
-        return
-    for one in closed:
-        note = f": {one.note}" if one.note else ""
-        out.print(plain(f"{one.worker_id} {'ended' if one.closed else 'was not changed'}{note}"))
+    if not printed_as_json({"workers": json_of(closed)}):
+        for one in closed:
+            note = f": {one.note}" if one.note else ""
+            out.print(plain(f"{one.worker_id} {'ended' if one.closed else 'was not changed'}{note}"))
+    if any(one.failed for one in closed):
+        raise typer.Exit(1)
 
 
 def _print_worker(number: int, one: WorkerState, *, with_directory: bool) -> None:
     if one.worker_id is None:
         out.row(plain(f"{number:>2}. ?  {one.name}", "dim"))
     else:
-        out.print(plain(f"{number:>2}. {one.worker_id}", "bold cyan"), plain(f"{_state(one)} · {one.kind}"))
+        name = "" if one.name == one.worker_id else f"{one.name} "
+        out.print(plain(f"{number:>2}. {name}{one.worker_id}", "bold cyan"), plain(f"{_state(one)} · {one.kind}"))
         out.print(plain(f"    UUID: {one.session_id or '(not known yet)'}"))
         if one.prompt:
             out.row(plain(f"    {one.prompt}"))

@@ -98,8 +98,8 @@ class Repository:
             ProgramMissing: git is not installed.
             ProgramFailed: it did not answer in time.
         """
-        command = ["git", "-C", str(within or self.top), *arguments]
-        return self.processes.run(command, env={**self.environment, **(env or {})}, timeout=seconds, input=given)
+        command, around = ["git", "-C", str(within or self.top), *arguments], {**self.environment, **(env or {})}
+        return self.processes.run(command, env=around, timeout=seconds, input=given, whom=str(self.top))
 
     def asked(self, *arguments: str, env: Mapping[str, str] | None = None, given: bytes = b"") -> Completed:
         """The same, where git has to succeed.

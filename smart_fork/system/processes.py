@@ -30,6 +30,10 @@ _STATUS_SECONDS = 2.0
 #: Ends a group of processes when its standard input is closed. Starting it costs processor time, so only a program that
 #: may take longer than so many seconds gets one.
 _BRIEF_SECONDS = 240.0
+#: The servers and repositories that were silent, by their program: until when they are not asked again, and how long
+#: they were waited for. An answer of many questions costs one time-out.
+_SILENT_SECONDS = 60.0
+_silent: dict[tuple[str, str], tuple[float, float]] = {}
 _GUARD = "import os, sys; os.read(0, 1); os.killpg(int(sys.argv[1]), 9)"
 
 
@@ -74,6 +78,15 @@ class Completed:
             return f"killed by {signal.Signals(-status).name}"
         except ValueError:
             return f"killed by signal {-status}"
+
+
+def _late(argv: Sequence[str], timeout: float) -> ProgramFailed:
+    return ProgramFailed(f"{Path(argv[0]).name} did not answer within {timeout:g} seconds")
+
+
+def not_asked_again() -> list[str]:
+    """Return the names of programs that were late in this minute: what they know is missing from answers."""
+    return sorted({Path(program).name for (program, _), (until, _) in _silent.items() if time.monotonic() < until})
 
 
 class _CtrlC:
@@ -125,17 +138,22 @@ class Processes:
         env: Mapping[str, str] | None = None,
         timeout: float,
         input: bytes = b"",  # noqa: A002 - what subprocess calls it
+        whom: str = "",
     ) -> Completed:
         """Run to the end; `timeout` in seconds.
 
         A program that is late, or is waited for no more, is ended with everything it started. One that may take minutes
-        ends with us as well, however we end.
+        ends with us as well, however we end. `whom` is the server or repository that the program asks: where it was
+        silent, it is not asked again for a minute, unless it is waited for longer.
 
         Raises:
             ProgramMissing: there is no such program.
             ProgramFailed: it cannot be started, or did not end in time.
             NotFound: `cwd` does not exist.
         """
+        until, waited = _silent.get((argv[0], whom), (0.0, 0.0))
+        if time.monotonic() < until and timeout <= waited:
+            raise _late(argv, timeout)
         with _CtrlC() as ctrl_c:
             pipe = subprocess.PIPE
             with _starting(argv, cwd, env):
@@ -147,9 +165,11 @@ class Processes:
                     ctrl_c.counts()
                     stdout, stderr = process.communicate(input, timeout=timeout)
                 except subprocess.TimeoutExpired as error:
+                    # Not until its output ends: a server that hangs has that as well.
                     self.end(process.pid, force=True)
-                    process.communicate()
-                    raise ProgramFailed(f"{Path(argv[0]).name} did not answer within {timeout:g} seconds") from error
+                    if whom:
+                        _silent[argv[0], whom] = time.monotonic() + _SILENT_SECONDS, timeout
+                    raise _late(argv, timeout) from error
                 except BaseException:  # such as Ctrl-C, which the program itself does not get
                     if process.returncode is None:  # else its number may be another's by now
                         self.end(process.pid, force=True)

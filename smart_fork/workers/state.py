@@ -106,7 +106,10 @@ class Workers(Value):
 
 @value
 class WorkerClosed(Value):
-    """One worker that was to be ended; `note` says why it was not, or why its worktree is still there."""
+    """One worker that was to be ended; `note` says why it was not, or why its worktree is still there.
+
+    `failed` is whether it still runs because of that.
+    """
 
     worker_id: str
     session_id: str | None
@@ -116,6 +119,7 @@ class WorkerClosed(Value):
     closed: bool
     worktree_removed: bool | None
     note: str
+    failed: bool = False
 
 
 @value

@@ -17,7 +17,7 @@ from indexer.values import Value, rare, value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import is_part_of
 from smart_fork.agents.readers import READERS
-from smart_fork.errors import ForkRefused, SmartForkError
+from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError
 from smart_fork.finding.session_place import in_project
 from smart_fork.repository.worktree import Worktree
 from smart_fork.snippets import printable
@@ -63,21 +63,21 @@ def stop_workers(project: Project | None, *, remove_worktree: bool = False) -> t
 
 
 def _close(worker: WorkerRecord, registry: Registry, around: Machine, *, remove_worktree: bool) -> WorkerClosed:
-    closed, note = False, ""
+    closed, failed, note = False, False, ""
     refuse_cancelled()
     try:
         closed = _end(worker, around)
         note = "" if closed else "It had ended already"
         registry.set_closed(worker.id)
     except SmartForkError as error:
-        note = joined(error.message, error.hint)
+        failed, note = True, joined(error.message, error.hint)
     removed = None
     note_outcomes([worker], around.processes)
     if remove_worktree and (closed or not runs(whereabouts(worker), around.processes)):
         removed, notes = _remove_worktree(worker, registry, around)
         note = joined(note, *notes)
     return WorkerClosed(
-        worker.id, worker.session_id, worker.agent, worker.kind, printable(worker.name), closed, removed, note
+        worker.id, worker.session_id, worker.agent, worker.kind, printable(worker.name), closed, removed, note, failed
     )
 
 
@@ -95,7 +95,8 @@ def _end(worker: WorkerRecord, around: Machine) -> bool:
             with suppress(ForkRefused):
                 place.close(started, around.processes, around.env)
         return False
-    place.close(started, around.processes, around.env)
+    with suppress(ProgramFailed):  # a tmux that does not answer keeps no process of ours
+        place.close(started, around.processes, around.env)
     if not _gone(worker, around, GRACE_SECONDS):
         around.processes.end(started.pid, force=True)
         if not _gone(worker, around, FORCE_SECONDS):

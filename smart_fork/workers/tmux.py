@@ -34,7 +34,7 @@ from smart_fork.system.processes import Completed, Processes
 from smart_fork.workers.place import KEYS, Started, WorkerPlace, hand_over, not_taken, require_ours, runs
 from smart_fork.workers.registry import WorkerRecord
 
-TMUX_SECONDS = 30.0
+TMUX_SECONDS = 10.0
 MAX_NAME_CHARACTERS = 40
 #: The server takes 16 KiB in one message, with everything around the command.
 MAX_COMMAND_BYTES = 8_000
@@ -303,6 +303,8 @@ def _run(processes: Processes, env: Mapping[str, str], *words: str, said: bytes 
     # A server that this starts keeps the environment for every later window.
     clean = {name: value for name, value in env.items() if name not in NOT_KEPT}
     try:
-        return processes.run([*_tmux(env), *words], env=clean, timeout=TMUX_SECONDS, input=said)
+        whom = Setting.TMUX_SOCKET.text(env) or "default"
+        return processes.run([*_tmux(env), *words], env=clean, timeout=TMUX_SECONDS, input=said, whom=whom)
     except SmartForkError as error:
-        raise ProgramFailed(f"tmux: {error.message}", "Run the fork as a process.") from error
+        hint = f"Does `{shlex.join([*_tmux(env), 'ls'])}` answer? Forks can run as processes without it."
+        raise ProgramFailed(error.message, hint) from error

@@ -80,7 +80,7 @@ class FakeProcesses:
         self.living = True
         self.on_start: Callable[[dict], None] = lambda _call: None
 
-    def run(self, argv, *, cwd=None, env=None, timeout, input=b""):  # noqa: A002
+    def run(self, argv, *, cwd=None, env=None, timeout, input=b"", whom=""):  # noqa: A002
         self.ran.append(tuple(argv))
         name = Path(argv[0]).name
         if name == "git":

@@ -37,7 +37,7 @@ class PlayedTerminal(FakeProcesses):
         self.lost = 0
         self.signals: list[tuple[int, bool]] = []
 
-    def run(self, argv, *, cwd=None, env=None, timeout, input=b""):  # noqa: A002
+    def run(self, argv, *, cwd=None, env=None, timeout, input=b"", whom=""):  # noqa: A002
         if Path(argv[0]).name != "tmux":
             return super().run(argv, cwd=cwd, env=env, timeout=timeout, input=input)
         said, words = "", list(argv)

@@ -37,7 +37,7 @@ class TestCommands:
         """R-067."""
         shown = run("active").out.splitlines()
 
-        assert [f" 1. {stage.id} idle · fork", f"    UUID: {stage.session}", "    go", "    look here"] == shown
+        assert [f" 1. fixer {stage.id} idle · fork", f"    UUID: {stage.session}", "    go", "    look here"] == shown
         assert shown == run("active", "-a").out.splitlines()
         assert f"    {stage.cwd}" in run("active", "-A").out.splitlines()
         assert "    UUID: (not known yet)" not in shown
@@ -48,7 +48,7 @@ class TestCommands:
         said = "idle · 143,124 tokens · first answer: read 142k from the cache, wrote 1.1k"
 
         assert f"{stage.id} ({stage.session}) {said}" in run("read", stage.id).err.splitlines()
-        assert f" 1. {stage.id} {said} · fork" in run("active").out.splitlines()
+        assert f" 1. fixer {stage.id} {said} · fork" in run("active").out.splitlines()
         assert f"{stage.id} ({stage.session}) {said}" in run("wait", stage.id).out.splitlines()
         assert (
             workers.read_worker(stage.id).as_json()["first_answer"]["read_from_cache"]
@@ -61,7 +61,7 @@ class TestCommands:
         for kind, said in {"branch": "branch", "resume": "resume", "hatched": "fork"}.items():
             with Registry() as registry:
                 registry._set(stage.id, f"kind = '{kind}'")
-            assert f" 1. {stage.id} idle · {said}" in run("active").out.splitlines()
+            assert f" 1. fixer {stage.id} idle · {said}" in run("active").out.splitlines()
             (told,) = json.loads(run("active", "--json").out)["workers"]
             assert said == told["kind"]
 
@@ -112,9 +112,18 @@ class TestCommands:
 
     def test_close_and_stop(self, stage, run):  # noqa: F811
         assert f"{stage.id} ended\n" == run("close", stage.id).out
-        assert f"{stage.id} was not changed: It had ended already\n" == run("close", stage.id).out
+        again = run("close", stage.id)
+        assert (0, f"{stage.id} was not changed: It had ended already\n") == (again.code, again.out)
         done = run("stop")
         assert (0, "", "Nothing runs here. --all looks everywhere.\n") == (done.code, done.out, done.err)
+
+    def test_one_that_cannot_be_ended_is_an_error(self, stage, run):  # noqa: F811
+        with Registry() as registry:
+            registry.set_state(stage.id, "starting")
+
+        done = run("close", stage.id, "--json")
+
+        assert (1, True) == (done.code, json.loads(done.out)["workers"][0]["failed"])
 
     def test_stop_ends_what_runs(self, stage, run):  # noqa: F811
         assert f"{stage.id} ended\n" == run("stop").out

@@ -8,13 +8,14 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
 
 import smart_fork
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing
-from smart_fork.system.processes import Processes
+from smart_fork.system.processes import Processes, not_asked_again
 from tests.smart_fork.forks import eventually, python
 
 ROOT = Path(smart_fork.__file__).parent.parent
@@ -96,6 +97,34 @@ def test_a_program_that_is_late_is_ended_with_everything_it_started(processes, t
 
     grandchild = int(pid_file.read_text())
     eventually(lambda: not running(grandchild))
+
+
+def test_a_program_whose_output_a_hanging_server_has_is_late_all_the_same(processes, tmp_path):
+    """As tmux gives its own to its server, which is not the program's to end."""
+    begun, stop = tmp_path / "begun", tmp_path / "stop"
+    server = f"os.setsid(); Path({str(begun)!r}).touch(); [time.sleep(0.1) for _ in range(6000) if not Path({str(stop)!r}).exists()]"
+    hangs = f"import os, time; from pathlib import Path\nif os.fork(): time.sleep(600)\nelse: {server}"
+    try:
+        for seconds in (2, 20):  # on a busy machine it may be ended before it has started anything
+            with pytest.raises(ProgramFailed, match="did not answer"):
+                processes.run(python(hangs), timeout=seconds)
+            if begun.exists():
+                break
+        assert begun.exists()
+    finally:
+        stop.touch()
+
+
+def test_a_server_that_was_silent_is_asked_once_and_again_where_it_is_waited_for_longer(processes, monkeypatch):
+    started = Mock(wraps=subprocess.Popen)
+    monkeypatch.setattr("smart_fork.system.processes.subprocess.Popen", started)
+    for whom in ("one", "one", "other"):
+        with pytest.raises(ProgramFailed, match=r"did not answer within 0\.5 seconds"):
+            processes.run(["sleep", "600"], timeout=0.5, whom=whom)
+
+    assert started.call_count == 2
+    assert "sleep" in not_asked_again()
+    assert processes.run(["sleep", "0"], timeout=60, whom="one").ok
 
 
 @pytest.mark.usefixtures("interruptible")

@@ -23,7 +23,7 @@ class WithGh(Processes):
         self._answer, self._status = answer, status
         self.asked: list[tuple[list[str], Path | None]] = []
 
-    def run(self, argv, *, cwd=None, env=None, timeout, input=b""):  # noqa: A002
+    def run(self, argv, *, cwd=None, env=None, timeout, input=b"", whom=""):  # noqa: A002
         if argv[0] != "gh":
             return super().run(argv, cwd=cwd, env=env, timeout=timeout, input=input)
         self.asked.append((list(argv), cwd))

@@ -89,7 +89,7 @@ class FakeLaunchd:
         self.on_bootstrap: Callable[[Path], None] = lambda _path: None
         self.said = "\tstate = running\n\tpid = 42\n\tlast exit code = (never exited)\n"
 
-    def run(self, argv, *, cwd=None, env=None, timeout, input=b""):  # noqa: A002
+    def run(self, argv, *, cwd=None, env=None, timeout, input=b"", whom=""):  # noqa: A002
         program, verb, *rest = argv
         assert program == "launchctl"
         self.ran.append((verb, *rest))
@@ -140,7 +140,7 @@ class FakeSystemd:
         self.ran: list[tuple[str, ...]] = []
         self.env: dict[str, str] = {}
 
-    def run(self, argv, *, cwd=None, env=None, timeout, input=b""):  # noqa: A002
+    def run(self, argv, *, cwd=None, env=None, timeout, input=b"", whom=""):  # noqa: A002
         if argv[0] == "loginctl":
             key = "loginctl"
         else:
