@@ -38,9 +38,12 @@ class DatabaseAdapter(OwnLogs):
     #: What a person can do if the database cannot be read.
     advice: ClassVar[str]
 
-    @abstractmethod
+    #: The name of its database in a folder of its logs.
+    database: ClassVar[str]
+
     def databases(self) -> Iterator[Path]:
         """Yield the database of each home. It need not exist."""
+        return (folder / self.database for folder, _ in self.folders())
 
     @abstractmethod
     def opened(self, path: Path) -> AbstractContextManager[apsw.Connection]:

@@ -108,11 +108,9 @@ class GooseAdapter(DatabaseAdapter, ReadAdapter):
     resumes = ("goose", "session", "--resume", "--session-id")
     codec = GooseCodec()
     depth = 0
+    database = "sessions.db"
     keys = re.compile(r"[A-Za-z0-9_-]{1,128}")
     advice = "try again when no Goose is busy, or update smart-fork"
-
-    def databases(self) -> Iterator[Path]:
-        return (folder / "sessions.db" for folder, _ in self.folders())
 
     def opened(self, path: Path) -> AbstractContextManager[apsw.Connection]:
         from smart_fork.agents.foreign_database import with_tables

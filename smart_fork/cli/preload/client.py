@@ -1,6 +1,6 @@
 """A command that is handed to a waiting process: with this process's streams, directory, variables and signals.
 
-Standard library only: this is what every command imports first.
+Standard library only: a command that is handed over imports nothing else.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run(arguments: Sequence[str]) -> int | None:
 
     Returns `None` where none can: then nothing has been done.
     """
-    path = socket_path() if is_wanted() else None
+    path = socket_path()
     if path is None:
         return None
     line = Socket(AF_UNIX, SOCK_STREAM)
@@ -188,23 +188,11 @@ def _become(fields: list[str]) -> OSError:
         os.close(before)
 
 
-#: Switches the preloader off, as all switches of `indexer.settings`; to import that takes as long as all else here.
-VARIABLE = "SMART_FORK_PRELOAD"
-_OFF = ("0", "false", "no", "off", "never")
 #: Longest path of a Unix socket that every system accepts.
 LONGEST = 100
 #: Read by the interpreter or the system's libraries when a process starts, and never again.
 READ_AT_START = ("PYTHON", "LD_", "DYLD_", "MALLOC_", "OMP_", "OPENBLAS_", "LC_", "LANG")
 _PACKAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))  # noqa: PTH100, PTH118, PTH120
-
-
-def is_wanted() -> bool:
-    """Return whether commands may ask a preloader. macOS may not fork a process that has used its frameworks.
-
-    A Python that was started with options of its own, such as ``-W error``, runs its command itself.
-    """
-    options = sys.warnoptions or sys._xoptions or sys.flags.optimize  # noqa: SLF001 - its documented name
-    return sys.platform == "linux" and not options and os.environ.get(VARIABLE, "").strip().lower() not in _OFF
 
 
 def folder() -> str:

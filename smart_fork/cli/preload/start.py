@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from indexer.files import private_dir, state_home
 from indexer.settings import Setting
-from smart_fork.cli.preload.client import is_wanted, socket_path
+from smart_fork.cli.preload.client import socket_path
 from smart_fork.errors import SmartForkError
 from smart_fork.system.processes import Processes
 
@@ -19,7 +19,7 @@ def begin() -> None:
     A home in which smart-fork keeps nothing gets none: looking at something leaves no trace. So does
     ``SMART_FORK_BACKGROUND=0``.
     """
-    path = socket_path() if is_wanted() and not Setting.BACKGROUND.is_off() else None
+    path = None if Setting.BACKGROUND.is_off() else socket_path()
     if path is None or not state_home().is_dir() or _listens(path):
         return
     with suppress(SmartForkError, OSError):  # the command has done its work all the same

@@ -21,6 +21,7 @@ import pytest
 from smart_fork.cli.preload import client
 from smart_fork.cli.preload.server import may_ask
 from smart_fork.cli.preload.start import begin
+from smart_fork.cli.program import VARIABLE
 from tests.cases import first
 from tests.conftest import move_into
 from tests.drilled import drilled
@@ -68,7 +69,7 @@ def started(tmp_path_factory) -> Iterator[Preloader]:
     with pytest.MonkeyPatch.context() as patch:
         home = tmp_path_factory.mktemp("preloaded")
         move_into(home, patch)
-        patch.delenv(client.VARIABLE)
+        patch.delenv(VARIABLE)
         (home / ".smart-fork").mkdir(mode=0o700)
         leave_a_killed_one()
         preloader = Preloader(home)
@@ -80,7 +81,7 @@ def started(tmp_path_factory) -> Iterator[Preloader]:
 def preloader(started, monkeypatch) -> Preloader:
     """The preloader, and this test in its home."""
     move_into(started.home, monkeypatch)
-    monkeypatch.delenv(client.VARIABLE)
+    monkeypatch.delenv(VARIABLE)
     until(lambda: len(started.waiting()) == 2)
     return started
 
@@ -138,7 +139,7 @@ def agent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_command_prints_and_ends_as_without_a_preloader(preloader, monkeypatch, tmp_path, words):
     waited, sooner = handed_over(preloader, lambda: ran(*words.split(), cwd=tmp_path))
     assert waited
-    monkeypatch.setenv(client.VARIABLE, "off")
+    monkeypatch.setenv(VARIABLE, "off")
     by_itself = ran(*words.split(), cwd=tmp_path)
     assert (sooner.returncode, sooner.stdout, sooner.stderr) == (
         by_itself.returncode, by_itself.stdout, by_itself.stderr,
@@ -275,7 +276,7 @@ def test_nobody_else_can_reach_it(preloader):
 @pytest.mark.thorough  # many of them; that one is replaced, and that none is waited for, others say
 @pytest.mark.timeout(900)  # all drills: 1,000 commands
 def test_commands_of_many_callers_are_all_answered_while_the_preloader_is_killed(home, monkeypatch):
-    monkeypatch.delenv(client.VARIABLE)
+    monkeypatch.delenv(VARIABLE)
     (home / ".smart-fork").mkdir(mode=0o700)
     ends: list[tuple[int, str]] = []
     over = threading.Event()
@@ -308,7 +309,7 @@ def test_commands_of_many_callers_are_all_answered_while_the_preloader_is_killed
 
 
 def test_a_preloader_that_hangs_is_left_alone_after_a_moment(home, monkeypatch):
-    monkeypatch.delenv(client.VARIABLE)
+    monkeypatch.delenv(VARIABLE)
     Path(client.folder()).mkdir(parents=True, mode=0o700)
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(client.socket_path() or "")
@@ -319,7 +320,7 @@ def test_a_preloader_that_hangs_is_left_alone_after_a_moment(home, monkeypatch):
 
 
 def test_a_stale_socket_is_no_preloader(home, monkeypatch):
-    monkeypatch.delenv(client.VARIABLE)
+    monkeypatch.delenv(VARIABLE)
     monkeypatch.setenv("SMART_FORK_BACKGROUND", "0")  # no command begins another one
     Path(client.folder()).mkdir(parents=True, mode=0o700)
     with socket.socket(socket.AF_UNIX) as gone:
@@ -343,7 +344,7 @@ def test_each_home_and_each_change_of_the_code_has_a_preloader_of_its_own(monkey
 
 
 def test_it_ends_when_nobody_asks_and_leaves_nothing(home, monkeypatch):
-    monkeypatch.delenv(client.VARIABLE)
+    monkeypatch.delenv(VARIABLE)
     (home / ".smart-fork").mkdir(mode=0o700)
     brief = "import smart_fork.cli.preload.server as one; one.IDLE_SECONDS = one.LOOK_SECONDS = 0.1; one._load = lambda: None; one.main()"
     subprocess.run((sys.executable, "-P", "-c", brief), check=True, timeout=120)
@@ -352,13 +353,13 @@ def test_it_ends_when_nobody_asks_and_leaves_nothing(home, monkeypatch):
 
 @pytest.mark.thorough
 def test_looking_at_something_starts_none_where_nothing_is_kept(home, monkeypatch):
-    monkeypatch.delenv(client.VARIABLE)
+    monkeypatch.delenv(VARIABLE)
     assert ran("list").returncode == 0
     assert not (home / ".smart-fork").exists()
 
 
 def test_the_next_command_begins_another_where_one_was_killed(home, monkeypatch):
-    monkeypatch.delenv(client.VARIABLE)
+    monkeypatch.delenv(VARIABLE)
     monkeypatch.delenv("SMART_FORK_BACKGROUND", raising=False)
     (home / ".smart-fork").mkdir(mode=0o700)
     leave_a_killed_one()
