@@ -24,7 +24,7 @@ from smart_fork.forking.session_copy import write_branch
 from smart_fork.forking.worker import Content, WorkerSpec
 from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Machine
-from smart_fork.workers.registry import Registry
+from smart_fork.workers.registry import Registry, WorkerRecord
 
 log = logging.getLogger(__name__)
 
@@ -65,9 +65,15 @@ class Attempt:
         """Keep nothing, since the worker has ended without having done anything."""
         self._kept = False
 
-    def worktree(self, repository: Path, name: str | None, *, with_changes: bool = False) -> Worktree:
+    def worktree(
+        self, worker: WorkerRecord, repository: Path, name: str | None, *, with_changes: bool = False
+    ) -> Worktree:
         """Make a worktree for the worker."""
-        made = Worktree.create(repository, name, self.machine.processes, with_changes=with_changes)
+
+        def note(one: Worktree) -> None:
+            self.registry.set_planned(worker.id, worktree=one.path, branch=one.branch, base_commit=one.base)
+
+        made = Worktree.create(repository, name, self.machine.processes, with_changes=with_changes, note=note)
         self.otherwise(lambda: self._without(made))
         return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import field, replace
@@ -47,6 +48,7 @@ from smart_fork.snippets import plain_name
 from smart_fork.system import permission
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
+from smart_fork.workers.observation import undo_cut_off
 from smart_fork.workers.place import Started, WorkerPlace
 from smart_fork.workers.places import choose_place
 from smart_fork.workers.registry import Registry, WorkerRecord
@@ -93,10 +95,11 @@ class Prepared:
         """
         spec, place, machine = self.spec, self.place, self.machine
         with _home_of(spec), Registry() as registry, Attempt(machine, registry) as attempt:
+            undo_cut_off(registry, machine)
             if spec.written:
                 attempt.otherwise(spec.written.undo)
             worker = _registered(self, attempt)
-            made, warnings = _worktree(self, attempt)
+            made, warnings = _worktree(self, worker, attempt)
             warnings += [*another_agent(spec), *moved(spec, self.request.target_cwd), *spec.unloaded()]
             warnings += self.provisions.notes
             plan = self.plan(made.path if made else None, worker.id)
@@ -230,6 +233,7 @@ def _registered(prepared: Prepared, attempt: Attempt) -> WorkerRecord:
         else WorkerRecord.ASKED
         if request.of_others
         else "",
+        maker=os.getpid(),
         now=machine.clock.now(),
         admit=admission(request, machine, counts=not prepared.place.replaces),
     )
@@ -237,12 +241,12 @@ def _registered(prepared: Prepared, attempt: Attempt) -> WorkerRecord:
     return worker
 
 
-def _worktree(prepared: Prepared, attempt: Attempt) -> tuple[Worktree | None, list[str]]:
+def _worktree(prepared: Prepared, worker: WorkerRecord, attempt: Attempt) -> tuple[Worktree | None, list[str]]:
     options, target = prepared.spec.options, prepared.request.target_cwd
     if not options.in_worktree:
         return None, []
     try:
-        made = attempt.worktree(target, prepared.spec.worktree_name, with_changes=options.with_changes)
+        made = attempt.worktree(worker, target, prepared.spec.worktree_name, with_changes=options.with_changes)
     except SmartForkError as error:
         if not prepared.spec.or_without:
             raise

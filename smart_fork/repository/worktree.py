@@ -6,9 +6,11 @@ import contextlib
 import os
 import re
 import shlex
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from indexer.lazy import dataclass
 from indexer.project import bare_at, content, is_within, project_of, resolve
@@ -61,9 +63,28 @@ class Worktree:
     def remove(self, processes: Processes) -> None:
         """Take away a worktree that was just made, for a fork that was not started after all."""
         there = opened(self.repository, processes)
-        there.git("worktree", "remove", "--force", str(self.path))
+        there.git("worktree", "remove", "--force", "--force", str(self.path))  # also one that git was just making
         there.git("branch", "--quiet", "-D", self.branch)
         changes.forget_base(there, self.path)
+
+    def undo(self, processes: Processes) -> None:
+        """Take away what a start has left that was cut off. What somebody has worked in since stays."""
+        if self.path.is_dir() and {one.name for one in self.path.iterdir()} <= {".git"}:  # git had not come far
+            shutil.rmtree(self.path)
+        if not self.path.exists() or not self._has_work(processes):
+            self.remove(processes)
+
+    def _has_work(self, processes: Processes) -> bool:
+        """Whether there is a commit, a change or a new file; files that git has not written yet are none."""
+        there = opened_worktree(self.path, processes)
+        heads = there.git("rev-parse", "--symbolic-full-name", "HEAD").text, there.git("rev-parse", "HEAD").text
+        if heads != (f"refs/heads/{self.branch}", self.base):
+            return True
+        with TemporaryDirectory() as folder:  # its own index may be half written, and locked
+            index = {"GIT_INDEX_FILE": f"{folder}/index"}
+            there.asked("read-tree", "HEAD", env=index)
+            listed = there.asked("status", "--porcelain", "-z", "--no-renames", env=index).stdout.split(b"\0")
+        return any(one and not one.startswith(b" D") for one in listed)
 
     @classmethod
     def plan(cls, repository: Path, name: str | None, processes: Processes, *, with_changes: bool = False) -> Worktree:
@@ -107,9 +128,17 @@ class Worktree:
 
     @classmethod
     def create(
-        cls, repository: Path, name: str | None, processes: Processes, *, with_changes: bool = False
+        cls,
+        repository: Path,
+        name: str | None,
+        processes: Processes,
+        *,
+        with_changes: bool = False,
+        note: Callable[[Worktree], object] = lambda _planned: None,
     ) -> Worktree:
         """Make a worktree of the commit that is checked out in `repository`, on a new branch.
+
+        `note` is called with what will be made before anything is.
 
         With `with_changes` it also has, uncommitted as they are there, the changes of `repository`, which stays
         untouched: what is staged and what is not, and new files that are not ignored.
@@ -121,7 +150,7 @@ class Worktree:
         planned = Worktree.plan(repository, name, processes)
         _exclude(opened(repository, processes).place.common)
         carried = changes.take(repository, planned.base, processes) if with_changes else None
-        made = _add(planned, name, processes)
+        made = _add(planned, name, processes, note)
         if carried is None:
             return made
         try:
@@ -229,14 +258,15 @@ def plain_name(name: str | None) -> str:
     return text or "fork"
 
 
-def _add(planned: Worktree, name: str | None, processes: Processes) -> Worktree:
+def _add(planned: Worktree, name: str | None, processes: Processes, note: Callable[[Worktree], object]) -> Worktree:
     failed = 0
+    note(planned)
     while not (done := _made(planned, processes)).ok:
         again = replace(Worktree.plan(planned.repository, name, processes), base=planned.base)
         failed += again == planned  # else somebody else took the name meanwhile
         if failed == _TRIES:
             raise ProgramFailed(f"git worktree add failed: {done.complaint}", _without().capitalize())
-        planned = again
+        note(planned := again)
     return planned
 
 

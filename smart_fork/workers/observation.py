@@ -26,6 +26,7 @@ from smart_fork.agents.questions import Question
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.tail import Activity, TokenUse
 from smart_fork.errors import SmartForkError
+from smart_fork.repository.worktree import Worktree
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.births import find_sessions
@@ -225,6 +226,33 @@ def reconcile(
         registry.set_session_id(worker.id, session_id) for worker, session_id in find_sessions(registry, moment_now)
     ]
     return Recovered(tuple(ended), tuple(identified))
+
+
+def tree_of(worker: WorkerRecord) -> Worktree | None:
+    """The worktree that was made for it, or was about to be."""
+    path = Path(worker.worktree or "")
+    made = Worktree(path, worker.branch or "", path.parent.parent, worker.base_commit or "")
+    return made if worker.worktree else None
+
+
+def undo_cut_off(registry: Registry, around: Machine) -> None:
+    """Undo the starts whose process died before their agent ran. What git does not remove is tried again next time."""
+    for worker in registry.workers(states=["starting", "failed"]):
+        tree = tree_of(worker)
+        if worker.pid is not None or worker.maker is None:
+            continue
+        if worker.state == "starting":
+            if lives(worker, around.processes, around.env, around.clock.now()) or _marked(worker):
+                continue
+        elif tree is None or not tree.path.exists():  # a git that its process did not outlive may still have made it
+            continue
+        try:
+            if tree and worker.cwd != str(tree.path):  # else its agent was about to be started
+                tree.undo(around.processes)
+        except (OSError, SmartForkError) as error:
+            log.warning("what was made for %s is left: %s", worker.id, error)
+            continue
+        registry.set_state(worker.id, "failed")
 
 
 def recover() -> None:

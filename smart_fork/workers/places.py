@@ -64,7 +64,7 @@ def lives(
         return False
     began = seconds_in(worker.started_at)
     if worker.pid is None:
-        cut_off = worker.state == "starting" and began is not None and now - began > STARTING_SECONDS
+        cut_off = worker.state == "starting" and began is not None and not _is_being_made(worker, processes, now, began)
         return not cut_off and not _window_is_gone(worker, processes, env)
     if not processes.alive(worker.pid):
         return False
@@ -84,6 +84,13 @@ def note_ends(registry: Registry, processes: Processes, env: Mapping[str, str], 
     said_to_run = registry.workers(states=("starting", "running"))
     gone = [worker for worker in said_to_run if not lives(worker, processes, env, now, panes=panes)]
     return [worker for one in gone if (worker := registry.note_end(one, now=now))]
+
+
+def _is_being_made(worker: WorkerRecord, processes: Processes, now: float, began: float) -> bool:
+    if worker.maker is None:
+        return now - began <= STARTING_SECONDS
+    # Another process may have its number by now.
+    return processes.alive(worker.maker) and (born(worker.maker) or 0.0) <= began + START_SECONDS
 
 
 def _is_becoming(worker: WorkerRecord, now: float, began: float | None, panes: Panes) -> bool:

@@ -80,6 +80,7 @@ class WorkerRecord:
     status_note: str = ""
     status_at: str | None = None
     ended_at: str | None = None
+    maker: int | None = None
 
     @property
     def is_over(self) -> bool:
@@ -151,6 +152,7 @@ class Registry:
         base_commit: str | None = None,
         depth: int = 1,
         permission_mode: str = "",
+        maker: int | None = None,
         now: float | None = None,
         admit: Callable[[Sequence[WorkerRecord]], None] | None = None,
     ) -> WorkerRecord:
@@ -189,6 +191,7 @@ class Registry:
                 "base_commit": base_commit,
                 "depth": depth,
                 "permission_mode": permission_mode,
+                "maker": maker,
                 "state": "starting",
                 "started_at": _iso(seconds),
             }
@@ -198,6 +201,10 @@ class Registry:
             if session_id is not None:
                 self._own(identity, session_id)
         return self._by_id(identity)
+
+    def set_planned(self, identity: str, *, worktree: Path, branch: str, base_commit: str) -> WorkerRecord:
+        """Note which worktree will be made for it: whoever comes next removes it if the start is cut off."""
+        return self._set(identity, "worktree = ?, branch = ?, base_commit = ?", str(worktree), branch, base_commit)
 
     def set_ready(
         self,

@@ -24,6 +24,7 @@ from smart_fork.snippets import printable
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.comparison import note_outcomes
+from smart_fork.workers.observation import tree_of, undo_cut_off
 from smart_fork.workers.place import runs, whereabouts
 from smart_fork.workers.places import lives, place_of
 from smart_fork.workers.registry import LIVING, Registry, WorkerRecord
@@ -116,18 +117,13 @@ def _gone(worker: WorkerRecord, around: Machine, seconds: float) -> bool:
 
 def _remove_worktree(worker: WorkerRecord, registry: Registry, around: Machine) -> tuple[bool, list[str]]:
     """Whether it is gone, with the copies of transcripts that were staged into it; and what is kept, and why."""
-    if not worker.worktree:
+    tree = tree_of(worker)
+    if tree is None:
         return False, ["No worktree was made for it"]
-    tree = _tree_of(worker)
     problem = tree.remove_if_saved(around.processes)
     if problem is not None:
         return False, [problem]
     return True, remove_copies([tree.path], registry)[1]
-
-
-def _tree_of(worker: WorkerRecord) -> Worktree:
-    path = Path(worker.worktree or "")
-    return Worktree(path, worker.branch or "", path.parent.parent, worker.base_commit or "")
 
 
 @value
@@ -164,13 +160,18 @@ class WorkersTrees(Value):
 def worktrees(processes: Processes, within: Project | None) -> list[WorkersTree]:
     """Those of a project, or all, that are left, the newest first: as a directory, in git's list, or as a branch."""
     with Registry() as registry:
+        undo_cut_off(registry, Machine(processes))
         workers = registry.workers()
     note_outcomes([one for one in workers if one.worktree and _is_within(one.worktree, within)], processes)
     in_each: dict[str, list[WorkerRecord]] = {}
     for worker in workers:
         if worker.worktree and worker.branch and _is_within(worker.worktree, within):
             in_each.setdefault(worker.worktree, []).append(worker)
-    return [_tree(found, processes) for found in in_each.values() if _tree_of(found[0]).is_left(processes)]
+    return [
+        _tree(tree, found, processes)
+        for found in in_each.values()
+        if (tree := tree_of(found[0])) and tree.is_left(processes)
+    ]
 
 
 def prune(processes: Processes, within: Project | None) -> tuple[list[WorkersTree], list[WorkersTree]]:
@@ -195,8 +196,8 @@ def remove_copies_of_gone(within: Project | None) -> tuple[list[Path], list[str]
         return remove_copies([path for path in made if not path.exists()], registry)
 
 
-def _tree(workers: Sequence[WorkerRecord], processes: Processes) -> WorkersTree:
-    worker, tree = workers[0], _tree_of(workers[0])
+def _tree(tree: Worktree, workers: Sequence[WorkerRecord], processes: Processes) -> WorkersTree:
+    worker = workers[0]
     ended = all(_has_ended(one, processes) for one in workers)
     reason = tree.what_would_be_lost(processes)
     if reason is None and not ended:
