@@ -59,7 +59,7 @@ class ProgramSpec(NamedTuple):
 USUAL: Mapping[str, str] = MappingProxyType({
     "reader": "log:{}Adapter",
     "codec": "fold:{}Codec",
-    "heads": "head:{}Heads",
+    "heads": "fold:{}Heads",
     "tail": "tail:TAIL",
     "starter": "command:{}Starter",
     "births": "head:{}Births",

@@ -93,7 +93,7 @@ class Answered(NamedTuple):
     of: str = ""
 
 
-Answers = Iterator[Answered]
+AnswerTokens = Iterator[Answered]
 
 
 def took(key: object, usage: Mapping[str, Any], names: Sequence[str], *, whole: bool = True, of: str = "") -> Answered:
@@ -164,7 +164,7 @@ class Tail:
     name: AgentName
     sign: Callable[[Mapping[str, Any]], RecordSign]
     steps: Callable[[Mapping[str, Any], Calls], Steps]
-    answers: Callable[[Iterable[Mapping[str, Any]]], Answers]
+    answers: Callable[[Iterable[Mapping[str, Any]]], AnswerTokens]
     records: Callable[[Path], Iterator[Mapping[str, Any]]] = records
     backwards: Callable[[Path], Iterator[Mapping[str, Any]]] = backwards
     is_prompt: Callable[[Mapping[str, Any]], bool] = lambda _record: True

@@ -27,6 +27,7 @@ from indexer.transcripts.texts import (
 )
 from indexer.values import dict_in, dicts_in, json_in, list_in, text_in
 from smart_fork.agents import AGENTS
+from smart_fork.agents.ancestry import TreeHeads
 from smart_fork.agents.answers import QuotedAnswers
 from smart_fork.agents.claude.log import slug, unslugged
 from smart_fork.agents.codec import MessageCodec, Record, item_of, text_of
@@ -402,3 +403,14 @@ def _named(raw: bytes) -> Iterator[tuple[str, str]]:
     for block in dicts_in(dict_in(record.get("message")).get("content")) if isinstance(name, str) else ():
         if isinstance(call := block.get("tool_use_id"), str):
             yield call, str(name)
+
+
+class ClaudeHeads(TreeHeads):
+    """How logs of Claude Code begin."""
+
+    #: What is written at the top of a new file.
+    native = ("mode", "permission-mode", "queue-operation", "custom-title")
+
+    def names_a_copy(self, record: dict[str, Any]) -> bool:
+        """See `TreeHeads.names_a_copy`."""
+        return record.get("type") == "custom-title"

@@ -8,7 +8,18 @@ from typing import Any
 from indexer.values import dict_in, dicts_in
 from smart_fork.agents.claude.fold import USAGE, loaded_after, usage_of
 from smart_fork.agents.codec import texts_of
-from smart_fork.agents.tail import GOING_ON, NO_CALL, Answers, Calls, OpenCall, RecordSign, Steps, Tail, notified, took
+from smart_fork.agents.tail import (
+    GOING_ON,
+    NO_CALL,
+    AnswerTokens,
+    Calls,
+    OpenCall,
+    RecordSign,
+    Steps,
+    Tail,
+    notified,
+    took,
+)
 
 _INTERRUPTED = "[Request interrupted by user"
 #: What Claude Code writes down about commands of its own, which no model sees or answers.
@@ -99,7 +110,7 @@ def _told(task: Mapping[str, Any], name: str) -> Steps:
         yield str(task.get(name)), None
 
 
-def _answers(records: Iterable[Mapping[str, Any]]) -> Answers:
+def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
     """A message stands in several records; each says what was written up to then."""
     for record in records:
         message = dict_in(record.get("message"))

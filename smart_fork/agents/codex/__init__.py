@@ -24,6 +24,6 @@ class Codex(Agent):
     session_variables = ("CODEX_THREAD_ID",)
     clients = ("codex",)
     facets = usual(
-        "prompts", codec="codec:CodexCodec", forms="forms:CodexForms",
+        "prompts", heads="head:CodexHeads", codec="codec:CodexCodec", forms="forms:CodexForms",
         subagents="subagents:CodexSubAgents", screen="smart_fork.agents.questions:Screen",
     )  # fmt: skip

@@ -11,7 +11,18 @@ from indexer.transcripts.state import count
 from indexer.values import dict_in, text_in
 from smart_fork.agents.codec import texts_of
 from smart_fork.agents.codex.log import CodexAdapter
-from smart_fork.agents.tail import GOING_ON, NO_CALL, Answers, Calls, OpenCall, RecordSign, Steps, Tail, object_in, took
+from smart_fork.agents.tail import (
+    GOING_ON,
+    NO_CALL,
+    AnswerTokens,
+    Calls,
+    OpenCall,
+    RecordSign,
+    Steps,
+    Tail,
+    object_in,
+    took,
+)
 
 #: So much is read of a log's end, of the newest logs that so many.
 _BYTES, _LOGS = 1 << 20, 5
@@ -104,7 +115,7 @@ def _come_to_rest(states: Mapping[str, Any]) -> Steps:
             yield agent, None
 
 
-def _answers(records: Iterable[Mapping[str, Any]]) -> Answers:
+def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
     """A count may be repeated, which its total tells; the total itself goes on from the parent's.
 
     A fork may have a copy of its parent's records, with times of its own: behind the parent's metadata, or noted as of

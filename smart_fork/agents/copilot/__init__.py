@@ -23,4 +23,4 @@ class Copilot(Agent):
     session_variables = (SESSION,)
     project_variables = ("COPILOT_PROJECT_DIR",)
     clients = ("copilot",)
-    facets = usual("births", "caller", "prompts")
+    facets = usual("births", "caller", "prompts", tail="fold:TAIL")

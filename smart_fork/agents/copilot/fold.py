@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from sys import intern
 from types import MappingProxyType
 from typing import Any
@@ -20,15 +21,17 @@ from indexer.masking import Masked
 from indexer.transcripts.answers import Answers
 from indexer.transcripts.lines import Line, LineReader
 from indexer.transcripts.model import GivenBack, Item, Origin, Session, Turn, UsedTool
-from indexer.transcripts.state import count
+from indexer.transcripts.state import count, utc
 from indexer.transcripts.texts import strip_boilerplate, strip_recall, title_of
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
+from smart_fork.agents.ancestry import HEAD_RECORDS, Copied, Heads, Kin
 from smart_fork.agents.codec import Record, SizedCodec
 from smart_fork.agents.copied_texts import characters, shortened
 from smart_fork.agents.copilot.log import WORKSPACE, name_in
 from smart_fork.agents.fold import read
 from smart_fork.agents.subagents import SubAgents
+from smart_fork.agents.tail import AnswerTokens, RecordSign, Tail, no_steps, took
 from smart_fork.agents.tree import ID_CHARACTERS, ROOT, FolderlessTree
 from smart_fork.agents.unattended import origin_of
 
@@ -345,3 +348,67 @@ class _SubAgentTree(CopilotTree):
 
     def names(self, turns: tuple[Turn, ...]) -> Iterable[str]:
         return ()
+
+
+_SAID = ("user.message", "assistant.message", "tool.execution_complete")
+
+
+class CopilotHeads(Heads):
+    """How logs of Copilot CLI begin."""
+
+    def begins(self, kin: Kin) -> bool:
+        """See `Heads.begins`."""
+        records = (line.record for line in islice(LineReader(kin.path), HEAD_RECORDS))
+        kin.first = next((Copied(identity) for record in records if (identity := _said(record))), None)
+        return kin.first is not None
+
+    def messages(self, kin: Kin) -> list[Copied]:
+        """See `Heads.messages`. If it says whose fork it is, all above was said there."""
+        said: list[str] = []
+        inherited = 0
+        for line in LineReader(kin.path):
+            if parent := forked_from(line.record):
+                kin.recorded, inherited = parent, len(said)
+                kin.begun = utc(line.record.get("timestamp"))
+            elif identity := _said(line.record):
+                said.append(identity)
+            elif not kin.begun:
+                kin.begun = utc(line.record.get("timestamp"))
+        return [Copied(one, kin.recorded if number < inherited else "") for number, one in enumerate(said)]
+
+
+def _said(record: Mapping[str, Any]) -> str:
+    """The id of an event that is a message, else nothing."""
+    identity = record.get("id")
+    is_message = record.get("type") in _SAID and not is_of_an_agent(record)
+    return identity if is_message and isinstance(identity, str) else ""
+
+
+_USAGE = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
+
+
+def _sign(record: Mapping[str, Any]) -> RecordSign:
+    kind, data = record.get("type"), data_of(record)
+    if is_of_an_agent(record):
+        return RecordSign()
+    if kind == "assistant.message":
+        return RecordSign("working" if requests_in(data) else "idle")
+    if kind == "session.usage_record":
+        return RecordSign(tokens=loaded_by(data))
+    if kind in ("assistant.turn_start", "tool.execution_start", "tool.execution_complete"):
+        return RecordSign("working")
+    if kind == "user.message":
+        return RecordSign("working") if is_typed(data) else RecordSign()
+    if kind == "session.error":
+        return RecordSign("idle", problem=text_in(data.get("message")) or "The model could not be reached")
+    return RecordSign("idle") if kind in ("abort", "session.shutdown") else RecordSign()
+
+
+def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
+    for number, record in enumerate(records):
+        if record.get("type") == "session.usage_record":
+            yield took(number, dict_in(data_of(record).get("usage")), _USAGE)
+
+
+#: Logs of Copilot CLI.
+TAIL = Tail("copilot", _sign, no_steps, _answers)

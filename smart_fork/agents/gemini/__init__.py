@@ -31,4 +31,4 @@ class Gemini(Agent):
     project_variables = ("GEMINI_PROJECT_DIR",)
     clients = ("gemini",)
     window = 1_000_000
-    facets = usual("births", "prompts", caller="command:GeminiCalls", codec="codec:GeminiCodec")
+    facets = usual("births", "prompts", tail="fold:TAIL", caller="command:GeminiCalls", codec="codec:GeminiCodec")

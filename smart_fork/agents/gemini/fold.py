@@ -7,9 +7,9 @@ what Gemini CLI has told its model of its workspace.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from sys import intern
 from typing import Any, NamedTuple, Self
@@ -33,6 +33,7 @@ from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall
 from indexer.values import dict_in, dicts_in, json_in
 from smart_fork.agents import AGENTS, fold
+from smart_fork.agents.ancestry import HEAD_RECORDS, Copied, Heads, Kin
 from smart_fork.agents.codec import Record
 from smart_fork.agents.gemini.codec import (
     CODEC,
@@ -47,6 +48,7 @@ from smart_fork.agents.gemini.codec import (
 from smart_fork.agents.gemini.home import CHATS, digest, id_of, root_of
 from smart_fork.agents.gemini.memory import Memory, Told, sign_of
 from smart_fork.agents.subagents import SubAgents
+from smart_fork.agents.tail import AnswerTokens, RecordSign, Tail, no_steps, took
 from smart_fork.agents.unattended import origin_of
 
 #: The tool that runs command lines.
@@ -370,3 +372,69 @@ def named_in(raw: bytes) -> Iterator[tuple[str, str]]:
     for call in dicts_in(dict_in(json_in(raw)).get("toolCalls")):
         if isinstance(name := call.get("agentId"), str):
             yield str(call.get("id") or ""), name
+
+
+class GeminiHeads(Heads):
+    """How logs of Gemini CLI begin."""
+
+    def begins(self, kin: Kin) -> bool:
+        """See `Heads.begins`."""
+        memory = Memory()
+        for record in islice(lines_of(kin.path), HEAD_RECORDS):
+            _note(kin, record)
+            if (said := next((told.id for told in memory.take(record) if _is_said(told.record)), None)) is not None:
+                kin.first = Copied(said, kin.recorded)
+                return True
+        return False
+
+    def messages(self, kin: Kin) -> list[Copied]:
+        """See `Heads.messages`."""
+        memory = Memory()
+        told = (one for record in lines_of(kin.path) for one in memory.take(record))
+        return [Copied(one, kin.recorded) for one in dict.fromkeys(one.id for one in told if _is_said(one.record))]
+
+    def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
+        """See `Heads.shared`."""
+        there = {message.id for message in kin.messages}
+        return max(
+            (number + 1 for number, turn in enumerate(above.turns) if turn.prompt and turn.id in there), default=0
+        )
+
+
+def _note(kin: Kin, record: Record) -> None:
+    kin.begun = kin.begun or utc(record.get("startTime"))
+    origin = record.get("forkedFrom")
+    if isinstance(origin, dict) and isinstance(origin.get("sessionId"), str):
+        kin.recorded = kin.recorded or origin["sessionId"]
+
+
+def _is_said(record: Record) -> bool:
+    return bool(sign_of(record)) and not answers_in(record)
+
+
+def _sign(record: Mapping[str, Any]) -> RecordSign:
+    kind, text = record.get("type"), said_in(record)
+    said = dict(record)
+    if kind == "gemini":
+        loaded = loaded_after(record)
+        if not text or next(calls_in(said), None):
+            return RecordSign("working", loaded)
+        return RecordSign("idle", loaded, settling=True)  # of a call behind it nothing is written before its result
+    if kind == "user":
+        return RecordSign() if is_context(record) and not answers_in(said) else RecordSign("working")
+    if kind == "error":
+        return RecordSign("idle", problem=text or "The model could not be reached")
+    return RecordSign("idle") if kind == "info" and text == CANCELLED else RecordSign()
+
+
+def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
+    """A message stands in several records."""
+    for record in records:
+        if record.get("type") == "gemini":
+            tokens = dict_in(record.get("tokens"))
+            output = count(tokens.get("output")) + count(tokens.get("thoughts"))
+            yield took(record.get("id"), tokens | {"output": output}, ("input", "output", "cached", ""))
+
+
+#: Logs of Gemini CLI.
+TAIL = Tail("gemini", _sign, no_steps, _answers)

@@ -31,4 +31,4 @@ class OpenCode(Agent):
     tells = ("OPENCODE", "OPENCODE_PID")
     marks = ("OPENCODE",)
     clients = ("opencode",)
-    facets = usual("prompts", forms="forms:OpenCodeForms")
+    facets = usual("prompts", heads="head:OpenCodeHeads", forms="forms:OpenCodeForms")

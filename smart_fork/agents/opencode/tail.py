@@ -9,7 +9,7 @@ from typing import Any
 from indexer.transcripts.state import count, utc
 from indexer.values import dict_in
 from smart_fork.agents.opencode.fold import ABORTED, conversation, loaded_after, written
-from smart_fork.agents.tail import Answers, RecordSign, Tail, no_steps, took
+from smart_fork.agents.tail import AnswerTokens, RecordSign, Tail, no_steps, took
 
 #: After these the same answer goes on: with the results of its calls, or because they were none.
 _GOES_ON = ("tool-calls", "unknown")
@@ -43,7 +43,7 @@ def _sign(record: Mapping[str, Any]) -> RecordSign:
     return RecordSign("idle", tokens, settling=info.get("summary") is True)
 
 
-def _answers(records: Iterable[Mapping[str, Any]]) -> Answers:
+def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
     for number, record in enumerate(records):
         info = dict_in(record.get("info"))
         if info.get("role") == "assistant":

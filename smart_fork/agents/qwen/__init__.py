@@ -25,4 +25,4 @@ class Qwen(Agent):
     session_variables = (SESSION,)
     project_variables = ("QWEN_PROJECT_DIR",)
     clients = ("qwen",)
-    facets = usual("births", "caller", "prompts")
+    facets = usual("births", "caller", "prompts", tail="fold:TAIL")

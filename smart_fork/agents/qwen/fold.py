@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from indexer.lazy import late
 from indexer.transcripts.answers import Answers, Questions, Said
@@ -19,10 +20,12 @@ from indexer.transcripts.state import count
 from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall, with_name
 from indexer.values import dict_in, dicts_in, list_in, text_in
 from smart_fork.agents import AGENTS
+from smart_fork.agents.ancestry import TreeHeads
 from smart_fork.agents.codec import MessageCodec, Record, patch_shown, texts_of
 from smart_fork.agents.copied_texts import characters, shortened
-from smart_fork.agents.qwen.log import agents_of, slug
+from smart_fork.agents.qwen.log import agents_of, project_of, slug
 from smart_fork.agents.subagents import LoggedSubAgents
+from smart_fork.agents.tail import NO_CALL, AnswerTokens, Calls, OpenCall, RecordSign, Steps, Tail, notified, took
 from smart_fork.agents.tree import Tree
 from smart_fork.agents.unattended import origin_of
 
@@ -270,3 +273,67 @@ class QwenSubAgents(LoggedSubAgents):
         logs = self.logs(session)
         calls = {call.id for turn in session.turns for call in turn.tool_calls if call.id} if logs else set()
         return {call: name for call in calls for name in logs if name.endswith(f"-{call}")}
+
+
+class QwenHeads(TreeHeads):
+    """How logs of Qwen Code begin: its own forks as ours do."""
+
+    said = SAID
+
+    def names_a_copy(self, record: dict[str, Any]) -> bool:
+        """See `TreeHeads.names_a_copy`."""
+        return record.get("subtype") == "custom_title" and "forkedFrom" not in record
+
+    def project(self, log: Path) -> Path:
+        """See `TreeHeads.project`."""
+        return project_of(log)
+
+
+_USAGE = ("promptTokenCount", "candidatesTokenCount", "cachedContentTokenCount", "")
+#: How a tool says that it goes on in the background.
+_BEGUN = re.compile(r"^(?:task_id|Task ID|Background shell started\. id): ([\w-]{1,100})", re.MULTILINE)
+
+
+def _sign(record: Mapping[str, Any]) -> RecordSign:
+    kind = record.get("type")
+    if record.get("isSidechain") is True:
+        return RecordSign()
+    if kind == "assistant":
+        calls = any("functionCall" in part for part in parts_of(record.get("message")))
+        return RecordSign("working" if calls else "idle", loaded_after(dict(record)))
+    if kind == "tool_result":
+        stopped = dict_in(record.get("toolCallResult")).get("status") == "cancelled"
+        return RecordSign("idle" if stopped else "working")
+    return RecordSign("working") if kind == "user" else RecordSign()
+
+
+def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
+    """Sub-agents' own tasks end with them; what was copied from another session runs there."""
+    if record.get("isSidechain") is True or "forkedFrom" in record:
+        return
+    parts = parts_of(record.get("message"))
+    for part in parts:
+        call, answer = part.get("functionCall"), part.get("functionResponse")
+        if isinstance(call, dict) and isinstance(given := call.get("args"), dict):
+            calls[str(call.get("id"))] = OpenCall(str(call.get("name")), given)
+        elif isinstance(answer, dict):
+            yield from _begun(answer, calls.pop(str(answer.get("id")), NO_CALL))
+    if record.get("type") == "user" and record.get("subtype") == "notification":
+        yield from notified(text_of(parts))
+
+
+def _begun(answer: Mapping[str, Any], call: OpenCall) -> Steps:
+    output = dict_in(answer.get("response")).get("output")
+    in_background = call.tool == "agent" or call.given.get("is_background") is True
+    if in_background and isinstance(output, str) and (found := _BEGUN.search(output)):
+        yield found[1], call.text("description", "command")
+
+
+def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
+    for number, record in enumerate(records):
+        if record.get("type") == "assistant":
+            yield took(number, dict_in(record.get("usageMetadata")), _USAGE)
+
+
+#: Logs of Qwen Code.
+TAIL = Tail("qwen", _sign, _steps, _answers)

@@ -10,8 +10,8 @@ import pytest
 
 from indexer.transcripts.model import Proof, Session
 from smart_fork.agents import AGENTS
+from smart_fork.agents.copilot.fold import TAIL
 from smart_fork.agents.copilot.log import CopilotAdapter
-from smart_fork.agents.copilot.tail import TAIL
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.starter import Launch
 from smart_fork.hooks.receive import HookEvent
