@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, islice
 from sys import intern
-from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from indexer.masking import NOTHING, Masked, mask
 from indexer.transcripts.actions import (
@@ -30,8 +29,7 @@ from indexer.transcripts.answers import Answers
 from indexer.transcripts.authored import key_in_use
 from indexer.transcripts.commands import command_of, is_ours, runs_ours, simple_commands, unquoted
 from indexer.transcripts.error_lines import error_lines, hashed, telling
-from indexer.transcripts.lines import Line
-from indexer.transcripts.model import GivenBack, Proof, RecordSize, ToolCall, ToolResult, UsedTool
+from indexer.transcripts.model import GivenBack, Proof, ToolCall, ToolResult, UsedTool
 from indexer.transcripts.state import is_path
 from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
 
@@ -259,21 +257,17 @@ def _is_deed(part: str) -> bool:
 _MOST_COMMITS = 16
 
 
-class Tools:
+class Tools(Protocol):
     """An agent's tools, and how their results read."""
 
     #: The names of its tools in descriptions of calls, where they differ from its own.
-    tools: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    tools: ClassVar[Mapping[str, str]]
     #: The tool that runs a shell's command lines, by the agent's own name; `None` if several do.
-    shell: ClassVar[str | None] = ""
+    shell: ClassVar[str | None]
     #: The beginnings of results of calls that were not carried out.
-    not_run: ClassVar[tuple[str, ...]] = ()
+    not_run: ClassVar[tuple[str, ...]]
     #: How its results say what a person answers or refuses.
-    answers: ClassVar[Answers] = Answers()
-
-    def measured(self, line: Line) -> RecordSize | None:
-        """Return the size of a record; `None` for one outside the conversation, or if the agent's are not measured."""
-        return None
+    answers: ClassVar[Answers]
 
 
 class Doings:

@@ -6,24 +6,34 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
+from indexer.transcripts.answers import Answers
 from indexer.transcripts.base import AgentAdapter
-from indexer.transcripts.doings import Tools
-from indexer.transcripts.lines import MAX_LINE_BYTES, Line
+from indexer.transcripts.lines import Line, is_long
 from indexer.transcripts.model import GivenBack, Item, Origin, RecordSize, Session, UsedTool
 from indexer.values import dict_in, dicts_in, json_in, text_in
 
 Record = dict[str, Any]
 
 
-class Codec(Tools, ABC):
+class Codec(ABC):
     """Decodes one agent's records. Unexpected parts of a record are skipped."""
 
+    #: See `Tools`.
+    tools: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    shell: ClassVar[str | None] = ""
+    not_run: ClassVar[tuple[str, ...]] = ()
+    answers: ClassVar[Answers] = Answers()
     #: The tools that start another agent.
     starting: ClassVar[tuple[str, ...]] = ()
     #: The types of the objects that hold thoughts. Some are signed as they are.
     thoughts: ClassVar[tuple[str, ...]] = ()
+
+    def measured(self, line: Line) -> RecordSize | None:
+        """Return the size of a record; `None` for one outside the conversation, or if the agent's are not measured."""
+        return None
 
     @abstractmethod
     def decode(self, record: Record) -> Item:
@@ -165,8 +175,8 @@ class SizedCodec(CopyCodec):
         size, short = self.size(said), self.size(self.short(said))
         if sums_up := self.sums_up(said):
             return RecordSize(size, short, sums_up)
-        whole = len(line.kept) if isinstance(line.kept, bytes) else line.kept.size
-        return RecordSize(max(size, whole) if whole > MAX_LINE_BYTES else size, short)
+        long = len(line.kept) * is_long(line.kept) if isinstance(line.kept, bytes) else line.kept.size
+        return RecordSize(max(size, long), short)
 
 
 class MessageCodec(SizedCodec):

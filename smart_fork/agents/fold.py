@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 from indexer.masking import NOTHING, Masked, joined, mask, mask_once, shorten
 from indexer.transcripts.base import Checkpoint, ReadResult
-from indexer.transcripts.doings import Doings, Tools
+from indexer.transcripts.doings import Doings
 from indexer.transcripts.lines import (
     Line,
     changed_at,
@@ -27,6 +27,7 @@ from indexer.transcripts.lines import (
 from indexer.transcripts.model import AgentName, Inferred, Origin, RecordSize, Resumed, Session, Turn
 from indexer.transcripts.state import is_path, utc
 from indexer.transcripts.texts import TITLE_CHARACTERS, also_called, title_of
+from smart_fork.agents.codec import Codec
 
 Record = dict[str, Any]
 #: The facts and turns of an earlier reading.
@@ -54,7 +55,7 @@ class Fold(ABC):
     #: Finds a log in the line of an action: a command that opens one reads more of our answer.
     session_logs: ClassVar[re.Pattern[str]]
     #: Its tools.
-    codec: Tools
+    codec: Codec
     #: The class that notes its calls and results.
     notes: ClassVar[type[Doings]] = Doings
     #: The types of its records that are known; a later version of the agent may write others.
