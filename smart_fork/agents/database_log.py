@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from indexer.transcripts.base import LogFile
-from smart_fork.agents.own_logs import OwnLogs
+from smart_fork.agents.own_logs import OwnLogs, newest_first
 
 if TYPE_CHECKING:
     import apsw
@@ -113,8 +113,7 @@ class DatabaseAdapter(OwnLogs):
             yield copy
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
-        found = self._found(session_id) if session_id else []
-        return tuple(file.path for file in sorted(found, key=lambda file: file.mtime_ns, reverse=True))
+        return newest_first(self._found(session_id) if session_id else ())
 
     def is_copy(self, path: Path) -> bool:
         return path.is_file()

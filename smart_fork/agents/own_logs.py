@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from smart_fork.agents.fold import LineFold
 
 
+def newest_first(files: Iterable[LogFile]) -> tuple[Path, ...]:
+    """Return the places of these logs, the one first that was written last."""
+    return tuple(file.path for file in sorted(files, key=lambda file: file.mtime_ns, reverse=True))
+
+
 class OwnLogs(AgentAdapter):
     """Reads logs in the folder that its agent's description names."""
 
@@ -105,8 +110,7 @@ class TreeAdapter(LogAdapter):
         return file if file and any(self.is_session(location, one) for one in above) else None
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
-        found = [file for file in self._logs(f"{session_id}.jsonl") if file.path.stem == session_id]
-        return tuple(file.path for file in sorted(found, key=lambda file: file.mtime_ns, reverse=True))
+        return newest_first(file for file in self._logs(f"{session_id}.jsonl") if file.path.stem == session_id)
 
     def id_of(self, path: Path) -> str:
         return path.stem
@@ -164,8 +168,7 @@ class ReadAdapter(TreeAdapter, ReadSource):
         return True
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
-        found = [file for file in self.discover() if self.id_of(file.path) == session_id]
-        return tuple(file.path for file in sorted(found, key=lambda file: file.mtime_ns, reverse=True))
+        return newest_first(file for file in self.discover() if self.id_of(file.path) == session_id)
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
         if not self.document:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from smart_fork.agents.agent import Calls, ClientCall
@@ -61,15 +61,13 @@ def _newest_with(folder: Path, needle: bytes) -> str | None:
         newest = sorted(logs, key=lambda path: path.stat().st_mtime_ns, reverse=True)
     except OSError:
         return None
-    return next((path.stem for path in newest[:LOGS_LOOKED_INTO] if needle in _tail(path)), None)
+    return next((path.stem for path in newest[:LOGS_LOOKED_INTO] if _ends_with(path, needle)), None)
 
 
-def _tail(path: Path) -> bytes:
-    from indexer.files import open_regular
+def _ends_with(path: Path, needle: bytes) -> bool:
+    """Return whether one of the last lines of a log has this."""
+    from indexer.transcripts.lines import last_lines
 
-    try:
-        with open_regular(path) as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
-            return file.read(TAIL_BYTES)
-    except OSError:
-        return b""
+    with suppress(OSError):
+        return any(needle in line for line in last_lines(path, TAIL_BYTES))
+    return False

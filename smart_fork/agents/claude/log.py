@@ -11,7 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from indexer.files import open_regular
 from indexer.transcripts.base import MOST_DAYS, Retention
 from indexer.transcripts.state import is_path, utc
 from indexer.values import dict_in, json_at, json_in, text_in
@@ -112,17 +111,15 @@ def kept_prompts(known: Container[str]) -> Iterator[KeptPrompt]:
     Raises:
         OSError: the file cannot be read.
     """
+    from indexer.transcripts.lines import last_lines
+
     try:
-        file = open_regular(HOME.folder() / "history.jsonl")
+        lines = [*last_lines(HOME.folder() / "history.jsonl", MOST_BYTES)]
     except FileNotFoundError:
         return
-    with file:
-        whole = file.seek(0, os.SEEK_END) <= MOST_BYTES
-        file.seek(0 if whole else -MOST_BYTES, os.SEEK_SET if whole else os.SEEK_END)
-        lines = file.read(MOST_BYTES).split(b"\n")
     # What is open, and so new that nothing was written, is not gone.
     are_open = {text_in(dict_in(json_at(path)).get("sessionId")) for path in HOME.folder().glob("sessions/*.json")}
-    for line in lines if whole else lines[1:]:
+    for line in reversed(lines):
         named = _SESSION.search(line)
         if named is None or named[1].decode() in known or named[1].decode() in are_open:
             continue

@@ -11,14 +11,13 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from indexer.files import open_regular
 from indexer.masking import Masked, mask, mask_once
 from indexer.repositories import NAME
 from indexer.transcripts.actions import describe_raw, still_running
 from indexer.transcripts.base import TAKEN_BACK
 from indexer.transcripts.commands import is_ours
 from indexer.transcripts.doings import Directories, Doings
-from indexer.transcripts.lines import Line, LineReader, decode_line, first_lines
+from indexer.transcripts.lines import Line, LineReader, decode_line, first_lines, last_lines
 from indexer.transcripts.model import (
     GivenBack,
     Inferred,
@@ -57,15 +56,13 @@ def thread_name(home: Path, session_id: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _names(path: Path, size: int, _changed: int, _inode: int) -> Mapping[str, str]:
+def _names(path: Path, *_state: int) -> Mapping[str, str]:
     """As of one state of the file."""
     names = {}
-    with open_regular(path) as file:
-        file.seek(max(0, size - _MOST_BYTES))
-        for line in file.read(_MOST_BYTES).split(b"\n"):
-            for _, record in decode_line(line)[0] if line else ():
-                if isinstance(known := record.get("id"), str) and isinstance(name := record.get("thread_name"), str):
-                    names[known] = name
+    for line in reversed([*last_lines(path, _MOST_BYTES)]):
+        for _, record in decode_line(line)[0] if line else ():
+            if isinstance(known := record.get("id"), str) and isinstance(name := record.get("thread_name"), str):
+                names[known] = name
     return names
 
 

@@ -28,7 +28,7 @@ from smart_fork.agents.codex.rollouts import (
     rollout_in,
     rollouts,
 )
-from smart_fork.agents.own_logs import LogAdapter
+from smart_fork.agents.own_logs import LogAdapter, newest_first
 
 
 class CodexAdapter(LogAdapter):
@@ -62,8 +62,7 @@ class CodexAdapter(LogAdapter):
         return None if is_both else file
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
-        found = self._loaded(self._of_session(session_id)) if is_id(session_id) else ()
-        return tuple(file.path for file in sorted(found, key=lambda file: file.mtime_ns, reverse=True))
+        return newest_first(self._loaded(self._of_session(session_id)) if is_id(session_id) else ())
 
     def _of_session(self, session_id: str) -> list[LogFile]:
         return [file for file in rollouts(session_id) if id_in(file.path) == session_id]

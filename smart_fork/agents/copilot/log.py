@@ -10,7 +10,7 @@ from indexer.transcripts.base import is_name
 from indexer.values import json_in, text_in
 from smart_fork.agents.agent import Storage
 from smart_fork.agents.copilot import HOME
-from smart_fork.agents.own_logs import TreeAdapter
+from smart_fork.agents.own_logs import TreeAdapter, newest_first
 
 #: What a session's log is called, in the folder that is named after the session.
 EVENTS = "events.jsonl"
@@ -63,8 +63,7 @@ class CopilotAdapter(TreeAdapter):
         if not session_id or "/" in session_id or "\0" in session_id:
             return ()
         places = (folder / session_id / EVENTS for folder, _ in self.folders())
-        found = [file for place in places if (file := self.log_at(str(place)))]
-        return tuple(file.path for file in sorted(found, key=lambda file: file.mtime_ns, reverse=True))
+        return newest_first(file for place in places if (file := self.log_at(str(place))))
 
     def projects_in(self, folder: str, own: str) -> Iterable[str]:
         """See `TreeAdapter.projects_in`: each session has a folder of its own."""

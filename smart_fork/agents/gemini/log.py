@@ -16,7 +16,7 @@ from indexer.transcripts.model import Session
 from indexer.values import dict_in, json_at
 from smart_fork.agents.agent import Storage
 from smart_fork.agents.gemini.home import BEGINS, CHATS, claim, id_of, is_named_whole, project_for
-from smart_fork.agents.own_logs import OwnLogs
+from smart_fork.agents.own_logs import OwnLogs, newest_first
 
 _ENDINGS = (".jsonl", ".json")
 #: How it is said for how long logs are kept, and for how long where nothing is said.
@@ -62,7 +62,7 @@ class GeminiAdapter(OwnLogs):
         found = [file for file in self._logs(tuple(names)) if self.id_of(file.path) == session_id]
         if len(found) > 1:  # of one that was resumed there is a file beside it in which nobody has said anything
             found = [file for file in found if self._is_asked(file.path)] or found
-        return tuple(file.path for file in sorted(found, key=lambda file: file.mtime_ns, reverse=True))
+        return newest_first(found)
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
         from smart_fork.agents.gemini import fold
