@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Literal, NamedTuple, Protocol
 
 from indexer.export import Chunk, Voices
@@ -12,6 +14,17 @@ from indexer.project import Project
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import AgentName, BrokenLine, Inferred, ResumedReason, Session
 from indexer.values import Value, value
+
+#: A run of Chinese, Japanese or Korean characters: nothing stands between its words.
+_RUN = re.compile(
+    r"[\u3005\u3041-\u3096\u30a1-\u30fa\u30fc-\u30fe\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f"
+    r"\U00020000-\U0003ffff]{2,}"
+)
+
+
+def bigrams(text: str) -> str:
+    """`text` as its words are indexed and searched: runs of CJK characters as overlapping pairs, all else as it is."""
+    return text if text.isascii() else _RUN.sub(lambda run: f" {' '.join(map(''.join, pairwise(run[0])))} ", text)
 
 
 @dataclass(frozen=True, slots=True)

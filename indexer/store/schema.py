@@ -18,11 +18,12 @@ from indexer.errors import IndexerError, joined
 from indexer.files import private_dir
 from indexer.locks import held
 from indexer.state import bring_up
+from indexer.store.base import bigrams
 
 #: How words are cut: stemmed, case and accents folded; ``_`` and ``.`` separate, so parts of identifiers are found.
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 #: Raised with the tables. An index of an older form is brought up to it, and one of a newer form is left alone.
-FORM = 19
+FORM = 20
 #: The vectors of an older one are elsewhere: it is built again.
 _OLDEST = 8
 _TABLES = f"""
@@ -175,11 +176,20 @@ def _make(db: apsw.Connection, before: int) -> None:
             bring_up(db, _TABLES)
             words = "SELECT id, 'p' || part, '' FROM sessions WHERE id NOT IN (SELECT rowid FROM session_work)"
             db.execute(f"INSERT INTO session_work(rowid, part, names) {words}")
+            _index_passages_again(db)
         except apsw.SQLError as error:  # not the tables that an index of this form has
             raise OlderIndexError(f"an older smart-fork wrote the index (form {before}: {error})") from error
         db.execute("INSERT OR REPLACE INTO meta VALUES('erase', 'all')")  # see `erasure`
     db.execute("INSERT OR IGNORE INTO meta VALUES('key', lower(hex(randomblob(16))))")
     db.execute(f"PRAGMA user_version = {FORM}")
+
+
+def _index_passages_again(db: apsw.Connection) -> None:
+    """Their words: a log that is read again leaves those of its texts that have not changed."""
+    db.execute("INSERT INTO chunk_words(chunk_words) VALUES('delete-all')")
+    passages = db.execute("SELECT id, 'p' || part, text FROM chunks")
+    rows = ((id_, part, bigrams(text)) for id_, part, text in passages)
+    db.executemany("INSERT INTO chunk_words(rowid, part, text) VALUES(?, ?, ?)", rows)
 
 
 class NewerIndexError(IndexerError):

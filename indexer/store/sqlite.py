@@ -12,7 +12,7 @@ from typing import Any
 
 from indexer.outcome import Authored, Edits, MetError
 from indexer.store import vectors
-from indexer.store.base import FORGOTTEN, Document, Reading, SeenFile, SessionRow, Words
+from indexer.store.base import FORGOTTEN, Document, Reading, SeenFile, SessionRow, Words, bigrams
 from indexer.store.queries import StoreReading
 from indexer.store.schema import BYTES_PER_SECOND, connect, erase, immediate, owe_erasing, owes_erasing, with_vectors
 from indexer.transcripts.base import Checkpoint, LogFile
@@ -307,14 +307,15 @@ class SqliteStore(StoreReading):
 
     def _write_words(self, row: int, part: int, words: Words) -> None:
         self.db.execute("DELETE FROM session_words WHERE rowid = ?", (row,))
-        names = f"{words.title}\n{words.also_called}"
+        texts = (f"{words.title}\n{words.also_called}", words.asked, words.answered, words.actions, words.symbols)
         self.db.execute(
             "INSERT INTO session_words(rowid, part, title, asked, answered, actions, symbols) "
             "VALUES(?, ?, ?, ?, ?, ?, ?)",
-            (row, f"p{part}", names, words.asked, words.answered, words.actions, words.symbols),
+            (row, f"p{part}", *map(bigrams, texts)),
         )
         self.db.execute("DELETE FROM session_work WHERE rowid = ?", (row,))
-        self.db.execute("INSERT INTO session_work(rowid, part, names) VALUES(?, ?, ?)", (row, f"p{part}", words.work))
+        work = (row, f"p{part}", bigrams(words.work))
+        self.db.execute("INSERT INTO session_work(rowid, part, names) VALUES(?, ?, ?)", work)
 
     def _place_chunks(self, row: int, part: int, document: Document) -> bool:
         """What has not changed is only looked at: of a session that grows nearly all is as it was. Whether a text has
@@ -355,7 +356,7 @@ class SqliteStore(StoreReading):
             return int(row[0])
         self.db.execute("INSERT INTO chunks(part, hash, text) VALUES(?, ?, ?)", (part, digest, text))
         id_ = self.db.last_insert_rowid()
-        self.db.execute("INSERT INTO chunk_words(rowid, part, text) VALUES(?, ?, ?)", (id_, f"p{part}", text))
+        self.db.execute("INSERT INTO chunk_words(rowid, part, text) VALUES(?, ?, ?)", (id_, f"p{part}", bigrams(text)))
         return id_
 
     def _drop_orphans(self, candidates: Iterable[int]) -> None:
@@ -363,12 +364,9 @@ class SqliteStore(StoreReading):
         orphans = [id_ for id_ in candidates if not self.db.execute(placed, (id_,)).fetchone()]
         vectors.remove(self.db, orphans)
         for id_ in orphans:
-            self.db.execute(
-                "INSERT INTO chunk_words(chunk_words, rowid, part, text) "
-                "SELECT 'delete', id, 'p' || part, text FROM chunks WHERE id = ?",
-                (id_,),
-            )
-            self.db.execute("DELETE FROM chunks WHERE id = ?", (id_,))
+            for part, text in self._all("DELETE FROM chunks WHERE id = ? RETURNING 'p' || part, text", (id_,)):
+                deleted = ("delete", id_, part, bigrams(text))
+                self.db.execute("INSERT INTO chunk_words(chunk_words, rowid, part, text) VALUES(?, ?, ?, ?)", deleted)
 
     def _write_file(self, reading: Reading, session: int | None, rank: str) -> None:
         file, after = reading.file, reading.checkpoint

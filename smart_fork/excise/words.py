@@ -22,6 +22,7 @@ from ahocorasick_rs import BytesAhoCorasick
 
 from indexer.export import export_path
 from indexer.files import file_name, index_db, state_home
+from indexer.store.base import bigrams
 from indexer.store.damage import read_only
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import AgentName
@@ -345,7 +346,7 @@ def _is_said(db: apsw.Connection, word: str, part: str, facts: str) -> bool:
         return True
     return any(
         db.execute(f"SELECT 1 FROM temp.{table}_said WHERE instr(term, ?) LIMIT 1", (part,)).fetchone()  # noqa: S608 - constants
-        or db.execute(f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT 1", (f'"{word}"',)).fetchone()  # noqa: S608
+        or db.execute(f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT 1", (f'"{bigrams(word)}"',)).fetchone()  # noqa: S608
         for table in _SAID_IN
     )
 

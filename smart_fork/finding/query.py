@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from indexer.embedder import DEFAULT_MODEL
 from indexer.export import PieceRole
 from indexer.lazy import dataclass
-from indexer.store.base import HavingTable, Placement, Scope, Scored, Searchable, SessionRow, WordTable
+from indexer.store.base import HavingTable, Placement, Scope, Scored, Searchable, SessionRow, WordTable, bigrams
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import Usage, is_empty
 from smart_fork.finding.this_branch import branch_words, is_of_this_branch
@@ -78,7 +78,7 @@ def words_of(text: str) -> tuple[str, ...]:
 
     A pull request's address and number are none: they would find every other pull request.
     """
-    named = _WORD.findall(_NUMBERED.sub(" ", text))
+    named = _WORD.findall(bigrams(_NUMBERED.sub(" ", text)))
     words = list(dict.fromkeys(word.lower()[:MAX_WORD_CHARACTERS] for word in named))
     telling = [word for word in words if word not in _STOP and (len(word) > 1 or not word.isascii())]
     return tuple((telling or words)[:MAX_WORDS])
@@ -100,7 +100,7 @@ def terms_of(text: str) -> tuple[str, ...]:
         for kind in (("issue",) if "issue" in one[0].lower() else ("pull", "pr"))
     ]
     phrases = dict.fromkeys(map(_phrase, (*_COMPOUND.findall(_NUMBERED.sub(" ", text.lower())), *numbered)))
-    compounds = [" ".join(phrase) for phrase in phrases if len(phrase) > 1][:MAX_WORDS]
+    compounds = [bigrams(" ".join(phrase)) for phrase in phrases if len(phrase) > 1][:MAX_WORDS]
     return tuple(dict.fromkeys(f'"{term}"' for term in (*words_of(text), *compounds)))
 
 
@@ -113,7 +113,7 @@ def quoted_names(given: Iterable[str]) -> tuple[str, ...]:
     """Files and names of code, each quoted as FTS5 wants it; of a long path its end."""
     names = (_WORD.findall(name.lower().replace("_", " ")) for name in given)
     phrases = dict.fromkeys(" ".join(word[:MAX_WORD_CHARACTERS] for word in name[-MAX_PHRASE_WORDS:]) for name in names)
-    return tuple(f'"{phrase}"' for phrase in phrases if phrase)[:MAX_NAMES]
+    return tuple(f'"{bigrams(phrase)}"' for phrase in phrases if phrase)[:MAX_NAMES]
 
 
 def _phrase(compound: str) -> tuple[str, ...]:

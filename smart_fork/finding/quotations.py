@@ -13,6 +13,7 @@ from indexer.embedder import Embedder
 from indexer.export import LABELS
 from indexer.lazy import late
 from indexer.masking import NOTHING, Masked, between, mask, shorten
+from indexer.store.base import bigrams
 from smart_fork.finding.query import Candidate
 from smart_fork.snippets import printable
 
@@ -32,7 +33,6 @@ _LINE = late(r"[^\n]+")
 #: A line that is at least this long and goes on in small letters was broken to fit a screen.
 _WRAPPED = 40
 _TOKEN = late(r"\w+")
-_DENSE = late(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0e7f]")
 #: What a word counts that begins as one of those asked for, and does not end so.
 _BEGINNING = 0.8
 
@@ -191,7 +191,7 @@ def tidied(text: str) -> str:
 
 def matched_words(text: str, words: Iterable[str]) -> tuple[str, ...]:
     """Those of `words` that `text` has, also as the beginning of a longer word."""
-    text = text.lower()
+    text = bigrams(text.lower())
     there = {*_WORD.findall(text), *_WORD.findall(text.replace("_", " "))}
     in_order = sorted(there)
     return tuple(word for word in words if word in there or (len(word) > 3 and _begins_one(word, in_order)))
@@ -264,10 +264,7 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
 
 def _found(word: str, tokens: set[str], beginnings: str, text: str) -> float:
     word = word.lower()
-    if word in tokens:
+    if word in tokens or (not word.isascii() and word in text):  # many scripts have no spaces
         return 1.0
-    if not word.isascii() and _DENSE.search(word):  # such scripts have no spaces: by pairs of characters
-        pairs = [word[i : i + 2] for i in range(max(1, len(word) - 1))]
-        return sum(pair in text for pair in pairs) / len(pairs)
     stem = word[: max(4, len(word) - 2)]
     return _BEGINNING if len(word) > 3 and f" {stem}" in beginnings else 0.0

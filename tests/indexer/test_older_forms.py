@@ -21,6 +21,8 @@ ONE, TWO = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-2222
 SECRET = "kX7mQ2zanzibarW9pL4"
 #: What takes the tables of this form back to an older one.
 BACK = {
+    19: """INSERT INTO chunk_words(chunk_words) VALUES('delete-all');
+        INSERT INTO chunk_words(rowid, part, text) SELECT id, 'p' || part, text FROM chunks""",
     16: "; ".join(
         f"ALTER TABLE sessions DROP COLUMN {one}" for one in ("resumed", "resumed_reason", "forgotten", "instructions")
     ),
@@ -79,6 +81,19 @@ def test_an_index_of_an_older_form_is_brought_up_to_date_and_keeps_its_vectors(f
     assert [] == embedder.embedded
     assert [] == with_secret()
     assert not list(state_home().glob("index.db.*"))
+
+
+def test_passages_of_an_older_form_are_found_by_words_inside_a_run():
+    claude_log(ONE, "/work/a", "登录页面的验证码刷新失败", "done")
+    run()
+    age(19)
+
+    with open_sound(index_db()) as store:
+        scope = store.scope(None, READERS.names, automated=True)
+        (place,) = store.placements([hit.row for hit in store.match_words("chunks", ['"验证"'], scope, 9)])
+        assert {ONE} == {row.session_id for row in store.sessions([place.session]).values()}
+        store.forget_session("claude", ONE)
+        assert [] == store.match_words("chunks", ['"验证"'], scope, 9)
 
 
 def test_a_session_whose_log_is_gone_stays_in_an_index_of_an_older_form():

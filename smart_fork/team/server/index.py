@@ -22,7 +22,7 @@ from psycopg.types.json import Jsonb
 
 from indexer.embedder import Embedder, ModelUnavailableError
 from indexer.export import Chunk
-from indexer.store.base import Document
+from indexer.store.base import Document, bigrams
 from smart_fork.errors import Unshareable
 from smart_fork.team.passages import Searched, hash_of, searched, space_of
 from smart_fork.team.server import sessions
@@ -53,7 +53,7 @@ Session = UUID | str
 
 def cut(text: str) -> str:
     """A text as its words are looked for: lower case, without accents, cut at all that is neither letter nor digit."""
-    plain = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+    plain = "".join(char for char in unicodedata.normalize("NFKD", bigrams(text)) if not unicodedata.combining(char))
     return _APART.sub(" ", plain.lower()).strip()
 
 

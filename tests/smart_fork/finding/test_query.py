@@ -72,6 +72,13 @@ def test_words_are_found_and_compounds_count_twice(index):
     assert any_of("src/upload.py") == '"src" OR "upload" OR "py" OR "src upload py"'
 
 
+def test_a_run_without_spaces_is_searched_by_its_pairs_of_characters():
+    assert words_of("验证码 v2 の検索") == ("验证", "证码", "v2", "の検", "検索")
+    assert words_of("退") == ("退",)
+    assert terms_of("登录页/upload.py")[-1] == '" 登录 录页  upload py"'
+    assert names_of("登录页.tsx") == ('" 登录 录页  tsx"',)
+
+
 def test_stop_words_are_left_out_unless_nothing_else_was_typed():
     assert words_of("add the retry to our uploader") == ("add", "retry", "uploader")
     assert words_of("what is this") == ("what", "is", "this")

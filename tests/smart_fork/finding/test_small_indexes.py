@@ -60,6 +60,28 @@ def test_rows_of_six_words_on_average_are_ranked_by_the_words_that_they_have(wor
     assert other == world.find("retry kappa", shop)["results"][0]["session_id"]
 
 
+@each(
+    ("question", "said"),
+    [
+        ("验证码", "登录页面的验证码刷新失败"),
+        ("修复验证码", "登录页面的验证码刷新失败"),
+        ("指数退避", "上传失败时改用指数退避重试"),
+        ("ページング", "検索結果のページングを直してください"),
+        ("検索のページングが壊れた", "検索結果のページングを直してください"),
+        ("결제", "주문서의결제수단을 고쳐줘"),
+        ("upload按钮", "登录页面upload按钮没有反应"),
+    ],
+)
+def test_words_inside_a_run_without_spaces_are_found(world, shop, question, said):
+    right = world.claude(shop, said)
+    for other in ("订单列表导出", "在庫一覧を並べ替える", "retry the uploader", "회원 가입"):
+        world.claude(shop, other)
+
+    best = find(FindRequest(question), Engine(BrokenModel()), shop).as_json()["results"][0]
+    assert right == best["session_id"]
+    assert best["match"]["words"]
+
+
 @each("question", QUESTIONS)
 def test_any_question_is_answered_from_no_session(world, shop, question):
     answered_from_none = world.find(question, shop)
