@@ -67,9 +67,6 @@ class Edits:
         return replace(self, files=tuple(file for file in self.files if mask(file) == file))
 
 
-NO_EDITS = Edits()
-
-
 @dataclass(frozen=True, slots=True)
 class KnownFiles:
     """The files that a session has read or edited, as absolute paths, and `until` when it went on.
@@ -176,7 +173,7 @@ def edits_of(session: Session, resolved_cwd: str) -> Edits:
                 if file := _absolute(path, session.cwd, resolved_cwd):
                     files.pop(file, None)
                     files[file] = None
-    return Edits(tuple(files)[-MAX_FILES:], until or session.last_activity) if files else NO_EDITS
+    return Edits(tuple(files)[-MAX_FILES:], until or session.last_activity) if files else Edits()
 
 
 def worked_in(session: Session) -> dict[str, set[int]]:

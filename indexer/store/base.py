@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from indexer.export import Chunk, Voices
 from indexer.lazy import dataclass
-from indexer.outcome import NO_EDITS, Authored, Edits, MetError, Outcome
+from indexer.outcome import Authored, Edits, MetError, Outcome
 from indexer.project import Project
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import AgentName, BrokenLine, Inferred, ResumedReason, Session
@@ -17,8 +17,7 @@ from indexer.values import Value, value
 
 #: A run of Chinese, Japanese or Korean characters: nothing stands between its words.
 _RUN = re.compile(
-    r"[\u3005\u3041-\u3096\u30a1-\u30fa\u30fc-\u30fe\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f"
-    r"\U00020000-\U0003ffff]{2,}"
+    r"[\u3005\u3041-\u3096\u30a1-\u30fa\u30fc-\u30fe\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9f]{2,}"
 )
 
 
@@ -61,7 +60,7 @@ class Document:
     acted: int = -1
     export: bytes = b""
     outcome: Outcome = Outcome.UNKNOWN
-    edits: Edits = NO_EDITS
+    edits: Edits = Edits()
     answered: int | None = None
     authored: tuple[Authored, ...] = ()
     errors: tuple[MetError, ...] = ()

@@ -176,20 +176,16 @@ def _make(db: apsw.Connection, before: int) -> None:
             bring_up(db, _TABLES)
             words = "SELECT id, 'p' || part, '' FROM sessions WHERE id NOT IN (SELECT rowid FROM session_work)"
             db.execute(f"INSERT INTO session_work(rowid, part, names) {words}")
-            _index_passages_again(db)
+            # A log that is read again leaves the words of texts that have not changed.
+            db.execute("INSERT INTO chunk_words(chunk_words) VALUES('delete-all')")
+            passages = db.execute("SELECT id, 'p' || part, text FROM chunks")
+            rows = ((id_, part, bigrams(text)) for id_, part, text in passages)
+            db.executemany("INSERT INTO chunk_words(rowid, part, text) VALUES(?, ?, ?)", rows)
         except apsw.SQLError as error:  # not the tables that an index of this form has
             raise OlderIndexError(f"an older smart-fork wrote the index (form {before}: {error})") from error
         db.execute("INSERT OR REPLACE INTO meta VALUES('erase', 'all')")  # see `erasure`
     db.execute("INSERT OR IGNORE INTO meta VALUES('key', lower(hex(randomblob(16))))")
     db.execute(f"PRAGMA user_version = {FORM}")
-
-
-def _index_passages_again(db: apsw.Connection) -> None:
-    """Their words: a log that is read again leaves those of its texts that have not changed."""
-    db.execute("INSERT INTO chunk_words(chunk_words) VALUES('delete-all')")
-    passages = db.execute("SELECT id, 'p' || part, text FROM chunks")
-    rows = ((id_, part, bigrams(text)) for id_, part, text in passages)
-    db.executemany("INSERT INTO chunk_words(rowid, part, text) VALUES(?, ?, ?)", rows)
 
 
 class NewerIndexError(IndexerError):

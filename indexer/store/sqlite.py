@@ -44,10 +44,8 @@ class SqliteStore(StoreReading):
 
     def seen(self, paths: Collection[str] | None = None) -> dict[str, SeenFile]:
         every = "SELECT path, size, mtime_ns, inode, version FROM files"
-        if paths is None:
-            rows = self.db.execute(every)
-        else:
-            rows = self.db.executemany(f"{every} WHERE path = ?", [(path,) for path in paths])
+        named = [(path,) for path in paths or ()]
+        rows = self.db.execute(every) if paths is None else self.db.executemany(f"{every} WHERE path = ?", named)
         return {row[0]: SeenFile._make(row[1:]) for row in rows}
 
     def checkpoint(self, path: str, version: str, inode: int | None = None) -> Checkpoint | None:
@@ -202,8 +200,7 @@ class SqliteStore(StoreReading):
         empty[0] = part
         marks = ", ".join("?" * (len(_SESSION_COLUMNS) + 2))
         self.db.execute(
-            f"INSERT INTO sessions(agent, session_id, {names}) VALUES({marks})",
-            (agent, session_id, *empty),
+            f"INSERT INTO sessions(agent, session_id, {names}) VALUES({marks})", (agent, session_id, *empty)
         )
         return self.db.last_insert_rowid()
 
@@ -280,11 +277,10 @@ class SqliteStore(StoreReading):
         return gone or bool(known)
 
     def _write_edits(self, row: int, edits: Edits) -> None:
+        self.db.execute("DELETE FROM edits WHERE session = ?", (row,))
         if edits.files:
             files = json.dumps(edits.files, ensure_ascii=False)
-            self.db.execute("INSERT OR REPLACE INTO edits VALUES(?, ?, ?)", (row, edits.until, files))
-        else:
-            self.db.execute("DELETE FROM edits WHERE session = ?", (row,))
+            self.db.execute("INSERT INTO edits VALUES(?, ?, ?)", (row, edits.until, files))
 
     def _write_authored(self, row: int, authored: Sequence[Authored]) -> None:
         """Of a session that grows nearly all is as it was."""
@@ -293,29 +289,25 @@ class SqliteStore(StoreReading):
             (row, position, one.exchange, one.turn, one.moment, one.file, one.file.rpartition("/")[2], one.lines)
             for position, one in enumerate(authored)
         ]
+        new = [one for one in rows if one not in was]
         self.db.execute("DELETE FROM authored WHERE session = ? AND position >= ?", (row, len(rows)))
-        self.db.executemany(
-            "INSERT OR REPLACE INTO authored VALUES(?, ?, ?, ?, ?, ?, ?, ?)", [one for one in rows if one not in was]
-        )
+        self.db.executemany("INSERT OR REPLACE INTO authored VALUES(?, ?, ?, ?, ?, ?, ?, ?)", new)
 
     def _write_errors(self, row: int, errors: Sequence[MetError]) -> None:
         was = set(self.db.execute("SELECT * FROM errors WHERE session = ?", (row,)))
         rows = {(row, one.line, one.exchange, one.turn, int(one.fate), one.by) for one in errors}
-        gone = [one[:2] for one in was - rows]
-        self.db.executemany("DELETE FROM errors WHERE session = ? AND line = ?", gone)
+        self.db.executemany("DELETE FROM errors WHERE session = ? AND line = ?", [one[:2] for one in was - rows])
         self.db.executemany("INSERT INTO errors VALUES(?, ?, ?, ?, ?, ?)", sorted(rows - was))
 
     def _write_words(self, row: int, part: int, words: Words) -> None:
-        self.db.execute("DELETE FROM session_words WHERE rowid = ?", (row,))
         texts = (f"{words.title}\n{words.also_called}", words.asked, words.answered, words.actions, words.symbols)
         self.db.execute(
-            "INSERT INTO session_words(rowid, part, title, asked, answered, actions, symbols) "
+            "INSERT OR REPLACE INTO session_words(rowid, part, title, asked, answered, actions, symbols) "
             "VALUES(?, ?, ?, ?, ?, ?, ?)",
             (row, f"p{part}", *map(bigrams, texts)),
         )
-        self.db.execute("DELETE FROM session_work WHERE rowid = ?", (row,))
         work = (row, f"p{part}", bigrams(words.work))
-        self.db.execute("INSERT INTO session_work(rowid, part, names) VALUES(?, ?, ?)", work)
+        self.db.execute("INSERT OR REPLACE INTO session_work(rowid, part, names) VALUES(?, ?, ?)", work)
 
     def _place_chunks(self, row: int, part: int, document: Document) -> bool:
         """What has not changed is only looked at: of a session that grows nearly all is as it was. Whether a text has
@@ -408,8 +400,7 @@ class SqliteStore(StoreReading):
         if self.meta("model") == model:
             return False
         with immediate(self.db):
-            before = self.meta("model")
-            if before == model:
+            if (before := self.meta("model")) == model:
                 return False
             vectors.create(self.db, dimensions)
             self.db.execute("UPDATE chunks SET block = 0 WHERE block <> 0")
