@@ -39,7 +39,7 @@ class CodexHooks(Hooks):
         yield "Codex runs new hooks only when they are trusted: start `codex` once in a terminal, which asks"
         config = HOME.folder() / "config.toml"
         try:
-            features = tomllib.loads(config.read_text(encoding="utf-8")).get("features", {})
+            features = tomllib.loads(config.read_text(encoding="utf-8-sig")).get("features", {})
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:

@@ -55,7 +55,7 @@ class CodexLogin(Login):
 
 def _settings() -> dict[str, Any]:
     try:
-        written = (HOME.folder() / "config.toml").read_text("utf-8")
+        written = (HOME.folder() / "config.toml").read_text("utf-8-sig")
         import tomllib  # most commands start nothing, and many a person has no such file
 
         return tomllib.loads(written)

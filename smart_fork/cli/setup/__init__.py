@@ -209,7 +209,7 @@ def _act(step: Step, plan: SetupPlan, ledger: Ledger) -> StepTold:
     """What was done of a step. One that fails does not keep the next from being done."""
     told = step.told()
     try:
-        verb, notes = first_index(plan) if step.what == "index" else (_DONE[step.state], step.act(ledger))
+        verb, notes = first_index(plan) if step.what == "index" else (_DONE[step.state], step.do(ledger))
     except SmartForkError as error:
         if not wants_json():
             out.print(plain(_line("failed", step)))

@@ -1,11 +1,13 @@
 """Files that belong to others: read as text, and written only if they still are what was read.
 
-A link stays one: what it points to is written. Mode and owner stay. What its owner has made read-only is not written.
+A link stays one: what it points to is written. Mode, owner and a byte-order mark stay. What its owner has made
+read-only is not written. An empty JSON file is an empty object, as the agents read it.
 """
 
 from __future__ import annotations
 
 import stat
+from codecs import BOM_UTF8
 from pathlib import Path
 
 from indexer.files import private_dir, replace_file
@@ -19,7 +21,7 @@ def read(path: Path, by_hand: str) -> str | None:
         SmartForkError: it cannot be read, or is no UTF-8.
     """
     try:
-        return path.read_bytes().decode()
+        return _text(path, path.read_bytes())
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -37,16 +39,22 @@ def write(path: Path, before: str | None, text: str | None) -> None:
     target = path.resolve()
     try:
         now = target.read_bytes() if target.exists() else None
-        if now != (before.encode() if before is not None else None):
+        if (None if now is None else _text(path, now)) != before:
             raise SmartForkError(f"{path} has just been changed by another program", "Try again.")
         check_writable(path)
         if text is None:
             target.unlink()
             return
         private_dir(target.parent)
-        replace_file(target, [text.encode()], like_before=True)
+        mark = BOM_UTF8 if now and now.startswith(BOM_UTF8) else b""
+        replace_file(target, [mark, text.encode()], like_before=True)
     except OSError as error:
         raise SmartForkError(f"{path} cannot be written: {error.strerror}", "Check the owner of the file.") from error
+
+
+def _text(path: Path, content: bytes) -> str:
+    text = content.removeprefix(BOM_UTF8).decode()
+    return text if text.strip() or path.suffix != ".json" else "{}"
 
 
 def check_writable(path: Path) -> None:

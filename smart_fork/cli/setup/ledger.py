@@ -215,7 +215,7 @@ State = Literal["new", "changed", "there", "left"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`name` is what people read, `why` what keeps a step from being done. `act` gives what a person should know."""
+    """`name` is what people read, `why` what keeps a step from being done. `do` gives what a person should know."""
 
     what: str
     name: str
@@ -224,6 +224,17 @@ class Step:
     agent: str = ""
     why: str = ""
     act: Callable[[Ledger], list[str]] = lambda _: []
+    failure: SmartForkError | None = None
+
+    def do(self, ledger: Ledger) -> list[str]:
+        """Do it.
+
+        Raises:
+            SmartForkError: it cannot be done.
+        """
+        if self.failure:
+            raise self.failure
+        return self.act(ledger)
 
     @property
     def is_open(self) -> bool:

@@ -7,7 +7,7 @@ import os
 import shlex
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, distribution
@@ -146,38 +146,36 @@ def _found(way: Registration) -> AgentHere | None:
 
 
 def _of_agents(options: SetupOptions, ways: Sequence[Registration], program: str, ledger: Ledger) -> Iterator[Step]:
-    of_agents = [_of_agent(options, way, program, ledger) for way in ways]
-    failures = [found for found in of_agents if isinstance(found, SmartForkError)]
+    of_agents = [[*_of_agent(options, way, program, ledger)] for way in ways]
+    failures = [steps[0].failure for steps in of_agents if steps[0].failure]
     if len(failures) == len(ways):
         raise failures[0]
-    for way, found in zip(ways, of_agents, strict=True):
-        yield from [_failing(way, found)] if isinstance(found, SmartForkError) else found
+    for steps in of_agents:
+        yield from steps
 
 
-def _of_agent(options: SetupOptions, way: Registration, program: str, ledger: Ledger) -> list[Step] | SmartForkError:
-    """The steps for one agent, or why it is left as it is."""
+def _of_agent(options: SetupOptions, way: Registration, program: str, ledger: Ledger) -> Iterator[Step]:
+    """The steps for one agent, its MCP server first."""
+    agent, folder = way.agent, way.skills()
+    yield _part("server", way, way.path(), lambda: entry.planned(way, program))
+    if options.skill and folder:
+        yield _part("skill", way, folder, lambda: skill_file.planned(way, folder, ledger))
+    if options.hooks and AGENTS[agent].hooks:
+        settings = agent_settings.settings_file(agent)
+        yield _part("hooks", way, settings, lambda: agent_settings.planned(agent))
+    if options.recall:
+        yield _part("recall", way, way.path(), lambda: recall_step.planned(way))
+    if options.reading:
+        yield _part("reading", way, way.path(), lambda: tool_permission.planned(way))
+
+
+def _part(what: str, way: Registration, where: Path, planned: Callable[[], Step]) -> Step:
+    """A step; where it cannot be done, one that fails when it is its turn: a file costs no other part."""
     try:
-        steps = [entry.planned(way, program)]
-        if options.skill and (folder := way.skills()):
-            steps.append(skill_file.planned(way, folder, ledger))
-        if options.hooks and AGENTS[way.agent].hooks:
-            steps.append(agent_settings.planned(way.agent))
-        if options.recall:
-            steps.append(recall_step.planned(way))
-        if options.reading:
-            steps.append(tool_permission.planned(way))
+        return planned()
     except SmartForkError as error:
-        return error
-    return steps
-
-
-def _failing(way: Registration, error: SmartForkError) -> Step:
-    """The step of an agent that is left as it is: it fails when it is done, and the others are done."""
-
-    def fail(_: Ledger) -> list[str]:
-        raise error
-
-    return Step("server", entry.NAME, str(way.path()), "new", way.agent, f"cannot be done: {error.message}", fail)
+        why = f"cannot be done: {error.message}"
+        return Step(what, PARTS[what].NAME, str(where), "new", way.agent, why, failure=error)
 
 
 def _index(*, copies: bool) -> Step:

@@ -143,7 +143,7 @@ def test_the_doctor_says_what_is_gone(setup, newcomer, monkeypatch, tmp_path):
     assert "entry of the MCP server is gone" in check.detail
 
 
-def test_a_plugin_of_somebody_else_keeps_its_agent_as_it_is(setup, world, monkeypatch):
+def test_a_plugin_of_somebody_else_stays_and_costs_the_hooks_alone(setup, world, monkeypatch):
     agent = Plugged()
     monkeypatch.setitem(AGENTS._by_name, agent.name, agent)
     path = agent.hooks.path()
@@ -153,8 +153,10 @@ def test_a_plugin_of_somebody_else_keeps_its_agent_as_it_is(setup, world, monkey
 
     refused = setup("--yes", "--agent", agent.name)
 
-    assert (1, before) == (refused.code, everything(world.home))
+    assert (1, b"// mine\n") == (refused.code, path.read_bytes())
     assert "is not smart-fork's" in refused.err
+    assert setup("--remove").code == 0
+    assert before == everything(world.home)
 
 
 def test_the_hooks_are_printed_as_they_would_be(setup, world, monkeypatch):

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import tomllib
+from codecs import BOM_UTF8
 from pathlib import Path
 
 import pytest
@@ -113,36 +114,68 @@ def test_a_person_is_asked_once(setup, world, monkeypatch, answer, code):
         (".codex/hooks.json", "[]"),
     ],
 )
-def test_settings_that_are_not_understood_keep_their_agent_as_it_is_and_no_other(setup, world, name, text):
+def test_settings_that_are_not_understood_cost_their_own_part_and_no_other(setup, world, name, text):
     full(world.home)
     (world.home / name).write_text(text)
     before = everything(world.home)
-    agent, other = ("codex", CLAUDE) if "codex" in name else ("claude", CODEX)
+    of_server = name in (".claude.json", ".codex/config.toml")
 
     failed = setup("--yes")
 
     assert 1 == failed.code
     assert name in failed.err
     assert "Correct" in failed.err
-    now = everything(world.home)
-    own = [path for path in before if path.startswith((f".{agent}/", f".{agent}."))]
-    assert [before[path] for path in own] == [now[path] for path in own]
-    assert other.value(other.path().read_text())["args"] == ["mcp"]
-    assert agent_settings.is_installed(other.agent)
+    assert before[name] == everything(world.home)[name]
+    broken = {"claude" if "claude" in name else "codex"}
+    for way in (CLAUDE, CODEX):
+        server, hooks = way.agent in broken and of_server, way.agent in broken and not of_server
+        assert server or way.value(way.path().read_text())["args"] == ["mcp"]
+        assert hooks or agent_settings.is_installed(way.agent)
+        assert (way.skills() / "past-sessions/SKILL.md").is_file()
     assert 0 == setup("--remove").code
     assert before == everything(world.home)
 
 
-def test_a_read_only_file_keeps_its_agent_as_it_is_and_no_other(setup, world):
+@pytest.mark.parametrize("kind", ["read-only", "a link to itself"])
+def test_a_file_that_cannot_be_written_costs_its_own_part_and_no_other(setup, world, kind):
     full(world.home)
-    (world.home / ".codex/config.toml").chmod(0o444)
-    before = everything(world.home)
+    settings = world.home / ".codex/config.toml"
+    if kind == "read-only":
+        settings.chmod(0o444)
+    else:
+        settings.unlink()
+        settings.symlink_to(settings.name)
+    before = settings.readlink() if settings.is_symlink() else settings.read_bytes()
 
     failed = setup("--yes")
 
-    assert (1, before[".codex/config.toml"]) == (failed.code, everything(world.home)[".codex/config.toml"])
-    assert "read-only" in failed.err
+    assert 1 == failed.code
+    assert before == (settings.readlink() if settings.is_symlink() else settings.read_bytes())
+    assert str(settings) in failed.err.replace("~", str(world.home)).replace("\n", "")
+    assert agent_settings.is_installed("codex")
     assert CLAUDE.value(CLAUDE.path().read_text())["args"] == ["mcp"]
+
+
+@pytest.mark.parametrize("way", [CLAUDE, CODEX], ids=["claude", "codex"])
+def test_a_byte_order_mark_stays_and_an_empty_file_is_one_without_settings(setup, world, way):
+    """As the agents themselves read them."""
+    full(world.home)
+    hooks = agent_settings.settings_file(way.agent)
+    for path in {way.path(), hooks}:
+        path.write_bytes(BOM_UTF8 + (path.read_bytes() if path.exists() else b""))
+    before = everything(world.home)
+
+    assert 0 == setup("--yes", "--agent", way.agent).code
+
+    assert way.path().read_bytes().startswith(BOM_UTF8)
+    assert way.value(way.path().read_text("utf-8-sig"))["args"] == ["mcp"]
+    assert agent_settings.is_installed(way.agent)
+    assert 0 == setup("--remove").code
+    assert before == everything(world.home)
+    for path in (way.path(), hooks):
+        path.write_bytes(b"")
+    assert 0 == setup("--yes", "--agent", way.agent).code
+    assert way.value(way.path().read_text())["args"] == ["mcp"]
 
 
 def test_where_no_agent_can_be_set_up_everything_stays_as_it_is(setup, world):
