@@ -30,6 +30,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from smart_fork.repository.git import Repository
+
 from .which_session.clone import Clone
 from .which_session.play import at_home
 from .which_session.transcripts import log_of, transcripts
@@ -89,13 +91,12 @@ class Asking:
         from indexer.project import project_of
         from indexer.store.sqlite import SqliteStore
         from smart_fork.agents.readers import READERS
-        from smart_fork.repository.git import opened
         from smart_fork.system.processes import Processes
 
         private_dir(state_home())
         self.store, report = SqliteStore(index_db()), Report()
         read_logs(self.store, READERS, changed_logs(self.store, READERS, report), report)
-        self.there = opened(folder, Processes())
+        self.there = Repository.open(folder, Processes())
         self.scope = self.store.scope(project_of(folder), READERS.names, automated=True)
 
     def ask(self, line: Drawn) -> str:

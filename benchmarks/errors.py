@@ -146,11 +146,11 @@ class Asking:
 
     def cases(self) -> Iterator[Case]:
         """The failed commands whose output has lines of its own, the oldest first."""
-        from indexer.transcripts.error_lines import commands_of, telling
+        from indexer.transcripts.error_lines import Commands, telling
 
         for session, ran in sorted(self.sessions.values(), key=lambda both: both[0].started):
             for place, one in enumerate(ran):
-                if one.failed and commands_of(one.command) and (lines := telling(one.output)):
+                if one.failed and Commands.of(one.command) and (lines := telling(one.output)):
                     yield Case(session, place, lines)
 
     def scope(self, case: Case) -> Any:

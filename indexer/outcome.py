@@ -17,19 +17,10 @@ from indexer.lazy import dataclass, late
 from indexer.masking import mask
 from indexer.transcripts.authored import key_in_use
 from indexer.transcripts.commands import only_looks
-from indexer.transcripts.error_lines import (
-    Commands,
-    changes,
-    commands_of,
-    hashed,
-    hides_its_end,
-    is_alike,
-    is_same,
-    parted,
-)
+from indexer.transcripts.error_lines import Commands, hashed, parted
 from indexer.transcripts.model import Exchange, Proof, Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import breaks_off, calls_of, results_of
-from indexer.transcripts.texts import is_failure, says_something
+from indexer.transcripts.texts import FAILED, says_something
 
 #: Of more files the last edited are remembered, and of more directories the first.
 MAX_FILES = 1000
@@ -128,7 +119,7 @@ class _Step(NamedTuple):
         """Whether it shows that an error is gone: it went well, or wrong otherwise."""
         if self.failed:
             return bool(self.result.errors)
-        return self.result.proof is not Proof.NOTHING or not hides_its_end(self.call.action)
+        return self.result.proof is not Proof.NOTHING or not Commands.hide_the_end(self.call.action)
 
     @property
     def commands(self) -> Commands:
@@ -136,7 +127,7 @@ class _Step(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        return bool(self.call.edits) or changes(self.commands)
+        return bool(self.call.edits) or self.commands.change()
 
 
 def outcome_of(session: Session) -> Outcome:
@@ -244,11 +235,11 @@ def errors_of(session: Session) -> tuple[MetError, ...]:
 def _ended(line: bytes, number: int, steps: Sequence[_Step]) -> MetError:
     met, following = steps[number], steps[number + 1 : number + 1 + MOST_STEPS]
     for place, step in enumerate(following):
-        if step.commands and is_same(met.commands, step.commands) and step.settled:
+        if step.commands and met.commands.are_again(step.commands) and step.settled:
             did = [one.call.action for one in following[:place] if not one.failed and one.changes]
-            more = [words for words in step.commands if words not in met.commands]
-            otherwise = len(more) == len(step.commands) and is_alike(met.commands, step.commands)
-            if otherwise or (changes(more) and not step.failed):
+            more = Commands(words for words in step.commands if words not in met.commands)
+            otherwise = len(more) == len(step.commands) and met.commands.are_alike(step.commands)
+            if otherwise or (more.change() and not step.failed):
                 did.append(step.call.action)
             by = list(dict.fromkeys(did))[-MOST_CAUSES:]
             return MetError(line, step.exchange, step.turn, Fate.ENDED, by=b"".join(hashed(by, key_in_use())))
@@ -258,7 +249,7 @@ def _ended(line: bytes, number: int, steps: Sequence[_Step]) -> MetError:
 @lru_cache(maxsize=1024)
 def _commands(action: str) -> Commands:
     """What the action of a call runs."""
-    return commands_of(action.removeprefix(_RUN)) if action.startswith(_RUN) else ()
+    return Commands.of(action.removeprefix(_RUN)) if action.startswith(_RUN) else Commands()
 
 
 def edited_paths(session: Session) -> tuple[str, ...]:
@@ -378,7 +369,7 @@ def _is_answered(exchange: Exchange) -> bool:
     spoken = next((turn for turn in reversed(exchange.turns) if turn.speaks), None)
     if spoken is None or spoken.role != "assistant" or spoken.tool_calls or breaks_off(spoken):
         return False
-    if is_failure(spoken.text) or _only_asks_back(exchange, spoken.text) or _does_not_know(spoken.text):
+    if FAILED.match(spoken.text.strip()) or _only_asks_back(exchange, spoken.text) or _does_not_know(spoken.text):
         return False
     return any(says_something(turn.text) for turn in exchange.turns if turn.prompt)
 

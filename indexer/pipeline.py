@@ -40,7 +40,7 @@ from indexer.transcripts.base import TAKEN_BACK, UNREAD, Agents, Checkpoint, Log
 from indexer.transcripts.commands import calls_us
 from indexer.transcripts.model import AgentName, BrokenLine, Exchange, Session, Turn
 from indexer.transcripts.retold import DONE, calls_of, retold
-from indexer.transcripts.symbols import Symbols, forget_shown
+from indexer.transcripts.symbols import Symbols
 from indexer.transcripts.texts import title_of
 
 _US = re.compile(r"smart[-_ ]fork", re.IGNORECASE)
@@ -215,7 +215,7 @@ def read_logs(
                 log.exception("cannot index %s", file.path)
                 store.save(Reading(file, changes.VERSION, UNREAD, skipped="could not be indexed"), None)
             done.add(file.location)
-    forget_shown()
+    Symbols.forget_shown()
     if done:
         make_room(store)
     if progress and files:

@@ -58,6 +58,12 @@ class LastRun(Value):
             failed=tuple(FailedLog(str(one.get("path")), str(one.get("reason"))) for one in logs),
         )
 
+    @classmethod
+    def of(cls, store: Store) -> LastRun | None:
+        """What became of the last run over everything; `None` before the first."""
+        told = dict_in(json_in(store.meta(_LAST)))
+        return cls.kept(told) if told else None
+
 
 def _is_such(value: object, default: object) -> bool:
     if isinstance(default, float):
@@ -131,12 +137,6 @@ def announce(store: Store, next_run: str | None) -> None:
     """Keep when this process runs next. It counts for as long as the process lives."""
     pid = os.getpid()
     store.set_meta(_NEXT, orjson.dumps({"at": next_run, "pid": pid, "born": born(pid)}).decode())
-
-
-def last_run(store: Store) -> LastRun | None:
-    """What became of the last run over everything; `None` before the first."""
-    told = dict_in(json_in(store.meta(_LAST)))
-    return LastRun.kept(told) if told else None
 
 
 def next_run(store: Store, now: datetime) -> str | None:

@@ -9,17 +9,8 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
 
-_calling: ContextVar[AgentName | None] = ContextVar("calling", default=None)
-
-
-def speak_for(agent: AgentName | None) -> None:
-    """From here on in this context, that agent asks; `None` for a person, or nobody knows whom."""
-    _calling.set(agent)
-
-
-def calling_agent() -> AgentName | None:
-    """The agent that asks, where it is known."""
-    return _calling.get()
+#: The agent that asks, where it is known; `None` for a person, or nobody knows whom.
+calling: ContextVar[AgentName | None] = ContextVar("calling", default=None)
 
 
 def caller_session(environment: Mapping[str, str], agents: Sequence[Agent] = ()) -> str | None:

@@ -7,9 +7,10 @@ prints, such as "Permission denied", are no error's own. As with authored lines,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from itertools import islice
+from typing import Self
 
 from indexer.lazy import late
 from indexer.transcripts.commands import simple_commands, unquoted
@@ -73,8 +74,36 @@ _CHANGES = late(
 )
 _BEHIND = late(r"[|;]")
 _MOST_COMMANDS = 12
-#: The commands of a line.
-Commands = Sequence[tuple[str, ...]]
+
+
+class Commands(tuple[tuple[str, ...], ...]):
+    """The words of a line's commands, without options; none of those that only look or prepare."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, line: str) -> Self:
+        """Return the commands of a line."""
+        return cls(dict.fromkeys(islice(_commands(line), _MOST_COMMANDS)))
+
+    def are_again(self, other: Commands) -> bool:
+        """Whether a line is another one again: it runs the same programs, or nearly the same words."""
+        return {words[:2] for words in self} <= {words[:2] for words in other} or self.are_alike(other)
+
+    def are_alike(self, other: Commands) -> bool:
+        """Whether two lines have most of their words in common."""
+        words, others = ({word for words in line for word in words} for line in (self, other))
+        return 2 * len(words & others) > len(words | others)
+
+    def change(self) -> bool:
+        """Whether they say that they change what later ones find."""
+        named = (word for words in self if words[0] != "git" for word in words[:3])
+        return any(_SUBCOMMAND.fullmatch(word) and _CHANGES.search(word) for word in named)
+
+    @staticmethod
+    def hide_the_end(line: str) -> bool:
+        """Whether the exit status of a line can be that of something behind the command."""
+        return _BEHIND.search(unquoted(line)) is not None
 
 
 def plain(line: str) -> str:
@@ -121,36 +150,9 @@ def parted(joined: bytes) -> list[bytes]:
     return [joined[start : start + SIZE] for start in range(0, len(joined), SIZE)]
 
 
-def commands_of(line: str) -> tuple[tuple[str, ...], ...]:
-    """Return the commands of a line without options; none of those that only look or prepare."""
-    return tuple(dict.fromkeys(islice(_commands(line), _MOST_COMMANDS)))
-
-
 def is_aside(program: str) -> bool:
     """Whether a program only looks, or only prepares."""
     return program in _IS_ASIDE
-
-
-def is_same(one: Commands, other: Commands) -> bool:
-    """Whether a command line is another one again: it runs the same programs, or nearly the same words."""
-    return {words[:2] for words in one} <= {words[:2] for words in other} or is_alike(one, other)
-
-
-def is_alike(one: Commands, other: Commands) -> bool:
-    """Whether two command lines have most of their words in common."""
-    words, others = ({word for words in line for word in words} for line in (one, other))
-    return 2 * len(words & others) > len(words | others)
-
-
-def hides_its_end(line: str) -> bool:
-    """Whether the exit status of a line can be that of something behind the command."""
-    return _BEHIND.search(unquoted(line)) is not None
-
-
-def changes(commands: Commands) -> bool:
-    """Whether a command line says that it changes what later ones find."""
-    named = (word for words in commands if words[0] != "git" for word in words[:3])
-    return any(_SUBCOMMAND.fullmatch(word) and _CHANGES.search(word) for word in named)
 
 
 def _commands(line: str) -> Iterator[tuple[str, ...]]:

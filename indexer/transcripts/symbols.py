@@ -123,10 +123,10 @@ class Symbols:
         _shown.update(dict.fromkeys(shown))
         self._waiting, self._size = [], 0
 
-
-def forget_shown() -> None:
-    """To be called when logs have been read: what one of them shows may be taken out of it later."""
-    _shown.clear()
+    @classmethod
+    def forget_shown(cls) -> None:
+        """To be called when logs have been read: what one of them shows may be taken out of it later."""
+        _shown.clear()
 
 
 def _head(text: str) -> str:

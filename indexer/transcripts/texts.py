@@ -56,7 +56,7 @@ _EMPTY_WORDS = """
 _EMPTY = frozenset(_EMPTY_WORDS.split())
 #: What an agent says where it could not ask its model.
 _FAILURE = r"\[?(?:API Error|Invalid API key|Request timed out|Credit balance|Prompt is too long)\b"
-_FAILED = late(_FAILURE, re.IGNORECASE)
+FAILED = late(_FAILURE, re.IGNORECASE)
 #: What it makes a title of there.
 _NO_NAME = late(rf"{_FAILURE}|Error:|Untitled|New (?:chat|conversation|session)\b", re.IGNORECASE)
 
@@ -123,11 +123,6 @@ def with_name(names: Iterable[str], name: str) -> list[str]:
     """The last names of a session that has just been given this one."""
     fits = [name] if len(name) <= _LONGEST_NAME else []
     return [*(one for one in names if one != name), *fits][-OTHER_NAMES:]
-
-
-def is_failure(text: str) -> bool:
-    """Whether an agent says this in the place of an answer."""
-    return _FAILED.match(text.strip()) is not None
 
 
 def _is_a_name(text: str) -> bool:

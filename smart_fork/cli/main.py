@@ -93,9 +93,9 @@ def _options(
 def _look_around() -> None:
     """Know whether an agent runs this; and what a person has set, who does."""
     from smart_fork.agents import AGENTS
-    from smart_fork.caller import speak_for
+    from smart_fork.caller import calling
 
-    speak_for(AGENTS.around(os.environ))
+    calling.set(AGENTS.around(os.environ))
     if sys.stdin.isatty() and sys.stderr.isatty():
         from smart_fork.agents import known_variables
 

@@ -11,6 +11,7 @@ from indexer.values import json_of
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.errors import Usage
 from smart_fork.finding import notes
+from smart_fork.workers.comparison import NotedSession
 
 if TYPE_CHECKING:
     from smart_fork.workers.comparison import NotedSession
@@ -33,16 +34,15 @@ def verdict(
     Words starting with a dash go after "--":  smart-fork verdict ID dropped -- "-O3 broke it"
     """
     from smart_fork.system.processes import Processes
-    from smart_fork.workers import comparison
 
     if remove and outcome:
         raise Usage("--remove takes no outcome", "Drop one of them.")
     if remove:
-        told = comparison.unjudge(session)
+        told = NotedSession.unjudge(session)
     elif outcome:
-        told = comparison.judge(session, outcome, reason)
+        told = NotedSession.judge(session, outcome, reason)
     else:
-        told = comparison.about(session, Processes())
+        told = NotedSession.about(session, Processes())
     _print(told)
 
 
@@ -55,8 +55,6 @@ def tag(
 
     A tag has letters, digits and - _ . / and becomes lower case.
     """
-    from smart_fork.workers import comparison
-
     if session is None:
         counted = notes.tags()
         if not printed_as_json({"tags": counted}):
@@ -68,21 +66,17 @@ def tag(
     tags = [notes.tag(one) for one in names or ()]
     if remove and not tags:
         raise Usage("Which tags?", "Name them after the session.")
-    _print_marks(comparison.mark([session], tags, remove=remove))
+    _print_marks(NotedSession.mark([session], tags, remove=remove))
 
 
 def pin(sessions: SessionsArgument, remove: Annotated[bool, "Unpin."] = False) -> None:
     """Pin sessions. Pinned sessions come first in lists. Scores do not change."""
-    from smart_fork.workers.comparison import mark
-
-    _print_marks(mark(sessions, [notes.PINNED], remove=remove))
+    _print_marks(NotedSession.mark(sessions, [notes.PINNED], remove=remove))
 
 
 def archive(sessions: SessionsArgument, remove: Annotated[bool, "Take them out."] = False) -> None:
     """Archive sessions. Lists and recall leave them out. `find` still finds them."""
-    from smart_fork.workers.comparison import mark
-
-    _print_marks(mark(sessions, [notes.ARCHIVED], remove=remove))
+    _print_marks(NotedSession.mark(sessions, [notes.ARCHIVED], remove=remove))
 
 
 def _print_marks(told: Sequence[NotedSession]) -> None:

@@ -114,7 +114,6 @@ def spawn(
 ) -> None:
     """Start 1 to 4 workers, each with a prompt; all are checked before the first is started."""
     from smart_fork.forking.spawn import spawn as start_all
-    from smart_fork.forking.spawn import summary
 
     given = subject.as_json(options)
     if workers is not None and given:
@@ -122,7 +121,7 @@ def spawn(
     one = [{"project_path": str(Path.cwd()), **given}] if given else []
     asked = one if workers is None else _read(workers)
     with starting(None):
-        answer = summary(start_all(asked, caller_session_id=_caller()))
+        answer = start_all(asked, caller_session_id=_caller())
     if not printed_as_json(answer):
         for result in answer.workers:
             _print_result(result)

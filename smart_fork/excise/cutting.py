@@ -43,7 +43,7 @@ from smart_fork.forking.family import Descendant, Descent
 from smart_fork.forking.occupation import Occupation
 from smart_fork.system import permission
 from smart_fork.system.cancellation import refuse_cancelled
-from smart_fork.workers.registry import known_workers
+from smart_fork.workers.registry import Registry
 
 #: Asked between what would be done and doing it; whoever answers no has nothing written.
 Agree = Callable[[CutPlan], bool]
@@ -181,7 +181,7 @@ def _remains(planned: CutPlan, descent: Descent, others: Iterable[Descendant]) -
 def _named_after(planned: CutPlan) -> Iterator[str]:
     """The worktrees of workers, with their git branches, that are named after a prompt which goes."""
     words = words_in("\n".join(turn.preview for turn in planned.removed if turn.prompt))
-    for worker in known_workers() if words else ():
+    for worker in Registry.known_workers() if words else ():
         name = Path(worker.worktree).name if worker.worktree else ""
         if related(worker, {planned.session.session_id}) and words & words_in(name):
             yield f"worktree {worker.worktree} and git branch {worker.branch}, named after the cut text"

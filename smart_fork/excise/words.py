@@ -30,7 +30,7 @@ from smart_fork.agents.cuts import lines as raw
 from smart_fork.agents.cuts import ties
 from smart_fork.agents.readers import READERS
 from smart_fork.excise.answer import Remnant
-from smart_fork.workers.registry import WorkerRecord, known_workers
+from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_file import registry_file
 
 #: Words that a search could be made for.
@@ -259,7 +259,7 @@ class _BytesSearch:
         self.session_ids, self.wanted = session_ids, wanted
         self._exports = {export_path(agent, one) for one in session_ids} if agent else set()
         self._copies = {file_name(one) for one in session_ids}
-        self._workers = known_workers()
+        self._workers = Registry.known_workers()
 
     def kind_of(self, path: Path) -> str:
         """What it is; empty where it is none of these sessions' business."""

@@ -36,7 +36,7 @@ from smart_fork.finding.hit import WroteLines
 from smart_fork.finding.query import Candidate, Candidates, Code, Query
 from smart_fork.finding.results import UNTRUSTED
 from smart_fork.finding.upkeep import unread_notice
-from smart_fork.repository.git import FOLDER, Repository, opened
+from smart_fork.repository.git import FOLDER, Repository
 from smart_fork.repository.history import tops
 from smart_fork.snippets import quoted
 from smart_fork.system.processes import Processes
@@ -53,7 +53,7 @@ def by_code(
         Usage, NotFound: the request names no code of this repository.
         ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
     """
-    there = opened(query.directory, processes)
+    there = Repository.open(query.directory, processes)
     lines = lines_of(there, query.directory, code)
     scope = store.scope(query.scope.project, query.agents, automated=True)
     writers = writers_of(lines, store, scope, there)
@@ -98,7 +98,7 @@ def changed(where: str, folder: Path, limit: int, processes: Processes) -> Chang
         Usage, NotFound: there are no such lines, or there is no such file, in the repository.
         ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
     """
-    there = opened(folder, processes)
+    there = Repository.open(folder, processes)
     if names_lines(where):
         lines = blamed(there, range_of(there, folder, where))
         made = [*(one for one in lines if not one.commit), *history(there, [one for one in lines if one.asked])]

@@ -31,7 +31,6 @@ from smart_fork.finding.conversation import CommitsMade, MadeCommit
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.session_place import where_now
 from smart_fork.repository.git import Repository
-from smart_fork.repository.git import opened as repository_at
 from smart_fork.repository.history import recognized, tops
 from smart_fork.snippets import quoted
 from smart_fork.system.processes import Processes
@@ -246,7 +245,7 @@ def works_of(
         SmartForkError, OSError: the directory is in no repository that can be read.
     """
     folder = Path(where_now(directory))
-    there = repository_at(folder, processes)
+    there = Repository.open(folder, processes)
     with opened() as store:
         known = [(agent, id_) for agent, id_ in sessions if store.session(agent, id_)]
         _look_again(store, known)

@@ -67,6 +67,15 @@ class SaidElsewhere:
     state: TeamState | None = None
     error: str = ""
 
+    def answer_alone(self, query: Query, *, snippets: bool) -> TeamFound:
+        """The answer of the other side alone, which has answered."""
+        assert self.state is not None  # noqa: S101 - it has
+        hits = alone(self, query, snippets=snippets)
+        return TeamFound(
+            query=title(query.intent), also=tuple(map(title, query.also)), notice=notice_of(hits, UNTRUSTED),
+            count=len(hits), results=hits, team=self.state,
+        )  # fmt: skip
+
 
 def weighed_there(
     speaking: Iterable[Mapping[str, float]], phrasings: Sequence[str], *, similar: bool, embedded: bool
@@ -151,16 +160,6 @@ def together(own: Sequence[Hit], merged: Merged, query: Query, limit: int, *, sn
 def alone(said: SaidElsewhere, query: Query, *, snippets: bool) -> tuple[Hit, ...]:
     """The results of the other side alone, which then share the chance among themselves."""
     return together((), merge(None, Candidates((), "hybrid"), said.hits, query), query, query.limit, snippets=snippets)
-
-
-def answer_alone(said: SaidElsewhere, query: Query, *, snippets: bool) -> TeamFound:
-    """The answer of the other side alone, which has answered."""
-    assert said.state is not None  # noqa: S101 - it has
-    hits = alone(said, query, snippets=snippets)
-    return TeamFound(
-        query=title(query.intent), also=tuple(map(title, query.also)), notice=notice_of(hits, UNTRUSTED),
-        count=len(hits), results=hits, team=said.state,
-    )  # fmt: skip
 
 
 def notice_of(hits: Sequence[Hit], notice: str) -> str:

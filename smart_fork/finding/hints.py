@@ -31,7 +31,6 @@ from smart_fork.finding.request import FindRequest
 from smart_fork.finding.session_place import where_now
 from smart_fork.finding.worth import obstacles
 from smart_fork.repository.git import Repository
-from smart_fork.repository.git import opened as repository_at
 from smart_fork.snippets import minute, quotation
 from smart_fork.system.processes import Processes
 from smart_fork.workers.births import worker_of
@@ -170,7 +169,7 @@ def edited_lines(where: EditedPlace, processes: Processes) -> tuple[Repository, 
         ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
     """
     folder, changed = where.file.parent, where.changed
-    there = repository_at(folder, processes)
+    there = Repository.open(folder, processes)
     asked_about = range_of(there, folder, f"{where.file.name}:{min(changed)}-{max(changed)}")
     around = blamed(there, asked_about, seconds=SECONDS)
     return there, [replace(line, asked=line.number in changed) for line in around]

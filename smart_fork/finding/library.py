@@ -17,7 +17,7 @@ from indexer.files import index_db
 from indexer.settings import Setting
 from indexer.store.base import Counts, Scope, SessionRow
 from indexer.store.damage import kept
-from indexer.transcripts.error_lines import commands_of
+from indexer.transcripts.error_lines import Commands
 from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.programs import Program
@@ -46,7 +46,7 @@ from smart_fork.finding.query import Candidates, Query, language_notice
 from smart_fork.finding.quotations import nearness
 from smart_fork.finding.ranking import RIVALS, ExchangeEvidence
 from smart_fork.finding.recent import Listed, gone_prompts, passed_over, recent_sessions
-from smart_fork.finding.request import MAX_LIMIT, FindRequest, check, current_project, project_notice
+from smart_fork.finding.request import MAX_LIMIT, FindRequest, current_project, project_notice
 from smart_fork.finding.search import (
     Embed,
     all_in_scope,
@@ -114,7 +114,7 @@ class Library(ProjectIndex):
         Raises:
             Usage: something in the request is not acceptable; nothing was read or started.
         """
-        asked = check(request)
+        asked = request.checked()
         damaged, there = kept(index_db()), self._ask_elsewhere(asked)
         try:
             with self.index() as store:
@@ -194,7 +194,7 @@ class Library(ProjectIndex):
         """
         from smart_fork.finding.errors import fixes
 
-        asked, error = check(request), str(request.error or "")
+        asked, error = request.checked(), str(request.error or "")
         if not error.strip():
             raise Usage("there is no error on standard input", "Pipe the output of the failed command into it.")
         with self.index() as store:
@@ -212,7 +212,7 @@ class Library(ProjectIndex):
         from smart_fork.finding.errors import end_of
 
         output, command = (one if isinstance(one := call.given.get(key), str) else "" for key in ("output", "command"))
-        if not commands_of(command):  # it may show an error of another command
+        if not Commands.of(command):  # it may show an error of another command
             return None
         with self.index() as store:
             return end_of(output, store, self.query(_EVERYTHING))
@@ -247,7 +247,7 @@ class Library(ProjectIndex):
         """
         from smart_fork.finding.by_code import causes_of, changed
 
-        asked = check(FindRequest("", agent_type=AGENTS.ALL, files=(where,)))
+        asked = FindRequest("", agent_type=AGENTS.ALL, files=(where,)).checked()
         _ = self.project  # who may not ask here gets no further
         changes = changed(where, self.directory, limit, self.engine.processes)
         with self.index() as store:
@@ -263,7 +263,7 @@ class Library(ProjectIndex):
             NotFound: there is no such session.
             IndexUnavailable: nothing can be searched.
         """
-        asked = check(request)
+        asked = request.checked()
         wanted = str(self.caller or "" if request.session == SELF else request.session)
         if not wanted:
             raise Usage("it is not known which session asks", "Give the session's id.")
@@ -281,7 +281,7 @@ class Library(ProjectIndex):
             Usage: the intent is blank, or `also` is not what it may be.
             IndexUnavailable: nothing can be searched.
         """
-        asked = check(FindRequest(intent, session.agent, limit=1, include_automated=True, also=also))
+        asked = FindRequest(intent, session.agent, limit=1, include_automated=True, also=also).checked()
         known = (session.agent, session.session_id, asked.intent, *(asked.also or ()))
         if known in self._evidence:
             return self._evidence[known]

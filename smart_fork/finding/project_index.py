@@ -31,8 +31,7 @@ from smart_fork.finding.request import FindRequest, current_project
 from smart_fork.finding.search import Meaning, check_comparable
 from smart_fork.finding.this_branch import pointed_at
 from smart_fork.finding.upkeep import SOON_SECONDS, Engine, Upkeep, embed_some, refresh
-from smart_fork.repository.git import opened as repository_at
-from smart_fork.repository.git import paths
+from smart_fork.repository.git import Repository, paths
 from smart_fork.repository.history import AboutProject, described
 from smart_fork.snippets import shown
 from smart_fork.system.processes import Processes
@@ -257,7 +256,7 @@ def with_files(query: Query, code: Code, processes: Processes) -> Query:
     if given or project is None or not project.git:
         return replace(query, in_play=tuple(dict.fromkeys(given)), given=True)
     try:
-        done = repository_at(query.directory, processes).git(*_CHANGED, seconds=CHANGED_SECONDS)
+        done = Repository.open(query.directory, processes).git(*_CHANGED, seconds=CHANGED_SECONDS)
     except (SmartForkError, OSError) as error:  # the answer is good without
         log.info("what is changed is not known: %s", error)
         return query

@@ -127,6 +127,39 @@ class FindRequest:
             agents=self.agents, **known,
         )  # fmt: skip
 
+    def checked(self) -> FindRequest:
+        """Check everything in a request, and return it as it is searched: its texts plain, its limit a number.
+
+        Touches no disk.
+
+        Raises:
+            Usage: something in it is not as it may be.
+        """
+        otherwise = self.code or self.error is not None or self.tag is not None
+        if not _is_text(self.intent) and not (otherwise and is_empty(self.intent)):
+            raise Usage("intent is required", "Write what you want to do next, in a sentence.")
+        check_also(self.also)
+        AGENTS.selected(self.agent_type or AGENTS.first())
+        limit = self.limit
+        if limit is not None and not (_is_number(limit) and 1 <= limit == int(limit)):
+            raise Usage(
+                f"limit must be at least 1, not {shown(limit)}",
+                f"The default is {DEFAULT_LIMIT}, the maximum {MAX_LIMIT}.",
+            )
+        if limit is not None and limit > MAX_LIMIT:
+            raise Usage(f"limit must be at most {MAX_LIMIT}, not {shown(limit)}", f"The default is {DEFAULT_LIMIT}.")
+        check_score(self.min_score)
+        if self.tag is not None:
+            tag(self.tag)
+        if not self.agents:
+            unknown = shown(self.collection).strip('"')
+            raise Usage(
+                f"unknown collection: {unknown}",
+                f"Known: {', '.join(collections().values())}.",
+            )
+        intent = plain(self.intent)
+        return replace(self, intent=intent, also=further(intent, self.also), limit=int(limit or DEFAULT_LIMIT))
+
 
 @dataclass(frozen=True, slots=True)
 class RecentRequest:
@@ -150,40 +183,6 @@ class RecentRequest:
     )
     tag: str | None = said(help="Only sessions with this tag.")
     archived: bool = said(bool, default=False, help="Only archived sessions.")
-
-
-def check(request: FindRequest) -> FindRequest:
-    """Check everything in a request, and return it as it is searched: its texts plain, its limit a number.
-
-    Touches no disk.
-
-    Raises:
-        Usage: something in it is not as it may be.
-    """
-    otherwise = request.code or request.error is not None or request.tag is not None
-    if not _is_text(request.intent) and not (otherwise and is_empty(request.intent)):
-        raise Usage("intent is required", "Write what you want to do next, in a sentence.")
-    check_also(request.also)
-    AGENTS.selected(request.agent_type or AGENTS.first())
-    limit = request.limit
-    if limit is not None and not (_is_number(limit) and 1 <= limit == int(limit)):
-        raise Usage(
-            f"limit must be at least 1, not {shown(limit)}",
-            f"The default is {DEFAULT_LIMIT}, the maximum {MAX_LIMIT}.",
-        )
-    if limit is not None and limit > MAX_LIMIT:
-        raise Usage(f"limit must be at most {MAX_LIMIT}, not {shown(limit)}", f"The default is {DEFAULT_LIMIT}.")
-    check_score(request.min_score)
-    if request.tag is not None:
-        tag(request.tag)
-    if not request.agents:
-        unknown = shown(request.collection).strip('"')
-        raise Usage(
-            f"unknown collection: {unknown}",
-            f"Known: {', '.join(collections().values())}.",
-        )
-    intent = plain(request.intent)
-    return replace(request, intent=intent, also=further(intent, request.also), limit=int(limit or DEFAULT_LIMIT))
 
 
 def check_score(min_score: float | None) -> None:

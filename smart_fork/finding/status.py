@@ -10,7 +10,7 @@ import orjson
 
 from indexer.changes import Report, unread_logs
 from indexer.files import index_db, index_root
-from indexer.runs import last_run, next_run
+from indexer.runs import LastRun, next_run
 from indexer.store.base import SeenFile
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.readers import READERS
@@ -43,7 +43,7 @@ def index_status() -> IndexStatus:
             covered=covered(store, counts),
             complete=not unread and counts.embedded == counts.chunks,
             updated_at=counts.updated_at or None,
-            last_run=last_run(store),
+            last_run=LastRun.of(store),
             next_run=next_run(store, datetime.now(UTC)),
             skipped=counts.skipped,
             erased=not store.owes_erasing(),

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from smart_fork.errors import SmartForkError
-from smart_fork.repository.git import opened
+from smart_fork.repository.git import Repository
 from smart_fork.repository.history import branch_at
 from smart_fork.system.processes import Processes
 
@@ -52,7 +52,7 @@ def pointed_at(intent: str, directory: Path, processes: Processes) -> dict[str, 
     if not branch or branch in _TRUNKS or not is_of_this_branch(intent):
         return {"branch": branch}
     try:
-        done = opened(directory, processes).git(*_LANDED, seconds=_SECONDS)
+        done = Repository.open(directory, processes).git(*_LANDED, seconds=_SECONDS)
     except (SmartForkError, OSError) as error:  # the answer is good without
         log.info("the commits of the branch are not known: %s", error)
         return {"branch": branch}

@@ -23,7 +23,7 @@ from indexer.lazy import dataclass
 from indexer.locks import LOCK_SECONDS, IndexBusyError
 from indexer.pipeline import is_of_another
 from indexer.project import Project
-from indexer.runs import last_run
+from indexer.runs import LastRun
 from indexer.settings import Setting
 from indexer.store.base import Counts, Scope, Store
 from indexer.store.schema import VectorsUnavailableError
@@ -311,7 +311,7 @@ def _about(store: Store, counts: Counts, rate: float) -> str:
 
 def _last_rate(store: Store) -> float:
     """Passages a second of the last run over everything, at least: it has read logs as well."""
-    run = last_run(store)
+    run = LastRun.of(store)
     return run.embedded / run.seconds if run and run.seconds > 0 else 0.0
 
 

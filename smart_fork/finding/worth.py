@@ -24,7 +24,7 @@ from smart_fork.agents import checkpoints
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.finding.query import Candidate
 from smart_fork.finding.session_place import is_there, unplaced, where_now
-from smart_fork.repository.git import opened_to_look_back
+from smart_fork.repository.git import Repository
 from smart_fork.repository.history import SECONDS, Drift, drifts
 from smart_fork.snippets import shown
 from smart_fork.system import permission
@@ -100,7 +100,7 @@ def worth_of(
 
 def _drift(directory: Path, edited: Mapping[int, Edits], processes: Processes) -> dict[int, Drift]:
     try:
-        return drifts(opened_to_look_back(directory, processes), edited)
+        return drifts(Repository.open_to_look_back(directory, processes), edited)
     except (SmartForkError, OSError) as error:  # the answer is good without
         log.info("what has changed since is not known: %s", error)
         return {}

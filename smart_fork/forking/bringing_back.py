@@ -24,7 +24,7 @@ from smart_fork.agents.readers import READERS
 from smart_fork.errors import Ambiguous, ForkRefused, NotFound, Usage, advice
 from smart_fork.finding import sessions
 from smart_fork.finding.sessions import Located
-from smart_fork.workers.registry import WorkerRecord, known_worker
+from smart_fork.workers.registry import Registry, WorkerRecord
 
 #: So many sessions above one are looked at; records that name each other in a circle end there as well.
 _DEPTH = 100
@@ -42,7 +42,7 @@ def is_others(session_id: str, session: Session | None = None) -> bool:
             session = session or _read(session_id)
         except Ambiguous:
             return True
-        worker = known_worker(session_id)
+        worker = Registry.known_worker(session_id)
         messages = (turn.id for turn in session.turns) if session else ()
         if foreign_sessions.among((session_id, *messages)) or (worker and worker.permission_mode == WorkerRecord.ASKED):
             return True

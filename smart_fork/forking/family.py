@@ -25,7 +25,7 @@ from smart_fork.agents.ancestry import Kin, Tie, message_tie
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.cutter import Cutter
 from smart_fork.agents.readers import OWN, READERS
-from smart_fork.workers.registry import WorkerRecord, known_workers
+from smart_fork.workers.registry import Registry, WorkerRecord
 
 #: Where a note is gone, the beginning of a log says it: what was told stands among so many of its bytes.
 _BYTES = 1 << 18
@@ -290,7 +290,7 @@ def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str]
     if not AGENTS[agent].heads:
         return Descent()
     asked, notes = Session(agent, session_id, path, ()), _notes()
-    found, known = crossings(asked, known_workers()), notes.get(session_id)
+    found, known = crossings(asked, Registry.known_workers()), notes.get(session_id)
     for child in known.below if known else ():
         found.forks.setdefault(child, session_id)
     family = relatives(asked, "", found)

@@ -19,7 +19,7 @@ from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.commands import command_of, patch_of
 from indexer.transcripts.model import GivenBack, Item, Session, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import ASKED_US, Action, rendered
-from indexer.transcripts.symbols import Symbols, forget_shown
+from indexer.transcripts.symbols import Symbols
 from indexer.transcripts.texts import strip_reminders
 from indexer.values import dict_in, json_in
 from smart_fork.agents import AGENTS
@@ -166,7 +166,7 @@ def neutral(
             messages.append(Message("assistant", number, "", actions))
         if turn.answer:
             messages.append(Message("user", number, change(turn.answer), ()))
-    forget_shown()
+    Symbols.forget_shown()
     lost[OUTPUT] = outcomes.cut
     if change is not str:
         lost[SECRETS] = sum(one.rendered().count(MARK) for one in messages)

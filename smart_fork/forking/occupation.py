@@ -22,7 +22,7 @@ from smart_fork.errors import ForkRefused, Usage, advice
 from smart_fork.snippets import quoted
 from smart_fork.system.processes import Machine, Running
 from smart_fork.workers.places import lives
-from smart_fork.workers.registry import WorkerRecord, known_workers
+from smart_fork.workers.registry import Registry, WorkerRecord
 
 
 class WorkerLimit(ForkRefused):
@@ -116,12 +116,14 @@ class Occupation:
     @cached_property
     def workers(self) -> list[WorkerRecord]:
         """Our workers that have the session now, ended ones too."""
-        return [one for one in known_workers() if one.agent == self.agent and one.session_id == self.session_id]
+        return [
+            one for one in Registry.known_workers() if one.agent == self.agent and one.session_id == self.session_id
+        ]
 
     @cached_property
     def worker(self) -> WorkerRecord | None:
         """Our worker that is in it."""
-        ours = [one for one in known_workers() if one.agent == self.agent]
+        ours = [one for one in Registry.known_workers() if one.agent == self.agent]
         return occupant(self.session_id, ours, self._around)
 
     @cached_property

@@ -19,14 +19,14 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.options import PLACES
 from smart_fork.agents.programs import Program
 from smart_fork.agents.references import Reference
-from smart_fork.caller import calling_agent
+from smart_fork.caller import calling
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage, advice, is_empty
 from smart_fork.finding.answer import Answer, Found, RecentSession, Unsearched
 from smart_fork.finding.engine import OWN
 from smart_fork.finding.hit import Hit, score_in_words
 from smart_fork.finding.library import Library
 from smart_fork.finding.ranking import FITS
-from smart_fork.finding.request import MAX_LIMIT, FindRequest, check
+from smart_fork.finding.request import MAX_LIMIT, FindRequest
 from smart_fork.finding.worth import least_close
 from smart_fork.forking import plan
 from smart_fork.forking.plan import Fork
@@ -113,7 +113,7 @@ def _checked(request: FindRequest, choice: Choice, fork: ForkRequest) -> FindReq
             request = replace(request, intent=prompt or "")
         elif is_empty(prompt or ""):
             raise Usage("prompt is required", "Write what the fork is to do.")
-    check(request)
+    request.checked()
     given = {"fork_session_id": fork.session or None, "fork_index": choice.fork_index}
     Usage.refuse_empty(given)
     Usage.refuse_both(given, (("fork_session_id", "fork_index"),))
@@ -217,7 +217,7 @@ def _calls(results: Sequence[Hit], request: FindRequest, choice: Choice, fork: F
     """Return the calls that fork what was passed over: handed over to the caller's agent, and by its own agent."""
     if (hit := _passed_over(results, request, choice, fork)) is None:
         return ()
-    asks = calling_agent()
+    asks = calling.get()
     asks = asks if asks in AGENTS.handed_to() else AGENTS.first()
     given = {name: value for name, value in choice.call.items() if value is not None and name not in _CHOICES}
     given = {"intent": request.intent} | given | {"fork_session_id": hit.session_id}

@@ -66,7 +66,7 @@ def spawn(
     default_agent: AgentName | None = None,
     machine: Machine | None = None,
     library: Opening | None = None,
-) -> tuple[SpawnedWorker | NotSpawned, ...]:
+) -> Spawned:
     """Start 1 to 4 workers, each described by the keys of `KEYS`.
 
     Each has a result of its own, also one that could not be started.
@@ -93,13 +93,9 @@ def spawn(
                 error.preface(f"Worker {index}{colon}")
                 raise
         deadline = machine.clock.now() + CONFIRM_SECONDS
-        return tuple(_result(index, one, deadline - machine.clock.now()) for index, one in enumerate(ready))
-
-
-def summary(results: Sequence[SpawnedWorker | NotSpawned]) -> Spawned:
-    """The results, and how many workers run now."""
+        results = tuple(_result(index, one, deadline - machine.clock.now()) for index, one in enumerate(ready))
     failed = sum(isinstance(one, NotSpawned) for one in results)
-    return Spawned(len(results) - failed, failed, tuple(results))
+    return Spawned(len(results) - failed, failed, results)
 
 
 class Ready(NamedTuple):

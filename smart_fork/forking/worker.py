@@ -23,7 +23,7 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.references import Reference
 from smart_fork.agents.starter import Form
-from smart_fork.caller import calling_agent
+from smart_fork.caller import calling
 from smart_fork.errors import ProgramFailed, SmartForkError, advice
 from smart_fork.finding.conversation import resumed_part
 from smart_fork.finding.session_place import as_guest, directory_of, in_project, where_now
@@ -116,10 +116,8 @@ class WorkerSpec:
     def note_in(self, target: Path, processes: Processes) -> str:
         """The note of a fork that works in `target`; empty where there is nothing to say, or it is not wanted."""
         source = self.source
-        if self.form != "fork" or not self.options.brief or source is None:
-            return ""
-        then = self.known_until(source)
-        if then is None:
+        wanted = self.form == "fork" and self.options.brief
+        if not wanted or source is None or (then := self.known_until(source)) is None:
             return ""
         committed = self.options.in_worktree and not self.options.with_changes
         return note(target, then, processes, worktree=committed)
@@ -137,8 +135,7 @@ class WorkerSpec:
                 end = None
         kept = excerpt.kept if excerpt is not None else None
         known = known_files(session, str(recorded(session.cwd) or ""), end, kept)
-        until = seconds_in(known.until)
-        if until is None:
+        if (until := seconds_in(known.until)) is None:
             return None
         # The log tells what was checked out at its beginning or at its end.
         branch = str(session.git_branch) or None if end is None or session.begun_at else None
@@ -291,7 +288,7 @@ def named_as_shared(forked: Forked, copy: str, shared: str, command: str) -> For
 
 def another_agent(spec: WorkerSpec) -> list[str]:
     """What to say where another agent than the one that asks takes up a session of its own."""
-    asks = calling_agent()
+    asks = calling.get()
     if asks in (None, spec.agent) or spec.source is None or spec.content.handover:
         return []
     theirs, own = AGENTS.title_of(spec.agent), AGENTS.title_of(str(asks))

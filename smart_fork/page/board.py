@@ -8,14 +8,13 @@ import time
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import takewhile
-from pathlib import Path
 from typing import NamedTuple
 
 from indexer.lazy import dataclass
 from indexer.masking import NOTHING, Masked, beginning
 from indexer.transcripts.model import Turn
 from smart_fork.errors import RegistryUnavailable, SmartForkError
-from smart_fork.repository.changes import difference
+from smart_fork.repository.worktree import Worktree
 from smart_fork.snippets import time_of
 from smart_fork.system import permission
 from smart_fork.system.processes import Machine
@@ -215,11 +214,8 @@ class WorkerBoard:
         return known
 
     def _changes(self, worker: WorkerRecord) -> ChangeCount | None:
-        if not (worker.worktree and worker.base_commit and Path(worker.worktree).is_dir()):
-            return None
-        try:
-            files, _ = difference(Path(worker.worktree), worker.base_commit, self._watch.around.processes, patch=False)
-        except (SmartForkError, OSError):
+        here = Worktree.of(worker.worktree or "", worker.branch, worker.base_commit)
+        if not worker.worktree or (files := here.changes(self._watch.around.processes)) is None:
             return None
         return ChangeCount(len(files), sum(one.added or 0 for one in files), sum(one.removed or 0 for one in files))
 

@@ -322,13 +322,13 @@ def noted(form: Mapping[str, str]) -> comparison.NotedSession:
     """
     session, (do, _, name) = form.get("session", ""), form.get("do", "").partition(" ")
     if do == "verdict":
-        return comparison.judge(session, notes.outcome(form.get("outcome", "")), form.get("reason", ""))
+        return NotedSession.judge(session, notes.outcome(form.get("outcome", "")), form.get("reason", ""))
     if do == "unjudge":
-        return comparison.unjudge(session)
+        return NotedSession.unjudge(session)
     if do not in ("tag", "untag", "mark", "unmark") or (do.endswith("mark") and name not in _MARKS):
         raise Usage("No such action", "Reload the page.")
     mark = _MARKS[name] if do.endswith("mark") else notes.tag(name or form.get("tag", "").strip())
-    return comparison.mark([session], [mark], remove=do.startswith("un"))[0]
+    return NotedSession.mark([session], [mark], remove=do.startswith("un"))[0]
 
 
 def session_routes(desk: Desk, scopes: Scopes) -> list[Route]:

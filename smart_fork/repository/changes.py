@@ -15,7 +15,7 @@ from pathlib import Path
 from indexer.lazy import dataclass
 from smart_fork.errors import ForkRefused, ProgramFailed, advice
 from smart_fork.repository.file_change import FileChange
-from smart_fork.repository.git import Repository, opened, opened_worktree, paths
+from smart_fork.repository.git import Repository, paths
 from smart_fork.system.processes import Processes
 
 #: Keeps what was carried into a worktree from being collected as garbage. Git forgets those of the worktree's own.
@@ -51,7 +51,7 @@ def check(folder: Path, processes: Processes) -> None:
         ForkRefused: it cannot.
         ProgramFailed: git failed.
     """
-    there = opened(folder, processes)
+    there = Repository.open(folder, processes)
     with _index_of_our_own(there) as env:
         _refuse_the_impossible(there, env)
 
@@ -63,7 +63,7 @@ def take(folder: Path, commit: str, processes: Processes) -> Changes:
         ForkRefused: it cannot be carried over as it is.
         ProgramFailed: git failed.
     """
-    return _taken(opened(folder, processes), commit)
+    return _taken(Repository.open(folder, processes), commit)
 
 
 def put(changes: Changes, worktree: Path, processes: Processes) -> str:
@@ -73,7 +73,7 @@ def put(changes: Changes, worktree: Path, processes: Processes) -> str:
         ForkRefused: something could not be carried over.
         ProgramFailed: git failed.
     """
-    there = opened_worktree(worktree, processes)
+    there = Repository.open_worktree(worktree, processes)
     there.asked("read-tree", "-m", "-u", changes.commit, changes.files)
     there.asked("read-tree", "--reset", changes.staged)
     if changes.announced:
@@ -107,7 +107,7 @@ def difference(
     Raises:
         ProgramFailed: git failed, or there is no such commit.
     """
-    there = opened_worktree(worktree, processes)
+    there = Repository.open_worktree(worktree, processes)
     with _index_of_our_own(there) as index, _objects_of_our_own(there) as objects:
         env = dict(index) | dict(objects)
         files = _all_files(there, env)
@@ -242,7 +242,7 @@ def _looked_at(there: Repository, name: str, commit: str) -> Submodule:
     if not os.path.lexists(path / ".git"):
         return Submodule(name, commit, folder=True, changed=False)
     try:
-        inner = opened(path, there.processes)
+        inner = Repository.open(path, there.processes)
         head = inner.git("rev-parse", "--verify", "--quiet", "HEAD^{commit}").text
         how = ("status", "--porcelain", "-z", "--untracked-files=normal", "--no-renames", "--ignore-submodules=dirty")
         files = inner.asked(*how).stdout

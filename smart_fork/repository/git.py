@@ -112,41 +112,43 @@ class Repository:
             raise ProgramFailed(f"git {arguments[0]} failed: {done.complaint}", f"Look at the repository: {self.top}")
         return done
 
+    @classmethod
+    def open_to_look_back(cls, folder: Path, processes: Processes) -> Repository:
+        """The same for questions about commits, names of files and the configuration alone, for which git runs nothing
+        that a configuration names: it is not asked for that first.
 
-def opened(folder: Path, processes: Processes) -> Repository:
-    """The repository that `folder` is in.
+        Raises:
+            ProgramFailed: there is none, or its `.git` is not believed.
+        """
+        place = _proven(folder)
+        return Repository(place, _environment(place) | configured(_SETTINGS), processes)
 
-    Raises:
-        ProgramMissing: git is not installed.
-        ProgramFailed: there is none, its `.git` is not believed, or git does not read its configuration.
-    """
-    return _described(_proven(folder), processes)
+    @classmethod
+    def open_worktree(cls, worktree: Path, processes: Processes) -> Repository:
+        """One that was made for a worker: still of the repository that it was made in, whatever is in it now.
 
-
-def opened_to_look_back(folder: Path, processes: Processes) -> Repository:
-    """The same for questions about commits, names of files and the configuration alone, for which git runs nothing that
-    a configuration names: it is not asked for that first.
-
-    Raises:
-        ProgramFailed: there is none, or its `.git` is not believed.
-    """
-    place = _proven(folder)
-    return Repository(place, _environment(place) | configured(_SETTINGS), processes)
-
-
-def opened_worktree(worktree: Path, processes: Processes) -> Repository:
-    """One that was made for a worker: still of the repository that it was made in, whatever is in it now.
-
-    Raises:
-        ProgramMissing, ProgramFailed: as `opened`, or it is not.
-    """
-    found = opened(worktree, processes)
-    if worktree.parent.name != FOLDER:
+        Raises:
+            ProgramMissing, ProgramFailed: as `open`, or it is not.
+        """
+        found = Repository.open(worktree, processes)
+        if worktree.parent.name != FOLDER:
+            return found
+        made_in = Repository.open(worktree.parent.parent, processes)
+        if found.top != resolve(worktree) or found.place.common != made_in.place.common:
+            raise ProgramFailed(
+                f"smart-fork does not run git in {worktree}: it is no longer a worktree of {made_in.top}"
+            )
         return found
-    made_in = opened(worktree.parent.parent, processes)
-    if found.top != resolve(worktree) or found.place.common != made_in.place.common:
-        raise ProgramFailed(f"smart-fork does not run git in {worktree}: it is no longer a worktree of {made_in.top}")
-    return found
+
+    @classmethod
+    def open(cls, folder: Path, processes: Processes) -> Repository:
+        """The repository that `folder` is in.
+
+        Raises:
+            ProgramMissing: git is not installed.
+            ProgramFailed: there is none, its `.git` is not believed, or git does not read its configuration.
+        """
+        return _described(_proven(folder), processes)
 
 
 def paths(done: Completed) -> list[str]:

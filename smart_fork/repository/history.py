@@ -28,7 +28,7 @@ from indexer.repositories import known, recorded
 from indexer.transcripts.model import Session
 from indexer.values import Value, seconds_in, value
 from smart_fork.errors import SmartForkError
-from smart_fork.repository.git import Repository, opened_to_look_back
+from smart_fork.repository.git import Repository
 from smart_fork.system.processes import Processes
 
 #: How much is read of the end of a record, and how much where that is not enough.
@@ -351,7 +351,7 @@ def described(project: Project) -> AboutProject:
 
 def _roots(top: Path, processes: Processes) -> frozenset[str]:
     try:
-        done = opened_to_look_back(top, processes).git(
+        done = Repository.open_to_look_back(top, processes).git(
             "rev-list", "--max-parents=0", "HEAD", "--", seconds=ROOTS_SECONDS
         )
     except SmartForkError as error:

@@ -19,7 +19,7 @@ from indexer.masking import mask
 from indexer.project import Checkout, Unproven, checkout, is_within, resolve, top_of
 from indexer.repositories import recorded
 from smart_fork.errors import ProgramFailed, SmartForkError
-from smart_fork.repository.git import FOLDER, Repository, opened
+from smart_fork.repository.git import FOLDER, Repository
 from smart_fork.repository.history import branch_of, checked_out, dated, inside, is_commit, is_plain, moves, tops
 from smart_fork.system.processes import Completed, Processes
 
@@ -114,7 +114,7 @@ def news(folder: Path, then: Then, processes: Processes, *, committed: bool = Fa
     if then.until > time.time() + _SKEW:
         return None
     try:
-        found = _Look(_Git(opened(folder, processes)), then, committed=committed).news()
+        found = _Look(_Git(Repository.open(folder, processes)), then, committed=committed).news()
     except SmartForkError:  # no repository, no git, none that answers in time
         return None
     return found if found.is_any else None

@@ -17,7 +17,8 @@ from indexer.project import bare_at, content, is_within, project_of, resolve
 from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError, advice
 from smart_fork.repository import changes
 from smart_fork.repository.changes import difference, submodules
-from smart_fork.repository.git import FOLDER, Repository, opened, opened_worktree
+from smart_fork.repository.file_change import FileChange
+from smart_fork.repository.git import FOLDER, Repository
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Completed, Processes
 
@@ -45,9 +46,14 @@ class Worktree:
     repository: Path
     base: str
 
+    @classmethod
+    def of(cls, path: str, branch: str | None, base: str | None) -> Worktree:
+        """The worktree that was made at `path`."""
+        return cls(Path(path), branch or "", Path(path).parent.parent, base or "")
+
     def left_unfiltered(self, processes: Processes) -> str:
         """What a person should know of files that a filter makes, such as large ones kept elsewhere; empty if none."""
-        there = opened_worktree(self.path, processes)
+        there = Repository.open_worktree(self.path, processes)
         if not there.has_filters:
             return ""
         files = there.git("ls-files", "-z").stdout
@@ -62,7 +68,7 @@ class Worktree:
 
     def remove(self, processes: Processes) -> None:
         """Take away a worktree that was just made, for a fork that was not started after all."""
-        there = opened(self.repository, processes)
+        there = Repository.open(self.repository, processes)
         there.git("worktree", "remove", "--force", "--force", str(self.path))  # also one that git was just making
         there.git("branch", "--quiet", "-D", self.branch)
         changes.forget_base(there, self.path)
@@ -76,7 +82,7 @@ class Worktree:
 
     def _has_work(self, processes: Processes) -> bool:
         """Whether there is a commit, a change or a new file; files that git has not written yet are none."""
-        there = opened_worktree(self.path, processes)
+        there = Repository.open_worktree(self.path, processes)
         heads = there.git("rev-parse", "--symbolic-full-name", "HEAD").text, there.git("rev-parse", "HEAD").text
         if heads != (f"refs/heads/{self.branch}", self.base):
             return True
@@ -106,7 +112,7 @@ class Worktree:
         folder = Path(project.root) / FOLDER
         if folder.is_symlink():
             raise ForkRefused(f"{folder} is a symbolic link", f"Remove it, or {_without()}")
-        there = opened(repository, processes)
+        there = Repository.open(repository, processes)
         head = there.git("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         if not head.ok and head.complaint:
             raise ProgramFailed(f"git cannot read {repository}: {head.complaint}", _without().capitalize())
@@ -148,7 +154,7 @@ class Worktree:
             ProgramFailed: git could not.
         """
         planned = Worktree.plan(repository, name, processes)
-        _exclude(opened(repository, processes).place.common)
+        _exclude(Repository.open(repository, processes).place.common)
         carried = changes.take(repository, planned.base, processes) if with_changes else None
         made = _add(planned, name, processes, note)
         if carried is None:
@@ -166,7 +172,7 @@ class Worktree:
         """
         worktree, branch = self.path, self.branch
         try:
-            there, ref = opened(worktree.parent.parent, processes), f"refs/heads/{branch}"
+            there, ref = Repository.open(worktree.parent.parent, processes), f"refs/heads/{branch}"
         except ProgramFailed as error:
             return f"{worktree} stays: {error.message}"
         tip = there.git("rev-parse", "--verify", "--quiet", "--end-of-options", ref).text
@@ -174,7 +180,9 @@ class Worktree:
             return loss
         if worktree.exists():
             # As the worktree itself is configured: git looks into it once more.
-            removed = opened_worktree(worktree, processes).git("worktree", "remove", str(worktree), within=there.top)
+            removed = Repository.open_worktree(worktree, processes).git(
+                "worktree", "remove", str(worktree), within=there.top
+            )
             if not removed.ok:
                 return f"git does not remove {worktree}: {removed.complaint}"
         if tip:
@@ -195,7 +203,7 @@ class Worktree:
         if worktree.parent.name != FOLDER or ".." in worktree.parts or not _OURS.fullmatch(branch):
             return f"{worktree} was not made by smart-fork and stays."
         try:
-            repository = opened(worktree.parent.parent, processes)
+            repository = Repository.open(worktree.parent.parent, processes)
         except ProgramFailed as error:
             return f"{worktree} stays: {error.message}"
         known = listed(repository)
@@ -211,7 +219,7 @@ class Worktree:
                 f"{worktree} is missing; if it was deleted: {prune}, and if it was moved: git worktree repair, there."
             )
         try:
-            there = opened_worktree(worktree, processes) if mine else None
+            there = Repository.open_worktree(worktree, processes) if mine else None
         except ProgramFailed as error:
             return f"{worktree} cannot be read ({error.message}); {_by_hand(repository.top, worktree, branch)}"
         reasons = _in_it(mine, there, branch, self.base, known) if mine and there else iter(())
@@ -223,15 +231,15 @@ class Worktree:
         if self.path.is_dir():
             return True
         try:
-            repository = opened(self.path.parent.parent, processes)
+            repository = Repository.open(self.path.parent.parent, processes)
         except SmartForkError:
             return False
         return repository.git("show-ref", "--verify", "--quiet", f"refs/heads/{self.branch}").ok
 
-    def changed_files(self, processes: Processes) -> int | None:
-        """The number of files that differ from `base`; `None` if it is not known."""
+    def changes(self, processes: Processes) -> tuple[FileChange, ...] | None:
+        """The files that differ from `base`; `None` if they are not known."""
         try:
-            return len(difference(self.path, self.base, processes)[0]) if self.base and self.path.is_dir() else None
+            return difference(self.path, self.base, processes)[0] if self.base and self.path.is_dir() else None
         except (SmartForkError, OSError):
             return None
 
@@ -242,7 +250,11 @@ class Worktree:
         """
         there = self.path.is_dir()
         try:
-            where = opened_worktree(self.path, processes) if there else opened(self.path.parent.parent, processes)
+            where = (
+                Repository.open_worktree(self.path, processes)
+                if there
+                else Repository.open(self.path.parent.parent, processes)
+            )
         except SmartForkError:
             return None
         done = where.git("rev-list", "--count", "--end-of-options", f"refs/heads/{self.branch}", f"^{self.base}")
@@ -272,7 +284,7 @@ def _add(planned: Worktree, name: str | None, processes: Processes, note: Callab
 
 def _made(planned: Worktree, processes: Processes) -> Completed:
     """Its branch first, so that it is known whose it is: git, when it fails, leaves behind the one that it made."""
-    there = opened(planned.repository, processes)
+    there = Repository.open(planned.repository, processes)
     ref = f"refs/heads/{planned.branch}"
     branch = there.git("update-ref", ref, planned.base, "")
     if not branch.ok:
@@ -283,7 +295,7 @@ def _made(planned: Worktree, processes: Processes) -> Completed:
         return done
     try:
         # Filled as the worktree itself is configured, which may be otherwise than where it is made from.
-        done = opened_worktree(planned.path, processes).git("read-tree", "--reset", "-u", planned.base)
+        done = Repository.open_worktree(planned.path, processes).git("read-tree", "--reset", "-u", planned.base)
         if done.ok:
             return done
     except BaseException:
@@ -318,7 +330,7 @@ def _exclude(common: Path) -> None:
 
 def empty_submodules(repository: Path, processes: Processes) -> str:
     """What a person should know of submodules, which git leaves empty in a new worktree; empty if there are none."""
-    there = opened(repository, processes)
+    there = Repository.open(repository, processes)
     if not (there.top / ".gitmodules").exists():
         return ""
     listed = there.git("ls-tree", "-r", "-z", "--full-tree", "HEAD").stdout.split(b"\0")

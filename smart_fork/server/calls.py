@@ -29,7 +29,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork import config
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent, ClientCall
-from smart_fork.caller import caller_session, speak_for
+from smart_fork.caller import caller_session, calling
 from smart_fork.errors import SmartForkError
 from smart_fork.system import permission
 from smart_fork.system.cancellation import cancellable
@@ -142,7 +142,7 @@ async def caller_of(ctx: Context[Any, Any]) -> Caller:
     where = around(ctx) or Around({}, Path("/"))
     roots = await _roots(ctx)
     caller = await in_thread(partial(identify, _client(ctx), _meta(ctx), roots, *where, arguments=sent(ctx)))
-    speak_for(caller.agent)
+    calling.set(caller.agent)
     return caller
 
 

@@ -133,11 +133,11 @@ class SessionTools:
         return self._flights.do(key, partial(self._spawn, orders, caller), keep=lambda answer: answer.started > 0)
 
     def _spawn(self, orders: list[Any], caller: Caller) -> Spawned:
-        from smart_fork.forking.spawn import spawn, summary
+        from smart_fork.forking.spawn import spawn
 
         agent = caller.agent or AGENTS.first()
         started = spawn(orders, caller_session_id=caller.session_id, default_agent=agent, library=self._library)
-        return summary([_shown(result) for result in started])
+        return replace(started, workers=tuple(map(_shown, started.workers)))
 
     @takes(
         order="session_id at title project_path cwd start prompt run_in budget intent keep drop as_agent unmasked",

@@ -28,6 +28,7 @@ from indexer.project import Unproven, bare_at, checkout, resolve, top_of
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, NotFound, ProgramFailed, SmartForkError, Usage
 from smart_fork.repository import git
+from smart_fork.repository.git import Repository
 from smart_fork.sharing.fields import Count, SessionId, refused
 from smart_fork.sharing.remote import check_key, project_key
 from smart_fork.snippets import quoted
@@ -337,7 +338,7 @@ class Tracking:
 
     def _refuse_if_known_to_git(self) -> None:
         with contextlib.suppress(ProgramFailed):
-            repository = git.opened_to_look_back(self.place.root, Processes())
+            repository = Repository.open_to_look_back(self.place.root, Processes())
             if repository.git("ls-files", "--error-unmatch", "--", str(self.path)).ok:
                 hint = f"It is private: git rm --cached {FOLDER}/{FILE}"
                 raise SmartForkError(f"{self.path} is in the repository, and could name any of your logs.", hint)
@@ -389,11 +390,11 @@ def _key_in_words(text: str) -> str:
 
 def _origin(top: Path) -> str:
     """The address from which it is fetched. A host without a dot is a name of this machine's: see git's insteadOf."""
-    repository = git.opened_to_look_back(top, Processes())
+    repository = Repository.open_to_look_back(top, Processes())
     said = repository.git("config", "--get-all", "remote.origin.url")
     first = next(iter(said.text.splitlines()), "").strip() if said.ok else ""
     if not first:
-        hint = _others(git.opened(top, Processes())) or _NAMED  # or git says what is wrong with its configuration
+        hint = _others(Repository.open(top, Processes())) or _NAMED  # or git says what is wrong with its configuration
         raise Usage("This repository has no remote `origin`, which names the project.", hint)
     if _LOCAL_NAME.match(first) and (known := repository.git("remote", "get-url", "origin")).ok:
         return known.text

@@ -22,11 +22,11 @@ from smart_fork.agents.references import Resolved
 from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.answer import TeamFound, TeamState
-from smart_fork.finding.elsewhere import Distant, DistantPassage, SaidElsewhere, answer_alone, weighed_there
+from smart_fork.finding.elsewhere import Distant, DistantPassage, SaidElsewhere, weighed_there
 from smart_fork.finding.hit import Origin
 from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import RIVALS
-from smart_fork.finding.request import FindRequest, check
+from smart_fork.finding.request import FindRequest
 from smart_fork.finding.search import Meaning
 from smart_fork.sharing import pulled
 from smart_fork.sharing.materialise import local_in
@@ -279,7 +279,7 @@ def find_there(request: FindRequest, *, server: str | None = None, project: str 
         NotAuthenticated: nobody has logged in.
         SmartForkError: as the server says.
     """
-    query = check(request).query(Scope())
+    query = request.checked().query(Scope())
     with changes.opened(server, project) as where:
         meaning = Meaning(configured_embedder(), query.meanings)
         try:
@@ -287,7 +287,7 @@ def find_there(request: FindRequest, *, server: str | None = None, project: str 
         finally:
             meaning.settle()
         found = said(where, told, query.phrasings)
-    return answer_alone(found, query, snippets=request.include_snippets is not False)
+    return found.answer_alone(query, snippets=request.include_snippets is not False)
 
 
 def ask(client: Client, project: str, query: Query, meaning: Meaning) -> wire.Found:

@@ -26,12 +26,12 @@ from smart_fork.finding.index_access import opened as index
 from smart_fork.finding.notes import noted_if_known
 from smart_fork.forking.lineage import lineage
 from smart_fork.repository.changes import difference
-from smart_fork.repository.git import Repository, opened
+from smart_fork.repository.git import Repository
 from smart_fork.snippets import printable
 from smart_fork.system import permission
 from smart_fork.system.processes import Processes
 from smart_fork.workers.places import lives
-from smart_fork.workers.registry import Registry, WorkerRecord, known_worker
+from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.state import Compared
 
 log = logging.getLogger(__name__)
@@ -45,6 +45,62 @@ class NotedSession(Value):
     agent_type: AgentName
     noted: Noted | None = rare()
 
+    @classmethod
+    @bounded()
+    def judge(cls, reference: str, outcome: notes.Outcome, reason: str = "") -> NotedSession:
+        """Note what came of a session, as a person says it.
+
+        Raises:
+            SmartForkError: there is no such session, or it was forgotten.
+        """
+        located = sessions.locate(reference)
+        worker = Registry.known_worker(located.session_id)
+        tried, source = (worker.started_at, worker.source_session_id) if worker else ("", "")
+        try:
+            tried = tried or sessions.look_into(located).last_activity
+            if not source:
+                family = lineage(located.reference).sessions
+                source = next((one.parent or "" for one in family if one.session_id == located.session_id), "")
+        except NotFound as error:  # its log is gone: the verdict is good without
+            log.info("the parent of %s is not known: %s", located.session_id, error)
+        notes.judge(located.agent, located.session_id, outcome, reason, source=source, tried=tried)
+        return _told(located)
+
+    @classmethod
+    def mark(cls, references: Sequence[str], marks: Collection[str], *, remove: bool = False) -> list[NotedSession]:
+        """Mark sessions, or no longer, with tags or marks of ours; each with what is noted of it then.
+
+        Raises:
+            SmartForkError: one does not exist, or was forgotten; those after it are not marked.
+        """
+        found = [sessions.locate(one) for one in references]
+        for one in found if marks else ():
+            notes.mark(one.agent, one.session_id, marks, remove=remove)
+        return [_told(one) for one in found]
+
+    @classmethod
+    def unjudge(cls, reference: str) -> NotedSession:
+        """Note nothing of what came of a session.
+
+        Raises:
+            SmartForkError: there is no such session.
+        """
+        located = sessions.locate(reference)
+        notes.unjudge(located.agent, located.session_id)
+        return _told(located)
+
+    @classmethod
+    def about(cls, reference: str, processes: Processes) -> NotedSession:
+        """A session with what is noted of it.
+
+        Raises:
+            SmartForkError: there is no such session.
+        """
+        located = sessions.locate(reference)
+        if worker := Registry.known_worker(located.session_id):
+            note_outcomes([worker], processes)
+        return _told(located)
+
 
 def note_outcomes(workers: Iterable[WorkerRecord], processes: Processes) -> None:
     """Note of these workers what git shows, of those of which nothing is noted yet. A failure is nobody's business."""
@@ -57,62 +113,6 @@ def note_outcomes(workers: Iterable[WorkerRecord], processes: Processes) -> None
                 _note(worker, processes)
     except (SmartForkError, OSError) as error:
         log.warning("what came of workers is not noted: %s", error)
-
-
-def about(reference: str, processes: Processes) -> NotedSession:
-    """A session with what is noted of it.
-
-    Raises:
-        SmartForkError: there is no such session.
-    """
-    located = sessions.locate(reference)
-    if worker := known_worker(located.session_id):
-        note_outcomes([worker], processes)
-    return _told(located)
-
-
-@bounded()
-def judge(reference: str, outcome: notes.Outcome, reason: str = "") -> NotedSession:
-    """Note what came of a session, as a person says it.
-
-    Raises:
-        SmartForkError: there is no such session, or it was forgotten.
-    """
-    located = sessions.locate(reference)
-    worker = known_worker(located.session_id)
-    tried, source = (worker.started_at, worker.source_session_id) if worker else ("", "")
-    try:
-        tried = tried or sessions.look_into(located).last_activity
-        if not source:
-            family = lineage(located.reference).sessions
-            source = next((one.parent or "" for one in family if one.session_id == located.session_id), "")
-    except NotFound as error:  # its log is gone: the verdict is good without
-        log.info("the parent of %s is not known: %s", located.session_id, error)
-    notes.judge(located.agent, located.session_id, outcome, reason, source=source, tried=tried)
-    return _told(located)
-
-
-def unjudge(reference: str) -> NotedSession:
-    """Note nothing of what came of a session.
-
-    Raises:
-        SmartForkError: there is no such session.
-    """
-    located = sessions.locate(reference)
-    notes.unjudge(located.agent, located.session_id)
-    return _told(located)
-
-
-def mark(references: Sequence[str], marks: Collection[str], *, remove: bool = False) -> list[NotedSession]:
-    """Mark sessions, or no longer, with tags or marks of ours; each with what is noted of it then.
-
-    Raises:
-        SmartForkError: one does not exist, or was forgotten; those after it are not marked.
-    """
-    found = [sessions.locate(one) for one in references]
-    for one in found if marks else ():
-        notes.mark(one.agent, one.session_id, marks, remove=remove)
-    return [_told(one) for one in found]
 
 
 def _told(located: sessions.Located) -> NotedSession:
@@ -136,7 +136,7 @@ def _outcome(worker: WorkerRecord, processes: Processes) -> Literal["merged", "d
     branch is gone.
     """
     path = Path(str(worker.worktree))
-    there = opened(path.parent.parent, processes)
+    there = Repository.open(path.parent.parent, processes)
     tip = there.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"refs/heads/{worker.branch}").text
     if tip:
         if there.git("symbolic-ref", "--quiet", "HEAD").text == f"refs/heads/{worker.branch}":

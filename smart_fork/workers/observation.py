@@ -230,9 +230,7 @@ def reconcile(
 
 def tree_of(worker: WorkerRecord) -> Worktree | None:
     """The worktree that was made for it, or was about to be."""
-    path = Path(worker.worktree or "")
-    made = Worktree(path, worker.branch or "", path.parent.parent, worker.base_commit or "")
-    return made if worker.worktree else None
+    return Worktree.of(worker.worktree, worker.branch, worker.base_commit) if worker.worktree else None
 
 
 def undo_cut_off(registry: Registry, around: Machine) -> None:

@@ -451,21 +451,21 @@ class Registry:
         rows: Iterable[Any] = self._db.execute(f"SELECT {', '.join(columns)} FROM workers {where}", values)  # noqa: S608
         return [_worker(dict(zip(names, row, strict=True))) for row in rows]
 
+    @classmethod
+    def known_workers(cls) -> list[WorkerRecord]:
+        """All workers, newest first: none where nothing was ever started, and no register is made by looking."""
+        if not has_registry():
+            return []
+        with Registry() as registry:
+            return registry.workers()
 
-def known_workers() -> list[WorkerRecord]:
-    """All workers, newest first. Where nothing was ever started there are none, and no register is made by looking."""
-    if not has_registry():
-        return []
-    with Registry() as registry:
-        return registry.workers()
-
-
-def known_worker(session_id: str) -> WorkerRecord | None:
-    """The worker whose session that is, or once was."""
-    if not has_registry():
-        return None
-    with Registry() as registry:
-        return registry.of_session(session_id)
+    @classmethod
+    def known_worker(cls, session_id: str) -> WorkerRecord | None:
+        """The worker whose session that is, or once was."""
+        if not has_registry():
+            return None
+        with Registry() as registry:
+            return registry.of_session(session_id)
 
 
 def _worker(row: dict[str, Any]) -> WorkerRecord:

@@ -179,8 +179,7 @@ def prune(processes: Processes, within: Project | None) -> tuple[list[WorkersTre
     gone: list[WorkersTree] = []
     left: list[WorkersTree] = []
     for tree in worktrees(processes, within):
-        path = Path(tree.worktree)
-        here = Worktree(path, tree.branch, path.parent.parent, tree.base_commit)
+        here = Worktree.of(tree.worktree, tree.branch, tree.base_commit)
         removed = tree.removable and here.remove_if_saved(processes) is None
         (gone if removed else left).append(tree)
     return gone, left
@@ -198,13 +197,14 @@ def remove_copies_of_gone(within: Project | None) -> tuple[list[Path], list[str]
 
 def _tree(tree: Worktree, workers: Sequence[WorkerRecord], processes: Processes) -> WorkersTree:
     worker = workers[0]
+    files = tree.changes(processes)
     ended = all(_has_ended(one, processes) for one in workers)
     reason = tree.what_would_be_lost(processes)
     if reason is None and not ended:
         reason = f"Its worker is still running: {next(one.id for one in workers if not _has_ended(one, processes))}"
     return WorkersTree(
         str(tree.path), tree.branch, tree.base, worker.id, worker.session_id, worker.name, ended,
-        tree.changed_files(processes), tree.ahead(processes), reason is None, reason,
+        None if files is None else len(files), tree.ahead(processes), reason is None, reason,
     )  # fmt: skip
 
 

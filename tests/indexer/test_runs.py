@@ -10,7 +10,7 @@ import pytest
 
 from indexer.changes import Report
 from indexer.files import index_db
-from indexer.runs import FailedLog, LastRun, announce, ended_run, keep_run, last_run, moment, next_run, recorded
+from indexer.runs import FailedLog, LastRun, announce, ended_run, keep_run, moment, next_run, recorded
 from indexer.store.damage import open_sound
 
 NOW = datetime.now(UTC)
@@ -24,14 +24,14 @@ def store(home):
 
 
 def test_nothing_is_told_before_the_first_run(store):
-    assert (None, None) == (last_run(store), next_run(store, NOW))
+    assert (None, None) == (LastRun.of(store), next_run(store, NOW))
 
 
 def test_what_a_run_did_and_what_it_could_not(store):
     report = Report(files=3, read=2, embedded=7, failed={f"log-{number}": "odd" for number in range(30)})
     keep_run(store, ended_run(moment(NOW), 1.5, "completed", report))
 
-    told = last_run(store)
+    told = LastRun.of(store)
 
     assert (3, 2, 7, 30, "completed") == tuple(
         getattr(told, key) for key in ("logs", "read", "embedded", "failed_logs", "outcome")
@@ -44,14 +44,14 @@ def test_a_run_that_fails_says_why_and_fails_all_the_same(store):
     with pytest.raises(RuntimeError), recorded(store, Report(), unless=KeyError):
         raise RuntimeError("the disk is full")
 
-    assert ("failed", "the disk is full") == (last_run(store).outcome, last_run(store).error)
+    assert ("failed", "the disk is full") == (LastRun.of(store).outcome, LastRun.of(store).error)
 
 
 def test_a_run_that_another_process_makes_unneeded_leaves_no_trace(store):
     with pytest.raises(KeyError), recorded(store, Report(), unless=KeyError):
         raise KeyError
 
-    assert last_run(store) is None
+    assert LastRun.of(store) is None
 
 
 def test_the_next_run_counts_for_as_long_as_its_process_lives(store):
@@ -81,5 +81,5 @@ def test_whatever_stands_there_is_read_without_harm(store, text):
     for key in ("last_run", "next_run"):
         store.set_meta(key, text)
 
-    assert last_run(store) in (None, LastRun())
+    assert LastRun.of(store) in (None, LastRun())
     assert next_run(store, NOW) is None

@@ -11,7 +11,7 @@ import smart_fork
 from smart_fork.agents.options import Options
 from smart_fork.errors import Usage
 from smart_fork.finding import notes
-from smart_fork.finding.request import FindRequest, check
+from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
 from tests.smart_fork.asking import find
 from tests.smart_fork.client import answer, refusal
@@ -106,12 +106,12 @@ def test_where_nothing_is_asked_an_intent_is_required_wherever_it_is_asked(world
         assert refusal(world, "find_sessions", **nothing, session="self").startswith("intent is required")
     for blank in ("", " ", "\u200b", None, 5, ["x"]):
         with pytest.raises(Usage, match="intent is required"):
-            check(FindRequest(blank))
+            FindRequest(blank).checked()
         with pytest.raises(Usage, match="intent is required"):
             smart_fork.find(blank)
     for wrong in (None, 5):
         with pytest.raises(Usage, match="intent is required"):
-            check(FindRequest(wrong, tag="later"))
+            FindRequest(wrong, tag="later").checked()
     assert "intent is required" in run("find").err
     assert "INTENT is empty" in run("find", "\u200b").err
     assert not (world.home / ".smart-fork").exists()

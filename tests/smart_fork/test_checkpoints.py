@@ -344,7 +344,7 @@ def test_a_dry_run_and_a_fork_that_fails_leave_nothing(played, world, kept, home
 def test_a_worker_can_begin_from_it(played, world, kept, home):
     checkpoints.note(kept)
     asked = {"project_path": str(kept), "run_in": "process", "worktree": False, "fork_from": ALICES, "prompt": "go on"}
-    (started,) = spawn([asked], machine=Machine(played, clock=FakeClock()))
+    (started,) = spawn([asked], machine=Machine(played, clock=FakeClock())).workers
 
     assert not isinstance(started, NotSpawned)
     (log,) = (home / ".claude/projects").rglob("*.jsonl")

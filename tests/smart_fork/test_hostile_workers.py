@@ -75,7 +75,7 @@ def test_a_prompt_is_the_last_argument_and_nothing_else(kind, agent, place, orde
         assert nothing_was_started(home, scripted)
         return
 
-    (result,) = (one.as_json() for one in spawn([order(agent_type=agent, run_in=place, prompt=prompt)]))
+    (result,) = (one.as_json() for one in spawn([order(agent_type=agent, run_in=place, prompt=prompt)]).workers)
 
     _, words, cwd, _ = scripted.call(result["worker_id"])
     before = ["--session-id", result["session_id"]] if agent == "claude" else ["exec", "-C", str(repo)]
@@ -93,7 +93,7 @@ def test_a_name_is_one_line_and_never_a_path_or_an_option(kind, order, scripted,
     said = order(run_in="tmux", name=TEXTS[kind])
     del said["worktree"]
 
-    (result,) = (one.as_json() for one in spawn([said]))
+    (result,) = (one.as_json() for one in spawn([said]).workers)
 
     _, words, cwd, _ = scripted.call(result["worker_id"])
     assert not re.search(r"[\x00-\x1f\x7f-\x9f]", result["name"])
@@ -140,7 +140,9 @@ def test_a_directory_of_any_name_is_only_a_directory(kind, agent, place, order, 
     folder = home / TEXTS[kind].replace("/", "_")
     folder.mkdir()
 
-    (result,) = (one.as_json() for one in spawn([order(agent_type=agent, run_in=place, project_path=str(folder))]))
+    (result,) = (
+        one.as_json() for one in spawn([order(agent_type=agent, run_in=place, project_path=str(folder))]).workers
+    )
 
     _, words, cwd, _ = scripted.call(result["worker_id"])
     assert str(folder) == cwd
@@ -162,7 +164,7 @@ def test_a_place_an_agent_or_a_key_of_any_name_is_refused(kind, order, scripted,
 @mostly("option", "up")
 def test_a_worktree_of_any_name_lies_beside_the_others(kind, order, scripted, repo, home):
     """F-120."""
-    (result,) = (one.as_json() for one in spawn([order(worktree=TEXTS[kind], run_in="process")]))
+    (result,) = (one.as_json() for one in spawn([order(worktree=TEXTS[kind], run_in="process")]).workers)
 
     assert Path(result["cwd"]).parent == repo / ".worktrees"
     assert result["cwd"] == scripted.call(result["worker_id"])[2]
@@ -176,7 +178,7 @@ def test_a_title_in_a_log_reaches_no_command(order, scripted, claude_session, ho
         log.write(json.dumps(title) + "\n")
     os.utime(claude_session, (0, 0))
 
-    (result,) = (one.as_json() for one in spawn([order(fork_from=SESSION, run_in="process")]))
+    (result,) = (one.as_json() for one in spawn([order(fork_from=SESSION, run_in="process")]).workers)
 
     _, words, _, _ = scripted.call(result["worker_id"])
     assert not any("PWNED" in word for word in words)

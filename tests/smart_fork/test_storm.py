@@ -110,12 +110,12 @@ def test_places_become_free_as_workers_end(asked, scripted, repo):
     """Nobody has told the registry: that their processes are gone is enough."""
     asked()
     order = {"project_path": str(repo), "prompt": "one more", "run_in": "process"}
-    (full,) = (one.as_json() for one in spawn([order]))
+    (full,) = (one.as_json() for one in spawn([order]).workers)
     with Registry() as registry:
         assert CAP == len(registry.workers(states=("running",)))
     scripted.end()
 
-    (free,) = (one.as_json() for one in spawn([order]))
+    (free,) = (one.as_json() for one in spawn([order]).workers)
 
     assert "worker_limit" == full["error"]
     assert scripted.call(free["worker_id"])[1][-1] == "one more"

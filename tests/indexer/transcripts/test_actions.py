@@ -18,7 +18,7 @@ from indexer.transcripts.actions import (
     read_by,
     runs_ours,
 )
-from indexer.transcripts.symbols import HEAD_CHARACTERS, MAX_SYMBOLS, Symbols, forget_shown
+from indexer.transcripts.symbols import HEAD_CHARACTERS, MAX_SYMBOLS, Symbols
 from tests.cases import each
 
 PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n*** Add File: b/c.py\n+z\n*** End Patch"
@@ -32,7 +32,7 @@ KEYS = st.sampled_from(["command", "cmd", "file_path", "path", "pattern", "query
 
 
 def symbols(*texts: str) -> list[str]:
-    forget_shown()
+    Symbols.forget_shown()
     found = Symbols()
     for text in texts:
         found.add(text)
@@ -263,7 +263,7 @@ def test_lines_of_a_key_are_no_names():
     ],
 )
 def test_a_secret_that_only_the_name_of_an_argument_tells_leaves_no_piece(arguments: object):
-    forget_shown()
+    Symbols.forget_shown()
     found = Symbols()
     found.add_all(arguments)
 

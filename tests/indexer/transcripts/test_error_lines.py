@@ -6,16 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.transcripts.error_lines import (
-    changes,
-    commands_of,
-    hashed,
-    hides_its_end,
-    is_alike,
-    is_same,
-    plain,
-    telling,
-)
+from indexer.transcripts.error_lines import Commands, hashed, plain, telling
 from tests.cases import each
 
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz_-", min_size=1, max_size=12)
@@ -101,11 +92,11 @@ def test_without_the_key_nobody_can_tell_which_line_a_hash_is_of():
     ],
 )
 def test_a_command_is_recognized_when_it_is_run_again(one, other, same):
-    assert is_same(commands_of(one), commands_of(other)) is same
+    assert Commands.of(one).are_again(Commands.of(other)) is same
 
 
 def test_what_only_looks_runs_nothing():
-    assert () == commands_of("cd /tmp; ls -l | grep x && cat y && git status && git log -1")
+    assert () == Commands.of("cd /tmp; ls -l | grep x && cat y && git status && git log -1")
 
 
 @each(
@@ -120,16 +111,16 @@ def test_what_only_looks_runs_nothing():
     ],
 )
 def test_what_changes_something_is_known_by_its_name(line, does):
-    assert changes(commands_of(line)) is does
+    assert Commands.of(line).change() is does
 
 
 def test_a_command_run_another_way_is_like_it():
-    assert is_alike(commands_of("tool run test"), commands_of("wrapper tool run test"))
-    assert not is_alike(commands_of("ssh host 'ls /etc'"), commands_of("ssh host 'free -m'"))
+    assert Commands.of("tool run test").are_alike(Commands.of("wrapper tool run test"))
+    assert not Commands.of("ssh host 'ls /etc'").are_alike(Commands.of("ssh host 'free -m'"))
 
 
 @pytest.mark.parametrize(
     ("line", "hidden"), [("make | tail", True), ("make; echo x", True), ("make 'a|b' && ls", False)]
 )
 def test_a_status_may_be_that_of_what_stands_behind(line, hidden):
-    assert hides_its_end(line) is hidden
+    assert Commands.hide_the_end(line) is hidden

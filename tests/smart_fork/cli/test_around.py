@@ -9,14 +9,14 @@ from collections.abc import Iterator
 import pytest
 
 from smart_fork.agents import known_variables
-from smart_fork.caller import speak_for
+from smart_fork.caller import calling
 from tests.smart_fork.world import World
 
 
 @pytest.fixture(autouse=True)
 def _afterwards_nobody_asks() -> Iterator[None]:
     yield
-    speak_for(None)
+    calling.set(None)
 
 
 @pytest.mark.parametrize("at_a_terminal", [True, False])

@@ -10,7 +10,7 @@ import pytest
 from indexer.changes import Report
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
-from smart_fork.caller import calling_agent, speak_for
+from smart_fork.caller import calling
 from smart_fork.finding import upkeep
 from smart_fork.finding.answer import Unsearched
 from smart_fork.finding.request import FindRequest
@@ -229,12 +229,12 @@ def test_an_index_that_was_waited_for_is_not_waited_for_again(world: World, shop
 )
 def test_a_fork_of_another_agents_session_is_named_as_what_it_is(world: World, shop, asks, note):
     knows = world.claude(shop, RETRY, DONE)
-    before = calling_agent()
-    speak_for(asks)
+    before = calling.get()
+    calling.set(asks)
     try:
         forked = fork_session(ForkRequest(knows, Options("go on", place="process"), dry_run=True))
     finally:
-        speak_for(before)
+        calling.set(before)
 
     assert note == [one for one in forked.warnings if "starts" in one]
     assert "claude" == forked.agent_type

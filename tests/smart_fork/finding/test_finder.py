@@ -15,7 +15,7 @@ import pytest
 from indexer.embedder import DEFAULT_MODEL
 from smart_fork.errors import Usage
 from smart_fork.finding.query import MAX_CHARACTERS
-from smart_fork.finding.request import FindRequest, check
+from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
 from smart_fork.system import permission
 from smart_fork.workers.registry import Registry
@@ -49,7 +49,7 @@ DONE = "The uploader in upload.py retries five times with exponential backoff"
 def test_a_wrong_request_is_refused_before_anything_is_read(home, wrong, text):
     """F-002…F-006, F-009."""
     with pytest.raises(Usage, match=text):
-        check(FindRequest(**({"intent": RETRY} | wrong)))
+        FindRequest(**({"intent": RETRY} | wrong)).checked()
     assert not (home / ".smart-fork").exists()
 
 

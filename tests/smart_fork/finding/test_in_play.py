@@ -104,7 +104,7 @@ def test_without_an_answer_of_git_the_search_is_as_before(world, shop, edited, m
     def late(*_: object) -> None:
         raise OSError
 
-    monkeypatch.setattr(project_index, "repository_at", late)
+    monkeypatch.setattr(project_index.Repository, "open", late)
 
     assert before == refused == world.find(INTENT, shop, explain=True)["results"]
 

@@ -13,7 +13,7 @@ from smart_fork.finding.evidence import gather
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS, Query, check_also, further
 from smart_fork.finding.ranking import parts
-from smart_fork.finding.request import FindRequest, check
+from smart_fork.finding.request import FindRequest
 from smart_fork.finding.search import embedded
 from tests.cases import each, first
 from tests.smart_fork.world import BrokenModel, WordsModel
@@ -38,7 +38,7 @@ GERMAN = "Wiederholungsversuche beim Hochladen einbauen"
 )
 def test_what_cannot_be_asked_is_refused_before_anything_is_read(also, told):
     with pytest.raises(Usage) as error:
-        check(FindRequest(RETRY, also=also))
+        FindRequest(RETRY, also=also).checked()
 
     assert told in error.value.message
     assert len(error.value.message) < 300

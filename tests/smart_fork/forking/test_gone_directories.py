@@ -165,7 +165,7 @@ def test_a_worker_that_goes_on_in_a_session_without_its_directory_works_where_it
     (worker,) = spawn(
         [{"project_path": str(shop), "resume_session_id": session, "prompt": "go on", "run_in": "process"}],
         machine=Machine(FakeProcesses()),
-    )
+    ).workers
 
     assert str(shop) == worker.cwd
 

@@ -125,7 +125,7 @@ class Roads:
         how = {"fork_session_id": parent, "run_in": "process", "project_path": str(self.shop)}
         form = {"session": parent, "prompt": "go on", "as_agent": "codex", "place": "process"}
         form |= {"unmasked": "yes"} if plain else {}
-        spawned = spawn([worker], machine=Machine(self.played, clock=FakeClock()))
+        spawned = spawn([worker], machine=Machine(self.played, clock=FakeClock())).workers
         return {
             "fork": _told(fork_session(ForkRequest(parent, options, as_agent="codex"))),
             "branch": _told(branch(parent, as_agent="codex", unmasked=plain)),

@@ -365,7 +365,9 @@ def test_a_worker_of_another_agent_than_the_sessions_is_told_of_it(world, shop, 
     parent = world.claude(shop, *SAID)
     asked = {"project_path": str(shop), "agent_type": "codex", "run_in": "process", "worktree": False}
 
-    (started,) = spawn([asked | {"fork_from": parent, "prompt": "go on"}], machine=Machine(played, clock=FakeClock()))
+    (started,) = spawn(
+        [asked | {"fork_from": parent, "prompt": "go on"}], machine=Machine(played, clock=FakeClock())
+    ).workers
 
     assert not isinstance(started, NotSpawned)
     assert list(SAID) == words(read(started.session_id))

@@ -11,7 +11,7 @@ import pytest
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError, Usage
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
-from smart_fork.forking.spawn import LEAST_SECONDS, spawn, summary
+from smart_fork.forking.spawn import LEAST_SECONDS, spawn
 from smart_fork.system.processes import Machine
 from smart_fork.workers.registry import Registry
 from tests.cases import first
@@ -37,7 +37,7 @@ def order(repo):
 
 
 def run(played, *orders, **more) -> list[dict]:
-    return [one.as_json() for one in spawn(orders, machine=Machine(played, clock=FakeClock()), **more)]
+    return [one.as_json() for one in spawn(orders, machine=Machine(played, clock=FakeClock()), **more).workers]
 
 
 REFUSED = {
@@ -142,10 +142,10 @@ def test_one_that_fails_does_not_keep_the_others_from_starting(agent, played, or
     played.on_start = start
     spawned = spawn([order(agent_type=agent)] * 4, machine=Machine(played, clock=FakeClock()))
 
-    results = [one.as_json() for one in spawned]
+    results = [one.as_json() for one in spawned.workers]
     assert [None, "program_failed", "unexpected", None] == [one.get("error") for one in results]
     assert ("boom", "Try again.") == (results[1]["message"], results[1]["hint"])
-    assert {"started": 2, "failed": 2, "workers": results} == summary(spawned).as_json()
+    assert {"started": 2, "failed": 2, "workers": results} == spawned.as_json()
     with Registry() as registry:
         assert ["running", "failed", "failed", "running"] == [worker.state for worker in registry.workers()]
 
@@ -276,7 +276,7 @@ def test_all_together_are_waited_for_hardly_longer_than_one_fork_is(played, orde
 
     results = [
         one.as_json()
-        for one in spawn([order(), order(agent_type="codex"), order()], machine=Machine(played, clock=clock))
+        for one in spawn([order(), order(agent_type="codex"), order()], machine=Machine(played, clock=clock)).workers
     ]
 
     least = CONFIRM_SECONDS + 2 * LEAST_SECONDS
@@ -288,7 +288,7 @@ def test_all_together_are_waited_for_hardly_longer_than_one_fork_is(played, orde
 @agents
 def test_without_a_prompt_a_line_to_type_in_is_enough(agent, programs, order, private_tmux, scripted):
     """R-024, R-041: Codex tells its id with the first prompt."""
-    (result,) = (one.as_json() for one in spawn([order(agent_type=agent, prompt=None, run_in="tmux")]))
+    (result,) = (one.as_json() for one in spawn([order(agent_type=agent, prompt=None, run_in="tmux")]).workers)
 
     assert (True, []) == (result["confirmed"], result["warnings"])
     assert (result["session_id"] is None) == (agent == "codex")
@@ -310,7 +310,9 @@ def test_a_codex_session_is_recognised_by_its_prompt(played, order, repo, home):
             write_log(codex_path(home, identity), [record | moment for record in records])
 
     played.on_start = play
-    (result,) = (one.as_json() for one in spawn([order(agent_type="codex")], machine=Machine(played, clock=clock)))
+    (result,) = (
+        one.as_json() for one in spawn([order(agent_type="codex")], machine=Machine(played, clock=clock)).workers
+    )
 
     assert (NEW, 0) == (result["session_id"], clock.slept)
 

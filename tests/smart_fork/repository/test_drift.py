@@ -11,7 +11,7 @@ import pytest
 
 from indexer.outcome import Edits
 from smart_fork.errors import ProgramFailed
-from smart_fork.repository.git import opened_to_look_back
+from smart_fork.repository.git import Repository
 from smart_fork.repository.history import Drift, drifts
 from smart_fork.system.processes import Processes
 from tests.cases import first
@@ -49,7 +49,7 @@ class Counting(Processes):
 
 
 def drift(folder: Path, one: Edits) -> Drift | None:
-    return drifts(opened_to_look_back(folder, Processes()), {0: one}).get(0)
+    return drifts(Repository.open_to_look_back(folder, Processes()), {0: one}).get(0)
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_a_hostile_path_is_only_a_name(shop, name):
 def test_a_path_of_several_lines_is_not_asked_about(shop, path):
     processes = Counting()
 
-    assert drifts(opened_to_look_back(shop, processes), {0: edits(f"{shop.parent}{path}")}) == {}
+    assert drifts(Repository.open_to_look_back(shop, processes), {0: edits(f"{shop.parent}{path}")}) == {}
     assert processes.logs == []
 
 
@@ -167,7 +167,7 @@ def test_a_link_in_a_path_is_not_followed(shop, home):
 def test_git_is_asked_once_for_all_sessions_and_not_where_none_has_edits(shop):
     commit(shop, START + 200, "a.py")
     processes = Counting()
-    repository = opened_to_look_back(shop, processes)
+    repository = Repository.open_to_look_back(shop, processes)
 
     found = drifts(
         repository, {1: edits(shop / "a.py"), 2: edits(shop / "b.py"), 3: edits(shop / "a.py", at=START + 300)}
@@ -237,4 +237,4 @@ def test_git_that_does_not_answer_in_time_is_said(shop):
             return super().run(argv, **how)
 
     with pytest.raises(ProgramFailed, match="within 3 seconds"):
-        drifts(opened_to_look_back(shop, Late()), {0: edits(shop / "a.py")})
+        drifts(Repository.open_to_look_back(shop, Late()), {0: edits(shop / "a.py")})

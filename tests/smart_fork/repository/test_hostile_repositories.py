@@ -15,7 +15,7 @@ import pytest
 from indexer.outcome import Edits
 from smart_fork.errors import SmartForkError
 from smart_fork.repository.changes import difference
-from smart_fork.repository.git import opened_to_look_back
+from smart_fork.repository.git import Repository
 from smart_fork.repository.history import drifts
 from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
@@ -66,7 +66,7 @@ def everything(made: Worktree) -> None:
     doings: list[Callable[[], object]] = [
         lambda: difference(made.path, made.base, PROCESSES, patch=True),
         lambda: drifts(
-            opened_to_look_back(made.path, PROCESSES), {0: Edits((str(made.path / "README.md"),), LONG_AGO)}
+            Repository.open_to_look_back(made.path, PROCESSES), {0: Edits((str(made.path / "README.md"),), LONG_AGO)}
         ),
         lambda: made.what_would_be_lost(PROCESSES),
         lambda: compare([worker.id], PROCESSES, patch=True),
