@@ -11,7 +11,7 @@ from indexer.transcripts.model import GivenBack, Role
 from indexer.values import dict_in, dicts_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.claude import HOME
-from smart_fork.agents.claude.fold import ClaudeCodec, is_request
+from smart_fork.agents.claude.fold import CODEC, is_request
 from smart_fork.agents.codec import Record, text_of
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.model import TranscriptTurn
@@ -22,7 +22,6 @@ from smart_fork.errors import NotFound
 _MARKS = ("uuid", "sessionId", "parentUuid", "leafUuid", "messageId")
 #: A message with one of these was not typed by a person.
 _NOT_TYPED = ("isMeta", "isCompactSummary", "isSidechain")
-CODEC = ClaudeCodec()
 _TITLES = {"custom-title": "customTitle", "agent-name": "agentName", "ai-title": "aiTitle", "summary": "summary"}
 
 

@@ -96,6 +96,9 @@ class CodexCodec(Codec):
         return {number: in_paragraphs(texts) for number, texts in found.items() if number < len(ordinals)}
 
 
+CODEC = CodexCodec()
+
+
 def arguments_of(item: dict[str, Any]) -> dict[str, Any] | str:
     """What a tool was given: JSON, mostly as a text in the text; or a patch or script."""
     given = item.get("arguments", item.get("input", item.get("action")))

@@ -20,7 +20,7 @@ from indexer.transcripts.texts import strip_boilerplate
 from indexer.values import dict_in, text_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import texts_of
-from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, ForkBase, base_of, payload_of
+from smart_fork.agents.codex.codec import CALLS, CODEC, OUTPUTS, ForkBase, base_of, payload_of
 from smart_fork.agents.codex.history import Part, first_header, whole
 from smart_fork.agents.codex.rollouts import id_in, rollout_in, rollouts
 from smart_fork.agents.cuts import edits, titles
@@ -30,7 +30,6 @@ from smart_fork.agents.cuts.lines import RawLine, first_record, head, opened, ra
 from smart_fork.agents.cuts.model import CutWarning, Stamp, Transcript, TranscriptTurn
 from smart_fork.agents.cuts.titles import mark
 
-CODEC = CodexCodec()
 #: Records that stay when what they repeat goes, without that.
 _KINDS: dict[str, dict[str, Any]] = {
     "task_complete": {"repeating": True},

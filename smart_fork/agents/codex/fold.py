@@ -35,7 +35,7 @@ from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_reca
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS, fold
 from smart_fork.agents.codex import HOME
-from smart_fork.agents.codex.codec import CALLS, OUTPUTS, CodexCodec, base_of, ordinal_of, payload_of, text_of
+from smart_fork.agents.codex.codec import CALLS, CODEC, OUTPUTS, base_of, ordinal_of, payload_of, text_of
 from smart_fork.agents.codex.log import threads
 from smart_fork.agents.codex.repeated import roll_back, told_once
 from smart_fork.agents.codex.rollouts import find_rollout, id_in, is_moved, rollout_in
@@ -69,7 +69,6 @@ def _names(path: Path, *_state: int) -> Mapping[str, str]:
 _OLD_CWD = re.compile(
     r"<environment_context>(?:(?!</environment_context>).)*?(?:<cwd>|Current working directory: )([^<\n]+)", re.DOTALL
 )
-CODEC = CodexCodec()
 #: The types of items.
 _ITEMS = frozenset({
     *CALLS, *OUTPUTS, "message", "reasoning", "web_search_call", "image_generation_call", "ghost_snapshot",

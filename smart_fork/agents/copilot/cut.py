@@ -15,7 +15,7 @@ from indexer.transcripts.model import Role
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copilot import HOME
-from smart_fork.agents.copilot.fold import ANSWERED, CopilotCodec, asks, data_of, is_typed, requests_in
+from smart_fork.agents.copilot.fold import ANSWERED, CODEC, asks, data_of, is_typed, requests_in
 from smart_fork.agents.copilot.log import EVENTS, WORKSPACE, name_in
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.lines import RawLine
@@ -51,7 +51,7 @@ class CopilotCutter(TreeCutter):
     of its exchange.
     """
 
-    codec = CopilotCodec()
+    codec = CODEC
     identity, links, roles = "id", ("parentId",), _ROLES
     histories, withdraws = ("command-history-state.json",), False
 

@@ -25,7 +25,7 @@ from smart_fork.agents.cuts.edits import Edits, rewritten
 from smart_fork.agents.cuts.lines import RawLine, opened, raw_lines
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 from smart_fork.agents.description import Description
-from smart_fork.agents.gemini.codec import GeminiCodec, answers_in, is_context, typed_in
+from smart_fork.agents.gemini.codec import CODEC, answers_in, is_context, typed_in
 from smart_fork.agents.gemini.fold import named_in
 from smart_fork.agents.gemini.home import id_of
 from smart_fork.agents.gemini.memory import Memory
@@ -41,7 +41,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 class GeminiCutter(TreeCutter):
     """Transcripts of Gemini CLI: ``session-….jsonl``."""
 
-    codec = GeminiCodec()
+    codec = CODEC
     identity, links = "id", ()
     histories, withdraws = (), False
 

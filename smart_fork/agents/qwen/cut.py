@@ -11,7 +11,7 @@ from indexer.values import dict_in, text_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.model import TranscriptTurn
-from smart_fork.agents.qwen.fold import QwenCodec, is_typed, parts_of, sums_up, typed_in
+from smart_fork.agents.qwen.fold import CODEC, is_typed, parts_of, sums_up, typed_in
 from smart_fork.agents.qwen.log import agents_of
 from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, About, TreeCutter
 
@@ -19,7 +19,7 @@ from smart_fork.agents.tree_cut import COMPACTS, NOTHING, PLAIN, About, TreeCutt
 class QwenCutter(TreeCutter):
     """Transcripts of Qwen Code: ``<session-id>.jsonl``."""
 
-    codec = QwenCodec()
+    codec = CODEC
     roles: ClassVar[Mapping[str, Role]] = {"user": "user", "assistant": "assistant", "tool_result": "tool"}
 
     def begins(self, record: Record) -> bool:
