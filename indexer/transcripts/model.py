@@ -211,7 +211,8 @@ class Session:
     `own` is the first turn that a fork has not from the session that it was forked from, as far as its log tells.
     `unread` counts the bytes at its log's end that a look at a very large one has not read.
     `resumed` are the turns that the agent's own program loads.
-    `sizes` are those of the turns, where it was read to be measured (see `bounded`), and its agent's records can be.
+    `sizes` are those of its records, with the numbers of their turns, where it was read to be measured (see `bounded`),
+    and its agent's records can be.
     `models` are those that have answered, in the order in which they first did. `wrote` are those of the `symbols` that
     are in its edits and commands.
     `received` says that a repository keeps it, as somebody else wrote it, `guest` that it was not begun in the project
@@ -249,7 +250,7 @@ class Session:
     own: int = 0
     unread: int = 0
     resumed: Resumed = Resumed()
-    sizes: tuple[RecordSize, ...] = field(default=(), compare=False, repr=False)
+    sizes: tuple[tuple[int, RecordSize], ...] = field(default=(), compare=False, repr=False)
     received: bool = False
     guest: bool = False
 

@@ -17,8 +17,8 @@ from indexer.transcripts.base import LogFile
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import AgentName, Session, Turn
 from indexer.transcripts.state import utc
+from indexer.transcripts.texts import LEFT_OUT_TAG
 from indexer.values import dict_in, text_in
-from smart_fork.agents.copied_texts import is_aside
 from smart_fork.agents.description import Facet
 from smart_fork.agents.tree import Chain, parent_of
 
@@ -304,7 +304,7 @@ class _Messages:
         identity = record.get("uuid")
         if not isinstance(identity, str) or not identity or record.get("isSidechain") is True:
             return None
-        if record.get("type") not in self._said or is_aside(record):
+        if record.get("type") not in self._said or _is_aside(record):
             self._chain.link(identity, parent_of(record))
             return None
         message = self._copied.setdefault(identity, _copied(identity, record.get("forkedFrom")))
@@ -326,6 +326,15 @@ class _Messages:
 def _copied(identity: str, origin: object) -> Copied:
     named = dict_in(origin)
     return Copied(identity, text_in(named.get("sessionId")), text_in(named.get("messageUuid")))
+
+
+def _is_aside(record: dict[str, Any]) -> bool:
+    """Return whether a record is a text of our own (`copied_texts.aside`): no copy, and as old as the one beside it."""
+    message = dict_in(record.get("message"))
+    said = message.get("content") or message.get("parts")
+    if isinstance(said, list):
+        said = dict_in(said[0]).get("text") if said else None
+    return text_in(said).startswith(f"<{LEFT_OUT_TAG}>\n")
 
 
 def _time(record: dict[str, Any]) -> str:

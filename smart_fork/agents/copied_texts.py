@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from indexer.transcripts.texts import LEFT_OUT_TAG
-from smart_fork.agents.codec import Record
 
 #: Fields of a record that are not text for a model: ids, signatures, and encrypted data.
 _NO_TEXT = frozenset({
@@ -21,7 +20,6 @@ _DEPTH = 64
 END_CHARACTERS, _LEAST_END, _LINE = 200, 20, 80
 #: The fields of a result with its text.
 _TEXTS = frozenset({"text", "output", "content", "error", "functionResponse", "response"})
-_BEGINS = f"<{LEFT_OUT_TAG}>\n"
 
 
 def shortened(result: Any, kind: str = "text", end: int = END_CHARACTERS, depth: int = 0) -> Any:
@@ -62,13 +60,4 @@ def characters(value: Any, depth: int = 0) -> int:
 
 def aside(text: str) -> str:
     """Return a text of our own in the place of a prompt. Readers do not take it for a person's."""
-    return f"{_BEGINS}{text}\n</{LEFT_OUT_TAG}>"
-
-
-def is_aside(record: Record) -> bool:
-    """Return whether a record is such a text. It is no copy, and as old as the record beside it."""
-    message = record.get("message")
-    said = (message.get("content") or message.get("parts")) if isinstance(message, dict) else None
-    if isinstance(said, list):
-        said = said[0].get("text") if said and isinstance(said[0], dict) else None
-    return isinstance(said, str) and said.startswith(_BEGINS)
+    return f"<{LEFT_OUT_TAG}>\n{text}\n</{LEFT_OUT_TAG}>"

@@ -247,10 +247,10 @@ class Fold(ABC):
             unread=self.unread,
         ), ""
 
-    def sizes_of(self, turns: tuple[Turn, ...]) -> tuple[RecordSize, ...]:
-        """Return the sizes of the turns, if all were measured."""
+    def sizes_of(self, turns: tuple[Turn, ...]) -> tuple[tuple[int, RecordSize], ...]:
+        """Return the sizes of records, each with the number of its turn, if all were measured."""
         known = self.sizes or {}
-        return tuple(known[turn.id] for turn in turns) if all(turn.id in known for turn in turns) else ()
+        return tuple(enumerate(known[turn.id] for turn in turns)) if all(turn.id in known for turn in turns) else ()
 
 
 class LineFold(Fold):

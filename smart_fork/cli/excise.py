@@ -127,7 +127,7 @@ def verify(
     if erase:
         with working("erasing"):
             erasure.erase_again(reference or session, tool)
-    with working("searching every byte"):
+    with working("searching"):
         found = check(reference or session, tool)
     copies = tuple(replace(one, words_found=_hinted(one.words_found)) for one in found.copies)
     found = replace(found, words_found=_hinted(found.words_found), copies=copies)
@@ -146,7 +146,7 @@ def _print_found(found: Soundness) -> None:
         out.print(plain(f"still in {copy.path} although cut: {', '.join(copy.words_found[:20])}".rstrip(": ")))
         say(copy.reason)
     for one in found.remains:
-        out.print(plain(f"part of the cut text is in {one.path} ({one.kind})"))
+        out.print(plain(f"part of the cut text may be in {one.path} ({one.kind})"))
     if found.remains:
         say(f"Erase it: smart-fork excise verify {found.session_id} --erase")
     for snapshot in found.snapshots:

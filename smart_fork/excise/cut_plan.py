@@ -15,6 +15,7 @@ from indexer.lazy import dataclass
 from indexer.masking import knowing, mask
 from indexer.masking.secrets import hidden, hidden_in_parts, lines_at, spans_of, together
 from indexer.transcripts.lines import decode_line
+from indexer.transcripts.model import Turn
 from indexer.values import dict_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import ties
@@ -23,7 +24,7 @@ from smart_fork.agents.learned import learned
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.excise.answer import Excised
 from smart_fork.forking.family import reached
-from smart_fork.json_edits import respelled
+from smart_fork.json_text import respelled
 
 
 def excise(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> list[TranscriptTurn]:
@@ -73,8 +74,8 @@ def repeats(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:
     return {turn.id for turn in turns if turn.id not in gone and not cut.isdisjoint(turn.repeats)}
 
 
-def dangling(turns: Sequence[TranscriptTurn]) -> list[CutWarning]:
-    """The results without a call before them, and the calls without a result that are not at the end."""
+def dangling(turns: Sequence[TranscriptTurn | Turn]) -> list[CutWarning]:
+    """The results without a call before them."""
     asked = {""}
     found: set[CutWarning] = set()
     for turn in turns:

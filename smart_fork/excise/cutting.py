@@ -20,11 +20,10 @@ from smart_fork.agents.cuts import snapshots, titles
 from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, SmartForkError, Usage, advice
-from smart_fork.excise import erasure
 from smart_fork.excise.answer import CutRequest, Excised, NotFollowed, Restored, RolledBack
 from smart_fork.excise.cut_plan import CutPlan
-from smart_fork.excise.remnants import says
-from smart_fork.excise.soundness import gone_of, remaining, shared
+from smart_fork.excise.erasure import owe, owe_no_cut, refresh, settle
+from smart_fork.excise.soundness import gone_of, remaining, says, shared
 from smart_fork.excise.transcript import (
     chosen,
     descent_of,
@@ -109,7 +108,7 @@ def _do(planned: CutPlan, change: Change, outcome: Excised, progress: Progress |
         return _told(replace(outcome, snapshot=snapshot), planned, {session.session_id}, descent)
     ids = {session.session_id, *(one.session_id for one in descent.logs)}
     others = [one for one in descent.beside if not one.told or says(one, planned)]
-    note = erasure.owe(session, ids, change.id)
+    note = owe(session, ids, change.id)
     copies = descent.copies
     steps = _steps(progress, len(copies) + 4)
     next(steps)
@@ -117,14 +116,14 @@ def _do(planned: CutPlan, change: Change, outcome: Excised, progress: Progress |
     followed, left = follow(session, change, (copy for copy, _ in zip(copies, steps, strict=False)))
     next(steps)
     logs = [written_path(session), session.source_path, *(Path(one.path) for one in followed)]
-    index = erasure.refresh(session.tool, logs)
+    index = refresh(session.tool, logs)
     next(steps)
     indexed = index.updated or not index_db().exists()  # else it is owed until it is
     if indexed and not left:
-        erasure.owe_no_cut(note)
+        owe_no_cut(note)
     now_there = load_for_cut(session.tool, session.source_path)
     gone = gone_of(now_there)
-    erased = indexed and erasure.settle({note: gone.in_bytes}) and index.erased is not False
+    erased = indexed and settle({note: gone.in_bytes}) and index.erased is not False
     next(steps)
     known = {one.path for one in left}
     there = [one for one in remaining(now_there, gone) if one.path not in known]
@@ -291,7 +290,7 @@ def rollback(
     with suppress(OSError):
         snapshots.prune(undoing.now)
     paths = [Path(one.path) for one in done]
-    index = erasure.refresh(session.tool, paths)
+    index = refresh(session.tool, paths)
     named = done[0]
     return RolledBack(
         session_id=named.session_id, restored=named.restored, path=named.path, snapshot=named.snapshot,

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import Any
 
@@ -41,12 +42,11 @@ from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage, advice
 from smart_fork.excise.answer import Refreshed
-from smart_fork.excise.soundness import gone_of
+from smart_fork.excise.soundness import gone_of, ours_with
 from smart_fork.excise.transcript import heirs, load_for_cut, meant
 from smart_fork.excise.words import agent_of, own_words, related, said_by, words_in
 from smart_fork.excise.writing import resume, written_path
 from smart_fork.finding import notes
-from smart_fork.finding.engine import erased_by_engines
 from smart_fork.finding.index_access import opened
 from smart_fork.forking import temporary_logs
 from smart_fork.system.processes import Processes
@@ -57,7 +57,10 @@ log = logging.getLogger(__name__)
 
 #: Stands in the register in place of what a worker was told.
 CUT = "[cut]"
-PATIENCE = 30.0
+#: How long the index is waited for, and vectors are made; what is left over is made by the next run.
+PATIENCE, EMBED_SECONDS = 30.0, 5.0
+#: Where more passages have no vector than a cut makes of one session, the next run makes them.
+MAX_WAITING = 2048
 _TOKEN = re.compile(rb"[0-9A-Za-z\x80-\xff]{5,}")
 
 
@@ -119,7 +122,12 @@ def settle(known: Mapping[int, Collection[str]] = MappingProxyType({})) -> bool:
         log.warning("what is to be erased is not known: %s", error)
         return False
     left = [note for note, pid, facts in notes if not _settled(note, pid, orjson.loads(facts), known.get(note))]
-    return not notes or (erased_by_engines() and not left)
+    return not notes or (_is_erased_elsewhere() and not left)
+
+
+def _is_erased_elsewhere() -> bool:
+    """Whether qmd, which few have, has nothing left of what has been taken out of the exports."""
+    return not (state_home() / "qmd").exists() or bool(resolve_name("smart_fork.finding.qmd:Qmd")().erase())
 
 
 def _settled(note: int, pid: int, facts: Mapping[str, Any], words: Collection[str] | None) -> bool:
@@ -174,7 +182,8 @@ def erase(
     if not wanted or not state_home().is_dir():
         return True
     try:
-        _blot_logs(wanted, _take_back(session_ids, wanted))
+        others, erased = _take_back(session_ids, wanted)
+        _blot_logs(wanted, others)
         notes.take_back(session_ids, lambda text: bool(wanted & words_in(text)))
         with only_writer(PATIENCE):
             sweep_staged()
@@ -186,10 +195,10 @@ def erase(
             kept_logs.sweep_unused()
         for one in session_ids:
             sweep(snapshots.folder_of(one), 0)
-        return _erase_register()
     except (SmartForkError, OSError) as error:
         log.warning("what was cut may still be in %s: %s", state_home(), error)
         return False
+    return erased
 
 
 def _remove_older_indexes() -> None:
@@ -218,10 +227,10 @@ def _leave_out(copy: kept_logs.KeptLog, wanted: frozenset[str]) -> None:
         kept_logs.leave_out(copy, names)
 
 
-def _take_back(session_ids: Collection[str], wanted: frozenset[str]) -> list[WorkerRecord]:
-    """Take the words out of the register; the workers that are none of these sessions'."""
+def _take_back(session_ids: Collection[str], wanted: frozenset[str]) -> tuple[list[WorkerRecord], bool]:
+    """Take the words out of the register. Return the other sessions' workers, and whether it is erased."""
     if not has_registry():
-        return []
+        return [], True
     with Registry() as registry:
         workers = registry.workers()
         for worker in workers:
@@ -232,14 +241,7 @@ def _take_back(session_ids: Collection[str], wanted: frozenset[str]) -> list[Wor
                     prompt=_without(worker.prompt, wanted),
                     command=[_without(word, wanted) for word in worker.command],
                 )
-    return [worker for worker in workers if not related(worker, session_ids)]
-
-
-def _erase_register() -> bool:
-    if not has_registry():
-        return True
-    with Registry() as registry:
-        return registry.erase()
+        return [worker for worker in workers if not related(worker, session_ids)], registry.erase()
 
 
 def _without(text: str, wanted: frozenset[str]) -> str:
@@ -253,7 +255,7 @@ def _blot_logs(wanted: frozenset[str], others: Iterable[WorkerRecord]) -> None:
     if not told:
         return
     for path in (state_home() / "logs").rglob("*"):
-        if path.is_file() and not path.is_symlink() and not path.name.startswith(spared or "\0"):
+        if path.is_file() and not path.is_symlink() and not path.name.startswith(spared):
             with suppress(FileNotFoundError):
                 _blot(path, told)
 
@@ -270,12 +272,6 @@ def _remove_output(worker: WorkerRecord) -> None:
         path.unlink(missing_ok=True)
     if worker.log_path and is_within(resolve(Path(worker.log_path)), resolve(state_home())):
         Path(worker.log_path).unlink(missing_ok=True)
-
-
-#: How long the index is waited for, and vectors are made; what is left over is made by the next run.
-PATIENCE, EMBED_SECONDS = 30.0, 5.0
-#: Where more passages have no vector than a cut makes of one session, the next run makes them.
-MAX_WAITING = 2048
 
 
 def refresh(tool: str, paths: Iterable[Path]) -> Refreshed:
@@ -299,6 +295,16 @@ def refresh(tool: str, paths: Iterable[Path]) -> Refreshed:
     except (IndexBusyError, IndexUnavailable, OSError) as error:
         again = advice("run `smart-fork index run`, it reads them again", tool="the next smart_fork reads them again")
         return Refreshed(updated=False, note=f"{what_failed(error)}: {again}")
+
+
+def remove_saying(agent: AgentName, session_id: str, words: Collection[str]) -> None:
+    """Do as `remove` where something of ours of the session has these words.
+
+    Raises:
+        IndexBusyError, IndexUnavailable: see `remove`.
+    """
+    if any(ours_with(agent, session_id, words, "")):
+        remove(agent, session_id)
 
 
 def remove(agent: AgentName, session_id: str) -> None:

@@ -21,9 +21,8 @@ from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import Reference
 from smart_fork.errors import NotFound, SmartForkError, Usage, advice
-from smart_fork.excise import erasure
 from smart_fork.excise.answer import NotFollowed
-from smart_fork.excise.erasure import held
+from smart_fork.excise.erasure import held, owe_forgetting, settle
 from smart_fork.excise.transcript import descent_of
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.sessions import MIN_PREFIX, Located, locate, only_one
@@ -61,14 +60,14 @@ def forget(reference: str) -> Removal:
     located = locate(reference)
     try:
         with _writing():
-            erasure.owe_forgetting(located.agent, located.session_id)
+            owe_forgetting(located.agent, located.session_id)
             add(located.agent, located.session_id, _now())
             sweep_files()
             with opened() as store:
                 sweep(store)
                 erased = erase_owed(store)
     finally:
-        settled = erasure.settle()
+        settled = settle()
     done = _answer(located.agent, located.session_id, forgotten=True, erased=erased and settled)
     return replace(done, left=tuple(_left(located)) or None)
 

@@ -1,4 +1,4 @@
-"""Words, runs of words and secrets that were cut: in the texts of lines, and in every byte of ours.
+"""Words, runs of words and secrets that were cut: in the texts of lines, and in our own files.
 
 A word that something else still says, another session or our own messages, is no trace. What is found is named by its
 file and never repeated.
@@ -10,26 +10,24 @@ import re
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import cache
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any
+from typing import IO
 
-import apsw
 from ahocorasick_rs import BytesAhoCorasick
 
 from indexer.export import export_path
 from indexer.files import file_name, index_db, state_home
-from indexer.store.base import bigrams
-from indexer.store.damage import read_only
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.cuts import lines as raw
 from smart_fork.agents.cuts import ties
 from smart_fork.agents.readers import READERS
 from smart_fork.excise.answer import Remnant
+from smart_fork.finding.index_access import opened
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_file import registry_file
 
@@ -173,14 +171,6 @@ def _texts(line: bytes) -> Iterable[str]:
 _LONG_WORD = re.compile(r"[^\W_]{5,64}")
 _FEW = 64
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
-#: Word indexes keep a word without its ending, and without the beginning that it shares with the one before.
-_LONG, _BEGINNING, _ENDING = 9, 2, 3
-#: So many words, the longest, are looked for wherever in other words they stand.
-_LONGEST = 100
-#: What a worker was told and shows; its other columns say where it runs.
-_SAID = ("name", "prompt", "command", "status_note")
-#: The word indexes in which a session still says a word.
-_SAID_IN = ("session_words", "session_work")
 #: A person's own file, and what names sessions and snapshots.
 _NOT_OURS_TO_SEARCH = ("config.toml", "excise.jsonl")
 
@@ -191,15 +181,20 @@ def words_in(*texts: str) -> frozenset[str]:
 
 
 def traces(agent: AgentName | None, session_ids: Collection[str], words: Collection[str]) -> list[Remnant]:
-    """The files that have one of the `words` of these sessions; snapshots are not looked into."""
+    """The files of ours, but snapshots, that have one of the `words` of these sessions, or are still to be erased."""
     wanted = words_in(*words)
     if not wanted:
         return []
-    search = _BytesSearch(agent, session_ids, wanted)
-    files = sorted(path for path in state_home().rglob("*") if path.is_file() and not path.is_symlink())
-    return [
-        Remnant(str(path), kind) for path in files if (kind := search.kind_of(path)) and search.has_trace(path, kind)
-    ]
+    files = _OwnFiles(agent, session_ids, wanted)
+    paths = sorted(path for path in state_home().rglob("*") if path.is_file() and not path.is_symlink())
+    kinds = ((path, files.kind_of(path)) for path in paths)
+    found = [Remnant(str(path), kind) for path, kind in kinds if kind and files.has_trace(path, kind)]
+    if index_db().exists():
+        with opened() as store:
+            found += [Remnant(str(index_db()), "index")] * store.owes_erasing()
+    if any(related(one, session_ids) and wanted & words_in(said_by(one)) for one in Registry.known_workers()):
+        found.append(Remnant(str(registry_file()), "register of workers"))
+    return found
 
 
 def agent_of(tool: str) -> AgentName | None:
@@ -252,111 +247,37 @@ def own_source() -> str:
     return "\n".join(path.read_text(encoding="utf-8") for one in folders for path in one.rglob("*.py"))
 
 
-class _BytesSearch:
-    """What is looked for, and what the kinds of files may say."""
+class _OwnFiles:
+    """The files of ours that are no databases, by their kinds."""
 
     def __init__(self, agent: AgentName | None, session_ids: Collection[str], wanted: frozenset[str]) -> None:
-        self.session_ids, self.wanted = session_ids, wanted
+        self._session_ids, self._wanted = session_ids, wanted
         self._exports = {export_path(agent, one) for one in session_ids} if agent else set()
         self._copies = {file_name(one) for one in session_ids}
-        self._workers = Registry.known_workers()
+        self._spared = tuple(f"{one.id}." for one in Registry.known_workers() if not related(one, session_ids))
 
     def kind_of(self, path: Path) -> str:
         """What it is; empty where it is none of these sessions' business."""
         first, *rest = path.relative_to(state_home()).parts
         if path.name.endswith(".tmp"):
             return "half a file"
-        if first == "snapshots" or path.name in _NOT_OURS_TO_SEARCH:
+        if first == "snapshots" or path.name in _NOT_OURS_TO_SEARCH or first.startswith(registry_file().name):
             return ""
         if first == "index":
             return "export" if path in self._exports else ""
         if first == "kept":
-            opened = ".reading" in rest and any(one in path.name for one in self.session_ids)
+            opened = ".reading" in rest and any(one in path.name for one in self._session_ids)
             return "kept copy" if opened or self._copies.intersection(rest) else ""
         if first == "logs":
-            return "log" if self._is_log(path) else ""
-        if first.startswith("index.db"):
-            return "older index" if "-2" in first else "index"
-        return "register of workers" if first.startswith("workers.db") else "file"
+            return "" if path.name.startswith(self._spared) else "log"
+        if first.startswith(index_db().name):
+            return "older index" if "-2" in first else ""
+        return "file"
 
     def has_trace(self, path: Path, kind: str) -> bool:
         """Whether something in it is what was cut."""
-        if kind in ("index", "older index"):
-            return bool(self._in_states(path) or self._not_alive(words_at(path, self.wanted, _parts_of(self.wanted))))
-        if kind == "register of workers":
-            others = self._said_by_others()
-            return any(word not in others for word in words_at(path, self.wanted, {word: word for word in self.wanted}))
-        found = words_at(path, self.wanted)
+        found = words_at(path, self._wanted)
         return bool(found - own_words() if kind in ("log", "file") else found)
-
-    def _is_log(self, path: Path) -> bool:
-        others = (one for one in self._workers if not related(one, self.session_ids))
-        return not any(path.name.startswith(f"{one.id}.") for one in others)
-
-    def _in_states(self, path: Path) -> set[str]:
-        """What readers keep of these sessions' logs is packed."""
-        if path != index_db():
-            return set()
-        marks = ", ".join("?" * len(self.session_ids))
-        query = f"SELECT state FROM files JOIN sessions ON sessions.id = session WHERE session_id IN ({marks})"  # noqa: S608
-        found: set[str] = set()
-        with read_only(path) as db:
-            for (state,) in db.execute(query, tuple(self.session_ids)):
-                with suppress(zlib.error):
-                    found |= words_in(zlib.decompress(state, wbits=47).decode("utf-8", "ignore"))
-        return found & self.wanted
-
-    def _not_alive(self, found: set[str]) -> set[str]:
-        """Those that nothing in the index says any more."""
-        if not found or not index_db().is_file():
-            return found
-        with read_only(index_db()) as db:
-            for table in _SAID_IN:
-                db.execute(f"CREATE VIRTUAL TABLE temp.{table}_said USING fts5vocab(main, {table}, row)")
-            facts = _facts(db).lower()
-            parts = _parts_of(found)
-            return {word for word in found if not _is_said(db, word, parts.get(word, word), facts)}
-
-    def _said_by_others(self) -> str:
-        """All that the register says, but what the workers of these sessions were told."""
-        texts = _schema(registry_file())
-        for worker in self._workers:
-            if not related(worker, self.session_ids):
-                texts.append(said_by(worker))
-            texts += [str(getattr(worker, name)) for name in worker.__slots__ if name not in _SAID]
-        return "\n".join(texts).lower()
-
-
-def _schema(path: Path) -> list[str]:
-    if not path.is_file():
-        return []
-    with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as db:
-        return [str(sql) for (sql,) in db.execute("SELECT sql FROM sqlite_schema")]
-
-
-def _parts_of(words: Collection[str]) -> dict[str, str]:
-    """Of the longest words, what is left of them in a word index. In a database nothing stands between two texts."""
-    longest = sorted(words, key=lambda word: (-len(word), word))[:_LONGEST]
-    return {word: word[_BEGINNING:-_ENDING] if len(word) >= _LONG else word for word in longest}
-
-
-def _is_said(db: apsw.Connection, word: str, part: str, facts: str) -> bool:
-    """Whether a session says it, or a path, title or other fact of one has it."""
-    if part in facts:
-        return True
-    return any(
-        db.execute(f"SELECT 1 FROM temp.{table}_said WHERE instr(term, ?) LIMIT 1", (part,)).fetchone()  # noqa: S608 - constants
-        or db.execute(f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT 1", (f'"{bigrams(word)}"',)).fetchone()  # noqa: S608
-        for table in _SAID_IN
-    )
-
-
-def _facts(db: apsw.Connection) -> str:
-    """All texts of the index that nobody said."""
-    rows: list[Any] = []
-    for table in ("sessions", "files", "projects", "meta", "sqlite_schema"):
-        rows += db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - constants
-    return "\n".join(str(value) for row in rows for value in row if isinstance(value, str))
 
 
 def _pieces(path: Path) -> Iterator[bytes]:

@@ -133,8 +133,3 @@ def configured_engine(environment: Mapping[str, str] | None = None) -> SearchEng
     raise Usage(
         f"engine must be '{OWN}' or 'qmd', not {shown(name)}", f"Set {Setting.ENGINE}, or `engine` in config.toml."
     )
-
-
-def erased_by_engines() -> bool:
-    """Whether no search program, configured or not, has anything left of what has been taken out of the exports."""
-    return bool(resolve_name(_QMD)().erase())

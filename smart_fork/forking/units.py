@@ -60,7 +60,7 @@ def costs(session: Session) -> Costs:
         NotFound: a session that this one was forked from is gone.
     """
     sizes, short, sums = [0] * len(session.turns), [0] * len(session.turns), list[tuple[int, int]]()
-    for number, size in enumerate(session.sizes) if session.sizes else AGENTS.copier_of(session.agent).sizes(session):
+    for number, size in session.sizes or AGENTS.copier_of(session.agent).sizes(session):
         if size.sums_up:
             sums.append((number, size.characters))
             continue

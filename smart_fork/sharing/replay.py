@@ -17,11 +17,9 @@ from indexer.transcripts.model import Session, Turn
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts import ties
-from smart_fork.agents.cuts.model import CutWarning, Transcript
 from smart_fork.agents.forms import Forms
 from smart_fork.errors import SmartForkError, Unshareable
 from smart_fork.excise.cut_plan import dangling
-from smart_fork.excise.soundness import broken_links
 from smart_fork.forking.secrets import LOOSE, MaskedSecrets
 from smart_fork.sharing.canonical import decode
 from smart_fork.sharing.outgoing import Outgoing
@@ -117,22 +115,6 @@ def _links(outgoing: Outgoing, session: Session) -> None:
 
     That every record comes after another one has been seen: the reader came to all of them by their links.
     """
-    cutter = AGENTS.find_cutter(session.agent)
-    if cutter is None or not cutter.withdraws or not _has_loose(session):
-        return
-    loose = _loose(cutter.load(session.source_path))
-    if loose and len(loose) > len(_loose(cutter.load(outgoing.session.source_path))):
+    loose = dangling(session.turns)
+    if len(loose) > len(dangling(outgoing.session.turns)):
         raise Unshareable(f"Turn {loose[0].turn_id} {loose[0].reason}.", _NOT_SENT)
-
-
-def _has_loose(session: Session) -> bool:
-    called: set[str] = set()
-    for turn in session.turns:
-        if any(result.tool_use_id not in called for result in turn.tool_results):
-            return True
-        called.update(call.id for call in turn.tool_calls)
-    return False
-
-
-def _loose(transcript: Transcript) -> list[CutWarning]:
-    return [*dangling(transcript.turns), *broken_links(transcript)]

@@ -136,29 +136,43 @@ def cut(agent: AgentName, planned_of: Planner, words: frozenset[str], path: Path
         erasure.refresh(agent, [path])  # whoever was killed may have come no further than the log
         return False
     empty = remove or not any(turn.role in ("user", "assistant") and turn.key for turn in planned.survivors)
-    left = (
-        []
-        if empty
-        else [edits.get(at, turn.raw) for at, turn in enumerate(session.turns) if turn.id not in planned.gone]
-    )
+    turns = [(at, turn.raw) for at, turn in enumerate(session.turns) if turn.id not in planned.gone]
+    left = None if empty else [_text(edits.get(at, raw) for at, raw in turns)]
+    said = [_text(turn.raw for turn in session.turns)]
+    _write_again(session, said, left, beside, lambda: writing.write_lines(session, planned.positions, edits))
+    return empty
+
+
+def _write_again(
+    session: Transcript,
+    said: Iterable[str],
+    left: Sequence[str] | None,
+    beside: Mapping[Path, bytes],
+    write: Callable[[], object],
+) -> None:
+    """Write a log that has `said` this so that only that is `left`; where nothing is, it goes with all that is ours.
+
+    Raises:
+        ForkRefused: an agent has it open.
+    """
+    agent, path = session.tool, session.source_path
     ids = {session.session_id, READERS[agent].id_of(path)}
-    with Occupation(session.tool, session.session_id, session.source_path).kept_out():
-        erasure.erase(agent, sorted(ids), [_text(turn.raw for turn in session.turns)], [_text(left)])
+    with Occupation(agent, session.session_id, path).kept_out():
+        erasure.erase(agent, sorted(ids), said, left or ())
         for name in ids:
             snapshots.forget(name)
-        if empty:
+        if left is None:
             for name in ids:
                 erasure.remove(agent, name)
                 notes.forget(agent, name)
             beside = dict.fromkeys(AGENTS.cutter_of(agent).files_of(path), b"")
             AGENTS.files_of(agent).remove(path)
         else:
-            writing.write_lines(session, planned.positions, edits)
+            write()
         for file, new in beside.items():
             writing.bring(file, new)
-    if not empty:
-        erasure.refresh(session.tool, [path])
-    return empty
+    if left is not None:
+        erasure.refresh(agent, [path])
 
 
 def renamed_beside(planned: CutPlan, words: Collection[str]) -> dict[Path, bytes]:
@@ -299,23 +313,13 @@ def rewrite(one: Written, keys: Keys, path: Path, *, remove: bool = False) -> bo
     gone = remove or not any(said.intersection(forms.ids(record)) for record in left)
     whole = transcript.load_with_tool(one.agent, path)
     words = said_in(map(orjson.dumps, before)) - said_in(map(orjson.dumps, left))
-    beside = (
-        dict.fromkeys(AGENTS.cutter_of(one.agent).files_of(path), b"")
-        if gone
-        else renamed_beside(CutPlan.of(whole, ()), words)
-    )
-    with Occupation(whole.tool, whole.session_id, whole.source_path).kept_out():
-        if gone:
-            erasure.remove(one.agent, session.session_id)
-            path.unlink()
-        else:
-            becomes = Becomes(session.session_id, place, session.parent_id or "")
-            replace_file(path, (orjson.dumps(record) + b"\n" for record in forms.anew(left, becomes)))
-        for file, new in beside.items():
-            writing.bring(file, new)
-    if not gone:
-        erasure.refresh(one.agent, [path])
-    erasure.erase(one.agent, [session.session_id], _said(before), () if gone else _said(left))
+    becomes = Becomes(session.session_id, place, session.parent_id or "")
+
+    def write() -> None:
+        replace_file(path, (orjson.dumps(record) + b"\n" for record in forms.anew(left, becomes)))
+
+    beside = {} if gone else renamed_beside(CutPlan.of(whole, ()), words)
+    _write_again(whole, _said(before), None if gone else _said(left), beside, write)
     return gone
 
 

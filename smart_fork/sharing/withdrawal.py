@@ -25,7 +25,6 @@ from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError
 from smart_fork.excise import erasure, transcript
 from smart_fork.excise.cut_plan import CutPlan
-from smart_fork.excise.remnants import ours_with
 from smart_fork.sharing import pulled, rewrite_copies, unfinished
 from smart_fork.sharing.canonical import decode
 from smart_fork.sharing.materialise import local, local_in, read_log
@@ -200,8 +199,7 @@ def _follow(one: Written, way: _Way, changed: list[Path], put_off: dict[Path, st
     for session_id in {whole.session_id, *(other.session_id for other in (*descent.below, *others))}:
         way.lost.forget_snapshots(session_id)
     for agent, session_id in descent.lost:
-        if any(ours_with(agent, session_id, way.lost.words, "")):
-            erasure.remove(agent, session_id)
+        erasure.remove_saying(agent, session_id, way.lost.words)
     if behind:
         put_off |= behind
         raise ForkRefused("Logs that came of it still have withdrawn text.", "It is cut after these.")

@@ -48,9 +48,10 @@ _NETWORK = (
 )
 #: The window has these as whoever forks has them, or not at all: a server that runs already has the environment of
 #: whoever started it. No secrets: they would stand in the list of processes.
-PASSED_ON = ("PATH", "HOME", Setting.HOME, *AGENTS.home_variables(), *AGENTS.overrides(), *_NETWORK)
+_OURS = (Setting.HOME, *AGENTS.home_variables(), *AGENTS.overrides(), *_NETWORK)
+PASSED_ON = ("PATH", "HOME", *_OURS)
 #: Not kept by a server that we start: every later window would have it, also one of somebody with another home.
-NOT_KEPT = (*AGENTS.callers_own, *(name for name in PASSED_ON if name not in ("PATH", "HOME")))
+NOT_KEPT = (*AGENTS.callers_own, *_OURS)
 #: How often, and after how long, a window is asked again how what ran in it has ended.
 _LOOKS, _LOOK_SECONDS = 20, 0.02
 #: Our sessions are named after projects, with this in front.

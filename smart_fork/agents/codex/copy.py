@@ -3,84 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import starmap
+from itertools import groupby, starmap
 from pathlib import Path
 
 import orjson
 
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
-from indexer.transcripts.texts import strip_boilerplate
-from indexer.values import dicts_in, list_in
-from smart_fork.agents import AGENTS
-from smart_fork.agents.codec import Record, texts_of
+from smart_fork.agents.codec import Record
 from smart_fork.agents.codex import HOME
-from smart_fork.agents.codex.codec import OUTPUTS, ordinal_of
+from smart_fork.agents.codex.codec import ordinal_of
 from smart_fork.agents.codex.history import lines_of, whole
-from smart_fork.agents.copied_texts import aside, characters, shortened
-from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession
-from smart_fork.agents.cuts.model import TranscriptTurn
-from smart_fork.json_edits import respelled
-
-#: What begins with a turn of the agent's; it goes with what follows.
-_BEGINS = ("task_started", "turn_context", "world_state")
-#: What speaks of the whole session, and would be wrong of a part of it.
-_OF_THE_WHOLE = ("token_count", "thread_rolled_back", "thread_name_updated", "context_compacted", "session_meta")
-
-
-def remembered(session: Session, records: Iterable[tuple[str, Entry]]) -> Iterator[tuple[int, Entry]]:
-    """Those of these records, each with its id, that are remembered, with the number of the turn that each goes with.
-
-    Not among them is what was rolled back. A thought goes with what came of it, what is said twice with its message,
-    and what the program told the model with what follows.
-    """
-    cutter = AGENTS.cutter_of("codex")
-    lines = {line.id: line for line in cutter.load(session.source_path).turns}
-    places = {turn.id: number for number, turn in enumerate(session.turns)}
-    numbers = cutter.numbered(tuple(lines.values()), [places.get(one) for one in lines])
-    found = {one: number for one, number in zip(lines, numbers, strict=True) if number is not None}
-    waiting: list[tuple[int | None, Entry]] = []
-    last, alive = 0, True
-    for key, entry in records:
-        if (number := found.get(key)) is not None:
-            yield from ((number if own is None else own, one) for own, one in waiting)
-            waiting.clear()
-            yield number, entry
-            last, alive = number, True
-            continue
-        line, kind = lines.get(key), _kind(entry[1])
-        if kind == "reasoning":
-            if line is not None and (thought := _of(line, found)) is not None:
-                waiting.append((thought, entry))
-        elif line is not None and line.prompt:  # it was taken back, with all that follows
-            alive = False
-            waiting.clear()
-        elif alive and kind not in _OF_THE_WHOLE:
-            told = kind == "message" and entry[1]["payload"].get("role") != "assistant"
-            waiting.append((None if kind in _BEGINS or told else last, entry))
-    yield from ((last if own is None else own, one) for own, one in waiting)
-
-
-def _of(line: TranscriptTurn, found: dict[str, int]) -> int | None:
-    """The turn that a thought led to."""
-    named = (found.get(one.removeprefix("turn:")) for one in line.repeats if one.startswith("turn:"))
-    return next((number for number in named if number is not None), None)
-
-
-def _kind(record: Record) -> str:
-    """What a record is: an item's own type or the event's, else the record's."""
-    kind = record["type"]
-    return str(record["payload"].get("type") or kind) if kind in ("response_item", "event_msg") else kind
-
+from smart_fork.agents.codex.remembered import (
+    Entry,
+    Seen,
+    added,
+    enveloped,
+    joined,
+    left_by,
+    remembered,
+    short,
+    size_of,
+)
+from smart_fork.agents.copier import Copier, Copy, LiveRecord, NewSession
+from smart_fork.agents.cuts.lines import only_prompts_previewed
+from smart_fork.json_text import respelled
 
 #: What a header says of how its own file is kept and where it is from.
 OF_ITS_FILE = ("history_mode", "history_base", "forked_from_ordinal_exclusive", "parent_thread_id", "context_window")
 
 #: What Codex wants of each header, though the oldest have nothing of it: without them it does not load the session.
 OF_EACH_HEADER = {"originator": "smart-fork", "cli_version": "0.0.0"}
-
-#: What a compaction leaves that the model alone can read.
-COMPACTIONS = ("compaction", "compaction_summary")
 
 
 class CodexCopy(Copy):
@@ -139,13 +92,13 @@ class CodexCopy(Copy):
     def summary(self, entry: Entry) -> Iterator[bytes]:
         """See `Copy.summary`. By its own record the agent would forget what stands above."""
         moment = entry[1].get("timestamp", "")
-        for item in _left(entry[1]["payload"]):
+        for item in left_by(entry[1]["payload"]):
             yield orjson.dumps({"timestamp": moment, "type": "response_item", "payload": item})
 
     def line(self, text: str, before: Entry) -> Iterator[bytes]:
         """See `Copy.line`."""
         yield orjson.dumps({
-            "timestamp": before[1].get("timestamp", ""), "type": "response_item", "payload": _added(text),
+            "timestamp": before[1].get("timestamp", ""), "type": "response_item", "payload": added(text),
         })  # fmt: skip
 
 
@@ -164,41 +117,19 @@ class CodexCopier(Copier):
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """See `Copier.live`."""
-        for number, entry in remembered(session, through_parents(session.source_path)):
+        with only_prompts_previewed():
+            lines = (next(same) for _, same in groupby(lines_of(whole(session.source_path)), lambda line: line.number))
+            turns = joined([Seen.of(line.number, line.record) for line in lines])
+        for number, entry in remembered(turns, session.turns, through_parents(session.source_path)):
             yield self.sized(number, entry, sums_up=entry[1]["type"] == "compacted")
 
     def size(self, record: Record) -> int:
         """See `Copier.size`."""
-        kind, payload = record["type"], record["payload"]
-        if kind == "compacted":
-            return sum(map(characters, _left(payload)))
-        return characters(payload) if kind == "response_item" and not _is_instruction(payload) else 0
+        return size_of(record)
 
     def short(self, record: Record) -> Record:
         """See `Copier.short`."""
-        payload = record["payload"]
-        if payload.get("type") not in OUTPUTS or "output" not in payload:
-            return record
-        return record | {"payload": payload | {"output": shortened(payload["output"], "input_text")}}
-
-
-def _is_instruction(item: Record) -> bool:
-    """Whether the program told it the model by itself, as it tells each session."""
-    if item.get("type") != "message" or item.get("role") == "assistant":
-        return False
-    said = texts_of(list_in(item.get("content")))
-    return item.get("role") != "user" or (bool(said) and not strip_boilerplate(said))
-
-
-def _added(text: str) -> Record:
-    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": aside(text)}]}
-
-
-def _left(payload: Record) -> list[Record]:
-    """What a compaction has left beside what was said: a text, or what its maker alone can read."""
-    if isinstance(said := payload.get("message"), str) and said.strip():
-        return [_added(said)]
-    return [one for one in dicts_in(payload.get("replacement_history")) if one.get("type") in COMPACTIONS][-1:]
+        return short(record)
 
 
 def kept(path: Path, last: str | None) -> Iterator[Entry]:
@@ -248,15 +179,3 @@ def to_legacy(payload: Record) -> None:
         texts = [part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
         payload.clear()
         payload |= {"type": kind, "message": "".join(texts)}
-
-
-def enveloped(source: bytes, record: Record) -> Entry | None:
-    """A record in today's form; the oldest rollouts have bare items. `None` where it is nothing of the conversation."""
-    if isinstance(record.get("payload"), dict) and isinstance(record.get("type"), str):
-        return source, record
-    kind = "response_item" if isinstance(record.get("type"), str) else "session_meta"
-    if kind == "session_meta" and ("record_type" in record or not isinstance(record.get("id"), str)):
-        return None
-    envelope = {"timestamp": record.get("timestamp", ""), "type": kind}
-    spelled = orjson.dumps(envelope).removesuffix(b"}") + b',"payload":' + source.strip() + b"}"
-    return spelled, envelope | {"payload": record}

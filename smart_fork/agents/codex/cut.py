@@ -10,47 +10,34 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.lines import decode_line, first_lines
-from indexer.transcripts.model import Item, Role
 from indexer.transcripts.state import count
 from indexer.transcripts.texts import strip_boilerplate
-from indexer.values import dict_in, text_in
+from indexer.values import dict_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import texts_of
-from smart_fork.agents.codex.codec import CALLS, CODEC, OUTPUTS, ForkBase, base_of, payload_of
+from smart_fork.agents.codex.codec import ForkBase, base_of, payload_of
 from smart_fork.agents.codex.history import Part, first_header, whole
+from smart_fork.agents.codex.remembered import Seen, joined, numbered
 from smart_fork.agents.codex.rollouts import id_in, rollout_in, rollouts
-from smart_fork.agents.cuts import edits, titles
+from smart_fork.agents.cuts import lines
 from smart_fork.agents.cuts.cutter import Cutter
-from smart_fork.agents.cuts.edits import Edits
-from smart_fork.agents.cuts.lines import RawLine, first_record, head, opened, raw_lines, turn_of, with_sources
+from smart_fork.agents.cuts.lines import Edits, first_record, head, opened, raw_lines
 from smart_fork.agents.cuts.model import CutWarning, Stamp, Transcript, TranscriptTurn
-from smart_fork.agents.cuts.titles import mark
 
-#: Records that stay when what they repeat goes, without that.
-_KINDS: dict[str, dict[str, Any]] = {
-    "task_complete": {"repeating": True},
-    "compacted": {"repeating": True, "compacts": True},
-}
 _ENVELOPED = ("session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state")
 #: The first record, without which Codex does not load a file.
 _HEADER = {"needed": "Codex"}
-_NOTHING: dict[str, Any] = {}
 
 
 class _Reading:
     """What is collected of a rollout and of those that it was forked from."""
 
     def __init__(self) -> None:
-        self.turns: list[TranscriptTurn] = []
-        self.heads: dict[str, str] = {}
-        self.copies: dict[str, str] = {}
+        self.seen: list[Seen] = []
         self.first_id = self.base = ""
         self.numbered = False
-        self._thoughts: list[int] = []
 
     def read(self, part: Part, own: Path) -> Stamp:
         """Collect what a session has of a rollout."""
@@ -68,24 +55,11 @@ class _Reading:
                     self.numbered = self.numbered or isinstance(number, int)
                 elif not apart:
                     self.base = id_in(part.path)
-                self._add(_turn(line, record, inherited=below, apart=apart), record, header=not before)
+                one = Seen.of(line.number, record, kept=line.place, inherited=below, apart=apart)
+                if not before and payload_of(record)[0] == "session_meta":
+                    one = one._replace(turn=replace(one.turn, meta=_HEADER))
+                self.seen.append(one)
         return stamp
-
-    def _add(self, turn: TranscriptTurn, record: dict[str, Any], *, header: bool) -> None:
-        kind, payload = payload_of(record)
-        if header and kind == "session_meta":
-            turn = replace(turn, meta=_HEADER)
-        self.turns.append(turn)
-        if payload.get("type") == "reasoning":
-            self._thoughts.append(len(self.turns) - 1)
-        elif turn.role == "assistant":  # what the model thought before it goes with it: no API takes it alone
-            for index in self._thoughts:
-                self.turns[index] = replace(self.turns[index], repeats=(f"turn:{turn.id}",))
-            self._thoughts.clear()
-        if turn.role in ("user", "assistant") and not turn.tool_calls:
-            self.heads[turn.id] = head(strip_boilerplate(texts_of(payload.get("content"))))
-        elif copy := _repeated(kind, payload):
-            self.copies[turn.id] = head(strip_boilerplate(copy))
 
 
 def rewritten(record: dict[str, Any], gone: frozenset[str]) -> bool:
@@ -103,63 +77,6 @@ def rewritten(record: dict[str, Any], gone: frozenset[str]) -> bool:
     kept = [item for item in history if head(texts_of(dict_in(item).get("content"))) not in gone]
     payload["replacement_history"] = kept
     return len(kept) < len(history)
-
-
-def _turn(line: RawLine, record: dict[str, Any], *, inherited: bool, apart: bool) -> TranscriptTurn:
-    kind, payload = payload_of(record)
-    number = record.get("ordinal")
-    turn_id = str(number if isinstance(number, int) else line.number) if record else f"line-{line.number}"
-    item = str(payload.get("type")) if kind == "response_item" else ""
-    said = texts_of(payload.get("content")) if item == "message" else ""
-    role = _role(item, payload)
-    return turn_of(
-        turn_id,
-        role,
-        said,
-        CODEC.decode(payload) if item else Item(),
-        prompt=role == "user" and bool(strip_boilerplate(said)),
-        note=_repeated(kind, payload) or _note(kind, payload, item),
-        says=(f"item:{payload['id']}",) if item and isinstance(payload.get("id"), str) else (),
-        timestamp=str(record.get("timestamp") or ""),
-        kept=line.place,
-        meta=_KINDS.get(str(kind if kind == "compacted" else payload.get("type")), _NOTHING),
-        repeats=_keys_repeated(payload) if kind == "event_msg" else (),
-        key=mark(orjson.dumps(payload)) if item else "",
-        inherited=inherited,
-        apart=apart,
-    )
-
-
-def _role(item: str, payload: dict[str, Any]) -> Role:
-    if item == "message":
-        role = payload.get("role")
-        return role if role in ("user", "assistant") else "system"
-    if item in CALLS or item in ("reasoning", "web_search_call"):
-        return "assistant"
-    return "tool" if item in OUTPUTS else "system"
-
-
-def _note(kind: str, payload: dict[str, Any], item: str) -> str:
-    said = item or " ".join(word for word in (kind, payload.get("type")) if isinstance(word, str))
-    return f"[{said}]"
-
-
-def _repeated(kind: str, payload: dict[str, Any]) -> str:
-    """What an event says that a message has said."""
-    if kind != "event_msg" or payload.get("type") not in ("user_message", "agent_message", "item_completed"):
-        return ""
-    item = payload.get("item")
-    if isinstance(item, dict):
-        return texts_of(item.get("content")) or str(item.get("text") or "")
-    return text_in(payload.get("message") or payload.get("text"))
-
-
-def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
-    """The call or item that an event reports; the prompt that a name of the session may quote."""
-    item = payload.get("item")
-    named = [payload.get("call_id"), payload.get("callId"), item.get("id") if isinstance(item, dict) else None]
-    keys = (key for one in named if isinstance(one, str) for key in (f"call:{one}", f"item:{one}"))
-    return (*keys, *titles.quoting(payload.get("thread_name")))
 
 
 class CodexCutter(Cutter):
@@ -183,8 +100,8 @@ class CodexCutter(Cutter):
         opened(path)[0].close()
         reading = _Reading()
         stamps = [reading.read(part, path) for part in whole(path)]
-        turns = with_sources(reading.turns, reading.heads, reading.copies)
         session_id = id_in(path) or reading.first_id or path.stem
+        turns = joined(reading.seen)
         return Transcript(
             "codex", path, session_id, turns, stamp=stamps[-1], padded=reading.numbered, base=reading.base
         )
@@ -203,16 +120,7 @@ class CodexCutter(Cutter):
         return _without(session, gone, frozenset(heads)) if heads else {}
 
     def numbered(self, turns: Sequence[TranscriptTurn], numbers: Sequence[int | None]) -> Sequence[int | None]:
-        """What is said twice, as an item for the model and as an event for the screen, is one message."""
-        found = list(numbers)
-        at = {turn.id: position for position, turn in enumerate(turns)}
-        for position, turn in enumerate(turns):
-            item = at.get(turn.told_again)
-            if item is not None and found[item] is None:
-                found[item] = found[position]
-            elif item is not None and found[position] is None:
-                found[position] = found[item]
-        return found
+        return numbered(turns, numbers)
 
     def may_have_others(self, path: Path) -> bool:
         """Only forks do, and their first records say that they are forks."""
@@ -256,7 +164,7 @@ def _without(session: Transcript, gone: Collection[str], heads: frozenset[str]) 
         if turn.id in gone or turn.inherited or "repeating" not in turn.meta:
             continue
         raw = turn.raw
-        new = edits.rewritten(raw, lambda record: rewritten(record, heads))
+        new = lines.rewritten(raw, lambda record: rewritten(record, heads))
         if new != raw:
             found[position] = new
     return found

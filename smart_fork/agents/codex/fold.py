@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from indexer.masking import Masked, mask, mask_once
 from indexer.repositories import NAME
@@ -17,12 +15,13 @@ from indexer.transcripts.actions import describe_raw, still_running
 from indexer.transcripts.base import TAKEN_BACK
 from indexer.transcripts.commands import is_ours
 from indexer.transcripts.doings import Directories, Doings
-from indexer.transcripts.lines import Line, LineReader, decode_line, first_lines, last_lines
+from indexer.transcripts.lines import Line, LineReader, first_lines
 from indexer.transcripts.model import (
     GivenBack,
     Inferred,
     Origin,
     Proof,
+    RecordSize,
     Resumed,
     Role,
     Session,
@@ -36,35 +35,12 @@ from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS, fold
 from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.codec import CALLS, CODEC, OUTPUTS, base_of, ordinal_of, payload_of, text_of
-from smart_fork.agents.codex.log import threads
+from smart_fork.agents.codex.log import thread_name, threads
 from smart_fork.agents.codex.repeated import roll_back, told_once
 from smart_fork.agents.codex.rollouts import find_rollout, id_in, is_moved, rollout_in
 
-FILE = "session_index.jsonl"
-#: Of a longer file the end is read: where the newest names are.
-_MOST_BYTES = 4 << 20
-
-
-def thread_name(home: Path, session_id: str) -> str:
-    """What the thread is called there; empty where it has no name or the file cannot be read."""
-    path = home / FILE
-    try:
-        info = path.stat()
-        return _names(path, info.st_size, info.st_mtime_ns, info.st_ino).get(session_id, "")
-    except OSError:
-        return ""
-
-
-@lru_cache(maxsize=1)
-def _names(path: Path, *_state: int) -> Mapping[str, str]:
-    """As of one state of the file."""
-    names = {}
-    for line in reversed([*last_lines(path, _MOST_BYTES)]):
-        for _, record in decode_line(line)[0] if line else ():
-            if isinstance(known := record.get("id"), str) and isinstance(name := record.get("thread_name"), str):
-                names[known] = name
-    return names
-
+if TYPE_CHECKING:
+    from smart_fork.agents.codex.remembered import Measured
 
 _OLD_CWD = re.compile(
     r"<environment_context>(?:(?!</environment_context>).)*?(?:<cwd>|Current working directory: )([^<\n]+)", re.DOTALL
@@ -127,6 +103,8 @@ class CodexFold(fold.LineFold):
     notes = _Doings
     empty = "it has no prompt"
     naming = (b'"thread_name_updated"',)
+    #: Whether what stands before a rollout was found.
+    is_joined = False
 
     def is_known(self, record: fold.Record) -> bool:
         """See `Fold.is_known`. An item is known by its own type; the record that begins an old log has none."""
@@ -139,6 +117,21 @@ class CodexFold(fold.LineFold):
         own = self.facts.pop("inherited", 0)
         self.inherited, self.turns = turns[:own], turns[own:]
         self.directories = Directories(self.facts.pop("directories", None))
+        self._measured: Measured | None = None
+
+    @property
+    def measured(self) -> Measured | None:
+        """What the records take, where that is asked for."""
+        if self._measured is None and self.sizes is not None:
+            from smart_fork.agents.codex.remembered import Measured  # no other reading needs it
+
+            self._measured = Measured()
+        return self._measured
+
+    def sizes_of(self, turns: tuple[Turn, ...]) -> tuple[tuple[int, RecordSize], ...]:
+        """See `Fold.sizes_of`. A record goes with a turn, or with several others."""
+        is_whole = "base" not in self.facts or self.is_joined
+        return tuple(self.measured.sizes(turns)) if self.measured and is_whole else ()
 
     def pack(self) -> bytes:
         """See `LineFold.pack`."""
@@ -189,7 +182,7 @@ class CodexFold(fold.LineFold):
             return None
         above = CodexFold(path, None, keep_raw=self.keep_raw)
         above.doings.names_code = self.doings.names_code
-        above.masks = self.masks
+        above.masks, above.sizes = self.masks, self.sizes
         lines = LineReader(path) if whole else first_lines(path)
         if self.masks and isinstance(lines, LineReader):
             lines.bound = None  # see `fold.read`
@@ -211,6 +204,9 @@ class CodexFold(fold.LineFold):
         return str(self.facts.get("root") or self.facts.get("parent") or self.own_id())
 
     def _share(self, turns: list[Turn], above: CodexFold) -> None:
+        self.is_joined = "base" not in above.facts or above.is_joined
+        if self.measured and above.measured:
+            self.measured.above(above.measured, self.facts["base_end"])
         self.facts["compacted"] = [*above.facts.get("compacted", ()), *self.facts.get("compacted", ())]
         self._roll_back(turns, self.facts.pop("rolled_back", 0))
         self.inherited = turns
@@ -226,6 +222,8 @@ class CodexFold(fold.LineFold):
         kind, payload = payload_of(record)
         if payload is record and ("record_type" in record or (kind == "session_meta" and "id" not in record)):
             return
+        if self.measured:
+            self.measured.add(line)
         moment, done = self.moment_of(record)
         self.note_moment(moment, done=done)
         identity = str(ordinal_of(line))

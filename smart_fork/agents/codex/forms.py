@@ -13,7 +13,8 @@ from indexer.transcripts.model import Session, UsedTool
 from indexer.values import dict_in, dicts_in, json_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.codex.codec import CALLS, CodexCodec, base_of
-from smart_fork.agents.codex.copy import COMPACTIONS, OF_EACH_HEADER, kept, to_legacy
+from smart_fork.agents.codex.copy import OF_EACH_HEADER, kept, to_legacy
+from smart_fork.agents.codex.remembered import COMPACTIONS
 from smart_fork.agents.forms import Becomes, Forms, Identity, Image, Utterance, all_texts
 
 _CALLS = (*CALLS, "web_search_call")

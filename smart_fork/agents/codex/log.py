@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from indexer.transcripts.base import LogFile, regular_file
+from indexer.transcripts.lines import decode_line, last_lines
 from smart_fork.agents.agent import Storage
 from smart_fork.agents.codex.rollouts import (
     ENDINGS,
@@ -162,3 +163,30 @@ class CodexStorage(Storage):
         name = PurePosixPath(place).name
         day = day_of(name)
         return f"sessions/{'/'.join(day)}/{name}" if day else place
+
+
+#: Names that people gave threads.
+_FILE = "session_index.jsonl"
+#: Of a longer file the end is read: where the newest names are.
+_MOST_BYTES = 4 << 20
+
+
+def thread_name(home: Path, session_id: str) -> str:
+    """What the thread is called there; empty where it has no name or the file cannot be read."""
+    path = home / _FILE
+    try:
+        info = path.stat()
+        return _names(path, info.st_size, info.st_mtime_ns, info.st_ino).get(session_id, "")
+    except OSError:
+        return ""
+
+
+@lru_cache(maxsize=1)
+def _names(path: Path, *_state: int) -> Mapping[str, str]:
+    """As of one state of the file."""
+    names = {}
+    for line in reversed([*last_lines(path, _MOST_BYTES)]):
+        for _, record in decode_line(line)[0] if line else ():
+            if isinstance(known := record.get("id"), str) and isinstance(name := record.get("thread_name"), str):
+                names[known] = name
+    return names

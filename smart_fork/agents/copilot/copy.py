@@ -41,7 +41,7 @@ from smart_fork.agents.copilot.log import EVENTS, WORKSPACE, sessions
 from smart_fork.agents.forms import Becomes, Forms, Identity, Image, Utterance, all_texts
 from smart_fork.agents.tree import rooted
 from smart_fork.errors import ForkRefused
-from smart_fork.json_edits import respelled
+from smart_fork.json_text import respelled
 
 #: The folders beside a log with what its model was told that it may read again: files, and summaries of compactions.
 _BESIDE = ("files", "checkpoints")

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from indexer.files import DISK, Disk, replace_file
-from smart_fork.agents.cuts.edits import Edits
-from smart_fork.agents.cuts.lines import only_prompts_previewed, pieces, stamp_of
+from smart_fork.agents.cuts.lines import Edits, only_prompts_previewed, pieces, stamp_of
 from smart_fork.agents.cuts.model import CutWarning, Stamp, Tool, Transcript, TranscriptTurn
 from smart_fork.agents.description import Facet
 from smart_fork.errors import ForkRefused, NotFound, Usage, advice

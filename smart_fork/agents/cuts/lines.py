@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -22,6 +22,7 @@ from smart_fork.agents.cuts import titles
 from smart_fork.agents.cuts.model import Call, Place, Result, Stamp, Tool, Transcript, TranscriptTurn
 from smart_fork.agents.fold import LineFold
 from smart_fork.errors import NotFound
+from smart_fork.json_text import respelled
 
 _ID = re.compile(r"[A-Za-z0-9-]{8,}")
 _ALL_PREVIEWED = ContextVar("all turns have previews", default=True)
@@ -250,3 +251,18 @@ def _with_source(turn: TranscriptTurn, sources: Sequence[str], order: dict[str, 
     here = order[turn.id]
     nearest = min(sources, key=lambda one: abs(order[one] - here))
     return replace(turn, repeats=(*turn.repeats, f"turn:{nearest}"))
+
+
+#: New bytes for kept lines, by the turn's position: ids are not unique.
+Edits = Mapping[int, bytes]
+
+
+def rewritten(raw: bytes, change: Callable[[dict[str, Any]], bool]) -> bytes:
+    """Return the line with `change` applied to its objects. Unchanged values keep their spelling."""
+    done = []
+    touched = False
+    for source, record in decode_line(raw)[0]:
+        changed = change(record)
+        touched = touched or changed
+        done.append(respelled(source, record) if changed else source.rstrip(b"\r\n"))
+    return b" ".join(done) if touched else raw

@@ -21,8 +21,7 @@ from indexer.transcripts.texts import strip_boilerplate
 from indexer.values import dicts_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.cuts import titles
-from smart_fork.agents.cuts.edits import Edits, rewritten
-from smart_fork.agents.cuts.lines import RawLine, opened, raw_lines
+from smart_fork.agents.cuts.lines import Edits, RawLine, opened, raw_lines, rewritten
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 from smart_fork.agents.description import Description
 from smart_fork.agents.gemini.codec import CODEC, answers_in, is_context, typed_in

@@ -107,7 +107,7 @@ class _Fold(fold.LineFold):
         self._turns = {turn.id: turn for turn in turns}
         self._kept = dict[str, Kept]()
 
-    def sizes_of(self, turns: tuple[Turn, ...]) -> tuple[RecordSize, ...]:
+    def sizes_of(self, turns: tuple[Turn, ...]) -> tuple[tuple[int, RecordSize], ...]:
         """See `Fold.sizes_of`. What a result says that stands in its call as well is counted once."""
         kept = [self._kept[turn.id] for turn in turns if turn.id in self._kept]
         if len(kept) < len(turns):
@@ -115,8 +115,8 @@ class _Fold(fold.LineFold):
         known = given_back(one.record for one in kept)
         said = ((one, plain(one.record, known)) for one in kept)
         return tuple(
-            RecordSize(CODEC.size(record), CODEC.size(CODEC.short(record)), one.sums_up) if record else RecordSize()
-            for one, record in said
+            (number, RecordSize(CODEC.size(one), CODEC.size(CODEC.short(one)), kept.sums_up) if one else RecordSize())
+            for number, (kept, one) in enumerate(said)
         )
 
     def pack(self) -> bytes:

@@ -196,7 +196,7 @@ def test_a_fork_that_reads_from_its_parents_file_forgets_it_too(world: World, sh
 
     with monkeypatch.context() as patch:
         if killed:
-            patch.setattr(erasure, "refresh", kill)
+            patch.setattr("smart_fork.excise.cutting.refresh", kill)
         with pytest.raises(KeyboardInterrupt) if killed else nullcontext():
             cut(replace(request, force=True))
     assert erasure.settle()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from indexer.transcripts import lines
 from indexer.transcripts.base import UNREAD
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.forking.units import costs
 from tests.indexer.transcripts.records import (
     codex_log,
     codex_path,
@@ -60,6 +64,28 @@ def test_a_fork_of_a_fork_of_a_fork_has_what_was_said_before(home, line):
     assert prompts(session) == ["one", "fork 2", "fork 3", "fork 4", "not theirs either"]
     assert (session.session_id, session.parent_id, session.root_id) == (line[3], line[2], line[0])
     assert session.title == "fork 4"
+
+
+def measured_alike(log: Path) -> None:
+    with lines.bounded(measures=True):
+        measured = CodexAdapter().read(log).session
+
+    assert measured.sizes
+    assert sum(costs(measured).turns)
+    assert costs(replace(measured, sizes=())) == costs(measured)
+
+
+def test_what_a_budget_counts_is_measured_while_a_fork_and_its_parents_are_read(home, line):
+    for identity in line:
+        measured_alike(codex_path(home, identity))
+
+
+def test_a_fork_whose_parent_is_gone_is_not_measured_as_if_it_were_whole(home, line):
+    codex_path(home, line[1]).unlink()
+    with lines.bounded(measures=True):
+        measured = CodexAdapter().read(codex_path(home, line[-1])).session
+
+    assert () == measured.sizes
 
 
 def test_the_family_has_one_root(home, line):

@@ -19,6 +19,7 @@ from tests.indexer.transcripts.records import (
     read_codex,
     write,
 )  # fmt: skip
+from tests.smart_fork.agents.codex.test_forks import measured_alike
 
 ONE, TWO = id_of(1), id_of(2)
 SUMMARY = "Another model began this: …"
@@ -96,6 +97,11 @@ def test_what_is_loaded(home, name):
     path = codex_log(home, ONE, meta(ONE), *records)
     for session in (read_codex(path), CodexAdapter().read(path, UNREAD).session):
         assert (expected, reason) == (loaded(session), session.resumed.reason)
+
+
+@pytest.mark.parametrize("name", LOADED)
+def test_what_a_budget_counts_is_measured_while_it_is_read(home, name):
+    measured_alike(codex_log(home, ONE, meta(ONE), *LOADED[name][0]))
 
 
 def test_a_log_that_has_grown_since_it_was_read_is_as_one_that_was_read_once(home):

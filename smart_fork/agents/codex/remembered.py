@@ -1,0 +1,279 @@
+"""The records of a rollout that the model is sent, with the turns that they go with, and what each of them takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
+
+import orjson
+
+from indexer.transcripts.lines import Line, is_long
+from indexer.transcripts.model import Item, RecordSize, Role, Turn
+from indexer.transcripts.texts import strip_boilerplate
+from indexer.values import dicts_in, list_in, text_in
+from smart_fork.agents.codec import Record, texts_of
+from smart_fork.agents.codex.codec import CALLS, CODEC, OUTPUTS, ordinal_of, payload_of
+from smart_fork.agents.copied_texts import aside, characters, shortened
+from smart_fork.agents.cuts import titles
+from smart_fork.agents.cuts.lines import head, only_prompts_previewed, turn_of, with_sources
+from smart_fork.agents.cuts.model import Place, TranscriptTurn
+from smart_fork.agents.cuts.titles import mark
+
+#: Records that stay when what they repeat goes, without that.
+_KINDS: Mapping[str, Mapping[str, Any]] = {
+    "task_complete": {"repeating": True},
+    "compacted": {"repeating": True, "compacts": True},
+}
+_NOTHING: Mapping[str, Any] = {}
+#: A record, and how it is spelled.
+Entry = tuple[bytes, Record]
+#: What begins with a turn of the agent's; it goes with what follows.
+_BEGINS = ("task_started", "turn_context", "world_state")
+#: What speaks of the whole session, and would be wrong of a part of it.
+_OF_THE_WHOLE = ("token_count", "thread_rolled_back", "thread_name_updated", "context_compacted", "session_meta")
+#: What a compaction leaves that the model alone can read.
+COMPACTIONS = ("compaction", "compaction_summary")
+
+
+class Seen(NamedTuple):
+    """A line: its turn, whether it is a thought, how a message begins, and how what it repeats begins."""
+
+    turn: TranscriptTurn
+    is_thought: bool = False
+    begins: str | None = None
+    repeats: str = ""
+
+    @classmethod
+    def of(
+        cls, number: int, record: Record, kept: Place | bytes = b"", *, inherited: bool = False, apart: bool = False
+    ) -> Self:
+        """Return what is seen of the record on line `number`; an empty record could not be read."""
+        kind, payload = payload_of(record)
+        turn = _turn(number, record, kept, inherited=inherited, apart=apart)
+        is_thought = payload.get("type") == "reasoning"
+        if turn.role in ("user", "assistant") and not turn.tool_calls:
+            return cls(turn, is_thought, head(strip_boilerplate(texts_of(payload.get("content")))))
+        copy = _repeated(kind, payload)
+        return cls(turn, is_thought, None, head(strip_boilerplate(copy)) if copy else "")
+
+
+def joined(seen: Sequence[Seen]) -> tuple[TranscriptTurn, ...]:
+    """The turns of these lines. Thoughts go with what came of them, since no API takes them alone; what is said twice
+    goes with its message.
+    """
+    turns = [one.turn for one in seen]
+    thoughts = list[int]()
+    for position, one in enumerate(seen):
+        if one.is_thought:
+            thoughts.append(position)
+        elif one.turn.role == "assistant":
+            for index in thoughts:
+                turns[index] = replace(turns[index], repeats=(f"turn:{one.turn.id}",))
+            thoughts.clear()
+    heads = {one.turn.id: one.begins for one in seen if one.begins is not None}
+    return with_sources(turns, heads, {one.turn.id: one.repeats for one in seen if one.repeats})
+
+
+def numbered(turns: Sequence[TranscriptTurn], numbers: Sequence[int | None]) -> Sequence[int | None]:
+    """What is said twice, as an item for the model and as an event for the screen, is one message."""
+    found = list(numbers)
+    at = {turn.id: position for position, turn in enumerate(turns)}
+    for position, turn in enumerate(turns):
+        item = at.get(turn.told_again)
+        if item is not None and found[item] is None:
+            found[item] = found[position]
+        elif item is not None and found[position] is None:
+            found[position] = found[item]
+    return found
+
+
+def _turn(number: int, record: Record, kept: Place | bytes, *, inherited: bool, apart: bool) -> TranscriptTurn:
+    kind, payload = payload_of(record)
+    ordinal = record.get("ordinal")
+    item = str(payload.get("type")) if kind == "response_item" else ""
+    said = texts_of(payload.get("content")) if item == "message" else ""
+    role = _role(item, payload)
+    return turn_of(
+        str(ordinal if isinstance(ordinal, int) else number) if record else f"line-{number}",
+        role,
+        said,
+        CODEC.decode(payload) if item else Item(),
+        prompt=role == "user" and bool(strip_boilerplate(said)),
+        note=_repeated(kind, payload) or _note(kind, payload, item),
+        says=(f"item:{payload['id']}",) if item and isinstance(payload.get("id"), str) else (),
+        timestamp=str(record.get("timestamp") or ""),
+        kept=kept,
+        meta=_KINDS.get(str(kind if kind == "compacted" else payload.get("type")), _NOTHING),
+        repeats=_keys_repeated(payload) if kind == "event_msg" else (),
+        key=mark(orjson.dumps(payload)) if item else "",
+        inherited=inherited,
+        apart=apart,
+    )
+
+
+def _role(item: str, payload: dict[str, Any]) -> Role:
+    if item == "message":
+        role = payload.get("role")
+        return role if role in ("user", "assistant") else "system"
+    if item in CALLS or item in ("reasoning", "web_search_call"):
+        return "assistant"
+    return "tool" if item in OUTPUTS else "system"
+
+
+def _note(kind: str, payload: dict[str, Any], item: str) -> str:
+    said = item or " ".join(word for word in (kind, payload.get("type")) if isinstance(word, str))
+    return f"[{said}]"
+
+
+def _repeated(kind: str, payload: dict[str, Any]) -> str:
+    """What an event says that a message has said."""
+    if kind != "event_msg" or payload.get("type") not in ("user_message", "agent_message", "item_completed"):
+        return ""
+    item = payload.get("item")
+    if isinstance(item, dict):
+        return texts_of(item.get("content")) or str(item.get("text") or "")
+    return text_in(payload.get("message") or payload.get("text"))
+
+
+def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
+    """The call or item that an event reports; the prompt that a name of the session may quote."""
+    item = payload.get("item")
+    named = [payload.get("call_id"), payload.get("callId"), item.get("id") if isinstance(item, dict) else None]
+    keys = (key for one in named if isinstance(one, str) for key in (f"call:{one}", f"item:{one}"))
+    return (*keys, *titles.quoting(payload.get("thread_name")))
+
+
+def remembered(
+    turns: Sequence[TranscriptTurn], shown: Sequence[Turn], records: Iterable[tuple[str, Entry]]
+) -> Iterator[tuple[int, Entry]]:
+    """Those of these records, each with its id, that are remembered, with the number of the turn that each goes with.
+
+    `turns` are those of all lines, `shown` those of the session.
+
+    Not among them is what was rolled back. A thought goes with what came of it, what is said twice with its message,
+    and what the program told the model with what follows.
+    """
+    lines = {line.id: line for line in turns}
+    places = {turn.id: number for number, turn in enumerate(shown)}
+    numbers = numbered(tuple(lines.values()), [places.get(one) for one in lines])
+    found = {one: number for one, number in zip(lines, numbers, strict=True) if number is not None}
+    waiting: list[tuple[int | None, Entry]] = []
+    last, alive = 0, True
+    for key, entry in records:
+        if (number := found.get(key)) is not None:
+            yield from ((number if own is None else own, one) for own, one in waiting)
+            waiting.clear()
+            yield number, entry
+            last, alive = number, True
+            continue
+        line, kind = lines.get(key), _kind(entry[1])
+        if kind == "reasoning":
+            if line is not None and (thought := _of(line, found)) is not None:
+                waiting.append((thought, entry))
+        elif line is not None and line.prompt:  # it was taken back, with all that follows
+            alive = False
+            waiting.clear()
+        elif alive and kind not in _OF_THE_WHOLE:
+            told = kind == "message" and entry[1]["payload"].get("role") != "assistant"
+            waiting.append((None if kind in _BEGINS or told else last, entry))
+    yield from ((last if own is None else own, one) for own, one in waiting)
+
+
+def _of(line: TranscriptTurn, found: dict[str, int]) -> int | None:
+    """The turn that a thought led to."""
+    named = (found.get(one.removeprefix("turn:")) for one in line.repeats if one.startswith("turn:"))
+    return next((number for number in named if number is not None), None)
+
+
+def _kind(record: Record) -> str:
+    """What a record is: an item's own type or the event's, else the record's."""
+    kind = record["type"]
+    return str(record["payload"].get("type") or kind) if kind in ("response_item", "event_msg") else kind
+
+
+def size_of(record: Record) -> int:
+    """How many characters of a record the model is sent."""
+    kind, payload = record["type"], record["payload"]
+    if kind == "compacted":
+        return sum(map(characters, left_by(payload)))
+    return characters(payload) if kind == "response_item" and not _is_instruction(payload) else 0
+
+
+def short(record: Record) -> Record:
+    """A record with its results shortened."""
+    payload = record["payload"]
+    if payload.get("type") not in OUTPUTS or "output" not in payload:
+        return record
+    return record | {"payload": payload | {"output": shortened(payload["output"], "input_text")}}
+
+
+class Measured:
+    """The lines of a rollout, and what each of its records takes. Nothing else is kept of these."""
+
+    def __init__(self) -> None:
+        self._seen: list[Seen] = []
+        self._records: list[tuple[str, Entry]] = []
+        self._last = 0
+
+    def add(self, line: Line) -> None:
+        """Take the next line."""
+        if line.number != self._last:
+            with only_prompts_previewed():
+                self._seen.append(Seen.of(line.number, line.record))
+        self._last = line.number
+        if entry := enveloped(line.source, line.record):
+            source, record = entry
+            characters, sums_up = size_of(record), record["type"] == "compacted"
+            whole = len(source) if is_long(source) and not sums_up else 0
+            size = RecordSize(max(characters, whole), size_of(short(record)), sums_up)
+            payload = {name: record["payload"].get(name) for name in ("type", "role")}
+            self._records.append(
+                (str(ordinal_of(line)), (b"", {"type": record["type"], "payload": payload, "size": size}))
+            )
+
+    def above(self, other: Measured, end: int) -> None:
+        """Take what stands before record `end` of the rollout from which this one goes on."""
+        self._seen = [one for one in other._seen if _is_before(one.turn.id, end)] + self._seen
+        self._records = [one for one in other._records if int(one[0]) < end] + self._records
+
+    def sizes(self, shown: Sequence[Turn]) -> Iterator[tuple[int, RecordSize]]:
+        """The sizes of the records that are remembered, each with the number of its turn."""
+        for number, (_, stub) in remembered(joined(self._seen), shown, self._records):
+            yield number, stub["size"]
+
+
+def _is_before(identity: str, end: int) -> bool:
+    return not identity.isdigit() or int(identity) < end
+
+
+def _is_instruction(item: Record) -> bool:
+    """Whether the program told it the model by itself, as it tells each session."""
+    if item.get("type") != "message" or item.get("role") == "assistant":
+        return False
+    said = texts_of(list_in(item.get("content")))
+    return item.get("role") != "user" or (bool(said) and not strip_boilerplate(said))
+
+
+def added(text: str) -> Record:
+    """A message of our own."""
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": aside(text)}]}
+
+
+def left_by(payload: Record) -> list[Record]:
+    """What a compaction has left beside what was said: a text, or what its maker alone can read."""
+    if isinstance(said := payload.get("message"), str) and said.strip():
+        return [added(said)]
+    return [one for one in dicts_in(payload.get("replacement_history")) if one.get("type") in COMPACTIONS][-1:]
+
+
+def enveloped(source: bytes, record: Record) -> Entry | None:
+    """A record in today's form; the oldest rollouts have bare items. `None` where it is nothing of the conversation."""
+    if isinstance(record.get("payload"), dict) and isinstance(record.get("type"), str):
+        return source, record
+    kind = "response_item" if isinstance(record.get("type"), str) else "session_meta"
+    if kind == "session_meta" and ("record_type" in record or not isinstance(record.get("id"), str)):
+        return None
+    envelope = {"timestamp": record.get("timestamp", ""), "type": kind}
+    spelled = orjson.dumps(envelope).removesuffix(b"}") + b',"payload":' + source.strip() + b"}"
+    return spelled, envelope | {"payload": record}
