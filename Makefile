@@ -15,7 +15,7 @@ override INTENT := $(value INTENT)
 override PROJECT := $(value PROJECT)
 export INTENT PROJECT
 
-.PHONY: help run install test thorough quick durations test-light coverage check lint dist docs reference bench which-session bench-report catalogue json-docs sentences golden gauges screenshots recording clean
+.PHONY: help run install test thorough quick durations generated test-light coverage check lint dist docs reference bench which-session bench-report catalogue json-docs sentences golden gauges screenshots recording clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -112,6 +112,12 @@ json-docs: $(STAMP) ## the tables of docs/reference/json.md, made of the values 
 
 sentences: $(STAMP) ## tests/golden/sentences.txt: every sentence that people are shown, to be read
 	$(BIN)/python scripts/sentences.py
+
+# In this order: pages of the reference show the tools, and the golden files all of it.
+GENERATED := catalogue json-docs reference sentences golden gauges
+
+generated: $(STAMP) ## every file that is made of the code, anew: read the diff before you commit it
+	@for target in $(GENERATED); do $(MAKE) --no-print-directory $$target || exit; done
 
 golden: $(STAMP) ## tests/golden: answers, lists, help pages and sentences, as they are now
 	GOLDEN=write $(BIN)/pytest -q tests/golden

@@ -206,16 +206,11 @@ class Freshener:
         next_run = self._schedule.next_run
         alive = self._threads[0].is_alive()
         return Freshness(
-            state=("indexing" if self._doing else "idle") if alive else "stopped",
-            doing=self._doing,
-            pending_logs=len(self._batch),
-            last_run=self._last_run,
-            last_change=self._last_change,
-            failing=self._failing,
-            last_error=self._last_error or None,
-            last_error_at=self._last_error_at or None,
+            state=("indexing" if self._doing else "idle") if alive else "stopped", doing=self._doing,
+            pending_logs=len(self._batch), last_run=self._last_run, last_change=self._last_change,
+            failing=self._failing, last_error=self._last_error or None, last_error_at=self._last_error_at or None,
             next_run=moment(next_run) if next_run else None,
-        )
+        )  # fmt: skip
 
     # -- the indexer's thread --------------------------------------------------------------------------------------
 

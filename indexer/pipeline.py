@@ -399,16 +399,12 @@ def _guests(document: Document, known: OwnTalk) -> Iterator[Document]:
         talk = replace(known, pieces=pieces, title=title_of("", _prompts(pieces)), also_called=NOTHING)
         files = tuple(one for one in document.edits.files if is_within(one, host.root))
         yield replace(
-            document,
-            session=replace(session, title=talk.title),
-            project=guest_of(host),
-            resolved_cwd=host.root,
-            chunks=tuple(one for one in document.chunks if one.exchange in there),
-            words=_words(talk, "", files),
+            document, session=replace(session, title=talk.title), project=guest_of(host), resolved_cwd=host.root,
+            chunks=tuple(one for one in document.chunks if one.exchange in there), words=_words(talk, "", files),
             edits=replace(document.edits, files=files),
             authored=tuple(one for one in document.authored if one.exchange in there),
             errors=tuple(one for one in document.errors if one.exchange in there),
-        )
+        )  # fmt: skip
 
 
 def _symbols(session: Session) -> Symbols:

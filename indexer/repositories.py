@@ -163,16 +163,11 @@ def seen(top: Path, before: Repository | None = None) -> Repository | None:
     lines = _reflog(found.common, _LINE_BYTES)
     said = _REFLOG_LINE.fullmatch(lines[-1]) if lines else None
     return Repository(
-        str(top),
-        str(found.key),
+        str(top), str(found.key),
         known_before.remote if known_before and known_before.config == config else remote_of(found.common),
-        said[1].decode() if said else "",
-        _digest(lines[-1]) if lines else "",
-        f"{info.st_dev}:{info.st_ino}",
-        os.path.lexists(found.common / "shallow"),
-        config,
-        known_before.roots if known_before else frozenset(),
-    )
+        said[1].decode() if said else "", _digest(lines[-1]) if lines else "", f"{info.st_dev}:{info.st_ino}",
+        os.path.lexists(found.common / "shallow"), config, known_before.roots if known_before else frozenset(),
+    )  # fmt: skip
 
 
 def why_same(old: Repository, new: Repository) -> str:

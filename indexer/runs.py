@@ -82,15 +82,10 @@ Outcome = Literal["completed", "failed", "cancelled", "skipped"]
 def ended_run(started_at: str, seconds: float, outcome: Outcome, report: Report, error: str = "") -> LastRun:
     """Return what is kept and told of a run: `report` is what it did, `error` why it failed or was skipped."""
     return LastRun(
-        started_at=started_at,
-        seconds=round(seconds, 2),
-        outcome=outcome,
-        error=error or None,
-        logs=report.files,
-        **{name: getattr(report, name) for name in COUNTED},
-        failed_logs=len(report.failed),
+        started_at=started_at, seconds=round(seconds, 2), outcome=outcome, error=error or None, logs=report.files,
+        **{name: getattr(report, name) for name in COUNTED}, failed_logs=len(report.failed),
         failed=tuple(FailedLog(path, reason) for path, reason in islice(report.failed.items(), MAX_FAILED)),
-    )
+    )  # fmt: skip
 
 
 @value

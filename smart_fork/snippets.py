@@ -13,6 +13,16 @@ from indexer.masking.view import BRACKETS, INVISIBLE, QUOTES
 
 #: Of what somebody gave and was wrong, how much an error repeats.
 QUOTED_CHARACTERS = 80
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+#: From how many seconds on a span of time is said in which unit, and how long that is.
+_UNITS = (
+    (730 * _DAY, 365 * _DAY, "year"),
+    (60 * _DAY, 30 * _DAY, "month"),
+    (_DAY, _DAY, "day"),
+    (_HOUR, _HOUR, "hour"),
+    (_MINUTE, _MINUTE, "minute"),
+    (0, 1, "second"),
+)
 #: The longest name of a worker or a session.
 MAX_NAME_CHARACTERS = 200
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x1f\x7f-\x9f]+")
@@ -29,6 +39,13 @@ def time_of(moment: str | None) -> datetime | None:
         return (then if then.tzinfo else then.replace(tzinfo=UTC)).astimezone()
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def in_words(seconds: float) -> str:
+    """A span of time in one unit: "18 days", "1 hour", "40 seconds"."""
+    _, length, unit = next((one for one in _UNITS if seconds >= one[0]), _UNITS[-1])
+    count = int(seconds // length)
+    return f"{count} {unit}{'' if count == 1 else 's'}"
 
 
 def minute(moment: str | None) -> str:
@@ -75,9 +92,10 @@ def shown(value: object) -> Masked:
     return quoted(json.dumps(value, ensure_ascii=False, default=str))
 
 
-def tokens_about(count: int) -> str:
-    """A number of tokens, as exact as it is known: "850", "13.8k", "214k"."""
-    return str(count) if count < 1000 else f"{count / 1000:.{int(count < 100_000)}f}k"
+def tokens_about(count: int | None) -> str:
+    """A number of tokens, as exact as it is known: "850", "1.4k", "214k"."""
+    count = count or 0
+    return str(count) if count < 1000 else f"{count / 1000:.{int(count < 10_000)}f}k"
 
 
 def plain_name(name: str | None) -> Masked:

@@ -120,16 +120,11 @@ def _phrase(rule: Rule) -> Phrase:
         pattern = rf"{{program}}(?:{programs})(?:\.exe)?{order}{{arguments}}(?:{rule['behind']}){{value}}"
         anchors = tuple(programs.split("|"))
     return Phrase(
-        kind,
-        tuple(map(str.encode, anchors)),
+        kind, tuple(map(str.encode, anchors)),
         tuple(map(str.encode, literals(rule, "if") if "if" in rule else anchors)),
-        tuple(map(str.encode, words.replace("␣", " ").split())),
-        pattern,
-        rule.get("check", "any"),
-        whole="whole" in options,
-        reach=int(rule.get("reach", 0)),
-        begins="begins" in options,
-    )
+        tuple(map(str.encode, words.replace("␣", " ").split())), pattern, rule.get("check", "any"),
+        whole="whole" in options, reach=int(rule.get("reach", 0)), begins="begins" in options,
+    )  # fmt: skip
 
 
 def found_in(phrase: Phrase, text: str, lower: bytes, places: Iterable[int]) -> Iterator[Span]:

@@ -415,6 +415,9 @@ class Store(Searchable, Protocol):
     def edits(self, sessions: Iterable[int]) -> dict[int, Edits]:
         """Which files these sessions have edited, of those that have edited any."""
 
+    def most_edited(self, session: int) -> list[str]:
+        """The files that a session has edited, those first to which it has most often added lines."""
+
     def authored(self, names: Collection[str], scope: Scope) -> dict[int, list[Authored]]:
         """The lines that sessions in scope have added to files with these names, whatever their folders are."""
 

@@ -32,6 +32,12 @@ def newest(path: Path, project: str | None, limit: int, beginning: str = "") -> 
     ]
 
 
+def titled(path: Path, project: str, title: str) -> list[Glimpsed]:
+    """Two sessions of people in the project of this key at most that have this title, in whichever case."""
+    query = f"SELECT sessions.agent, session_id, title, until {_OF} AND title = ? COLLATE NOCASE LIMIT 2"
+    return [Glimpsed(*row) for row in rows(path, query, (project, project, title))]
+
+
 def title(path: Path, session_id: str) -> str:
     """A session's title; empty where the index does not know it."""
     found = rows(path, "SELECT title FROM sessions WHERE session_id = ? LIMIT 1", (session_id,))

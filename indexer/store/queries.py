@@ -308,6 +308,12 @@ class StoreReading:
         rows = self._all(f"SELECT session, files, until FROM edits WHERE session IN ({numbers(sessions)})")  # noqa: S608
         return {session: Edits(tuple(json.loads(files)), until) for session, files, until in rows}
 
+    def most_edited(self, session: int) -> list[str]:
+        sql = """SELECT edited.value FROM edits, json_each(files) AS edited LEFT JOIN authored
+            ON authored.session = edits.session AND file = edited.value WHERE edits.session = ?
+            GROUP BY edited.key ORDER BY count(file) DESC, edited.key DESC"""
+        return [file for (file,) in self._all(sql, (session,))]
+
     def authored(self, names: Collection[str], scope: Scope) -> dict[int, list[Authored]]:
         rows = self._all(
             "SELECT session, exchange, turn, moment, file, lines FROM authored JOIN sessions ON id = session "  # noqa: S608

@@ -36,6 +36,8 @@ _OUTPUT = late(
 _ANNOUNCING = 5
 #: How the line of a heading, a quotation or a list begins.
 _MARKUP = late(r"(?m)^[ \t]*(?:#{1,6}|>+|[-*+])(?:[ \t]+|$)|^[ \t]*(?:`{3,}|~{3,})[^\n]*$|^[ \t]*[-=*_]{3,}[ \t]*$")
+#: So many characters of a script without spaces say as much as two words.
+_DENSE_NAME = 4
 _WORD = late(r"[^\W_]+(?:'[^\W\d_]+)?")
 #: Scripts that put no spaces between words: one character is already most of one.
 _DENSE = late(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0e7f]")
@@ -117,6 +119,22 @@ def says_something(prompt: str) -> bool:
     text = "" if _QUOTED_PATH.fullmatch(text) or _FILE.fullmatch(text) else _PATH.sub(" ", text)
     words = [word.lower() for word in _WORD.findall(text)]
     return any(map(_tells, words))
+
+
+def telling(title: str, others: Iterable[str]) -> str:
+    """The title where it names work, else the first of the others that does, or else says anything."""
+    if names_work(title):
+        return title
+    said = list(others)
+    return next(filter(names_work, said), "") or next(filter(says_something, said), title)
+
+
+def names_work(title: str) -> bool:
+    """Whether a title says what a session works on: two words that tell, and no question and no command of an agent."""
+    if title.endswith(("?", "\uff1f")) or _COMMAND.match(title) or not says_something(title):
+        return False
+    words = [word.lower() for word in _WORD.findall(title) if _tells(word.lower())]
+    return len(words) > 1 or any(len(word) >= _DENSE_NAME and _DENSE.search(word) for word in words)
 
 
 def with_name(names: Iterable[str], name: str) -> list[str]:

@@ -10,6 +10,8 @@ from smart_fork.agents import AGENTS
 from smart_fork.snippets import storable
 
 _NUMBER = re.compile(r"-\d+")
+#: The number of a result, and what is too short to be an id and is no word either.
+_RANK, _SHORT_ID = re.compile(r"[1-9]\d?", re.ASCII), re.compile(r"(?=.*\d)[0-9a-f]{4,7}", re.ASCII)
 
 
 class Resolved(NamedTuple):
@@ -51,6 +53,16 @@ class Reference(NamedTuple):
     def names_worker(self) -> bool:
         """Whether the name can be smart-fork's id of a worker: an agent's name, and a number."""
         return any(self.name.startswith(one.name) and _NUMBER.fullmatch(self.name, len(one.name)) for one in AGENTS)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is the number of a result."""
+        return self.agent is None and _RANK.fullmatch(self.name) is not None
+
+    @property
+    def looks_like_one(self) -> bool:
+        """Whether it means a session by its looks, also one that is not there: a number, an id, or a part of one."""
+        return self.is_number or self.names_session or _SHORT_ID.fullmatch(self.name) is not None
 
     @property
     def names_session(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from indexer.files import state_home
 from indexer.settings import VARIABLES
+from smart_fork.cli.command_table import ALIASES, unknown
 from smart_fork.errors import Usage
 from smart_fork.hooks import RECALL
 
@@ -42,6 +44,9 @@ _CONTRADICTORY = (
     ("--remove", "--keep-logs"),
 )
 
+#: Parameters that take references to sessions, in whichever command they are.
+_SESSIONS = frozenset({"session", "sessions", "reference", "fork_from", "resume_session_id"})
+_ID = re.compile(r"[0-9a-f]{8}[0-9a-f-]*")
 #: Commands that run even with settings that mean nothing: these show them, and agents wait for those.
 _WHATEVER_IS_SET = ("config", "doctor", "hook", "mcp")
 
@@ -52,6 +57,17 @@ def _refuse_repeated(given: Sequence[Any]) -> None:
     for one, number in Counter(one for one in options if not one.is_flag or one.secondary_opts).items():
         if number > 1:
             raise Usage(f"{one.opts[0]} is given {number} times", "It takes one value: give it once.")
+
+
+def meant(given: Any) -> Any:
+    """References in the place of numbers and names, where a session is expected."""
+    if not isinstance(given, str):
+        return [meant(one) for one in given] if given else given
+    if _ID.fullmatch(given):
+        return given
+    from smart_fork.cli import last_answer  # most know the id
+
+    return last_answer.meant(given)
 
 
 class _OurWay:
@@ -69,6 +85,8 @@ class _OurWay:
         given = {name: values.get(one.name) for one, names in named.items() for name in names}
         Usage.refuse_both(given, _CONTRADICTORY)
         left: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+        for name in _SESSIONS.intersection(ctx.params):
+            ctx.params[name] = meant(ctx.params[name])
         return left
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -104,8 +122,10 @@ class Group(_OurWay, TyperGroup):
     """A group, which does the same with what it is given itself."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        """See click, which suggests similar commands since 8.4. typer would repeat them."""
-        self.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")
+        """See click. A command that does not exist is refused with the one that may be meant."""
+        args = [ALIASES.get(args[0], args[0]) if ctx.parent is None else args[0], *args[1:]]
+        if self.get_command(ctx, args[0]) is None and args[0][:1] != "-":
+            raise unknown(args, ctx.command_path, self.list_commands(ctx))
         return super().resolve_command(ctx, args)
 
 

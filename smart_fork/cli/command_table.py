@@ -5,6 +5,7 @@ Importing all commands takes as long as finding a session. The list of commands 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from os.path import dirname, isdir
 from types import ModuleType
@@ -102,6 +103,30 @@ if not isdir(f"{dirname(dirname(__file__))}/team"):  # noqa: PTH112, PTH120 - pa
     del COMMANDS["team"]
 
 
+#: Other names of commands, and what people type who do not know ours.
+ALIASES = {"search": "find"}
+_MEANT = {
+    "ls": "list", "history": "list", "query": "find", "ask": "find", "grep": "find", "cat": "show", "view": "show",
+    "ps": "active", "workers": "active", "kill": "close", "init": "setup", "install": "setup", "web": "open",
+    "start": "new", "run": "new", "blame": "why", "delete": "forget", "rm": "forget", "settings": "config",
+}  # fmt: skip
+
+
+def unknown(words: list[str], path: str, names: Iterable[str]) -> Exception:
+    """The refusal of a command that does not exist, with the one that may be meant: of several words, a search."""
+    from difflib import get_close_matches
+
+    from smart_fork.errors import Usage
+
+    known = [*names, *(ALIASES if "find" in names else ())]
+    meant = [_MEANT[words[0]]] if _MEANT.get(words[0]) in known else get_close_matches(words[0], known, 2)
+    asked = " ".join(word for word in words if not word.startswith("-"))
+    if not meant and asked != words[0] and "find" in known:
+        return Usage(f"No such command: {words[0]}", f'To search: {path} find "{asked}"')
+    hint = " or ".join(f"`{path} {one}`" for one in meant)
+    return Usage(f"No such command: {words[0]}", f"Did you mean {hint}?" if meant else f"`{path} --help` lists them.")
+
+
 def group(name: str) -> ModuleType:
     """Import the module of a command.
 
@@ -117,5 +142,6 @@ def group(name: str) -> ModuleType:
 
 def named(words: list[str]) -> str | None:
     """The command that these words of a command line name."""
-    name = next((one for one in words if not one.startswith("-")), None)
+    name = next((one for one in words if not one.startswith("-")), "")
+    name = ALIASES.get(name, name)
     return name if name in COMMANDS else None

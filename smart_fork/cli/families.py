@@ -13,7 +13,7 @@ import typer
 from smart_fork.agents.options import Options, takes
 from smart_fork.caller import caller_session
 from smart_fork.cli.options import HandedOption, SessionArgument
-from smart_fork.cli.output import Plain, out, plain, printed_as_json, say, say_notes
+from smart_fork.cli.output import Plain, cut_to, one_line, out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import library_shown, starting
 from smart_fork.errors import Usage
 from smart_fork.forking.request import BranchRequest, BudgetAsked
@@ -144,7 +144,7 @@ def _label(one: Relative, *, marked: bool, whose: str = "") -> Plain:
         return head + plain("  its log is gone")
     # What is beside it: the lines of the tree, and the id.
     room = out.console.width - 4 * one.depth - cell_len(str(head)) - 2
-    head += plain(f"  {_cut(one.title, room)}", "bold" if marked else "")
+    head += plain(f"  {cut_to(one.title, room)}", "bold" if marked else "")
     facts = [minute(one.begun), f"{one.turns} turns", f"about {one.token_estimate:,} tokens"]
     if whose:
         facts.insert(0, whose)
@@ -154,7 +154,7 @@ def _label(one: Relative, *, marked: bool, whose: str = "") -> Plain:
         facts.append(f"started by {short(one.started_by)}")
     lines = [", ".join(filter(None, facts))]
     if at := one.left_parent_at:
-        lines.append(f'left its parent after message {at.message}: "{_cut(at.text, room)}"')
+        lines.append(f'left its parent after message {at.message}: "{cut_to(at.text, room)}"')
     if one.merged_from:
         lines.append(f"merged with {', '.join(map(short, one.merged_from))} knew")
     if made := one.commits:
@@ -163,17 +163,5 @@ def _label(one: Relative, *, marked: bool, whose: str = "") -> Plain:
         told = f"commits: {named}{more}; lines of these in HEAD now: {made.lines_today}" if made.count else ""
         lines.append("; ".join(filter(None, (told, made.notice))))
     if running := one.running:
-        lines.append(f"{running.status}: worker {running.worker_id}  {_one_line(running.attach)}")
+        lines.append(f"{running.status}: worker {running.worker_id}  {one_line(running.attach)}")
     return head + plain("".join(f"\n{line}" for line in lines), "dim")
-
-
-def _cut(text: str, cells: int) -> str:
-    """A title on one line, no wider than what is left of the terminal's."""
-    from rich.cells import cell_len, set_cell_size
-
-    line = _one_line(text)
-    return line if cell_len(line) <= cells else f"{set_cell_size(line, max(cells - 1, 0)).rstrip()}…"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

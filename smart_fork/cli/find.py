@@ -97,7 +97,7 @@ def _changes() -> bool | str:
 
 
 def recall(
-    intent: Annotated[str, typer.Argument(help="What you want to know, in a sentence.")],
+    intent: Annotated[list[str], typer.Argument(help="What you want to know, in a sentence.")],
     here: Annotated[bool, "Search this session: the one that runs the command."] = False,
     project: ProjectOption = None,
 ) -> None:
@@ -105,7 +105,7 @@ def recall(
     from smart_fork.finding.hints import LEAST
     from smart_fork.finding.library import SELF
 
-    asked = FindRequest(intent, session=SELF) if here else FindRequest(intent, limit=1, min_score=LEAST)
+    asked = FindRequest(" ".join(intent), **({"session": SELF} if here else {"limit": 1, "min_score": LEAST}))
     find(asked=asked, project=project)
 
 

@@ -12,13 +12,14 @@ import typer
 
 from indexer.values import json_of
 from smart_fork.agents.options import Options, takes
+from smart_fork.agents.references import Reference
 from smart_fork.caller import caller_session
-from smart_fork.cli.command import Command
+from smart_fork.cli.command import Command, meant
 from smart_fork.cli.options import HandedOption
 from smart_fork.cli.output import as_values, complain, out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import library_shown, starting
 from smart_fork.cli.short_ids import short
-from smart_fork.errors import NotFound, SmartForkError, Usage
+from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage
 from smart_fork.finding.team_search import is_shared
 from smart_fork.forking.request import Best, BudgetAsked, ForkRequest
 from smart_fork.forking.results import Forked, NotForked
@@ -32,11 +33,11 @@ _PROTECTED = "smart_fork.protected"
 
 
 class ForkCommand(Command):
-    """Remembers whether a word stands behind ``--``: then the last one is the prompt, whatever it looks like."""
+    """Counts the words behind ``--``: they are the prompt, whatever they look like."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """See click."""
-        ctx.meta[_PROTECTED] = "--" in args[:-1]
+        ctx.meta[_PROTECTED] = len(args) - args.index("--") - 1 if "--" in args else 0
         return super().parse_args(ctx, args)
 
 
@@ -62,7 +63,10 @@ def fork(
     ctx: typer.Context,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ID... [PROMPT]", help="Session ids (8 characters or more), then the prompt."),
+        typer.Argument(
+            metavar="[ID...] [PROMPT]",
+            help="Sessions: ids, or numbers of the last answer. Then the prompt; alone it finds the session.",
+        ),
     ] = None,
     asked: ForkRequest,
     best: Best,
@@ -72,26 +76,33 @@ def fork(
 ) -> None:
     """Run a fork of a session; the original stays untouched. Of several sessions, each in its own git worktree.
 
-    A prompt that starts with a dash goes after "--":  smart-fork fork 70f1a07f -- "-Werror breaks the build, fix it"
+    A prompt alone forks the session that fits best. What starts with a dash goes after "--":
+    smart-fork fork 70f1a07f -- "-Werror breaks the build, fix it"
     """
-    given = list(words or ())
-    searched = best.top is not None
-    ids, prompt = ([], _prompt_alone(given)) if searched else _ids_and_prompt(given, protected=ctx.meta[_PROTECTED])
+    ids, prompt = _ids_and_prompt(words or [], ctx.meta[_PROTECTED])
+    if ids and best.top is not None:
+        raise Usage("--top searches for sessions and takes no id", "Give only the prompt.")
+    several = best.top is not None or len(ids) > 1
+    best = best if ids or best.top is not None else replace(best, top=1)
     asked = replace(
         asked,
         options=replace(options, prompt=prompt),
         budget=budget.wanted(),
         caller_session_id=caller_session(os.environ),
     )
-    check_given(asked, best, several=searched or len(ids) > 1, merge=merge)
-    if searched or (len(ids) > 1 and not merge):
+    check_given(asked, best, several=several, merge=merge)
+    if several and not merge:
         fork_several(ids, best, asked, in_worktrees=options.worktree if options.worktree is not None else True)
         return
     from smart_fork.forking.plan import fork_session
 
-    asked = replace(asked, session=ids[0], merge=tuple(ids[1:]) if merge else None)
-    with starting(asked.options.place, quiet=asked.dry_run):
-        forked = fork_session(asked, library_shown)
+    with library_shown(asked.cwd) if best.top else nullcontext() as library:
+        if library is not None:
+            ((asked,), _) = _best_found(asked, best, library)
+        else:
+            asked = replace(asked, session=ids[0], merge=tuple(ids[1:]) if merge else None)
+        with starting(asked.options.place, quiet=asked.dry_run):
+            forked = fork_session(asked, (lambda: nullcontext(library)) if library is not None else library_shown)
     if not printed_as_json(forked):
         print_forked(forked, dry_run=asked.dry_run)
 
@@ -123,29 +134,30 @@ def check_given(asked: ForkRequest, best: Best, *, several: bool, merge: bool) -
         raise Usage(f"{option} is only for {which}", f"Without them, the prompt says what {what}.")
 
 
-def _ids_and_prompt(words: list[str], *, protected: bool) -> tuple[list[str], str | None]:
-    """The last of several words is the prompt, unless it means a session and does not stand behind ``--``."""
+def _ids_and_prompt(words: Sequence[str], behind: int) -> tuple[list[str], str | None]:
+    """The sessions that come first, and the words of the prompt: all from the first that does not look like a session.
+
+    The last of several words is the prompt unless it means a session. The last `behind` are the prompt.
+    """
     if not words:
-        raise Usage("No session given", "`smart-fork find` and `smart-fork list` show their ids.")
-    if len(words) == 1 or (not protected and _is_session(words[-1])):
-        return words, None
-    return words[:-1], words[-1]
+        raise Usage("No session and no prompt given", "`smart-fork find` and `smart-fork list` show sessions.")
+    ids, rest = list[str](), list(words[: len(words) - behind])
+    while rest and (Reference.parsed(rest[0]).looks_like_one or (not ids and words[1:] and meant(rest[0]) != rest[0])):
+        if ids and len(rest) == 1 and not behind and not _is_session(rest[0]):
+            break
+        ids.append(meant(rest.pop(0)))
+    return ids, " ".join((*rest, *words[len(words) - behind :])) or None
 
 
 def _is_session(word: str) -> bool:
-    from smart_fork.agents.references import Reference
-
-    if not Reference.parsed(word).names_session:  # as nearly every prompt
-        return False
     from smart_fork.finding.sessions import is_session
 
-    return is_session(word) or is_shared(word)
-
-
-def _prompt_alone(words: list[str]) -> str | None:
-    if len(words) > 1:
-        raise Usage("--top searches for sessions and takes no id", "Give only the prompt, in quotation marks.")
-    return words[0] if words else None
+    try:
+        return is_session(one := meant(word)) or is_shared(one)
+    except Ambiguous:
+        raise
+    except SmartForkError:
+        return False
 
 
 def print_forked(forked: Forked, *, dry_run: bool) -> None:
@@ -247,22 +259,11 @@ def _best_found(like: ForkRequest, best: Best, library: Library) -> tuple[list[F
     """The best of what is found; where none fits, that is said beside what was found."""
     from smart_fork.cli.found import print_hits
     from smart_fork.finding.answer import Found
-    from smart_fork.finding.request import FindRequest, check_score
-    from smart_fork.forking.search_and_fork import MOST, best_of
+    from smart_fork.forking.search_and_fork import best_of, search_for
 
-    check_score(best.min_score)
-    request = FindRequest(
-        like.looked_for,
-        agent_type="all",
-        limit=3 * MOST,  # more than are wanted, since some cannot be forked
-        include_snippets=False,
-        works_in=like.cwd,
-        as_agent=like.as_agent,
-        also=like.also,
-    )
-    found = library.find(request)
+    found = library.find(search_for(like, best))
     try:
-        return best_of(found, like, best)
+        asked, left_out = best_of(found, like, best)
     except NotFound as error:
         shown = found.results[: best.top] if isinstance(found, Found) else ()
         if not shown:
@@ -272,6 +273,10 @@ def _best_found(like: ForkRequest, best: Best, library: Library) -> tuple[list[F
             print_hits(shown)
         complain(error)
         raise typer.Exit(error.exit_code) from error
+    titles = {str(Reference(hit.agent_type, hit.session_id)): hit.headline for hit in getattr(found, "results", ())}
+    for one in asked:
+        say(f"note: Best session: {titles[str(one.session)]}")
+    return asked, left_out
 
 
 def _print_forks(forks: Sequence[Forked | NotForked], *, dry_run: bool) -> None:

@@ -1,24 +1,33 @@
-"""The answers of ``find`` as people read them."""
+"""The answers of ``find`` as people read them: one line a result, then what to type next."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from smart_fork.agents import AGENTS
-from smart_fork.cli.output import out, plain, say, say_passed_over
+from smart_fork.cli.output import Plain, cut_to, one_line, out, plain, say, say_passed_over, wrapped
 from smart_fork.cli.short_ids import short
-from smart_fork.snippets import minute, quoted
+from smart_fork.snippets import in_words, minute, printable, quoted, tokens_about
 
 if TYPE_CHECKING:
-    from smart_fork.finding.answer import Answer, Found, GonePrompt, IndexState
-    from smart_fork.finding.hit import CacheUse, Explanation, Hit
+    from smart_fork.finding.answer import Answer, Found, GonePrompt
+    from smart_fork.finding.hit import Hit
 
-#: Lines of a quotation, and what stands below a result's title.
-_QUOTED, INDENT = 1, "    "
-#: Commits that are named one by one.
-_COMMITS = 3
+#: What stands below a result's line, with so many columns beside it.
+INDENT, _MARGIN = "    ", 7
+#: The results that are quoted, in so many lines each; the characters of a quotation; commits that are named one by one.
+_QUOTED, _LINES, _CHARACTERS, _COMMITS = 3, 2, 300, 3
+#: A result below this chance is only counted; a headline gets at least so many cells before others are left out.
+_SHOWN, _HEADLINE = 0.01, 20
+#: What became of the work, in at most nine characters; nothing where it is not known.
+_OUTCOMES = {"tests_passed": "tests ok", "unknown": ""}
+#: The columns that begin at the left: who, and what became of it.
+_LEFT = (3, 5)
 
 
 def print_found(answer: Answer, min_score: float | None = None) -> None:
@@ -26,119 +35,171 @@ def print_found(answer: Answer, min_score: float | None = None) -> None:
     from smart_fork.finding.answer import Unsearched
 
     if isinstance(answer, Unsearched):
-        say(answer.message)
-        for number, step in enumerate(answer.next_steps, start=1):
-            say(f"  {number}. {step}")
-        if answer.team_error:
-            say(answer.team_error)
+        steps = (f"  {number}. {step}" for number, step in enumerate(answer.next_steps, start=1))
+        for line in filter(None, (answer.message, *steps, answer.team_error)):
+            say(line)
         _print_fallback(answer)
         return
     print_hits(answer.results, known=not answer.chance_is_unknown)
     _print_fallback(answer)
     print_gone(answer.gone_prompts)
-    _print_state(answer, min_score)
-    _print_next(answer)
+    for sentence in filter(None, _state(answer, min_score)):
+        say(sentence)
+    say_passed_over(answer.passed_over)
+    for step in _next(answer):
+        say(step)
 
 
-def _print_next(answer: Found) -> None:
+def _next(answer: Found) -> Iterator[str]:
     """What to type next: to fork the best, or to read it first; where none fits, what else to do."""
     from smart_fork.finding.ranking import FITS
 
     least = FITS if answer.engine == "builtin" and answer.code is None else 0.0
     fitting = [hit for hit in answer.results if hit.score >= least]
     best = next((hit for hit in fitting if not hit.warning), None)
-    if answer.code and not answer.results:
-        return
-    if (answer.unread_notice or answer.early_notice) and not fitting:
-        say("Next: smart-fork index run, then ask again")
-    elif answer.language_notice and answer.results and not fitting:
-        say(f"Next: smart-fork show {short(answer.results[0].session_id)} reads the best so far")
-    elif answer.results and not fitting:
-        say('Next: smart-fork new "PROMPT": start a new session, no past one fits')
-        if answer.project_path is not None:
-            say("      or search everywhere: --all-projects")
-    elif best is not None:
+    best = best or next((hit for hit in fitting[:1] if not AGENTS[hit.agent_type].has("starter")), None)
+    if best is not None:
         name = short(best.session_id)
-        say(f'Next: {best.suggested_fork(name)} "PROMPT"')
-        if best.fork_note:
-            say(f"      {best.fork_note}")
-        say(f"      smart-fork show {name} reads it first")
-    elif fitting and not AGENTS[fitting[0].agent_type].has("starter"):
-        say(f'Next: {fitting[0].suggested_fork(short(fitting[0].session_id))} "PROMPT"')
+        yield f'Next: {best.suggested_fork(name)} "PROMPT"'
+        yield from (f"      {best.fork_note}",) * bool(best.fork_note)
+        yield f"      smart-fork show {name} reads it first"
     elif fitting:
-        say(f"Next: smart-fork show {short(fitting[0].session_id)} reads the best one, which cannot be forked")
+        yield f"Next: smart-fork show {short(fitting[0].session_id)} reads the best one, which cannot be forked"
+    elif (answer.unread_notice or answer.early_notice) and not (answer.code and not answer.results):
+        yield from () if answer.background_notice else ("Next: smart-fork index run, then ask again",)
+    elif answer.language_notice and answer.results:
+        yield f"Next: smart-fork show {short(answer.results[0].session_id)} reads the best so far"
+    elif answer.results:
+        yield 'Next: smart-fork new "PROMPT": start a new session, no past one fits'
+        yield from ("      or search everywhere: --all-projects",) if answer.project_path is not None else ()
 
 
 def print_hits(hits: Sequence[Hit], *, known: bool = True) -> None:
-    """Print results for a person: two lines and a quotation each, then why some cannot be forked.
+    """Print results for a person: a line each, a quotation of the first ones, then why some cannot be forked.
 
-    Their chances are printed where they are `known`.
+    Their chances are printed where they are `known`: then unlikely ones are only counted, but the first.
     """
-    for hit in hits:
-        _print_hit(hit, known=known)
-    for warning in dict.fromkeys(hit.warning for hit in hits if hit.warning):
-        ranks = ", ".join(str(hit.rank) for hit in hits if hit.warning == warning)
-        out.row(plain(f"Cannot be forked ({ranks}): {warning}", "yellow"))
+    if not hits:
+        return
+    shown = [hit for hit in hits if not known or hit is hits[0] or hit.explain or hit.wrote or hit.score >= _SHOWN]
+    table = [_columns(hit, known=known) for hit in shown]
+    for number, (hit, line) in enumerate(zip(shown, _lines(table, shown, known=known), strict=True)):
+        out.row(line)
+        for below in _below(hit, table[number][2], quoting=number < _QUOTED):
+            out.row(below)
+        for explained in _explained(hit):
+            out.print(plain(explained, "magenta"))
+    if folded := len(hits) - len(shown):
+        out.row(plain(f"{folded} more, unlikely", "dim"))
+    for warning in dict.fromkeys(hit.warning for hit in shown if hit.warning):
+        ranks = ", ".join(str(hit.rank) for hit in shown if hit.warning == warning)
+        for part in wrapped(f"Cannot be forked ({ranks}): {warning}", 0):
+            out.print(plain(part, "yellow"))
+    if sys.stdout.isatty() or sys.stderr.isatty():
+        from smart_fork.cli.last_answer import remember
+
+        remember(shown)
 
 
-def _print_hit(hit: Hit, *, known: bool) -> None:
-    from smart_fork.finding.ranking import chance, percent
+def _columns(hit: Hit, *, known: bool) -> tuple[str, ...]:
+    """A result's rank, chance and headline, and what is left out from the end where the terminal is narrow."""
+    from smart_fork.finding.ranking import percent
+    from smart_fork.finding.worth import age_of
 
-    of_lines = hit.wrote is not None and hit.score == hit.wrote.share
-    score = f"{percent(hit.score):>6} {'of lines' if of_lines else chance(hit.score):<11}"
-    score = score if known or of_lines else f"{'chance unknown':<18}"
-    out.row(plain(f"{hit.rank:>2}."), plain(score, "bold green"), plain(hit.title, "bold"))
-    out.row(plain(f"{INDENT}{' · '.join(_about(hit))}", "cyan"))
-    if wrote := hit.wrote:
-        what = f"wrote {wrote.lines} of {wrote.of} lines, most of them in exchange {wrote.exchange}"
-        where = f", commit {', '.join(one[:8] for one in wrote.commits[:_COMMITS])}" if wrote.commits else ""
-        out.row(plain(f"{INDENT}{what}{where}", "magenta"))
-    for sentence in hit.noted.sentences if hit.noted else ():
-        out.row(plain(f"{INDENT}{sentence}", "yellow"))
-    said = f"User: {hit.wrote.asked}" if hit.wrote else hit.spoken
-    for line in said.splitlines()[:_QUOTED]:
-        out.row(plain(f"{INDENT}│ {quoted(line, 160)}", "dim"))
-    if why := hit.explain:
-        out.print(plain(f"{INDENT}{_in_words(why)}", "magenta"))
-        for one in why.phrasings:
-            out.print(plain(f"{INDENT}  {_given(one.points)} of it from: {quoted(one.text, 120)}", "magenta"))
-        if why.cache:
-            out.print(plain(f"{INDENT}{_cache_use(why.cache)}", "magenta"))
-    if hit.explain or logging.getLogger("smart_fork").isEnabledFor(logging.INFO):
-        place = hit.passage_place
-        out.print(plain(f"{INDENT}{hit.session_id}{f'  {place}' if place else ''}", "dim"))
+    return (
+        str(hit.rank),
+        percent(hit.score) if known or hit.wrote else "?",
+        one_line(printable(hit.headline or hit.session_id)),
+        f"{hit.agent_type} {short(hit.session_id)}",
+        in_words(passed) if (passed := age_of(hit.last_activity)) is not None else "",
+        _OUTCOMES.get(hit.outcome, hit.outcome),
+        tokens_about(hit.price.tokens),
+    )
 
 
-def _about(hit: Hit) -> list[str]:
-    """Return what helps to choose: the session, its age, its outcome, its price, its relatives and its owner."""
+def _lines(table: Sequence[tuple[str, ...]], hits: Sequence[Hit], *, known: bool) -> Iterator[Plain]:
+    """The line of each result: as wide as the terminal, elsewhere with the whole headline."""
+    from smart_fork.finding.ranking import FITS
+
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    facts = [number for number in range(3, len(widths)) if widths[number]]
+    while (room := out.width - sum(widths[one] + 2 for one in (0, 1, *facts))) < _HEADLINE and facts[1:] and out.width:
+        facts.pop()
+    for columns, hit in zip(table, hits, strict=True):
+        likely = known and hit.score >= FITS
+        padded = [f"{columns[one]:{'<' if one in _LEFT else '>'}{widths[one]}}" for one in facts]
+        rest = padded if out.width else [columns[one] for one in facts if columns[one]]
+        yield (
+            plain(f"{columns[0]:>{widths[0]}}  {columns[1]:>{widths[1]}}  ", "bold green" if likely else "dim")
+            + plain(columns[2] if not out.width else cut_to(columns[2], room), "bold" if likely else "dim")
+            + plain(_beside(columns[2], hit.edited_files, room), "dim")
+            + plain("  " + "  ".join(rest), "cyan" if likely else "dim")
+        )
+
+
+def _beside(headline: str, files: Sequence[str], room: int) -> str:
+    """As many of the files as fit behind a headline, and the space up to the next column."""
+    names = [PurePath(name).name for name in files]
+    if not out.width:
+        return f"  {', '.join(names)}" if names else ""
+    from rich.cells import cell_len
+
+    left = max(0, room - cell_len(headline))
+    fitting = (f"  {', '.join(names[:number])}" for number in range(len(names), 0, -1))
+    said = next((one for one in fitting if cell_len(one) <= left), "")
+    return said + " " * (left - cell_len(said))
+
+
+def _below(hit: Hit, headline: str, *, quoting: bool) -> Iterator[Plain]:
+    """What stands below a result's line: what else is to be known of it, a quotation, and why it is found if asked."""
     from smart_fork.finding.results import place_mark
-    from smart_fork.finding.worth import cache_in_words
 
-    family, at_match = hit.lineage.family_size, hit.price.tokens_at_match
-    return [
-        *filter(None, (hit.agent_type, short(hit.session_id), minute(hit.last_activity)[:10], *hit.became_of)),
-        f"{hit.price.tokens:,} tokens{f' ({cached})' if (cached := cache_in_words(hit.price.cached_until)) else ''}",
-        *([f"{at_match:,} up to the match"] if hit.suggested_at is not None and at_match else []),
-        *([f"about {hit.within_budget:,} within a budget of {budget}"] if (budget := hit.suggested_budget) else []),
-        *([f"alone it {hit.resumed.sentence}"] if hit.resumed and hit.explain else []),
-        *([f"{family} in its family"] if family > 1 else []),
+    marks = [
         *filter(None, [place_mark(hit.project_inferred_from, hit.began_in)]),
-        *(hit.noted.marks if hit.noted else []),
+        *(hit.noted.marks if hit.noted else ()),
         *([f"shared by {hit.author}"] if hit.author else []),
         *([f"shared by {hit.origin.owner}"] if hit.origin else ["shared"] if hit.also_remote else []),
     ]
+    for line in (" · ".join(marks), *(hit.noted.sentences if hit.noted else ())):
+        if line:
+            yield plain(f"{INDENT}{line}", "yellow")
+    if wrote := hit.wrote:
+        what = f"wrote {wrote.lines} of {wrote.of} lines, most of them in exchange {wrote.exchange}"
+        where = f", commit {', '.join(one[:8] for one in wrote.commits[:_COMMITS])}" if wrote.commits else ""
+        yield plain(f"{INDENT}{what}{where}", "magenta")
+    said = quoted(wrote.asked if wrote else hit.snippet or "", _CHARACTERS)
+    for line in wrapped(said, _MARGIN, _LINES) if quoting and said and said != headline else ():
+        yield plain(f"{INDENT}│ {line}", "dim")
 
 
-def _in_words(why: Explanation) -> str:
-    reranked = f"; the reranker makes it {why.reranked:.2f}" if why.reranked is not None else ""
-    return f"{_given(why.points)} for it, {why.against:.1f} against it: {why.score:.2f}{reranked}"
+def _explained(hit: Hit) -> Iterator[str]:
+    """How the score came about, and everything that a result's line leaves out; nothing unless it was asked for."""
+    from smart_fork.finding.worth import age_of, cache_in_words
 
-
-def _cache_use(cache: CacheUse) -> str:
-    from smart_fork.finding.worth import age_of, ago
-
-    used = f"{ago(age)} ago" if (age := age_of(cache.last_request)) is not None else "unknown"
-    return f"Its log says that the cache lives {ago(cache.seconds)}; last request: {used}"
+    why, family, at_match = hit.explain, hit.lineage.family_size, hit.price.tokens_at_match
+    if why:
+        cached = cache_in_words(hit.price.cached_until)
+        facts = [
+            minute(hit.last_activity),
+            *hit.became_of,
+            f"{hit.price.tokens:,} tokens{f' ({cached})' if cached else ''}",
+            *([f"{at_match:,} up to the match"] if hit.suggested_at is not None and at_match else []),
+            *([f"about {hit.within_budget:,} within a budget of {budget}"] if (budget := hit.suggested_budget) else []),
+            *([f"alone it {hit.resumed.sentence}"] if hit.resumed else []),
+            *([f"{family} in its family"] if family > 1 else []),
+            *([f"branch {hit.git_branch}"] if hit.git_branch else []),
+        ]
+        yield from (f"{INDENT}{line}" for line in wrapped(" · ".join(facts), _MARGIN))
+        reranked = f"; the reranker makes it {why.reranked:.2f}" if why.reranked is not None else ""
+        told = f"{_given(why.points)} for it, {why.against:.1f} against it: {why.score:.2f}{reranked}"
+        yield from (f"{INDENT}{line}" for line in wrapped(told, _MARGIN))
+        for one in why.phrasings:
+            yield f"{INDENT}  {_given(one.points)} of it from: {quoted(one.text, 120)}"
+        if cache := why.cache:
+            used = f"{in_words(passed)} ago" if (passed := age_of(cache.last_request)) is not None else "unknown"
+            yield f"{INDENT}Its log says that the cache lives {in_words(cache.seconds)}; last request: {used}"
+    if why or logging.getLogger("smart_fork").isEnabledFor(logging.INFO):
+        yield INDENT + "  ".join(filter(None, (hit.session_id, hit.passage_place)))
 
 
 def _given(points: Mapping[str, float]) -> str:
@@ -162,55 +223,41 @@ def _print_fallback(answer: Answer) -> None:
         out.row(plain(f"    {one.session_id}  {one.agent_type}  {one.title}"))
 
 
-def _print_state(answer: Found, min_score: float | None = None) -> None:
-    from smart_fork.finding.ranking import LIKELY, percent
+def _state(answer: Found, min_score: float | None = None) -> Iterator[str]:
+    """What keeps an answer from being the best one, in a sentence each; empty ones count for nothing."""
+    from smart_fork.finding.ranking import LIKELY
 
     state = answer.index
     if (code := answer.code) and code.unknown:
         all_of_them = "this" if code.unknown == code.lines else f"{code.unknown} of {code.lines} lines"
-        say(f"No session is known to have written {all_of_them}.")
-    if not answer.results and answer.code is None:
-        everywhere = answer.project_path is None
+        yield f"No session is known to have written {all_of_them}."
+    if not answer.results and code is None:
         found = f"scores {min_score:g} or more" if min_score else "found"
-        say(
-            f"Nothing {found} in {state.sessions} sessions."
-            + ("" if everywhere else " --all-projects looks everywhere.")
-        )
-    elif code is None and (best := max(hit.score for hit in answer.results)) < LIKELY and answer.engine == "builtin":
-        if not answer.chance_is_unknown:
-            say(f"None of these is a sure match: the best score is {percent(best)}.")
-        if not answer.also:
-            say("Add other phrasings: --also TEXT, once for each.")
-    if answer.search_error:
-        say(f"Searched by {answer.search_mode} only: {answer.search_error}")
-    for notice in (
-        answer.project_notice, answer.unread_notice, answer.early_notice, answer.order_notice, answer.language_notice,
-        answer.team_error, *answer.unread,
-    ):  # fmt: skip
-        if notice:
-            say(notice)
-    say_passed_over(answer.passed_over)
-    if answer.rerank_error:
-        say(f"Not reranked: {answer.rerank_error}")
+        elsewhere = "" if answer.project_path is None else " --all-projects looks everywhere."
+        yield f"Nothing {found} in {state.sessions} sessions.{elsewhere}"
+    elif code is None and max(hit.score for hit in answer.results) < LIKELY and answer.engine == "builtin":
+        sure = "" if answer.chance_is_unknown else "None of these is a sure match. "
+        yield f"{sure}Add other phrasings: --also TEXT, once for each." if not answer.also else sure.strip()
+    yield f"Searched by {answer.search_mode} only: {answer.search_error}" if answer.search_error else ""
+    yield answer.project_notice
+    yield answer.order_notice if any(hit.explain for hit in answer.results) else ""
+    yield answer.language_notice
+    yield answer.team_error
+    yield from answer.unread
+    yield f"Not reranked: {answer.rerank_error}" if answer.rerank_error else ""
     if state.problem:
-        searched = "Sessions newer than the index were" if state.sessions else "Your own sessions were"
-        say(f"{searched} not searched. {state.problem}")
+        yield f"{'Newer' if state.sessions else 'Your own'} sessions were not searched. {state.problem}"
     elif not state.complete and (answer.query or state.unread_logs):
-        say(f"The index is not complete yet: {_missing(state)}. {_who_completes_it(answer)}")
+        yield _indexing(answer)
 
 
-def _missing(state: IndexState) -> str:
-
-    parts = []
-    if state.embedded < state.chunks:
-        done = f"{state.embedded} of {state.chunks} passages are embedded"
-        parts.append(f"{done} ({state.covered.in_words()})")
-    if state.unread_logs:
-        parts.append(f"{state.unread_logs} logs are not read yet")
-    return ", ".join(parts)
-
-
-def _who_completes_it(answer: Found) -> str:
-    if answer.background_notice:
-        return f"{answer.background_notice} `smart-fork index run` waits for it."
-    return "`smart-fork index run` completes it."
+def _indexing(answer: Found) -> str:
+    """How far the index is, and what to do: one share of all, and one time."""
+    state = answer.index
+    read = state.sessions / (state.sessions + (state.unread_logs or 0) or 1)
+    done = f"{math.floor(100 * read * state.covered.all_passages)} %"
+    if not answer.background_notice:
+        return f"Indexed so far: {done}. `smart-fork index run` completes it."
+    if not state.seconds_left:
+        return f"Still indexing: {done}. Ask again in a few minutes."
+    return f"Still indexing: {done}, about {in_words(state.seconds_left)} left. Ask again then."

@@ -123,11 +123,8 @@ def status() -> None:
     state = index_status()
     if printed_as_json(state):
         return
-    words = {
-        "covered": state.covered.in_words(),
-        "last_run": state.last_run_in_words(),
-        "next_run": state.next_run_in_words(),
-    }
+    covered = f"{int(100 * state.covered.all_passages)} %"
+    words = {"covered": covered, "last_run": state.last_run_in_words(), "next_run": state.next_run_in_words()}
     for key, value in (state.as_json() | words).items():
         out.print(plain(f"{key.replace('_', ' '):<18} {_in_words(value)}"))
     for failed in state.last_run.failed[:MAX_SHOWN] if state.last_run else ():
@@ -157,7 +154,6 @@ def _settle() -> None:
 
 
 def _print_report(done: Indexed) -> None:
-
     counts = done.index
     out.print(
         plain(
@@ -166,9 +162,8 @@ def _print_report(done: Indexed) -> None:
             f"{done.embedded} passages embedded in {done.total_seconds} s."
         )
     )
-    held = f"{counts.sessions} sessions, {counts.chunks} passages, {counts.embedded} with their meaning"
-    missing = f" ({counts.covered.in_words()})" if counts.embedded < counts.chunks else ""
-    out.print(plain(f"The index holds {held}{missing}."))
+    held = f"{counts.sessions} sessions, {counts.chunks} passages, {counts.embedded} with their meaning."
+    out.print(plain(f"The index holds {held}"))
     for reason, number in counts.skipped.items():
         out.print(plain(f"  skipped {number}: {reason}"))
     for name, reason in list(done.failed.items())[:MAX_SHOWN]:

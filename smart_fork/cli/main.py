@@ -16,8 +16,8 @@ import typer
 from indexer.errors import IndexerError
 from smart_fork.cli.command import Command, Commands
 from smart_fork.cli.command_table import COMMANDS, group, named
-from smart_fork.cli.output import Unprinted, complain, log_to_stderr, print_json
-from smart_fork.errors import NotFound, SmartForkError
+from smart_fork.cli.output import Unprinted, complain, log_to_stderr
+from smart_fork.errors import NotFound, SmartForkError, Usage
 
 log = logging.getLogger(__name__)
 
@@ -34,12 +34,9 @@ _HELP = "Find the past session that knows how, and fork it."
 def application(*names: str) -> typer.Typer:
     """The command line of these commands alone; without any, what there is to choose from: names and purposes."""
     app = Commands(
-        name="smart-fork",
-        help=_HELP,
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
+        name="smart-fork", help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
-    )
+    )  # fmt: skip
     app.callback()(_options)
     for name in names:
         entry = COMMANDS[name]
@@ -173,9 +170,8 @@ def _run() -> int:
         complain(SmartForkError(error.message, _KNOWN) if unhinted else error, as_json=as_json)
         return error.exit_code
     except _WrongUse as error:
-        if as_json:
-            print_json({"error": error.format_message()})
-        error.show()
+        path = error.ctx.command_path if error.ctx else "smart-fork"
+        complain(Usage(error.format_message().rstrip("."), f"`{path} --help` shows what it takes."), as_json=as_json)
         return int(error.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         return 130

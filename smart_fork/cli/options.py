@@ -89,7 +89,7 @@ def _made(one: Field[Any], said: Said, other: Mapping[str, Any]) -> Iterator[Par
         name, default = said.flags[0][2:].replace("-", "_"), False
     elif default is MISSING:
         default = Parameter.empty
-    elif default == ():
+    elif default == () or said.read == list[str]:
         default = None
     elif default is None and described.__origin__ is bool:
         default = False
@@ -135,7 +135,9 @@ def _plain(value: Any, said: Said) -> Any:
         return int(value)
     if isinstance(value, Path) and Path not in said.types:
         return str(value)
-    return tuple(value) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return " ".join(value) if said.types == (str,) else tuple(value)
+    return value
 
 
 Names = Callable[[], Sequence[str]]

@@ -29,6 +29,10 @@ NOT_ERASED = (
 )
 #: Files among the logs that hold no session, named one by one.
 _MAX_PASSED_OVER = 5
+#: What stands before the next step that an error names.
+_HINT = "  "
+#: Text is not broken into shorter lines.
+_NARROW = 20
 #: Variables by which rich takes for a terminal what is none.
 _SAID_TO_BE = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
 
@@ -114,6 +118,11 @@ class _Stream:
                 return
             raise _unprinted(error) from error
 
+    @property
+    def width(self) -> int:
+        """The columns of the terminal; 0 where what is printed is no terminal's, and no line ends early."""
+        return self.console.width if self.is_terminal else 0
+
     def row(self, *parts: Plain) -> None:
         """One line of a table. Where people look it ends at the terminal's edge, elsewhere it is whole."""
         if not self._is_made:
@@ -192,9 +201,36 @@ def plain(text: str, style: str = "") -> Plain:
     return Plain((printable(text).encode("utf-8", "replace").decode("utf-8"), style))
 
 
+def one_line(text: str) -> str:
+    """`text` without line breaks and further white space."""
+    return " ".join(text.split())
+
+
+def cut_to(text: str, cells: int) -> str:
+    """`text` on one line, no wider than so many cells of a terminal. A character that takes two is never halved."""
+    from rich.cells import cell_len, set_cell_size
+
+    line = one_line(text)
+    return line if cell_len(line) <= cells else f"{set_cell_size(line, max(cells - 1, 0)).rstrip()}…"
+
+
+def wrapped(text: str, margin: int, most: int = 0, stream: _Stream = out) -> list[str]:
+    """`text` in lines for a terminal with `margin` columns beside them, broken between words, at `most` so many if
+    given. Elsewhere than on a terminal it is one line.
+    """
+    if not stream.width:
+        return [text]
+    from rich.text import Text
+
+    cells = max(_NARROW, stream.width - margin)
+    lines = [line.plain.rstrip() for line in Text(text).wrap(stream.console, cells)]
+    return lines if not most or len(lines) <= most else [*lines[: most - 1], cut_to(" ".join(lines[most - 1 :]), cells)]
+
+
 def say(message: str) -> None:
-    """A line for the person, on stderr."""
-    err.line(message)
+    """A line for the person, on stderr. A terminal does not break it inside a word."""
+    for line in wrapped(message, 0, stream=err):
+        err.line(line)
 
 
 def say_notes(warnings: Iterable[str]) -> None:
@@ -220,9 +256,12 @@ def complain(error: SmartForkError, *, as_json: bool = False) -> None:
     """What went wrong and what to do next."""
     if as_json:
         print_json(as_values(error))
-    err.print(plain("error: ", "bold red") + plain(error.message))
-    if error.hint:
-        say(f"  {error.hint}")
+    first, *rest = wrapped(f"error: {error.message}", 0, stream=err)
+    err.print(plain("error: ", "bold red") + plain(first.removeprefix("error: ")))
+    for line in rest:
+        say(line)
+    for line in wrapped(error.hint, len(_HINT), stream=err) if error.hint else ():
+        err.line(f"{_HINT}{line}")
 
 
 def log_to_stderr(*, verbose: bool) -> None:

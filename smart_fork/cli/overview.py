@@ -195,8 +195,7 @@ def _index_rows(index: IndexOverview | Trouble) -> list[tuple[str, str]]:
 
     if isinstance(index, Trouble):
         return [("index", joined(index.error, index.hint))]
-    shares = index.covered.in_words()
-    done = f"{index.embedded:,} of {index.chunks:,} passages by meaning ({shares})"
+    done = f"{index.embedded:,} of {index.chunks:,} passages by meaning"
     unread = f", {index.unread_logs:,} logs to read" if index.unread_logs else ""
     broken = f", {index.broken_lines:,} broken lines (smart-fork index status)" if index.broken_lines else ""
     aside = [("", f"it was damaged, and kept as {path}: delete it when you like") for path in index.set_aside]
@@ -308,21 +307,13 @@ def _glance(
     program = Program.of(agent.name, processes, env) if agent.command else None
     path = program.path if program else ""
     return AgentAtAGlance(
-        name=agent.name,
-        title=agent.title,
-        installed=bool(path),
-        path=path,
-        version=program.version(processes, env) if program else "",
-        seen=agent.seen,
-        sessions=_sessions(agent.name),
-        can=agent.abilities(),
-        why_not=dict(agent.lacks),
-        problem=program.problem if program else "",
-        hint=program.hint if program else "",
-        unread=READERS[agent.name].unread(),
+        name=agent.name, title=agent.title, installed=bool(path), path=path,
+        version=program.version(processes, env) if program else "", seen=agent.seen, sessions=_sessions(agent.name),
+        can=agent.abilities(), why_not=dict(agent.lacks), problem=program.problem if program else "",
+        hint=program.hint if program else "", unread=READERS[agent.name].unread(),
         records=logs[agent.name].records if agent.name in logs else 0,
         unknown_records=logs[agent.name].unknown if agent.name in logs else 0,
-    )
+    )  # fmt: skip
 
 
 def _sessions(agent: AgentName) -> int:

@@ -114,19 +114,7 @@ def _do(action: Action, row: PickerRow) -> int | list[str]:
     if action == "copy":
         return _copy(row)
     if action == "open":
-        import pydoc
-
-        from smart_fork.agents.references import Reference
-        from smart_fork.finding import sessions
-
-        located = sessions.locate(str(Reference(row.agent, row.session_id)))
-        if located.readable:
-            session = sessions.look_into(located)
-            text: str = sessions.as_markdown(sessions.told(session, sessions.Reading()))
-        else:
-            text = sessions.exported(located)
-        pydoc.pager(text)
-        return 0
+        return ["show", f"{row.agent}:{row.session_id}"]
     # In this terminal, but for tmux, where a window of its own is at hand.
     return ["fork", row.session_id, *([] if os.environ.get("TMUX") else ["--in", "here"])]
 

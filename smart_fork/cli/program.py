@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 #: Commands that a waiting process can run: what people and agents wait for.
 _HANDED_OVER = frozenset(
     """
-    find recall why fork list show resume continue branch lineage export excise new spawn active read message wait close
-    stop compare worktrees project status agents hook mcp forget
+    find search recall why fork list show resume continue branch lineage export excise new spawn active read message
+    wait close stop compare worktrees project status agents hook mcp forget
     """.split()  # noqa: SIM905 - easier to read than so many quotes
 )
 #: Switches the preloader off, as all switches of `indexer.settings`; to import that takes as long as all else here.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from smart_fork.workers.state import WorkerMessaged
 
 _NO_SUBJECT = Subject()
-PromptArgument = Annotated[str | None, typer.Argument(help="Prompt.")]
+PromptArgument = Annotated[list[str] | None, typer.Argument(help="Prompt.")]
 ProjectOption = Annotated[Path | None, typer.Option("--project", "-p", help="Directory. Default: the current one.")]
 #: What a session that goes on has no use for.
 _MADE = ("worktree", "worktree_name", "with_changes", "brief", "unmasked")

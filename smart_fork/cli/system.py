@@ -105,12 +105,9 @@ def _from_environment(env: Mapping[str, str]) -> Iterator[Setting]:
         given = env.get(one, "")
         shown = "(set, not shown)" if given and one.secret else given or one.default
         yield Setting(
-            name=str(one),
-            value=shown,
-            source="environment" if given else "default",
-            meaning=one.meaning,
+            name=str(one), value=shown, source="environment" if given else "default", meaning=one.meaning,
             change=f"export {one}=…",
-        )
+        )  # fmt: skip
 
 
 def _from_file() -> Iterator[Setting]:

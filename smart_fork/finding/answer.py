@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -121,16 +120,10 @@ class Covered(Value):
     first_passages: float
     all_passages: float
 
-    def in_words(self) -> str:
-        """Those shares, for people."""
-        return ", ".join(
-            f"{name.replace('_', ' ')} {math.floor(100 * share)} %" for name, share in self.as_json().items()
-        )
-
 
 @record
 class IndexState(Value):
-    """How complete the answer can be."""
+    """How complete the answer can be. `seconds_left` is about how long the embedding that goes on takes, if known."""
 
     sessions: int
     chunks: int
@@ -140,6 +133,7 @@ class IndexState(Value):
     unread_logs: int | None = None
     updated_at: str = ""
     problem: str = rare("")
+    seconds_left: int = rare(0)
 
 
 @record

@@ -48,12 +48,8 @@ def search_documents(store: Store, query: Query, engine: SearchEngine, agents: t
         log.warning("%s could not be searched: %s", engine.name, ranking.error)
     return Candidates(
         tuple(_hit(store, query, known, session, document) for session, document in best[: query.limit]),
-        ranking.way or "recent",
-        ranking.error,
-        ranking.dropped + unknown,
-        engine=engine.name,
-        said=ranking.said,
-    )
+        ranking.way or "recent", ranking.error, ranking.dropped + unknown, engine=engine.name, said=ranking.said,
+    )  # fmt: skip
 
 
 def _best(

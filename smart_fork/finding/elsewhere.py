@@ -216,23 +216,12 @@ def _hit(one: Distant, chance: float, query: Query, *, snippets: bool) -> Hit:
         forgotten = one.turns if one.tokens < place.tokens else 0
         match = match_of(at, matched_words(text, words), place.similarity, forgotten)
     hit = Hit(
-        rank=0,
-        score=round(chance, 4),
-        session_id=one.origin.session_id,
-        agent_type=one.agent,
-        title=printable(mask(one.title)),
-        working_directory="",
-        git_branch=printable(mask(one.branch)) or None,
-        date=printable(one.started),
-        last_activity=printable(one.last_activity),
-        snippet=snippet(text, words) if snippets else None,
-        said_by=place.role if place and snippets and place.role != "action" else None,
-        match=match,
-        turns=one.turns,
-        token_estimate=one.tokens,
-        outcome=one.outcome,
-        price=Price(one.tokens, place.tokens if place else None),
-        lineage=Lineage(),
-        origin=one.origin,
-    )
+        rank=0, score=round(chance, 4), session_id=one.origin.session_id, agent_type=one.agent,
+        title=(named := printable(mask(one.title))), headline=named, working_directory="",
+        git_branch=printable(mask(one.branch)) or None, date=printable(one.started),
+        last_activity=printable(one.last_activity), snippet=snippet(text, words) if snippets else None,
+        said_by=place.role if place and snippets and place.role != "action" else None, match=match, turns=one.turns,
+        token_estimate=one.tokens, outcome=one.outcome, price=Price(one.tokens, place.tokens if place else None),
+        lineage=Lineage(), origin=one.origin,
+    )  # fmt: skip
     return replace(hit, fork_command=hit.suggested_fork(), fork_note=hit.why_less)

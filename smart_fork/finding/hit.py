@@ -141,6 +141,8 @@ class Hit(Value):
 
     `fork_note` says why `fork_command` forks less than the whole session, where that would not know the match.
     `began_in` is where it was begun, if it only worked in the project that is asked about.
+    `headline` is the title; where that does not say what was done, the subject of the session's last commit or the
+    prompt that matched. `edited_files` are the three that it edited most often, from the top of the repository.
     """
 
     rank: int
@@ -148,6 +150,8 @@ class Hit(Value):
     session_id: str
     agent_type: AgentName
     title: str
+    headline: str = ""
+    edited_files: tuple[str, ...] = rare(())
     working_directory: str
     project_inferred_from: str = rare("")
     began_in: str = rare("")
@@ -185,11 +189,6 @@ class Hit(Value):
         if self.snippet is None:
             del told["said_by"]
         return told
-
-    @property
-    def spoken(self) -> str:
-        """The snippet with who said it, for people: ``User: …``; empty where there is none."""
-        return (f"{self.said_by.capitalize()}: " if self.said_by else "") + self.snippet if self.snippet else ""
 
     @property
     def suggested_at(self) -> int | None:

@@ -151,8 +151,9 @@ class Library(ProjectIndex):
         own = self._results(found, worth, asked, partial(vectors, query.meanings))
         shown = together(own, merged, query, query.limit, snippets=asked.include_snippets is not False)
         readers = [READERS[agent] for agent in query.agents] if self.search_program is None else []
+        index = results.index_state(counts, shares, state.left, state.problem, state.seconds_left)
         return self._answer(
-            asked, found, shown, told, results.index_state(counts, shares, state.left, state.problem),
+            asked, found, shown, told, index,
             background_notice=state.background,
             early_notice=early_notice(shares) if early else "",
             unread_notice=unread_notice(new, counts.sessions) if self.search_program is None and not asked.code else "",
@@ -342,14 +343,10 @@ class Library(ProjectIndex):
         able = Program.problems_of(set(starts.values()), self.engine.environment)
         by_meaning = self.search_program is None and found.mode in ("hybrid", "vector")
         return results.results_of(
-            found,
-            worth=worth,
-            include_snippets=asked.include_snippets is not False,
-            explain=asked.explain,
-            problems={agent: able[started] for agent, started in starts.items()},
-            works_in=asked.works_in,
-            nearness=nearness(self.engine.embedder, vectors) if by_meaning else None,
-        )
+            found, self.store, worth=worth, include_snippets=asked.include_snippets is not False,
+            explain=asked.explain, problems={agent: able[started] for agent, started in starts.items()},
+            works_in=asked.works_in, nearness=nearness(self.engine.embedder, vectors) if by_meaning else None,
+        )  # fmt: skip
 
     def _ask_elsewhere(self, asked: FindRequest) -> Elsewhere | None:
         """Ask where sessions are kept elsewhere, if they can answer. Tags and code are of this machine alone."""
@@ -367,25 +364,13 @@ class Library(ProjectIndex):
         return Found(
             query=results.title(asked.intent),
             also=tuple(map(results.title, asked.also or ())) if self.search_program is None else (),
-            agent_type=AGENTS.word_for(asked.agents),
-            collections=tuple(map(collection_of, asked.agents)),
-            project_path=str(self.directory) if self.project else None,
-            notice=notice_of(shown, results.UNTRUSTED),
-            project_notice=project_notice(self.project, found=bool(shown)),
-            count=len(shown),
-            engine=found.engine,
-            search_mode=found.mode,
-            fallback_used=found.fallback_used,
-            search_error=found.error,
-            rerank_error=found.rerank_error,
-            said=found.said,
-            index=index,
-            skipped=found.dropped,
-            results=shown,
-            team=told.state,
-            team_error=told.error,
-            **more,
-        )
+            agent_type=AGENTS.word_for(asked.agents), collections=tuple(map(collection_of, asked.agents)),
+            project_path=str(self.directory) if self.project else None, notice=notice_of(shown, results.UNTRUSTED),
+            project_notice=project_notice(self.project, found=bool(shown)), count=len(shown), engine=found.engine,
+            search_mode=found.mode, fallback_used=found.fallback_used, search_error=found.error,
+            rerank_error=found.rerank_error, said=found.said, index=index, skipped=found.dropped, results=shown,
+            team=told.state, team_error=told.error, **more,
+        )  # fmt: skip
 
     # -- where nothing can be searched ----------------------------------------------------------------------------
 

@@ -125,14 +125,10 @@ class ProjectIndex:
         """
         caller, own = self._caller_and_own()
         return asked.query(
-            self.scope(asked),
-            everywhere=self.project is None,
-            caller=caller,
-            hidden=own | withheld,
-            relatives=relatives(self.store, caller) if caller else (),
-            directory=self.directory,
+            self.scope(asked), everywhere=self.project is None, caller=caller, hidden=own | withheld,
+            relatives=relatives(self.store, caller) if caller else (), directory=self.directory,
             **self.pointed_at(asked.intent),
-        )
+        )  # fmt: skip
 
     def pointed_at(self, intent: str) -> dict[str, str]:
         """What is checked out, with the subjects of its commits if the intent points at it, for a query."""

@@ -443,15 +443,7 @@ def _by_meaning(place: Placement, similar: Sequence[Mapping[int, float]]) -> flo
     return sum(one.get(place.position, 0.0) for one in similar) / len(similar)
 
 
-# A score for people: as a percentage, and in a word.
-
-#: Each word, and the lowest score that it describes.
-_WORDS = ((0.6, "very likely"), (0.3, "likely"), (0.1, "possible"), (0.0, "unlikely"))
-
-
-def chance(score: float) -> str:
-    """Return the word for a score from 0 to 1."""
-    return next(word for least, word in _WORDS if score >= least)
+# A score for people.
 
 
 def percent(score: float) -> str:

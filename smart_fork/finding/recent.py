@@ -202,22 +202,11 @@ def _indexed(files: Sequence[LogFile], project: Project | None) -> dict[str, Ses
 
 def _session(row: SessionRow, file: LogFile) -> Session:
     return Session(
-        row.agent,
-        row.session_id,
-        file.path,
-        (),
-        row.cwd,
-        Masked(row.git_branch),
-        Masked(row.title),
-        started=row.started,
-        last_activity=row.last_activity,
-        origin=cast("Origin", row.origin),
-        parent_id=row.parent_id,
-        root_id=row.root_id,
-        inferred_from=row.inferred_from,
-        head=row.head,
+        row.agent, row.session_id, file.path, (), row.cwd, Masked(row.git_branch), Masked(row.title),
+        started=row.started, last_activity=row.last_activity, origin=cast("Origin", row.origin),
+        parent_id=row.parent_id, root_id=row.root_id, inferred_from=row.inferred_from, head=row.head,
         guest=row.home is not None,
-    )
+    )  # fmt: skip
 
 
 # Recent sessions, for the command line and MCP.

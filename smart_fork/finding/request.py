@@ -38,22 +38,17 @@ class FindRequest:
     """
 
     intent: str = said(
-        default="",
-        required=True,
-        described="The task, in the user's words. May be empty with lines etc.",
-        help="What you want to do next, in a sentence. Optional beside --line and the like.",
-        argument=True,
-    )
+        default="", required=True, described="The task, in the user's words. May be empty with lines etc.",
+        help="What you want to do next, in a sentence. Optional beside --line and the like.", argument=True,
+        read=list[str],
+    )  # fmt: skip
     agent_type: str | None = said(
         default=AGENTS.first(), described=f"{one_of(AGENTS.choices())}. Default: yours, else all."
     )
     limit: int | None = said(
-        int,
-        default=DEFAULT_LIMIT,
-        described="At most 50.",
-        help="Number of results, at most 50.",
+        int, default=DEFAULT_LIMIT, described="At most 50.", help="Number of results, at most 50.",
         flags=("--limit", "-n"),
-    )
+    )  # fmt: skip
     collection: str | None = said(described=f"Such as '{collection_of(AGENTS.first())}'.")
     min_score: float | None = said(
         float, described="Lowest score, 0 to 1.", help="Lowest score of a result, from 0 to 1."
@@ -72,19 +67,13 @@ class FindRequest:
     works_in: str | None = None
     as_agent: AgentName | None = None
     lines: Sequence[str] | None = said(
-        list[str],
-        described="Who wrote 'src/a.py:42-60'?",
-        help="Sessions that wrote this line, or PATH:N-M. Repeatable.",
-        flags=("--line",),
-        metavar="PATH:N",
-    )
+        list[str], described="Who wrote 'src/a.py:42-60'?",
+        help="Sessions that wrote this line, or PATH:N-M. Repeatable.", flags=("--line",), metavar="PATH:N",
+    )  # fmt: skip
     files: Sequence[str] | None = said(
-        list[str],
-        described="Who wrote them?",
-        help="Sessions that wrote this file. Repeatable.",
-        flags=("--file",),
+        list[str], described="Who wrote them?", help="Sessions that wrote this file. Repeatable.", flags=("--file",),
         metavar="PATH",
-    )
+    )  # fmt: skip
     commit: str | None = said(described="Who wrote it?", help="Sessions that wrote this commit.")
     changes: bool | str | None = said(
         bool,
@@ -167,14 +156,9 @@ class RecentRequest:
 
     agent_type: str = said(default=AGENTS.ALL, described="As for find_sessions.")
     limit: int = said(
-        int,
-        default=20,
-        described="At most 100.",
-        help="Number of sessions.",
-        flags=("--limit", "-n"),
-        min=1,
+        int, default=20, described="At most 100.", help="Number of sessions.", flags=("--limit", "-n"), min=1,
         max=500,
-    )
+    )  # fmt: skip
     include_automated: bool = said(
         bool,
         default=False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 
 from indexer.export import export_path
 from indexer.masking import Masked, mask
-from indexer.store.base import Counts, Placement, SessionRow
+from indexer.store.base import Counts, Placement, SessionRow, Store
 from indexer.transcripts.model import AgentName, Cache, Resumed, Session
+from indexer.transcripts.texts import telling
 from smart_fork import foreign_sessions, handovers
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.finding.answer import Covered, IndexState, RecentSession
 from smart_fork.finding.conversation import Noted, resumed_part
+from smart_fork.finding.evidence import beginning_of
 from smart_fork.finding.hit import CacheUse, Changed, Explanation, Hit, Lineage, Match, Price, ToldBy
 from smart_fork.finding.notes import noted_if_known
 from smart_fork.finding.query import Candidate, Candidates, words_of
@@ -42,12 +44,14 @@ UNTRUSTED = (
 )
 #: What all snippets of an answer share, so that many results still fit into what a model is shown of a tool's answer.
 ALL_SNIPPETS_CHARACTERS, MIN_SNIPPET_CHARACTERS = 10_000, 120
+#: Files that are named of what a session edited.
+MAX_FILES = 3
 #: Members of a family that are named one by one.
 MAX_NAMED = 10
 
 
 def results_of(
-    found: Candidates, *, worth: Mapping[int, Worth], include_snippets: bool, explain: bool = False,
+    found: Candidates, store: Store, *, worth: Mapping[int, Worth], include_snippets: bool, explain: bool = False,
     problems: Mapping[AgentName, str], works_in: str | None = None, nearness: Nearness | None = None,
 ) -> tuple[Hit, ...]:  # fmt: skip
     """The `results` of an answer, ranked from 1.
@@ -65,23 +69,32 @@ def results_of(
         warnings = _warnings(one.session, problems, works_in)
         asks = not others.isdisjoint(_named(one.session))
         hit = _hit(rank, one, quotation, worth[one.session.row], warnings, explain=explain, of_others=asks)
+        told, files = known.get((one.session.agent, one.session.session_id)), store.most_edited(one.session.row)
         family = _lineage(one.session, one.family, parents)
-        hits.append(replace(hit, lineage=family, noted=known.get((one.session.agent, one.session.session_id))))
+        edited = tuple(_inside(files, one.session))[:MAX_FILES]
+        hits.append(replace(hit, headline=_headline(one, store), edited_files=edited, lineage=family, noted=told))
     return tuple(hits)
 
 
-def index_state(counts: Counts, covered: Covered, left: int | None, problem: str) -> IndexState:
+def _headline(one: Candidate, store: Store) -> str:
+    """What a session did, for people: its title, its last commit or the prompt that matched, whichever tells first."""
+    matched = (beginning_of(store, one.session, place.exchange)[2] for place in (one.place,) if place)
+    return telling(title(one.session.title), matched)
+
+
+def _inside(files: Sequence[str], row: SessionRow) -> Iterator[str]:
+    """The names of these files from the top of the session's repository, of those that are in it."""
+    top = f"{row.repo_root or row.resolved_cwd}/"
+    return (title(file.removeprefix(top)) for file in files if file.startswith(top))
+
+
+def index_state(counts: Counts, covered: Covered, left: int | None, problem: str, seconds_left: int = 0) -> IndexState:
     """How complete the answer can be. `left` changed logs have not been read yet; `None` where nobody looked."""
+    complete = left == 0 and counts.embedded == counts.chunks
     return IndexState(
-        sessions=counts.sessions,
-        chunks=counts.chunks,
-        embedded=counts.embedded,
-        covered=covered,
-        complete=left == 0 and counts.embedded == counts.chunks,
-        unread_logs=left,
-        updated_at=counts.updated_at,
-        problem=problem,
-    )
+        sessions=counts.sessions, chunks=counts.chunks, embedded=counts.embedded, covered=covered, complete=complete,
+        unread_logs=left, updated_at=counts.updated_at, problem=problem, seconds_left=seconds_left,
+    )  # fmt: skip
 
 
 def recent_ones(sessions: Sequence[Session]) -> tuple[RecentSession, ...]:
@@ -94,20 +107,13 @@ def recent_ones(sessions: Sequence[Session]) -> tuple[RecentSession, ...]:
 def _recent(session: Session, noted: Noted | None, parents: Mapping[str, str]) -> RecentSession:
     export = export_path(session.agent, session.session_id)
     return RecentSession(
-        session_id=session.session_id,
-        agent_type=session.agent,
-        title=title(session.title),
-        project_path=where_now(session.cwd),
-        project_inferred_from=session.inferred_from,
-        began_in=where_now(session.cwd) if session.guest else "",
-        git_branch=printable(session.git_branch),
-        last_modified=session.last_activity,
-        source_path=str(export) if export.is_file() else None,
-        jsonl_path=str(session.source_path),
-        author=checkpoints.author_of(str(session.source_path)),
-        noted=noted,
+        session_id=session.session_id, agent_type=session.agent, title=title(session.title),
+        project_path=where_now(session.cwd), project_inferred_from=session.inferred_from,
+        began_in=where_now(session.cwd) if session.guest else "", git_branch=printable(session.git_branch),
+        last_modified=session.last_activity, source_path=str(export) if export.is_file() else None,
+        jsonl_path=str(session.source_path), author=checkpoints.author_of(str(session.source_path)), noted=noted,
         forked_from=parent_of(session, (), parents) or "",
-    )
+    )  # fmt: skip
 
 
 def title(text: str) -> Masked:
@@ -146,38 +152,20 @@ def _hit(
     author = checkpoints.author_of(row.path)
     until = own_cached_until(row.path, Cache(row.cache_seconds, row.cache_used))
     hit = Hit(
-        rank=rank,
-        score=round(one.score, 4),
-        session_id=row.session_id,
-        agent_type=row.agent,
-        title=title(row.title),
-        working_directory=(directory := where_now(row.cwd)),
-        project_inferred_from=row.inferred_from,
-        began_in=directory if row.home is not None else "",
-        repo_root=where_now(row.repo_root) or None,
-        git_branch=printable(row.git_branch) or None,
-        date=row.started,
-        last_activity=row.last_activity,
-        snippet=quotation.text if quotation else None,
-        said_by=quotation.said_by if quotation else None,
-        match=match_of(one.place, one.words, near, row.forgotten, row.gap),
-        turns=row.turns,
-        token_estimate=row.tokens,
-        outcome=worth.outcome.value,
-        drift=_changed(worth.drift),
+        rank=rank, score=round(one.score, 4), session_id=row.session_id, agent_type=row.agent, title=title(row.title),
+        working_directory=(directory := where_now(row.cwd)), project_inferred_from=row.inferred_from,
+        began_in=directory if row.home is not None else "", repo_root=where_now(row.repo_root) or None,
+        git_branch=printable(row.git_branch) or None, date=row.started, last_activity=row.last_activity,
+        snippet=quotation.text if quotation else None, said_by=quotation.said_by if quotation else None,
+        match=match_of(one.place, one.words, near, row.forgotten, row.gap), turns=row.turns,
+        token_estimate=row.tokens, outcome=worth.outcome.value, drift=_changed(worth.drift),
         price=Price(row.tokens, one.place.tokens if one.place else None, is_cached(until), until, row.instructions),
-        lineage=Lineage(),
-        source_path=str(export_path(row.agent, row.session_id)),
-        lines=one.lines,
-        jsonl_path=row.path or None,
-        can_fork=not warnings,
-        warning="; ".join(warnings),
+        lineage=Lineage(), source_path=str(export_path(row.agent, row.session_id)), lines=one.lines,
+        jsonl_path=row.path or None, can_fork=not warnings, warning="; ".join(warnings),
         fork_command=fork_command(row.agent, row.session_id, row.cwd, of_others=of_others),
-        explain=_explain(one, one.why) if explain and one.why is not None else None,
-        author=author,
-        wrote=one.wrote,
+        explain=_explain(one, one.why) if explain and one.why is not None else None, author=author, wrote=one.wrote,
         resumed=resumed_part(Resumed(row.resumed, row.resumed_reason), row.forgotten, row.turns),
-    )
+    )  # fmt: skip
     hit = replace(hit, fork_note=hit.why_less)
     if author or row.gap or AGENTS[row.agent].home.is_further(row.path):  # a copy of ours, or another home
         hit = replace(hit, fork_command=hit.suggested_fork())
@@ -214,13 +202,10 @@ def _explain(one: Candidate, why: Score) -> Explanation:
     """
     each = tuple(map(partial(_told_by, one.text), one.phrasings, why.each))
     return Explanation(
-        points=_points(why.points),
-        against=round(why.against, 2),
-        score=round(why.chance, 4),
-        reranked=round(one.score, 4) if one.score != why.chance else None,
-        phrasings=each if len(each) > 1 else (),
+        points=_points(why.points), against=round(why.against, 2), score=round(why.chance, 4),
+        reranked=round(one.score, 4) if one.score != why.chance else None, phrasings=each if len(each) > 1 else (),
         cache=CacheUse(used.cache_seconds, used.cache_used) if (used := one.session).cache_seconds else None,
-    )
+    )  # fmt: skip
 
 
 def _told_by(passage: str, phrasing: str, points: Parts) -> ToldBy:

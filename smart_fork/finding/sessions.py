@@ -363,21 +363,12 @@ def told(
         )
         left = joined(f"Messages from {next_at} on are not printed", rest, left)
     return Conversation(
-        session_id=session.session_id,
-        agent_type=session.agent,
-        title=title(called or session.title),
-        working_directory=session.cwd,
-        project_inferred_from=session.inferred_from,
-        last_activity=session.last_activity,
-        models=tuple(map(printable, session.models)),
-        notice=notice,
-        owner=owner,
-        resolved=resolved,
-        resumed=resumed_part(session.resumed, session.compacted(), len(session.turns)),
-        messages=tuple(chosen),
-        left_out=left,
-        read_on={} if reading.characters is None else {"next_at": next_at},
-    )
+        session_id=session.session_id, agent_type=session.agent, title=title(called or session.title),
+        working_directory=session.cwd, project_inferred_from=session.inferred_from,
+        last_activity=session.last_activity, models=tuple(map(printable, session.models)), notice=notice, owner=owner,
+        resolved=resolved, resumed=resumed_part(session.resumed, session.compacted(), len(session.turns)),
+        messages=tuple(chosen), left_out=left, read_on={} if reading.characters is None else {"next_at": next_at},
+    )  # fmt: skip
 
 
 def exported(located: Located) -> Masked:

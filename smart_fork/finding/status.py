@@ -31,26 +31,14 @@ def index_status() -> IndexStatus:
         counts = store.counts()
         unread = len(unread_logs(store, READERS))
         return IndexStatus(
-            index=str(index_db()),
-            exports=str(index_root()),
-            bytes=index_db().stat().st_size,
-            model=store.meta("model") or None,
-            logs=counts.files,
-            unread_logs=unread,
-            sessions=counts.sessions,
-            chunks=counts.chunks,
-            embedded=counts.embedded,
-            covered=covered(store, counts),
-            complete=not unread and counts.embedded == counts.chunks,
-            updated_at=counts.updated_at or None,
-            last_run=LastRun.of(store),
-            next_run=next_run(store, datetime.now(UTC)),
-            skipped=counts.skipped,
-            erased=not store.owes_erasing(),
-            broken_lines=counts.broken_lines,
-            broken_logs=_broken_logs(store.broken_logs()),
-            passed_over=passed_over(store),
-        )
+            index=str(index_db()), exports=str(index_root()), bytes=index_db().stat().st_size,
+            model=store.meta("model") or None, logs=counts.files, unread_logs=unread, sessions=counts.sessions,
+            chunks=counts.chunks, embedded=counts.embedded, covered=covered(store, counts),
+            complete=not unread and counts.embedded == counts.chunks, updated_at=counts.updated_at or None,
+            last_run=LastRun.of(store), next_run=next_run(store, datetime.now(UTC)), skipped=counts.skipped,
+            erased=not store.owes_erasing(), broken_lines=counts.broken_lines,
+            broken_logs=_broken_logs(store.broken_logs()), passed_over=passed_over(store),
+        )  # fmt: skip
 
 
 def indexed(store: SqliteStore, report: Report, before: Mapping[str, SeenFile], engine: str) -> Indexed:
@@ -59,12 +47,9 @@ def indexed(store: SqliteStore, report: Report, before: Mapping[str, SeenFile], 
     read = {path for path, _ in store.seen().items() - before.items()}
     broken = [row for row in store.broken_logs() if row[0] in read] if report.broken_lines else []
     return Indexed(
-        **asdict(report),
-        index=Held(**asdict(counts), covered=covered(store, counts)),
-        engine=engine,
-        broken_logs=_broken_logs(broken),
-        passed_over=passed_over(store),
-    )
+        **asdict(report), index=Held(**asdict(counts), covered=covered(store, counts)), engine=engine,
+        broken_logs=_broken_logs(broken), passed_over=passed_over(store),
+    )  # fmt: skip
 
 
 def _broken_logs(rows: list[tuple[str, int, str]]) -> tuple[BrokenLog, ...]:

@@ -84,13 +84,15 @@ class Upkeep(NamedTuple):
     """The state of the index after an update.
 
     `left` counts the changed logs that are not read, and `problem` says why none was. `absent` says why no model helps,
-    `background` what is done meanwhile. `unread` are the logs that are not read.
+    `background` what is done meanwhile, and `seconds_left` about how long, if that is known. `unread` are the logs
+    that are not read.
     """
 
     left: int | None
     problem: str = ""
     absent: str = ""
     background: str = ""
+    seconds_left: int = 0
     unread: Sequence[LogFile] = ()
 
     def new(self, store: Store, query: Query) -> int:
@@ -149,7 +151,8 @@ def refresh(
     stale = stale and not is_of_another(store, engine.embedder)
     goes_on = (left or stale or store.owes_erasing()) and go_on(engine, query().scope.project or project)
     said = background_notice(store, len(left), rate) if goes_on else ""
-    return Upkeep(len(left), absent=absent, background=said, unread=left)
+    seconds = round(_seconds_left(store, counts, rate)) if goes_on else 0
+    return Upkeep(len(left), absent=absent, background=said, seconds_left=seconds, unread=left)
 
 
 def _telling(engine: Engine) -> Progress:
@@ -304,9 +307,14 @@ def background_notice(store: Store, left: int | None, rate: float) -> str:
 
 
 def _about(store: Store, counts: Counts, rate: float) -> str:
-    """How long it takes, as fast as it has gone; nothing where that is not known."""
+    """How long it takes; nothing where that is not known."""
+    return f", about {duration(seconds)}" if (seconds := _seconds_left(store, counts, rate)) else ""
+
+
+def _seconds_left(store: Store, counts: Counts, rate: float) -> float:
+    """How long the embedding takes, as fast as it has gone; 0 where that is not known."""
     rate = rate or _last_rate(store)
-    return f", about {duration((counts.chunks - counts.embedded) / rate)}" if rate > 0 else ""
+    return (counts.chunks - counts.embedded) / rate if rate > 0 else 0.0
 
 
 def _last_rate(store: Store) -> float:

@@ -194,14 +194,6 @@ def age_of(moment: str) -> float | None:
     return -left if left is not None and left <= 0 else None
 
 
-def ago(seconds: float) -> str:
-    """An age for a person."""
-    for least, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= least:
-            return f"{int(seconds // least)} {unit}"
-    return f"{int(seconds)} s"
-
-
 def _left(moment: str) -> float | None:
     at = seconds_in(moment)
     return None if at is None else at - time.time()

@@ -24,7 +24,7 @@ from smart_fork.finding.ranking import ExchangeEvidence
 from smart_fork.finding.session_place import where_now
 from smart_fork.finding.sessions import Located
 from smart_fork.finding.team_search import sessions_here
-from smart_fork.finding.worth import age_of, ago, cache_in_words, is_cached, obstacles, own_cached_until
+from smart_fork.finding.worth import age_of, cache_in_words, is_cached, obstacles, own_cached_until
 from smart_fork.forking.bringing_back import brought_back, is_borrowed, refuse_without_log
 from smart_fork.forking.budget import Answers, content_of, gathered, handed_to
 from smart_fork.forking.choice import Selected, chooser_of, within
@@ -35,6 +35,7 @@ from smart_fork.forking.session_copy import Point, last_branch_point
 from smart_fork.forking.start import Prepared, prepare
 from smart_fork.forking.units import Costs, costs
 from smart_fork.forking.worker import Content, Launched, WorkerSpec, as_fork, done_by, named_as_shared, same_command
+from smart_fork.snippets import in_words
 from smart_fork.system.processes import Machine
 
 if TYPE_CHECKING:
@@ -332,7 +333,7 @@ def use_in_words(way: Way) -> str:
     if age is None:
         another = f"another form, {cached}" if cached else "another form, not cached"
         return "last use unknown" if way.used_at else another
-    return ", ".join(filter(None, (f"used {ago(age)} ago", cached)))
+    return ", ".join(filter(None, (f"used {in_words(age)} ago", cached)))
 
 
 def _up_to(session: Session, priced: Callable[[Point | None], ForkPrice], point: Point | None, option: str) -> Way:

@@ -26,7 +26,7 @@ from smart_fork.finding.engine import OWN
 from smart_fork.finding.hit import Hit, score_in_words
 from smart_fork.finding.library import Library
 from smart_fork.finding.ranking import FITS
-from smart_fork.finding.request import MAX_LIMIT, FindRequest
+from smart_fork.finding.request import MAX_LIMIT, FindRequest, check_score
 from smart_fork.finding.worth import least_close
 from smart_fork.forking import plan
 from smart_fork.forking.plan import Fork
@@ -324,6 +324,19 @@ def fan_out(asked: Sequence[ForkRequest], *, in_worktrees: bool | str, library: 
 def _check_number(number: int) -> None:
     if not 1 <= number <= MOST:
         raise Usage(f"Between 1 and {MOST} sessions can be forked together, not {number}")
+
+
+def search_for(like: ForkRequest, best: Best) -> FindRequest:
+    """Return the search for the best sessions to fork as `like`: for more than are wanted, since some cannot be forked.
+
+    Raises:
+        Usage: the least score is none.
+    """
+    check_score(best.min_score)
+    return FindRequest(
+        like.looked_for, agent_type="all", limit=3 * MOST, include_snippets=False, works_in=like.cwd,
+        as_agent=like.as_agent, also=like.also,
+    )  # fmt: skip
 
 
 def best_of(answer: Answer, like: ForkRequest, best: Best) -> tuple[list[ForkRequest], int]:

@@ -192,16 +192,10 @@ class WorkerBoard:
     def _card(self, worker: WorkerRecord, seen: Seen, together: tuple[str, ...]) -> BoardCard:
         told = self._tell(worker, seen)
         return BoardCard(
-            worker=self._watch.described(worker, seen),
-            column=_column(seen),
-            hears=_hears(worker, seen),
-            question=_question(seen),
-            options=_options(seen),
-            said=told.said,
-            changes=told.changes,
-            inherited=told.inherited,
-            together=together,
-        )
+            worker=self._watch.described(worker, seen), column=_column(seen), hears=_hears(worker, seen),
+            question=_question(seen), options=_options(seen), said=told.said, changes=told.changes,
+            inherited=told.inherited, together=together,
+        )  # fmt: skip
 
     def _tell(self, worker: WorkerRecord, seen: Seen) -> _Told:
         """Its last words and its changes, found out again when it has done something since."""

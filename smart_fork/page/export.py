@@ -125,15 +125,10 @@ def exported(reference: str, form: FileFormat, file: Path | None = None, *, forc
     if file is not None:
         write_private(file, text, force=force)
     return SessionFile(
-        session_id=located.session_id,
-        agent_type=located.agent,
-        title=name,
-        format=form,
-        file=None if file is None else str(file),
-        characters=len(text),
-        left_out=sessions.left_out(session) if session else "",
-        text=text if file is None else "",
-    )
+        session_id=located.session_id, agent_type=located.agent, title=name, format=form,
+        file=None if file is None else str(file), characters=len(text),
+        left_out=sessions.left_out(session) if session else "", text=text if file is None else "",
+    )  # fmt: skip
 
 
 def side_by_side(workers: Sequence[Compared]) -> Shown:

@@ -106,12 +106,9 @@ def parting(first: Session, second: Session, works: tuple[Codec | None, Codec | 
     answers = [_answer(session, turns) for session, turns in zip((first, second), own, strict=True)]
     return Parting(
         shared=max(_asked(one, session) for one, session in zip(begun, (first, second), strict=True)),
-        first=_part(first, own[0], edits[0]),
-        second=_part(second, own[1], edits[1]),
-        answer=compared("the last answer", *answers),
-        files=files,
-        more_files=len(paths) - len(files),
-    )
+        first=_part(first, own[0], edits[0]), second=_part(second, own[1], edits[1]),
+        answer=compared("the last answer", *answers), files=files, more_files=len(paths) - len(files),
+    )  # fmt: skip
 
 
 def _spoken(exchange: Exchange) -> list[tuple[int, tuple[str, str]]]:
@@ -151,14 +148,9 @@ def _edits(session: Session, turns: range, work: Codec | None) -> dict[str, list
 def _part(session: Session, turns: range, files: Iterable[str]) -> OwnPart:
     asked = [session.turns[number].text for number in turns if session.turns[number].prompt]
     return OwnPart(
-        session.session_id,
-        session.agent,
-        tuple(asked_in_short(text) for text in asked[:MOST_QUESTIONS]),
-        max(0, len(asked) - MOST_QUESTIONS),
-        tuple(files),
-        outcome_of(session),
-        session.token_estimate,
-    )
+        session.session_id, session.agent, tuple(asked_in_short(text) for text in asked[:MOST_QUESTIONS]),
+        max(0, len(asked) - MOST_QUESTIONS), tuple(files), outcome_of(session), session.token_estimate,
+    )  # fmt: skip
 
 
 def related(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:

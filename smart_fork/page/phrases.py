@@ -9,19 +9,11 @@ from urllib.parse import quote, urlencode
 
 from indexer.masking import mask, shorten
 from smart_fork.forking.worker import name_of
-from smart_fork.snippets import printable, time_of
+from smart_fork.snippets import in_words, printable, time_of
 
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
-#: From how many seconds on it is said in which unit, and how long that is.
-_UNITS = (
-    (730 * _DAY, 365 * _DAY, "year"),
-    (60 * _DAY, 30 * _DAY, "month"),
-    (14 * _DAY, 7 * _DAY, "week"),
-    (_DAY, _DAY, "day"),
-    (_HOUR, _HOUR, "hour"),
-    (_MINUTE, _MINUTE, "minute"),
-)
-_THOUSAND = 1000
+_MINUTE = 60
+#: Each word for a score, and the lowest one that it describes.
+_WORDS = ((0.6, "very likely"), (0.3, "likely"), (0.1, "possible"), (0.0, "unlikely"))
 #: How much of a prompt names its worker.
 NAME_CHARACTERS = 100
 
@@ -29,29 +21,8 @@ NAME_CHARACTERS = 100
 def ago(moment: str | None, now: datetime | None = None) -> str:
     """How long `moment` is past, in one unit: "3 days ago"; empty where it is not known."""
     then = time_of(moment)
-    if then is None:
-        return ""
-    seconds = ((now or datetime.now(UTC)) - then).total_seconds()
-    for least, length, unit in _UNITS:
-        if seconds >= least:
-            count = int(seconds // length)
-            return f"{count} {unit}{'s' if count > 1 else ''} ago"
-    return "just now"
-
-
-def soon(moment: str | None, now: datetime | None = None) -> str:
-    """How long `moment` is past, in seconds where it is less than a minute: "12 s ago"."""
-    then = time_of(moment)
-    seconds = ((now or datetime.now(UTC)) - then).total_seconds() if then else _MINUTE
-    return f"{max(0, int(seconds))} s ago" if seconds < _MINUTE else ago(moment, now)
-
-
-def lasted(seconds: float) -> str:
-    """A time that something took: "1 h 50 min", "12 min", "40 s"."""
-    minutes = round(seconds / _MINUTE)
-    if minutes < 1:
-        return f"{seconds:.0f} s"
-    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
+    seconds = ((now or datetime.now(UTC)) - then).total_seconds() if then else 0
+    return f"{in_words(seconds)} ago" if seconds >= _MINUTE else "just now" if then else ""
 
 
 def weekday(moment: str | None, now: datetime | None = None) -> str:
@@ -81,6 +52,11 @@ def clock(moment: str | None) -> str:
     return f"{then.day} {then:%b, %H:%M}" if then else ""
 
 
+def chance(score: float) -> str:
+    """Return the word for a score from 0 to 1."""
+    return next(word for least, word in _WORDS if score >= least)
+
+
 def inside(text: str, directory: str) -> str:
     """`text` with paths as they are seen from `directory`, and from the home."""
     for start, instead in ((directory, ""), (str(Path.home()), "~/")):
@@ -99,11 +75,6 @@ def homely(command: str, home: str | None = None) -> str:
     """A command that begins in a directory below the home, with ``~``; not where a shell needs the directory quoted."""
     start = f"cd {home or Path.home()}/"
     return f"cd ~/{command[len(start) :]}" if command.startswith(start) else command
-
-
-def tokens(count: int | None) -> str:
-    """A number of tokens, as exact as it matters: "850", "14k"."""
-    return str(count or 0) if (count or 0) < _THOUSAND else f"{(count or 0) / _THOUSAND:.0f}k"
 
 
 def link(path: str, **query: Any) -> str:

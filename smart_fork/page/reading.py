@@ -246,14 +246,9 @@ def reading(
     with knowing(known):
         entries = [told.entry(place, here=first <= place < end) for place in range(len(told.exchanges))]
     return ConversationPage(
-        ShownExchanges(told, entries[first:end]),
-        tuple(entries),
-        page + 1,
-        len(starts),
-        len(session.messages),
-        entries[starts[page - 1]].number if page else None,
-        entries[end].number if end < len(entries) else None,
-    )
+        ShownExchanges(told, entries[first:end]), tuple(entries), page + 1, len(starts), len(session.messages),
+        entries[starts[page - 1]].number if page else None, entries[end].number if end < len(entries) else None,
+    )  # fmt: skip
 
 
 def _starts(exchanges: Sequence[Exchange]) -> list[int]:
@@ -292,17 +287,11 @@ class _Reading:
         point = self._points[last] if last >= 0 and self._points[last] >= start else None
         question = next((turn.text for turn in exchange.turns if turn.prompt), "")
         return OutlineEntry(
-            place=place + 1,
-            number=spoken[0] if spoken else start,
-            question=asked_in_short(question),
-            tokens=self._loads[end - 1 if point is None else point],
-            edits=sum(bool(call.edits) for call in calls),
-            failed=sum(call.id in self._failed for call in calls),
-            matches=self._matches(exchange),
-            asked=self._at is not None and start <= self._at < end,
-            here=here,
-            point=point,
-        )
+            place=place + 1, number=spoken[0] if spoken else start, question=asked_in_short(question),
+            tokens=self._loads[end - 1 if point is None else point], edits=sum(bool(call.edits) for call in calls),
+            failed=sum(call.id in self._failed for call in calls), matches=self._matches(exchange),
+            asked=self._at is not None and start <= self._at < end, here=here, point=point,
+        )  # fmt: skip
 
     def messages(self, place: int) -> Iterator[ShownMessage]:
         """What was said in an exchange, each message with what was done until the next."""

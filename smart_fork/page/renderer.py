@@ -29,12 +29,12 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.finding.hit import outcome_in_words
-from smart_fork.finding.ranking import chance, percent
+from smart_fork.finding.ranking import percent
 from smart_fork.finding.results import place_mark, title
 from smart_fork.finding.worth import cache_in_words
 from smart_fork.page import phrases, prose, steps
 from smart_fork.repository.file_change import FileChange
-from smart_fork.snippets import printable, tokens_about
+from smart_fork.snippets import in_words, printable, tokens_about
 from smart_fork.workers.state import Compared
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ _environment.globals |= {
 _environment.filters |= {
     "ago": phrases.ago,
     "called": phrases.called,
-    "chance": chance,
+    "chance": phrases.chance,
     "clock": phrases.clock,
     "counted": FileChange.counted,
     "day": phrases.day,
@@ -300,8 +300,8 @@ _environment.filters |= {
     "homely": phrases.homely,
     "place_mark": place_mark,
     "known_facts": Compared.facts,
+    "lasted": in_words,
     "inside": phrases.inside,
-    "lasted": phrases.lasted,
     "is_named": phrases.is_named,
     "code": prose.code,
     "marked": prose.marked,
@@ -311,9 +311,7 @@ _environment.filters |= {
     "percent": percent,
     "place": phrases.place,
     "safe_title": title,
-    "soon": phrases.soon,
-    "tokens": phrases.tokens,
     "cached": cache_in_words,
-    "tokens_about": tokens_about,
+    "tokens": tokens_about,
     "why": why,
 }

@@ -195,13 +195,9 @@ def _answered(search: SearchPage, by: Mapping[str, str], library: Opening) -> Se
     hits = narrowed(answer.results, by)
     answer = replace(answer, results=hits, count=len(hits)) if by else answer
     return replace(
-        search,
-        answer=answer,
-        fits=fits(answer) or bool(search.code and hits),
-        new=_new(search),
-        offered=facets(hits, by),
-        exchanges=spoken(hits),
-    )
+        search, answer=answer, fits=fits(answer) or bool(search.code and hits), new=_new(search),
+        offered=facets(hits, by), exchanges=spoken(hits),
+    )  # fmt: skip
 
 
 def _new(search: SearchPage) -> str:
@@ -215,16 +211,10 @@ def _search(search: SearchPage, library: Opening) -> Answer:
         search = replace(search, project=known[0])
     line = search.code.get("line", "")
     question = FindRequest(
-        search.q,
-        agent_type=search.agent or "all",
-        limit=search.limit,
-        also=search.also,
-        explain=True,
-        lines=(line,) if names_lines(line) else (),
-        files=(line,) if line and not names_lines(line) else (),
-        commit=search.code.get("commit"),
-        changes=bool(search.code.get("changes")),
-    )
+        search.q, agent_type=search.agent or "all", limit=search.limit, also=search.also, explain=True,
+        lines=(line,) if names_lines(line) else (), files=(line,) if line and not names_lines(line) else (),
+        commit=search.code.get("commit"), changes=bool(search.code.get("changes")),
+    )  # fmt: skip
     path, there = search.project or None, team_search() if search.project else None
     with library(path, everywhere=path is None, elsewhere=there) as opened_library:
         return opened_library.find(question)
@@ -321,14 +311,9 @@ def listed(project: str, agent: str, *, automated: bool = False, tag: str = "", 
         Usage: there is no such project or agent.
     """
     found = list_recent(
-        agent or "all",
-        project or None,
-        MOST_LISTED,
-        everywhere=not project,
-        automated=automated,
-        tag=tag,
+        agent or "all", project or None, MOST_LISTED, everywhere=not project, automated=automated, tag=tag,
         archived=archived,
-    )
+    )  # fmt: skip
     page = {
         "project": project,
         "agent": agent,

@@ -206,14 +206,9 @@ def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> 
     one = AddressedSession(session.agent, place["session_id"])
     _, shown = read_of(session, asked)
     return SessionPage(
-        **shown,
-        one=one,
-        title=there.title or one.session_id,
-        command=shlex.join(("smart-fork", "fork", one.session_id)),
-        kind="shared",
-        owner=there.owner,
-        within=project,
-    )
+        **shown, one=one, title=there.title or one.session_id,
+        command=shlex.join(("smart-fork", "fork", one.session_id)), kind="shared", owner=there.owner, within=project,
+    )  # fmt: skip
 
 
 def delegated(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:

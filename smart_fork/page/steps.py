@@ -363,20 +363,12 @@ class Steps:
         diffs = diffs_of(given, back.patch if back else "") if kind == "edit" else ()
         last = _answer(body) if kind in _ANSWERED else _last(body) if kind == "run" or failed else ()
         return PageStep(
-            number=number,
-            call=place,
-            kind=kind,
-            line=_shown(line.removeprefix(f"{kind} "), cwd),
-            whole=_command(given) if kind == "run" else "",
-            failed=failed,
-            note=_shown(note, cwd) or ("failed" if failed else ""),
-            status=status,
-            last=last,
-            diffs=tuple(replace(diff, path=inside(diff.path, cwd)) for diff in diffs),
-            parts=parts,
-            lines=0 if diffs and not failed else _lines(body, last),
-            agent=self._begun.get(call.id, ""),
-        )
+            number=number, call=place, kind=kind, line=_shown(line.removeprefix(f"{kind} "), cwd),
+            whole=_command(given) if kind == "run" else "", failed=failed,
+            note=_shown(note, cwd) or ("failed" if failed else ""), status=status, last=last,
+            diffs=tuple(replace(diff, path=inside(diff.path, cwd)) for diff in diffs), parts=parts,
+            lines=0 if diffs and not failed else _lines(body, last), agent=self._begun.get(call.id, ""),
+        )  # fmt: skip
 
     def _used(self, raw: bytes) -> dict[str, UsedTool]:
         record = _record(raw)

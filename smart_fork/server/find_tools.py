@@ -161,7 +161,7 @@ def none_wanted() -> NotFound:
 
 
 def _label(hit: Hit) -> str:
-    words = _ENTITY.sub("+", shorten(printable(mask(hit.title)), TITLE_CHARACTERS).translate(_MARKUP))
+    words = _ENTITY.sub("+", shorten(printable(mask(hit.headline)), TITLE_CHARACTERS).translate(_MARKUP))
     named = _EMPHASIS.sub("", words).strip() or "(no title)"
     when = minute(hit.last_activity or hit.date)
     chance = f"{math.floor(hit.score * 100 + 1e-9)} %"

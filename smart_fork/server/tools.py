@@ -75,6 +75,8 @@ def _result(hit: Mapping[str, Any], answer: Mapping[str, Any], *, places: bool) 
     if not places and f"{hit['working_directory']}/".startswith(f"{answer['project_path']}/"):
         del kept["working_directory"]
     kept["title"] = _beginning(hit["title"], TITLE)
+    if hit["headline"] != hit["title"]:
+        kept |= {"headline": _beginning(hit["headline"], TITLE), **_only(hit, ("edited_files",))}
     kept["match"] = _only(hit["match"], _MATCH)
     if noted := kept.get("noted"):
         verdicts = [*([noted.pop("verdict")] if "verdict" in noted else []), *noted.pop("forks", ())]

@@ -15,7 +15,8 @@ STATE = IndexState(sessions=3, chunks=3, embedded=3, covered=Covered(1.0, 1.0), 
 
 def a_hit(score: float = 0.62, session_id: str = "session-1", **more: Any) -> Hit:
     values = {"rank": 1, "agent_type": "claude", "title": "Add retry to the uploader", "working_directory": "/shop"}
-    return Hit(score=score, session_id=session_id, **values | more)
+    values |= more
+    return Hit(score=score, session_id=session_id, **{"headline": values["title"]} | values)
 
 
 def an_answer(*hits: Hit, sessions: int = 3, complete: bool = True, **more: Any) -> Found:

@@ -19,7 +19,7 @@ import orjson
 
 from indexer.lazy import dataclass
 from smart_fork.agents.claude.log import slug
-from smart_fork.cli.output import out, plain, printed_as_json, say
+from smart_fork.cli.output import printed_as_json, say
 from smart_fork.cli.progress import library_shown
 from smart_fork.errors import ProgramFailed
 from smart_fork.system.processes import Processes
@@ -148,8 +148,6 @@ def demo(
     """Show the main job on a few made-up sessions in a temporary home."""
     from smart_fork.agents import AGENTS
     from smart_fork.cli.found import print_found
-    from smart_fork.cli.short_ids import short
-    from smart_fork.finding.answer import Found
     from smart_fork.finding.request import FindRequest
 
     before = dict(os.environ)
@@ -157,12 +155,9 @@ def demo(
     try:
         made = write_demo_home(folder)
         os.environ.update(
-            HOME=str(made.home),
-            SMART_FORK_HOME=str(made.home / ".smart-fork"),
-            SMART_FORK_BACKGROUND="0",
-            SMART_FORK_INDEXING="true",
-            **{home.variable: str(made.home / home.default) for home in AGENTS.homes()},
-        )
+            HOME=str(made.home), SMART_FORK_HOME=str(made.home / ".smart-fork"), SMART_FORK_BACKGROUND="0",
+            SMART_FORK_INDEXING="true", **{home.variable: str(made.home / home.default) for home in AGENTS.homes()},
+        )  # fmt: skip
         say(f"These are {len(made.repositories)} made-up repositories with made-up sessions of coding agents.")
         say(f'Which of them already knows how to "{made.intent}"?')
         say("")
@@ -171,13 +166,6 @@ def demo(
         if printed_as_json(answer):
             return
         print_found(answer)
-        if not isinstance(answer, Found):
-            return
-        best = answer.results[0]
-        say("The best one would be forked with:")
-        out.print(plain(best.fork_command))
-        say("or in one step, in a tmux window of its own:")
-        out.print(plain(f'smart-fork fork {short(best.session_id)} "{made.intent}"'))
         say("")
         if not keep:
             say("The example sessions are deleted. Try your own, in a repository where an agent has worked:")

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from indexer.values import json_of
+from smart_fork.agents.options import takes
 from smart_fork.cli.found import print_hits
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
+from smart_fork.finding.request import FindRequest
 from smart_fork.team.commands.words import CurrentArgument, SessionArgument, TeamPlace, app, number_of
 
 if TYPE_CHECKING:
     from smart_fork.errors import SmartForkError
-    from smart_fork.finding.request import FindRequest
     from smart_fork.team.conversation import Side, TeamMessage
     from smart_fork.team.project import Project
 
@@ -30,23 +31,10 @@ _LISTED = 20
 
 
 @app.command("find")
-def find(
-    *,
-    intent: Annotated[str, typer.Argument(help="What you want to do next, in a sentence.")],
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=50, help="Number of results.")] = 5,
-    min_score: Annotated[
-        float | None, typer.Option("--min-score", min=0, max=1, help="Lowest score of a result, from 0 to 1.")
-    ] = None,
-    also: Annotated[
-        list[str] | None,
-        typer.Option("--also", metavar="TEXT", help="The same intent in other words. Repeatable, up to 8."),
-    ] = None,
-    place: TeamPlace,
-) -> None:
+@takes(only=("intent", "limit", "min_score", "also", "server", "project"), order="intent limit min_score also")
+def find(*, asked: FindRequest, place: TeamPlace) -> None:
     """Search only the team's sessions."""
-    from smart_fork.finding.request import FindRequest
-
-    find_shared(FindRequest(intent, limit=limit, min_score=min_score, also=also), place)
+    find_shared(asked, place)
 
 
 def find_shared(request: FindRequest, place: TeamPlace) -> None:

@@ -33,7 +33,7 @@ def test_a_session_is_cached_as_long_as_its_log_says(run, world, shop):
 
     assert done.out.count("cached") == 1
     assert f"900 tokens ({CACHED})" in done.out
-    assert "Its log says that the cache lives 1 h; last request: 37 min ago" in done.out
+    assert "Its log says that the cache lives 1 hour; last request: 37 minutes ago" in done.out
     assert "lives" not in run("find", RETRY).out
     assert (900, 900) == tuple(told["unsa"][0][key] for key in ("tokens", "tokens_at_match"))
     assert ({"cached", "cached_until"} & told["unsa"][0].keys(), told["unsa"][1]) == (set(), None)
@@ -128,4 +128,4 @@ def test_what_was_sent_before_a_compaction_is_cached_from_then(run, world, shop)
     told = run("fork", SESSION, "--at", "1", "--dry-run", "--", "go on").err.splitlines()
 
     whole, at = (next(line for line in told if line.startswith(f"  {option}")) for option in ("whole", "--at 1"))
-    assert (CACHED in whole, "used 1 h ago, no longer cached" in at) == (True, True)
+    assert (CACHED in whole, "used 1 hour ago, no longer cached" in at) == (True, True)

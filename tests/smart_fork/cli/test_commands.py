@@ -47,9 +47,8 @@ class TestFind:
         done = run("find", RETRY)
 
         assert done.code == 0
-        assert re.match(r" 1\. [<>\d ]+ % \w+", done.out)
-        assert f"    claude · {knows[:8]} · " in done.out
-        assert "    │ User: add retry with backoff" in done.out
+        line = rf"1  [<>\d ]+ %  {RETRY}  claude {knows[:8]}  \d+ \w+  \d+\n"
+        assert re.fullmatch(line, done.out)
         assert knows not in done.out
         assert done.err.startswith(f"Next: smart-fork fork {knows[:8]} ")
 
@@ -170,7 +169,7 @@ class TestFind:
             shop, ("read the readme", "read", 15_000), (RETRY, DONE, there), ("new logo", "drawn", whole)
         )
 
-        done = run("find", RETRY)
+        done = run("find", RETRY, "--explain")
 
         assert ("within a budget of 30k" in done.out) is ("--budget" in options)
         assert f'Next: smart-fork fork {knows[:8]}{options} "' in done.err
@@ -179,7 +178,7 @@ class TestFind:
     def test_a_fork_at_the_answer_is_suggested_where_it_saves_a_lot(self, run, world, shop, whole, suggested):
         knows = world.sized_claude(shop, (RETRY, DONE, 44_000), ("new logo", "drawn", whole))
 
-        done = run("find", RETRY)
+        done = run("find", RETRY, "--explain")
 
         assert f'Next: smart-fork fork {knows[:8]}{suggested} "' in done.err
         assert ("44,000 up to the match" in done.out) == bool(suggested)
@@ -189,16 +188,19 @@ class TestFind:
         commit = Did("Bash", {"command": "git commit -m x"}, "[main 1a2b3c4] x")
         world.worked("claude", shop, f"> {RETRY}", edit, commit, DONE)
 
-        out = run("find", RETRY).out
+        out = run("find", RETRY, "--explain").out
 
-        assert re.search(r" · committed · none of its 1 file changed since · [\d,]+ tokens$", out, re.MULTILINE)
+        assert re.search(r"a\.py  claude \w+  \d+ \w+  committed  \d+$", out, re.MULTILINE)
+        assert re.search(
+            r" · committed · none of its 1 file changed since · [\d,]+ tokens · branch main$", out, re.MULTILINE
+        )
 
     def test_it_is_said_why_results_do_not_stand_in_the_order_of_their_scores(self, run, world, shop):
         world.worked("claude", shop, f"> {RETRY}", DONE, "> and more")
         world.worked("claude", shop, f"> {RETRY}", DONE, DONE)
 
         done = run("find", RETRY)
-        scores = re.findall(r"^ \d\. +(?:[<>] )?(\d+) %", done.out, re.MULTILINE)
+        scores = re.findall(r"^\d  +(?:[<>] )?(\d+) %", done.out, re.MULTILINE)
 
         assert ("better to fork stands first" in done.err) == (scores != sorted(scores, key=int, reverse=True))
 
@@ -228,7 +230,7 @@ class TestFind:
 
         assert done.code == 0
         assert "Searched by lexical only: vector search failed" in done.err
-        assert "not complete yet: 0 of 1 passages" in done.err
+        assert "Indexed so far: 0 %." in done.err
         assert "`smart-fork index run` completes it" in done.err
 
     def test_the_rest_is_left_to_a_process_in_the_background(self, run, world, shop, monkeypatch):
@@ -242,7 +244,7 @@ class TestFind:
 
         done = run("find", RETRY)
 
-        assert "continues in the background" in done.err
+        assert "Still indexing: 0 %. Ask again in a few minutes." in done.err
         assert started[0][0][-5:] == ["smart_fork", "index", "run", "--if-idle", f"--project={shop}"]
         assert started[0][1]["log"] == world.home / ".smart-fork/logs/index.log"
 
@@ -263,7 +265,7 @@ class TestFind:
         run("find", RETRY)
         monkeypatch.setenv("SMART_FORK_INDEXING", "false")
 
-        assert "newer than the index were not searched" in run("find", RETRY).err
+        assert "Newer sessions were not searched." in run("find", RETRY).err
 
     @first("intent", ["--help", "-rf /", "--json", "-"])
     def test_an_intent_with_a_dash_goes_after_two_dashes(self, run, world, shop, intent):

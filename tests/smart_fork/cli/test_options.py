@@ -66,6 +66,6 @@ def test_a_command_that_is_alike_is_suggested_once():
     for name in ("resume", "show"):
         application.command(name)(lambda: None)
 
-    said = CliRunner().invoke(application, ["resum"]).output
+    said = CliRunner().invoke(application, ["resum"]).exception.hint
 
-    assert (1, 0) == (said.count("'resume'"), said.count("'show'")), said
+    assert (1, 0) == (said.count("resume`"), said.count("show`")), said

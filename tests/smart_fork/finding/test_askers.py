@@ -115,15 +115,18 @@ def test_what_our_prompts_tell_an_agent_is_a_question(world, shop, agent):
     assert [] == world.ids(QUESTION, shop)
 
 
+@pytest.mark.parametrize(
+    "result",
+    [
+        " 1. 0.93 Add retry to the uploader\n    claude · 1234abcd · 2026-10-01 · message 2",
+        " 1.   93 % very likely Add retry to the uploader\n    claude · 1234abcd · 2026-10-01 · committed",
+        "1  > 99 %  Add retry to the uploader  retry.py  claude 1234abcd   18 days  committed  18.3k",
+        "1  ?  Add retry to the uploader                   claude 1234abcd   18 days  18.3k",
+    ],
+)
 @both
-def test_our_answer_that_a_person_has_pasted_is_not_found(world, shop, agent):
-    world.worked(
-        agent,
-        shop,
-        f"> This is what I got:\n 1. 0.93 Add retry to the uploader\n    claude · {'1234abcd' * 2} · 2026-10-01 · message 2\n"
-        f"    │ Assistant: {QUOTES}\nWhat does it mean?",
-        QUOTES,
-    )
+def test_our_answer_that_a_person_has_pasted_is_not_found(world, shop, agent, result):
+    world.worked(agent, shop, f"> This is what I got:\n{result}\n    │ Assistant: {QUOTES}\nWhat does it mean?", QUOTES)
 
     assert [] == world.ids(QUESTION, shop)
 

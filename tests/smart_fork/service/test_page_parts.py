@@ -16,14 +16,15 @@ import pytest
 
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from smart_fork.errors import ForkRefused, NotFound, Usage
-from smart_fork.finding.ranking import chance, percent
+from smart_fork.finding.ranking import percent
 from smart_fork.page import renderer
 from smart_fork.page.desk import Desk, Frame, ServiceState
 from smart_fork.page.entry import ALIKE_SECONDS, FORM_SECONDS, MAX_KEPT, PageForms
 from smart_fork.page.kin import own_beginning, timeline
-from smart_fork.page.phrases import ago, clock, day, exact, homely, inside, place, session_link, tokens
+from smart_fork.page.phrases import ago, chance, clock, day, exact, homely, inside, place, session_link
 from smart_fork.page.reading import leaving, reading
 from smart_fork.page.session import AddressedSession
+from smart_fork.snippets import tokens_about
 from tests.smart_fork.relatives import a_relative
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -72,7 +73,7 @@ def test_a_time_of_a_log_that_is_in_no_calendar_here_is_left_out(in_zone, zone, 
         ("2026-01-31T11:58:59Z", "1 minute ago"),
         ("2026-01-31T09:00:00Z", "3 hours ago"),
         ("2026-01-18T11:00:00Z", "13 days ago"),
-        ("2026-01-10T12:00:00Z", "3 weeks ago"),
+        ("2026-01-10T12:00:00Z", "21 days ago"),
         ("2025-10-31T12:00:00", "3 months ago"),
         ("2023-01-31T12:00:00Z", "3 years ago"),
         ("2027-01-31T12:00:00Z", "just now"),
@@ -89,7 +90,7 @@ def test_chances_sizes_and_places_are_told_as_people_tell_them(home):
     assert [("> 99 %", "very likely"), ("31 %", "likely"), ("< 1 %", "unlikely")] == [
         (percent(one), chance(one)) for one in (0.999, 0.31, 0.001)
     ]
-    assert ["0", "850", "14k"] == [tokens(one) for one in (None, 850, 14_200)]
+    assert ["0", "850", "14k"] == [tokens_about(one) for one in (None, 850, 14_200)]
     assert ["~", "~/shop", f"{home}x", "/srv/\u202egnp".replace("\u202e", "")] == [
         place(one) for one in (str(home), f"{home}/shop", f"{home}x", "/srv/\u202egnp")
     ]

@@ -1,0 +1,109 @@
+"""Numbers and names in the place of a session's id: ``show 1`` means the first result of the last answer here.
+
+The last answer is kept for each terminal: the ids that were shown, when, and in which project; no text of theirs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ValidationError
+
+from indexer import state
+from indexer.files import index_db
+from indexer.project import project_of
+from indexer.store import glimpse
+from smart_fork.agents.references import Reference
+from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage
+from smart_fork.snippets import in_words, quoted
+
+if TYPE_CHECKING:
+    from smart_fork.finding.hit import Hit
+
+#: An older answer is not meant: another terminal may have its name by now.
+MAX_SECONDS = 12 * 3600
+_FACT = "last answer"
+_ASK = 'Ask first: smart-fork find "…". An id works as well.'
+
+
+class _Answer(BaseModel):
+    """An answer that was shown: the sessions by rank, as references with their agents."""
+
+    project: str
+    at: float
+    sessions: dict[str, str]
+
+
+def remember(hits: Sequence[Hit]) -> None:
+    """Keep which sessions were shown at this terminal, and where. An answer is good without."""
+    if place := _terminal():
+        shown = {str(hit.rank): str(Reference(hit.agent_type, hit.session_id)) for hit in hits}
+        with suppress(OSError):  # nowhere to write, or no directory any more
+            answer = _Answer(project=project_of(os.getcwd()).key, at=time.time(), sessions=shown)  # noqa: PTH109
+            state.keep(f"{_FACT} {place}", answer.model_dump())
+
+
+def meant(word: str) -> str:
+    """The reference that a word means where a session is expected: the word itself if it is no number and no name.
+
+    Raises:
+        Usage: it is a number, and no answer here has such a result.
+        NotFound: the session is gone.
+    """
+    if Reference.parsed(word).is_number:
+        return _result(word)
+    return word if Reference.parsed(word).looks_like_one else _named(word) or word
+
+
+def _result(number: str) -> str:
+    try:
+        answer = _Answer.model_validate(state.fact(f"{_FACT} {_terminal()}"))
+    except (ValidationError, OSError):
+        raise Usage(f"There is no answer in this terminal of which {number} could be a result", _ASK) from None
+    age = time.time() - answer.at
+    if not 0 <= age <= MAX_SECONDS:
+        raise Usage(f"The last answer in this terminal is {in_words(abs(age))} old: {number} is no longer known", _ASK)
+    if answer.project != project_of(os.getcwd()).key:  # noqa: PTH109
+        raise Usage(f"The last answer in this terminal is of another project: {number} is not known here", _ASK)
+    if (session := answer.sessions.get(number)) is None:
+        raise Usage(f"The last answer has no result {number}", f"It has {', '.join(answer.sessions) or 'none'}.")
+    from smart_fork.finding.sessions import is_session
+    from smart_fork.finding.team_search import is_shared
+
+    if not (is_session(session) or is_shared(Reference.parsed(session).name)):
+        raise NotFound(f"Result {number} of the last answer is gone: {quoted(session)}", _ASK)
+    return session
+
+
+def _named(name: str) -> str:
+    """The session of that title in this project, or of a worker of that name; empty if there is none.
+
+    Raises:
+        Ambiguous: several have the title.
+    """
+    from smart_fork.workers.registry import Registry
+    from smart_fork.workers.registry_file import has_registry
+
+    found = glimpse.titled(index_db(), project_of(os.getcwd()).key, name)  # noqa: PTH109
+    if len(found) > 1:
+        ids = " or ".join(one.session_id for one in found)
+        raise Ambiguous(f"{quoted(name)} is the title of several sessions", f"Say which: {ids}")
+    if found:
+        return str(Reference(found[0].agent, found[0].session_id))
+    with suppress(SmartForkError), Registry() if has_registry() else nullcontext() as registry:
+        if registry is not None and (worker := registry.get(name)).session_id:
+            return str(Reference(worker.agent, worker.session_id))
+    return ""
+
+
+def _terminal() -> str:
+    """The name of the terminal that somebody looks at or types on; empty where there is none."""
+    for stream in (sys.stdout, sys.stderr, sys.stdin):
+        with suppress(OSError, ValueError):  # no terminal, or closed
+            return os.ttyname(stream.fileno())
+    return ""
