@@ -40,7 +40,7 @@ def print_found(answer: Answer, min_score: float | None = None) -> None:
             say(line)
         _print_fallback(answer)
         return
-    print_hits(answer.results, known=not answer.chance_is_unknown)
+    print_hits(answer.results, known=_is_known(answer))
     _print_fallback(answer)
     print_gone(answer.gone_prompts)
     for sentence in filter(None, _state(answer, min_score)):
@@ -48,6 +48,11 @@ def print_found(answer: Answer, min_score: float | None = None) -> None:
     say_passed_over(answer.passed_over)
     for step in _next(answer):
         say(step)
+
+
+def _is_known(answer: Found) -> bool:
+    """Whether a low score says anything: no logs or vectors are missing, and the question is in no other language."""
+    return not (answer.unread_notice or answer.early_notice or answer.language_notice)
 
 
 def _next(answer: Found) -> Iterator[str]:
@@ -236,7 +241,7 @@ def _state(answer: Found, min_score: float | None = None) -> Iterator[str]:
         elsewhere = "" if answer.project_path is None else " --all-projects looks everywhere."
         yield f"Nothing {found} in {state.sessions} sessions.{elsewhere}"
     elif code is None and max(hit.score for hit in answer.results) < LIKELY and answer.engine == "builtin":
-        sure = "" if answer.chance_is_unknown else "None of these is a sure match. "
+        sure = "None of these is a sure match. " if _is_known(answer) else ""
         yield f"{sure}Add other phrasings: --also TEXT, once for each." if not answer.also else sure.strip()
     yield f"Searched by {answer.search_mode} only: {answer.search_error}" if answer.search_error else ""
     yield answer.project_notice

@@ -251,11 +251,6 @@ class Found(Value):
     resolved: str = rare("")
     next: str = rare("")
 
-    @property
-    def chance_is_unknown(self) -> bool:
-        """Whether a low score says nothing: logs or vectors are missing, or the question is in another language."""
-        return bool(self.unread_notice or self.early_notice or self.language_notice)
-
 
 @record
 class TeamFound(Value):
