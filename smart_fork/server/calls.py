@@ -218,11 +218,22 @@ def project_for(path: str | None, caller: Caller) -> str:
     return str(Path(caller.project, path or "."))
 
 
+#: What is done with the answer of a call that nobody waits for any more.
+unheard: ContextVar[Callable[[object], None]] = ContextVar("unheard", default=lambda _answer: None)
+
+
 async def in_thread(work: Callable[[], T]) -> T:
     """Run `work` beside the event loop. A caller's mistake becomes a tool error with its text and hint."""
     given_up = threading.Event()
+
+    def run() -> T:
+        answer = cancellable(given_up, work)
+        if given_up.is_set():
+            unheard.get()(answer)
+        return answer
+
     try:
-        return await anyio.to_thread.run_sync(partial(cancellable, given_up, work), abandon_on_cancel=True)
+        return await anyio.to_thread.run_sync(run, abandon_on_cancel=True)
     except SmartForkError as error:
         raise ToolError(joined(error.message, error.hint)) from error
     except OSError as error:

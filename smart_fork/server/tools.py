@@ -6,6 +6,7 @@ import functools
 import inspect
 import json
 import types
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from dataclasses import Field as DataclassField
@@ -27,7 +28,7 @@ from smart_fork.agents.options import Said, inputs
 from smart_fork.errors import speak_of_tools
 from smart_fork.hooks import switch
 from smart_fork.server.arguments import taken
-from smart_fork.server.calls import around, caller_of, in_thread, own_projects, reported, without_its_own
+from smart_fork.server.calls import around, caller_of, in_thread, own_projects, reported, unheard, without_its_own
 from smart_fork.system import permission
 
 #: Bytes of an answer with five results; what is left of them by all else, the snippets share.
@@ -183,6 +184,27 @@ def _optional(one: Parameter) -> Parameter:
     return one.replace(kind=Parameter.KEYWORD_ONLY, annotation=kind)
 
 
+#: What the calls did that each client had cancelled too late, for its next answer.
+_late: defaultdict[str, list[str]] = defaultdict(list)
+
+
+def _client_key(context: Context[Any, Any]) -> str:
+    """Return what names the client among those of this server: over stdio there is one."""
+    request = context.request_context.request
+    return "" if request is None else f"session {request.headers.get('mcp-session-id', id(context))}"
+
+
+def _carried_out(tool: str, answer: object) -> Iterator[str]:
+    """Yield a note for each worker of a call that was cancelled when it could not be taken back any more."""
+    told = answer.as_json() if isinstance(answer, Value) else answer
+    waiting: list[Any] = [told]
+    while waiting:
+        one = waiting.pop()
+        waiting += one.values() if isinstance(one, dict) else one if isinstance(one, list | tuple) else ()
+        if isinstance(one, dict) and (worker := one.get("worker_id")):
+            yield f"Your cancelled call of {tool} came too late: worker {worker}. list_workers shows it."
+
+
 class StrictTool(Tool):
     """A tool whose every word is ours: it refuses what it does not know or take, and says so itself.
 
@@ -195,14 +217,20 @@ class StrictTool(Tool):
         accepted = taken(without_its_own(arguments, context), self.fn_metadata.arg_model, self.parameters)
         if around(context) is None:
             permission.limit_to(await own_projects(context))
+        client = _client_key(context)
+        if not (self.annotations and self.annotations.read_only_hint):
+            unheard.set(lambda answer: _late[client].extend(_carried_out(self.name, answer)))
         try:
-            return await reported(context, super().run(accepted, context, convert_result))
+            result = await reported(context, super().run(accepted, context, convert_result))
         except UnexpectedToolError as error:
             raise UnexpectedToolError(
                 f"{self.name} failed unexpectedly. Ask once more; if it fails again, smart-fork's doctor says why."
             ) from error
         except ToolError as error:
             raise ToolError(str(error.__cause__ or error)) from error
+        if isinstance(result, CallToolResult):
+            result.content.extend(TextContent(type="text", text=note) for note in _late.pop(client, ()))
+        return result
 
 
 class _Exactly(FuncMetadata):

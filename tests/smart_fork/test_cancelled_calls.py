@@ -102,6 +102,47 @@ def test_a_cancelled_call_starts_and_writes_nothing(  # noqa: PLR0917
     assert not list(world.home.rglob(".worktrees/*/mine*"))
 
 
+def test_a_worker_that_a_call_had_started_when_it_was_cancelled_is_named_in_the_next_answer(
+    world, shop, scripted, monkeypatch
+):
+    knows = world.claude(shop, "retry the upload", "It retries.")
+    reached, texts = threading.Event(), list[list[str]]()
+
+    def too_late() -> None:
+        given_up = cancellation._given_up.get()
+        reached.set()
+        given_up.wait(SECONDS)
+
+    async def talk() -> None:
+        async with Client(create_server(world.model, everything=True), mode="legacy") as session:
+            arguments = {"intent": "retry", "fork_session_id": knows, "run_in": "process", "prompt": "go"}
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(session.call_tool, "smart_fork", arguments)
+                await anyio.to_thread.run_sync(reached.wait, SECONDS)
+                tasks.cancel_scope.cancel()
+
+            def noted() -> bool:
+                with Registry() as registry:
+                    return [one.state for one in registry.workers()] == ["running"]
+
+            assert await anyio.to_thread.run_sync(lambda: eventually(noted))
+            with anyio.fail_after(SECONDS):
+                while not texts or len(texts[-1]) < 2:
+                    found = await session.call_tool("list_workers", {"project_path": str(shop)})
+                    texts.append([one.text for one in found.content])
+            texts.append([one.text for one in (await session.call_tool("list_workers", {})).content])
+
+    monkeypatch.chdir(shop)
+    monkeypatch.setattr(f"{START}.refuse_cancelled", too_late)
+    anyio.run(talk)
+
+    with Registry() as registry:
+        (worker,) = registry.workers()
+    *_, told, after = texts
+    assert told[1:] == [f"Your cancelled call of smart_fork came too late: worker {worker.id}. list_workers shows it."]
+    assert len(after) == 1
+
+
 def test_a_cancelled_message_is_not_typed_and_no_worker_is_ended(world, shop, scripted, cancelled):
     order = {"prompt": "retry", "project_path": str(shop), "run_in": "process", "worktree": False}
     (made,) = answer(world, "spawn_workers", workers=[order])["workers"]
