@@ -44,7 +44,7 @@ _NETWORK = (
     *_PROXIES,
     *map(str.lower, _PROXIES),
     *("NODE_EXTRA_CA_CERTS", "NODE_USE_SYSTEM_CA", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
-    *("CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "CODEX_CA_CERTIFICATE"),
+    *("CURL_CA_BUNDLE", "GIT_SSL_CAINFO"),
 )
 #: The window has these as whoever forks has them, or not at all: a server that runs already has the environment of
 #: whoever started it. No secrets: they would stand in the list of processes.
