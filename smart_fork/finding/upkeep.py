@@ -98,7 +98,8 @@ class Upkeep(NamedTuple):
     def new(self, store: Store, query: Query) -> int:
         """Count the logs that were never read and may belong to the question's project and agents."""
         root = query.scope.project.root if query.scope.project else ""
-        here = {name: READERS[name].place_of(root) if root else "" for name in query.agents}
+        agents = {one.agent for one in self.unread}.intersection(query.agents)
+        here = {name: READERS[name].place_of(root) if root else "" for name in agents}
         mine = [one.location for one in self.unread if one.agent in here and one.location.startswith(here[one.agent])]
         return len(mine) - len(store.seen(mine))
 

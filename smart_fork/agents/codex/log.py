@@ -96,9 +96,6 @@ class CodexAdapter(LogAdapter):
     def id_of(self, path: Path) -> str:
         return id_in(path) or path.name.partition(".")[0]
 
-    def place_of(self, directory: str) -> str:
-        return ""
-
 
 class Thread(NamedTuple):
     """What Codex' database says of a thread: the name of the rollout that it loads, and what it is called."""
