@@ -93,10 +93,10 @@ def _fresh(query: Mapping[str, Any], embedder: Remembered, state: Path, seconds:
 
 def _served(query: Mapping[str, Any], embedder: Remembered) -> First:
     """The first result of a service that is still embedding."""
-    from smart_fork.finding.upkeep import Shared
+    from indexer.shared_embedder import SharedEmbedder
 
     indexer = SimpleNamespace(doing="embedding 1/2", run_soon=lambda *_: None, put_first=lambda *_: None)
-    return _first(query, {"embedder": Shared(embedder, 60, indexer)})
+    return _first(query, {"embedder": SharedEmbedder(embedder, 60, indexer)})
 
 
 def _first(query: Mapping[str, Any], engine: dict[str, Any]) -> First:

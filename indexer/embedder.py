@@ -23,7 +23,7 @@ from indexer.settings import Setting
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from sentence_transformers import SentenceTransformer
+    from sentence_transformers import CrossEncoder, SentenceTransformer
 
 
 log = logging.getLogger(__name__)
@@ -412,3 +412,73 @@ def loading() -> Iterator[None]:
     yield
     if progress is not None:
         progress(STAGE, 1, 1)
+
+
+#: An intent and passages; for each of these how probably it answers, 0…1. Raises whatever keeps it from that.
+Rerank = Callable[[str, Sequence[str]], Sequence[float]]
+
+
+def configured_reranker() -> Rerank | None:
+    """The reranker of ``SMART_FORK_RERANKER``, one for all questions of a process; `None` where that is not set."""
+    name = Setting.RERANKER.text()
+    return _reranker(name) if name else None
+
+
+class CrossEncoderReranker:
+    """A sentence-transformers cross-encoder on the CPU, loaded when it is first asked. Threads take turns."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._loaded: CrossEncoder | ModelUnavailableError | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, intent: str, texts: Sequence[str]) -> list[float]:
+        """As `Rerank`.
+
+        Raises:
+            ModelUnavailableError: it cannot be loaded, or gives no single score for a passage.
+        """
+        with self._lock:
+            model = self._load()
+            from torch.nn import Sigmoid
+
+            # Some are saved to give probabilities and some to give logits; asked like this, all give probabilities.
+            pairs = [(intent, text) for text in texts]
+            scores = model.predict(pairs, activation_fn=Sigmoid(), show_progress_bar=False)
+        if scores.shape != (len(texts),):
+            raise ModelUnavailableError(f"{self._name} is not a reranker: it does not give one score for a passage")
+        return [float(score) for score in scores]
+
+    def _load(self) -> CrossEncoder:
+        if self._loaded is None:
+            hush()
+            try:
+                with loading():
+                    self._loaded = _cross_encoder(self._name)
+            except ModelUnavailableError as error:  # no later question waits for the same
+                self._loaded = error
+        if isinstance(self._loaded, ModelUnavailableError):
+            raise self._loaded
+        return self._loaded
+
+
+def _cross_encoder(name: str) -> CrossEncoder:
+    if not has_frameworks():
+        raise without_frameworks("SMART_FORK_RERANKER", name)
+    try:
+        from sentence_transformers import CrossEncoder
+    except ImportError as error:
+        raise ModelUnavailableError(f"sentence-transformers cannot be imported ({error})") from error
+    model: CrossEncoder = load(CrossEncoder, name)
+    if not _scores_pairs(model):
+        raise ModelUnavailableError(f"{name} is not a reranker: it was not trained to score pairs of texts")
+    return model
+
+
+def _scores_pairs(model: CrossEncoder) -> bool:
+    """An embedding model loads as well, with a head that gives random numbers, others each time."""
+    architectures = (model.config and model.config.architectures) or ()
+    return len(model) > 1 or not architectures or any("SequenceClassification" in name for name in architectures)
+
+
+_reranker = cache(CrossEncoderReranker)

@@ -42,6 +42,26 @@ class Outcome(StrEnum):
     def _missing_(cls, value: object) -> Outcome:  # noqa: ARG003 - as `Enum` calls it
         return cls.UNKNOWN
 
+    @classmethod
+    def of(cls, session: Session) -> Outcome:
+        """The last that a commit or a test run has shown: of a fork that has gone on, what it has done itself.
+
+        A pass does not take back a commit. A session that ends in the middle is abandoned, unless all was committed.
+        """
+        outcome, saved = Outcome.UNKNOWN, False
+        done = _edits_done(session)
+        for turn in session.turns[session.own :] or session.turns:
+            for result in results_of(turn):
+                if result.proof is Proof.COMMITTED:
+                    outcome, saved = Outcome.COMMITTED, True
+                elif result.proof is Proof.FAILED:
+                    outcome = Outcome.FAILED
+                elif result.proof is Proof.TESTS_PASSED and outcome is not Outcome.COMMITTED:
+                    outcome = Outcome.TESTS_PASSED
+                saved = saved and not done.get(result.tool_use_id)
+        settled = outcome is Outcome.COMMITTED and saved
+        return Outcome.ABANDONED if _is_unfinished(session) and not settled else outcome
+
 
 @dataclass(frozen=True, slots=True)
 class Edits:
@@ -128,26 +148,6 @@ class _Step(NamedTuple):
     @property
     def changes(self) -> bool:
         return bool(self.call.edits) or self.commands.change()
-
-
-def outcome_of(session: Session) -> Outcome:
-    """The last that a commit or a test run has shown: of a fork that has gone on, what it has done itself.
-
-    A pass does not take back a commit. A session that ends in the middle is abandoned, unless all was committed.
-    """
-    outcome, saved = Outcome.UNKNOWN, False
-    done = _edits_done(session)
-    for turn in session.turns[session.own :] or session.turns:
-        for result in results_of(turn):
-            if result.proof is Proof.COMMITTED:
-                outcome, saved = Outcome.COMMITTED, True
-            elif result.proof is Proof.FAILED:
-                outcome = Outcome.FAILED
-            elif result.proof is Proof.TESTS_PASSED and outcome is not Outcome.COMMITTED:
-                outcome = Outcome.TESTS_PASSED
-            saved = saved and not done.get(result.tool_use_id)
-    settled = outcome is Outcome.COMMITTED and saved
-    return Outcome.ABANDONED if _is_unfinished(session) and not settled else outcome
 
 
 def edits_of(session: Session, resolved_cwd: str) -> Edits:

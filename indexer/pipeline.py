@@ -30,7 +30,7 @@ from indexer.failures import is_full, is_of_the_store, what_failed
 from indexer.kept_logs import keep_copy, make_room
 from indexer.lazy import dataclass
 from indexer.masking import NOTHING, Masked, joined, mask, mask_once
-from indexer.outcome import acts, authored_by, edited_paths, edits_of, errors_of, last_answered, outcome_of, worked_in
+from indexer.outcome import Outcome, acts, authored_by, edited_paths, edits_of, errors_of, last_answered, worked_in
 from indexer.project import Project, begun_at, guest_of, is_within, project_of
 from indexer.readers import read_ahead
 from indexer.repositories import recorded, repository_of
@@ -369,7 +369,7 @@ def document_of(session: Session, agents: Agents, repo_root: str = "") -> tuple[
     known = told(session, export.pieces, agents)
     words = _words(known, " ".join(_symbols(session)), (*edited_paths(session), *session.wrote))
     passages = chunk(known.pieces, session.root_id)
-    outcome, edits = outcome_of(session), edits_of(session, resolved)
+    outcome, edits = Outcome.of(session), edits_of(session, resolved)
     found_by = (known.until, known.acted, export.digest)
     answered = last_answered(session)
     authored = authored_by(session, resolved)

@@ -46,6 +46,30 @@ class Checkout:
     common: Path
     key: Path
 
+    @classmethod
+    def at(cls, top: Path) -> Checkout:
+        """The checkout of the resolved `top`, which has a `.git`.
+
+        Raises:
+            Unproven: it is somebody else's, or leads to what does not point back.
+        """
+        git = top / ".git"
+        try:
+            kind = os.lstat(git).st_mode
+            found = Checkout(top, git, git, git) if stat.S_ISDIR(kind) else _elsewhere(top, git, kind)
+            shared = os.path.lexists(found.common / "commondir")
+        except (OSError, ValueError) as error:
+            raise Unproven(f"{git} cannot be read") from error
+        if shared:
+            raise Unproven(
+                f"{found.common} says that it is part of another repository, in a form that git never writes"
+            )
+        if not _is_trusted(found):
+            raise Unproven(
+                f"{git} belongs to another user. If you trust it: git config --global --add safe.directory {str(top)!r}"
+            )
+        return found
+
 
 def top_of(directory: Path) -> Path | None:
     """The nearest folder with a `.git` at or above the resolved `directory`."""
@@ -61,28 +85,6 @@ def bare_at(directory: Path) -> Path | None:
         if all(os.path.exists(folder / name) for name in _KEPT):  # noqa: PTH110 - where we may not look there is none
             return folder
     return None
-
-
-def checkout(top: Path) -> Checkout:
-    """The checkout of the resolved `top`, which has a `.git`.
-
-    Raises:
-        Unproven: it is somebody else's, or leads to what does not point back.
-    """
-    git = top / ".git"
-    try:
-        kind = os.lstat(git).st_mode
-        found = Checkout(top, git, git, git) if stat.S_ISDIR(kind) else _elsewhere(top, git, kind)
-        shared = os.path.lexists(found.common / "commondir")
-    except (OSError, ValueError) as error:
-        raise Unproven(f"{git} cannot be read") from error
-    if shared:
-        raise Unproven(f"{found.common} says that it is part of another repository, in a form that git never writes")
-    if not _is_trusted(found):
-        raise Unproven(
-            f"{git} belongs to another user. If you trust it: git config --global --add safe.directory {str(top)!r}"
-        )
-    return found
 
 
 def listed_worktrees(common: Path) -> Iterator[Path]:
@@ -261,7 +263,7 @@ def project_of(directory: str | Path) -> Project:
     doubt = ""
     if top is not None:
         try:
-            found = checkout(top)
+            found = Checkout.at(top)
         except Unproven as error:
             doubt = str(error)
         else:

@@ -20,9 +20,9 @@ from pathlib import Path
 from indexer import state
 from indexer.lazy import dataclass
 from indexer.project import (
+    Checkout,
     Project,
     Unproven,
-    checkout,
     listed_worktrees,
     project_of,
     removed_worktrees,
@@ -154,7 +154,7 @@ def seen(top: Path, before: Repository | None = None) -> Repository | None:
     Its root commits, and its remote if nothing was configured since, are those that it had `before`.
     """
     try:
-        found = checkout(top)
+        found = Checkout.at(top)
         info = os.stat(found.common)  # noqa: PTH116 - as text
     except (Unproven, OSError, ValueError):
         return None
@@ -323,10 +323,10 @@ def successor(directory: Path) -> Path | None:
     inside = top_of(directory)
     for top in (inside,) if inside else filter(None, (*map(top_of, map(Path, here)), *map(Path, tops))):
         with suppress(Unproven, OSError, ValueError):
-            found = checkout(top)
+            found = Checkout.at(top)
             if inside or any(directory.is_relative_to(one) for one in removed_worktrees(found.key)):
                 place = work_tree(found.key) or top
-                return place if place == top or checkout(place).key == found.key else top
+                return place if place == top or Checkout.at(place).key == found.key else top
     return None
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import apsw
 
 from indexer import state
-from indexer.embedder import Embedder, forget_absence, has_frameworks
+from indexer.embedder import Embedder, configured_reranker, forget_absence, has_frameworks
 from indexer.embedding import configured_embedder
 from indexer.failures import next_step, what_failed
 from indexer.files import index_db, private_dir, state_home
@@ -37,7 +37,7 @@ from smart_fork.finding.engine import EngineQuestion, configured_engine
 from smart_fork.finding.index_access import known_index, opened, unavailable
 from smart_fork.finding.query import Query
 from smart_fork.finding.recent import passed_over
-from smart_fork.finding.search import configured_reranker, embedded, search
+from smart_fork.finding.search import embedded, search
 from smart_fork.finding.team_search import is_known, team_room
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes

@@ -364,8 +364,8 @@ def forget(session_id: str, *, undo: bool = False) -> Removal:
 
 
 def _library(project: str | None = None, elsewhere: Elsewhere | None = None) -> AbstractContextManager[Library]:
+    from indexer.embedder import configured_reranker
     from smart_fork.finding.library import Library
-    from smart_fork.finding.search import configured_reranker
     from smart_fork.finding.upkeep import Engine
 
     return Library.open(project, Engine(_embedder(), rerank=configured_reranker()), elsewhere=elsewhere)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from indexer.files import checkpoints_dir, private_dir, replace_file
-from indexer.project import Unproven, checkout, top_of
+from indexer.project import Checkout, Unproven, top_of
 from indexer.settings import Setting
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import AgentName, Session
@@ -64,7 +64,7 @@ def note(directory: Path) -> bool:
     if Setting.CHECKPOINTS.is_off() or (top := top_of(directory)) is None:
         return False
     with suppress(Unproven, OSError, ValueError):
-        common = str(checkout(top).common)
+        common = str(Checkout.at(top).common)
         if _load(_file(common)) is None and (_may_have(common) or os.path.isdir(f"{top}/{HISTORIES}")):  # noqa: PTH112
             return _list(common, str(top), None) is not None
     return False
@@ -74,7 +74,7 @@ def unfetched(directory: Path) -> str:
     """The command that fetches the sessions of a clone whose repository seems to keep some and has none; else empty."""
     top = None if Setting.CHECKPOINTS.is_off() else top_of(directory)
     with suppress(Unproven, OSError, ValueError):
-        if top and (top / ".entire/settings.json").is_file() and _load(_file(str(checkout(top).common))) is None:
+        if top and (top / ".entire/settings.json").is_file() and _load(_file(str(Checkout.at(top).common))) is None:
             return _FETCH
     return ""
 

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexer.changes import Progress
+from indexer.embedder import configured_reranker
 from indexer.embedding import configured_embedder
 from indexer.files import index_db
 from indexer.settings import Setting
+from indexer.shared_embedder import SharedEmbedder
 from indexer.store.base import Counts, Scope, SessionRow
 from indexer.store.damage import kept
 from indexer.transcripts.error_lines import Commands
@@ -47,20 +49,10 @@ from smart_fork.finding.quotations import nearness
 from smart_fork.finding.ranking import RIVALS, ExchangeEvidence
 from smart_fork.finding.recent import Listed, gone_prompts, passed_over, recent_sessions
 from smart_fork.finding.request import MAX_LIMIT, FindRequest, current_project, project_notice
-from smart_fork.finding.search import (
-    Embed,
-    all_in_scope,
-    best_exchanges,
-    configured_reranker,
-    exchange_evidence,
-    only_one,
-    query_of,
-    search,
-)
+from smart_fork.finding.search import Embed, all_in_scope, best_exchanges, exchange_evidence, only_one, query_of, search
 from smart_fork.finding.session_place import permits
 from smart_fork.finding.upkeep import (
     Engine,
-    Shared,
     Upkeep,
     allowed,
     covered,
@@ -448,7 +440,7 @@ MODEL_SECONDS, READ_SECONDS, EMBED_SECONDS = 12.0, 12.0, 5.0
 
 
 def library(
-    path: str | None = None, progress: Progress | None = None, shared: Shared | None = None, **how: Any
+    path: str | None = None, progress: Progress | None = None, shared: SharedEmbedder | None = None, **how: Any
 ) -> AbstractContextManager[Library]:
     """The sessions that the command line finds, never the one that it is run in; see `Library.open`.
 

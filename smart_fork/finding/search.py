@@ -9,15 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING
 
-from indexer.embedder import Embedder, ModelUnavailableError, has_frameworks, hush, load, loading, without_frameworks
+from indexer.embedder import Embedder, ModelUnavailableError, Rerank
 from indexer.export import export_path, is_export
 from indexer.failures import is_damage
 from indexer.lazy import dataclass
 from indexer.project import project_of
-from indexer.settings import Setting
 from indexer.store.base import Placement, Scope, SessionRow, Store
 from indexer.transcripts.model import Session
 from smart_fork.errors import NotFound, advice
@@ -29,11 +27,10 @@ from smart_fork.finding.ranking import WORTH, ExchangeEvidence, PointParts, Scor
 from smart_fork.finding.request import DEFAULT_LIMIT, FindRequest
 from smart_fork.finding.results import UNTRUSTED, title
 from smart_fork.finding.session_place import is_there
-from smart_fork.finding.upkeep import Rerank
 from smart_fork.snippets import shown
 
 if TYPE_CHECKING:
-    from sentence_transformers import CrossEncoder
+    pass
 
 
 def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = None) -> Candidates:
@@ -224,72 +221,6 @@ RERANKED = 20
 SHARE = 0.5
 #: A score is never taken for surer than this, so that a reranker that is surer can overrule it.
 SUREST = 1e-3
-
-
-def configured_reranker() -> Rerank | None:
-    """The reranker of ``SMART_FORK_RERANKER``, one for all questions of a process; `None` where that is not set."""
-    name = Setting.RERANKER.text()
-    return _reranker(name) if name else None
-
-
-class CrossEncoderReranker:
-    """A sentence-transformers cross-encoder on the CPU, loaded when it is first asked. Threads take turns."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._loaded: CrossEncoder | ModelUnavailableError | None = None
-        self._lock = threading.Lock()
-
-    def __call__(self, intent: str, texts: Sequence[str]) -> list[float]:
-        """As `Rerank`.
-
-        Raises:
-            ModelUnavailableError: it cannot be loaded, or gives no single score for a passage.
-        """
-        with self._lock:
-            model = self._load()
-            from torch.nn import Sigmoid
-
-            # Some are saved to give probabilities and some to give logits; asked like this, all give probabilities.
-            pairs = [(intent, text) for text in texts]
-            scores = model.predict(pairs, activation_fn=Sigmoid(), show_progress_bar=False)
-        if scores.shape != (len(texts),):
-            raise ModelUnavailableError(f"{self._name} is not a reranker: it does not give one score for a passage")
-        return [float(score) for score in scores]
-
-    def _load(self) -> CrossEncoder:
-        if self._loaded is None:
-            hush()
-            try:
-                with loading():
-                    self._loaded = _cross_encoder(self._name)
-            except ModelUnavailableError as error:  # no later question waits for the same
-                self._loaded = error
-        if isinstance(self._loaded, ModelUnavailableError):
-            raise self._loaded
-        return self._loaded
-
-
-def _cross_encoder(name: str) -> CrossEncoder:
-    if not has_frameworks():
-        raise without_frameworks("SMART_FORK_RERANKER", name)
-    try:
-        from sentence_transformers import CrossEncoder
-    except ImportError as error:
-        raise ModelUnavailableError(f"sentence-transformers cannot be imported ({error})") from error
-    model: CrossEncoder = load(CrossEncoder, name)
-    if not _scores_pairs(model):
-        raise ModelUnavailableError(f"{name} is not a reranker: it was not trained to score pairs of texts")
-    return model
-
-
-def _scores_pairs(model: CrossEncoder) -> bool:
-    """An embedding model loads as well, with a head that gives random numbers, others each time."""
-    architectures = (model.config and model.config.architectures) or ()
-    return len(model) > 1 or not architectures or any("SequenceClassification" in name for name in architectures)
-
-
-_reranker = cache(CrossEncoderReranker)
 
 
 @dataclass(slots=True)

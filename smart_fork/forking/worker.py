@@ -115,9 +115,8 @@ class WorkerSpec:
 
     def note_in(self, target: Path, processes: Processes) -> str:
         """The note of a fork that works in `target`; empty where there is nothing to say, or it is not wanted."""
-        source = self.source
-        wanted = self.form == "fork" and self.options.brief
-        if not wanted or source is None or (then := self.known_until(source)) is None:
+        source = self.source if self.form == "fork" and self.options.brief else None
+        if source is None or (then := self.known_until(source)) is None:
             return ""
         committed = self.options.in_worktree and not self.options.with_changes
         return note(target, then, processes, worktree=committed)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from indexer.lazy import dataclass
 from indexer.masking import mask
-from indexer.outcome import Outcome, outcome_of
+from indexer.outcome import Outcome
 from indexer.project import project_of
 from indexer.repositories import recorded
 from indexer.transcripts.model import Exchange, Session
@@ -149,7 +149,7 @@ def _part(session: Session, turns: range, files: Iterable[str]) -> OwnPart:
     asked = [session.turns[number].text for number in turns if session.turns[number].prompt]
     return OwnPart(
         session.session_id, session.agent, tuple(asked_in_short(text) for text in asked[:MOST_QUESTIONS]),
-        max(0, len(asked) - MOST_QUESTIONS), tuple(files), outcome_of(session), session.token_estimate,
+        max(0, len(asked) - MOST_QUESTIONS), tuple(files), Outcome.of(session), session.token_estimate,
     )  # fmt: skip
 
 
@@ -309,7 +309,7 @@ def own_work(session: Session, parent: Session | None) -> OwnWork:
         for path in call.edits
     )
     question = next((turn.text for turn in session.turns[begun.asked :] if turn.prompt), "")
-    return OwnWork(asked_in_short(question), tuple(files), outcome_of(session))
+    return OwnWork(asked_in_short(question), tuple(files), Outcome.of(session))
 
 
 def names_of(family: Sequence[Relative], own: Mapping[str, OwnWork]) -> Mapping[str, str]:

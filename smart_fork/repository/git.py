@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from indexer.lazy import dataclass, late
-from indexer.project import Checkout, Unproven, bare_at, checkout, resolve, top_of
+from indexer.project import Checkout, Unproven, bare_at, resolve, top_of
 from smart_fork.errors import ProgramFailed
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Completed, Processes
@@ -162,7 +162,7 @@ def _proven(folder: Path) -> Checkout:
         where = "it is bare, without files to work on" if bare_at(resolve(folder)) else "it is in no repository"
         raise ProgramFailed(f"smart-fork does not run git in {folder}: {where}")
     try:
-        return checkout(top)
+        return Checkout.at(top)
     except Unproven as error:
         raise ProgramFailed(f"smart-fork does not run git in {folder}: {printable(str(error))}") from error
 

@@ -23,7 +23,7 @@ from indexer import repositories
 from indexer.files import state_home
 from indexer.lazy import dataclass, late
 from indexer.outcome import Edits
-from indexer.project import Project, Unproven, checkout, is_within, listed_worktrees, resolve, top_of
+from indexer.project import Checkout, Project, Unproven, is_within, listed_worktrees, resolve, top_of
 from indexer.repositories import known, recorded
 from indexer.transcripts.model import Session
 from indexer.values import Value, seconds_in, value
@@ -106,7 +106,7 @@ def branch_at(directory: Path) -> str:
     """The branch that is checked out at or above a directory; empty where there is none, or it is not known."""
     try:
         top = top_of(directory)
-        return (branch_of(checkout(top).own) or "") if top is not None else ""
+        return (branch_of(Checkout.at(top).own) or "") if top is not None else ""
     except (OSError, ValueError, Unproven):
         return ""
 
@@ -368,7 +368,7 @@ def was_checked_out(session: Session, until: str) -> CheckedOut | None:
         return None
     try:
         top = top_of(folder) if folder.is_dir() else None
-        own = checkout(top).own if top is not None else None
+        own = Checkout.at(top).own if top is not None else None
     except (OSError, ValueError, Unproven):
         return None
     if own is None:

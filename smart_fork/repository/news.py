@@ -16,7 +16,7 @@ from typing import Literal
 
 from indexer.lazy import dataclass
 from indexer.masking import mask
-from indexer.project import Checkout, Unproven, checkout, is_within, resolve, top_of
+from indexer.project import Checkout, Unproven, is_within, resolve, top_of
 from indexer.repositories import recorded
 from smart_fork.errors import ProgramFailed, SmartForkError
 from smart_fork.repository.git import FOLDER, Repository
@@ -282,7 +282,7 @@ class _Look:
         where = recorded(self.then.cwd)
         top = top_of(where) if where is not None and where.is_dir() else None
         try:
-            place = checkout(top) if top is not None else None
+            place = Checkout.at(top) if top is not None else None
         except Unproven:
             return None
         return place if place is not None and place.common == self.git.there.place.common else None

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from indexer.embedder import Embedder
+    from indexer.shared_embedder import SharedEmbedder
     from smart_fork.finding.library import Library
-    from smart_fork.finding.upkeep import Shared
 
 #: Of a title, how much stands in a list to choose from.
 TITLE_CHARACTERS = 60
@@ -189,7 +189,7 @@ class Searching:
     def __init__(self, embedder: Embedder | None = None) -> None:
         self._lock = threading.Lock()
         self._embedder = embedder
-        self._shared: Shared | None = None
+        self._shared: SharedEmbedder | None = None
 
     @takes(
         order="intent also agent_type limit project_path collection min_score include_snippets explain",
@@ -256,13 +256,13 @@ class Searching:
     def library(self, path: str | None = None, **how: Any) -> AbstractContextManager[Library]:
         """The sessions that a caller finds; see `Library.open`."""
         from indexer.embedding import configured_embedder
+        from indexer.shared_embedder import SharedEmbedder
         from smart_fork.finding.library import MODEL_SECONDS, library
-        from smart_fork.finding.upkeep import Shared
 
         with self._lock:
             if self._shared is None:
                 given = self._embedder or configured_embedder(background=True)
-                self._shared = given if isinstance(given, Shared) else Shared(given, MODEL_SECONDS)
+                self._shared = given if isinstance(given, SharedEmbedder) else SharedEmbedder(given, MODEL_SECONDS)
         self._shared.start()  # it is ready when the logs have been read
         return library(path, progress_of(), self._shared, **how)
 

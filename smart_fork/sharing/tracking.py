@@ -24,7 +24,7 @@ from pydantic.alias_generators import to_camel
 
 from indexer.files import private_dir, replace_file, state_home
 from indexer.locks import held
-from indexer.project import Unproven, bare_at, checkout, resolve, top_of
+from indexer.project import Checkout, Unproven, bare_at, resolve, top_of
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, NotFound, ProgramFailed, SmartForkError, Usage
 from smart_fork.repository import git
@@ -89,7 +89,7 @@ class ProjectFolder:
         if top is None:
             return
         with contextlib.suppress(OSError, Unproven):
-            path = checkout(top).common / "info" / "exclude"
+            path = Checkout.at(top).common / "info" / "exclude"
             path.parent.mkdir(exist_ok=True)
             known = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
             line = f"/{FOLDER}/"

@@ -70,11 +70,18 @@ class WorkerReader(WorkerWatch):
         except OSError:
             return None
 
+    def own_messages(self, worker: WorkerRecord) -> list[Message]:
+        """What was said in a worker's own part, numbered as in its session; secrets masked, long texts cut."""
+        session = self.session_of(worker)
+        start = len(session.turns) - len(worker.own_part(session)) if session else 0
+        if session is None or not any(number >= start for number, _ in session.messages):
+            return []
+        said, _ = sessions.messages(session, start)
+        return [replace(message, text=beginning(message.text, MESSAGE_CHARACTERS)) for message in said]
+
     def last_words(self, worker: WorkerRecord, seen: Seen) -> Masked:
         """What the worker's agent said last; of one that ended without having said anything, its last output."""
-        session = self.session_of(worker)
-        own = own_messages(session, worker) if session else []
-        said = [message.text for message in own if message.role == "assistant"]
+        said = [message.text for message in self.own_messages(worker) if message.role == "assistant"]
         if said:
             return beginning(said[-1], LAST_WORDS_CHARACTERS)
         output = self.output(worker) if seen.said is None and seen.is_over else seen.said
@@ -132,22 +139,11 @@ def read_worker(reference: str, *, exchanges: int = EXCHANGES, around: Machine |
     with Registry() as registry:
         seen = watcher.look(registry.get(reference), registry)
         worker = registry.get(reference)
-    session = watcher.session_of(worker)
-    own = own_messages(session, worker) if session else []
+    own = watcher.own_messages(worker)
     prompts = [i for i, message in enumerate(own) if message.role == "user"]
     first = prompts[-exchanges] if len(prompts) >= exchanges else 0
     chosen = _newest(own[first:], READ_CHARACTERS)
     return WorkerRead.more(watcher.described(worker, seen), messages=tuple(chosen), earlier=len(own) - len(chosen))
-
-
-def own_messages(session: Session, worker: WorkerRecord) -> list[Message]:
-    """What was said in a worker's own part, numbered as in its session; secrets masked, long texts cut."""
-    own = worker.own_part(session)
-    start = len(session.turns) - len(own)
-    if not any(number >= start for number, _ in session.messages):
-        return []
-    said, _ = sessions.messages(session, start)
-    return [replace(message, text=beginning(message.text, MESSAGE_CHARACTERS)) for message in said]
 
 
 def _newest(messages: Sequence[Message], characters: int) -> list[Message]:

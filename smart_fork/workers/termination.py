@@ -117,11 +117,9 @@ def _gone(worker: WorkerRecord, around: Machine, seconds: float) -> bool:
 
 def _remove_worktree(worker: WorkerRecord, registry: Registry, around: Machine) -> tuple[bool, list[str]]:
     """Whether it is gone, with the copies of transcripts that were staged into it; and what is kept, and why."""
-    tree = tree_of(worker)
-    if tree is None:
+    if (tree := tree_of(worker)) is None:
         return False, ["No worktree was made for it"]
-    problem = tree.remove_if_saved(around.processes)
-    if problem is not None:
+    if (problem := tree.remove_if_saved(around.processes)) is not None:
         return False, [problem]
     return True, remove_copies([tree.path], registry)[1]
 

@@ -16,9 +16,9 @@ from indexer import schedule
 from indexer.embedder import ModelUnavailableError
 from indexer.freshener import Freshener
 from indexer.schedule import Schedule, trigger_of
+from indexer.shared_embedder import AGAIN_SECONDS, SharedEmbedder
 from smart_fork.agents.readers import READERS
 from smart_fork.finding.status import index_status
-from smart_fork.finding.upkeep import AGAIN_SECONDS, Shared
 from tests.drills.drill import Quick, differs, eventually, found, fresh, grow, serving, untouched, write_logs
 
 pytestmark = pytest.mark.thorough  # of the real processes; each module has kills of its own
@@ -72,7 +72,7 @@ def test_a_model_that_could_not_be_loaded_is_tried_again():
             return super().embed(texts)
 
     inner = Mended()
-    background = Shared(inner, 60, clock=lambda: now[0])
+    background = SharedEmbedder(inner, 60, clock=lambda: now[0])
     wait([background.start()])
     inner.broken = False
     with pytest.raises(ModelUnavailableError):

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from indexer.outcome import outcome_of
+from indexer.outcome import Outcome
 from indexer.transcripts.model import Session, Turn
 from smart_fork.agents.readers import READERS
 from tests.indexer.transcripts.records import FIXTURES, codex_path, lay_out
@@ -68,7 +68,7 @@ def _facts(session: Session) -> Iterator[str]:
         )
     }  # fmt: skip
     facts |= {"models": ", ".join(session.models), "symbols": ", ".join(session.symbols)}
-    facts |= {"outcome": outcome_of(session).value}
+    facts |= {"outcome": Outcome.of(session).value}
     yield from (f"{name}: {str(value)!r}" for name, value in facts.items() if value)
 
 

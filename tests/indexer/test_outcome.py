@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.outcome import MAX_FILES, KnownFiles, Outcome, edits_of, known_files, outcome_of
+from indexer.outcome import MAX_FILES, KnownFiles, Outcome, edits_of, known_files
 from indexer.pipeline import document_of
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import UNREAD
@@ -75,13 +75,13 @@ def test_the_last_that_a_session_has_shown_is_its_outcome(read, agent, steps, ou
             for one in steps
         ]
 
-    assert outcome_of(read(agent, "> mend it", *steps)) is outcome
+    assert Outcome.of(read(agent, "> mend it", *steps)) is outcome
 
 
 def test_an_interrupted_session_is_abandoned_until_it_goes_on(read):
-    assert outcome_of(read("claude", "> mend it", EDIT, "I will now", STOPPED)) is Outcome.ABANDONED
-    assert outcome_of(read("claude", "> mend it", EDIT, "I will now", STOPPED, "> do", "done")) is Outcome.UNKNOWN
-    assert outcome_of(read("claude", "> mend it", EDIT, COMMIT, "Shall I", STOPPED)) is Outcome.COMMITTED
+    assert Outcome.of(read("claude", "> mend it", EDIT, "I will now", STOPPED)) is Outcome.ABANDONED
+    assert Outcome.of(read("claude", "> mend it", EDIT, "I will now", STOPPED, "> do", "done")) is Outcome.UNKNOWN
+    assert Outcome.of(read("claude", "> mend it", EDIT, COMMIT, "Shall I", STOPPED)) is Outcome.COMMITTED
 
 
 def test_an_interrupted_session_of_codex_is_abandoned_until_it_goes_on(home):
@@ -96,8 +96,8 @@ def test_an_interrupted_session_of_codex_is_abandoned_until_it_goes_on(home):
     more = {"timestamp": moment(100), "ordinal": 10, "type": "response_item", "payload": said}
     path.write_text(path.read_text() + json.dumps(more) + "\n")
 
-    assert outcome_of(first.session) is Outcome.ABANDONED
-    assert outcome_of(READERS["codex"].read(path, first.checkpoint).session) is Outcome.UNKNOWN
+    assert Outcome.of(first.session) is Outcome.ABANDONED
+    assert Outcome.of(READERS["codex"].read(path, first.checkpoint).session) is Outcome.UNKNOWN
 
 
 def test_how_a_test_run_that_takes_long_has_gone_is_asked_later(read):
@@ -107,7 +107,7 @@ def test_how_a_test_run_that_takes_long_has_gone_is_asked_later(read):
     still = read("codex", "> mend", Did("exec_command", {"cmd": "go test ./..."}, running), "it runs")
     ended = read("codex", "> mend", Did("exec_command", {"cmd": "go test ./..."}, running), later, "done")
 
-    assert (outcome_of(still), outcome_of(ended)) == (Outcome.UNKNOWN, Outcome.TESTS_PASSED)
+    assert (Outcome.of(still), Outcome.of(ended)) == (Outcome.UNKNOWN, Outcome.TESTS_PASSED)
 
 
 def test_a_log_that_grows_between_a_test_run_and_its_answer_is_read_as_one(home, monkeypatch):
@@ -120,7 +120,7 @@ def test_a_log_that_grows_between_a_test_run_and_its_answer_is_read_as_one(home,
 
     after = READERS["claude"].read(path, before.checkpoint)
 
-    assert (after.resumed, outcome_of(after.session)) == (True, Outcome.TESTS_PASSED)
+    assert (after.resumed, Outcome.of(after.session)) == (True, Outcome.TESTS_PASSED)
     assert after.session == READERS["claude"].read(path).session
 
 
@@ -134,7 +134,7 @@ def test_what_a_rewind_has_thrown_away_is_not_its_outcome(home):
 
     session = READERS["claude"].read(path).session
 
-    assert (outcome_of(session), edits_of(session, "/shop").files) == (Outcome.UNKNOWN, ())
+    assert (Outcome.of(session), edits_of(session, "/shop").files) == (Outcome.UNKNOWN, ())
 
 
 def test_edited_files_are_absolute_paths_of_what_succeeded(read):

@@ -9,9 +9,10 @@ import pytest
 from indexer import embedder, state
 from indexer.embedder import ModelUnavailableError, SentenceTransformerEmbedder
 from indexer.embedding import configured_embedder
+from indexer.shared_embedder import SharedEmbedder
 from smart_fork.doctor import run_checks
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine, Shared
+from smart_fork.finding.upkeep import Engine
 from tests.cases import mostly_first
 from tests.smart_fork.asking import find
 from tests.smart_fork.world import World
@@ -64,10 +65,10 @@ def test_it_is_named_once_and_not_looked_for_again(world, shop, absent, loads):
 
 def test_a_server_names_it_and_does_not_wait_again(world, shop, absent, loads):
     world.claude(shop, RETRY, "Done")
-    model = Shared(configured_embedder(), 30.0)
+    model = SharedEmbedder(configured_embedder(), 30.0)
 
     answers = [asked(world, shop, model), asked(world, shop, model)]
-    another = Shared(configured_embedder(), 30.0)
+    another = SharedEmbedder(configured_embedder(), 30.0)
     answers.append(asked(world, shop, another))
 
     assert [absent] == loads

@@ -28,6 +28,7 @@ from indexer.embedding import configured_embedder
 from indexer.freshener import Freshener
 from indexer.schedule import trigger_of
 from indexer.settings import Setting
+from indexer.shared_embedder import SharedEmbedder
 from indexer.transcripts.model import AgentName
 from indexer.values import json_in
 from smart_fork.agents import AGENTS
@@ -43,7 +44,6 @@ from smart_fork.finding.hints import Hint, HookEvent
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.library import MODEL_SECONDS, Library, library
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Shared
 from smart_fork.hooks import switch
 from smart_fork.hooks.receive import receive
 from smart_fork.page import views
@@ -230,7 +230,7 @@ class ServiceParts:
     """All parts of one service. Nothing runs before `start`. `restart` says which version it is going to become."""
 
     def __init__(self, restart: Callable[[], Mapping[str, str] | None] = lambda: None) -> None:
-        self.model = Shared(configured_embedder(background=True), MODEL_SECONDS)
+        self.model = SharedEmbedder(configured_embedder(background=True), MODEL_SECONDS)
         self.library = partial(library, shared=self.model)
         self._restart = restart
 

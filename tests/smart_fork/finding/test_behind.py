@@ -11,10 +11,11 @@ import pytest
 from indexer.changes import Report
 from indexer.files import index_db
 from indexer.runs import ended_run, keep_run
+from indexer.shared_embedder import SharedEmbedder
 from indexer.store.sqlite import SqliteStore
 from smart_fork.finding.answer import Covered
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine, Shared, Upkeep, background_notice, doubt, early_notice, makes_vectors
+from smart_fork.finding.upkeep import Engine, Upkeep, background_notice, doubt, early_notice, makes_vectors
 from tests.smart_fork.asking import find
 from tests.smart_fork.world import WordsModel, World
 
@@ -82,7 +83,7 @@ def test_an_early_answer_says_so_and_its_scores_are_lower_until_all_is_embedded(
     world.claude(shop, "paint the header blue", "done")
     request = FindRequest("paint the header", explain=True)
     indexer = SimpleNamespace(doing="embedding 1/9", run_soon=lambda *_: None, put_first=lambda *_: None)
-    waits = Engine(Shared(world.model, 60, indexer))  # its indexer makes the vectors
+    waits = Engine(SharedEmbedder(world.model, 60, indexer))  # its indexer makes the vectors
     find(request, Engine(world.model, embed_seconds=0.0), shop)  # reads
 
     early = find(request, waits, shop).as_json()

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import smart_fork
-from indexer.embedder import ModelUnavailableError
+from indexer import embedder as module
+from indexer.embedder import CrossEncoderReranker, ModelUnavailableError, configured_reranker
 from smart_fork.doctor import run_checks
-from smart_fork.finding import search as module
 from smart_fork.finding.library import engine
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.search import RERANKED, SHARE, CrossEncoderReranker, SecondLook, configured_reranker
+from smart_fork.finding.search import RERANKED, SHARE, SecondLook
 from smart_fork.finding.upkeep import Engine
 from tests.cases import first
 from tests.smart_fork.asking import find
@@ -210,7 +210,7 @@ def test_it_is_the_one_that_the_environment_names(monkeypatch, tmp_path):
 
 def test_nothing_heavy_is_imported_where_none_is_named(world, shop, two):
     code = (
-        "import sys; from smart_fork.finding.search import SecondLook, configured_reranker; "
+        "import sys; from indexer.embedder import configured_reranker; from smart_fork.finding.search import SecondLook; "
         "assert SecondLook(configured_reranker()).at('x', [(1, 0.5)], {1: 'text'}) == [(1, 0.5)]; "
         "assert not {'torch', 'transformers', 'sentence_transformers'} & set(sys.modules)"
     )

@@ -10,7 +10,7 @@ import pytest
 
 from indexer.embedder import ModelUnavailableError
 from indexer.embedding import DefaultEmbedder
-from smart_fork.finding.upkeep import TURN, Shared
+from indexer.shared_embedder import TURN, SharedEmbedder
 from tests.smart_fork.world import DIMENSIONS, BrokenModel, WordsModel
 
 
@@ -26,7 +26,7 @@ class Slow(WordsModel):
 
 def test_it_embeds_as_the_model_itself_does():
     texts = [f"text {number}" for number in range(3 * TURN + 1)]
-    model = Shared(WordsModel(), 60)
+    model = SharedEmbedder(WordsModel(), 60)
 
     assert np.array_equal(WordsModel().embed(texts), model.embed(texts))
     assert (model.model, model.dimensions) == ("words", DIMENSIONS)
@@ -34,7 +34,7 @@ def test_it_embeds_as_the_model_itself_does():
 
 def test_it_is_loaded_once_for_all_who_ask():
     inner = WordsModel()
-    model = Shared(inner, 60)
+    model = SharedEmbedder(inner, 60)
     threads = [threading.Thread(target=model.embed, args=(["x"],)) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -46,7 +46,7 @@ def test_it_is_loaded_once_for_all_who_ask():
 
 def test_a_process_that_ends_waits_for_no_model():
     slow = Slow()
-    Shared(slow, 0.0).start()
+    SharedEmbedder(slow, 0.0).start()
 
     waited_for = [one for one in threading.enumerate() if one.name == "load model" and not one.daemon]
 
@@ -56,7 +56,7 @@ def test_a_process_that_ends_waits_for_no_model():
 
 def test_nobody_waits_longer_than_allowed_and_later_it_answers():
     slow = Slow()
-    model = Shared(slow, 0.0)
+    model = SharedEmbedder(slow, 0.0)
     with pytest.raises(ModelUnavailableError, match="still loading"):
         model.embed(["x"])
     with pytest.raises(ModelUnavailableError):
@@ -69,7 +69,7 @@ def test_nobody_waits_longer_than_allowed_and_later_it_answers():
 
 
 def test_why_it_cannot_be_loaded_is_told_to_everybody():
-    model = Shared(BrokenModel(), 60)
+    model = SharedEmbedder(BrokenModel(), 60)
 
     for _ in range(2):
         with pytest.raises(ModelUnavailableError, match="no weights"):
@@ -84,7 +84,7 @@ def test_long_work_lets_others_in_between():
             turns.append(len(texts))
             return super().embed(texts)
 
-    Shared(Watching(), 60).embed(["x"] * (2 * TURN + 3))
+    SharedEmbedder(Watching(), 60).embed(["x"] * (2 * TURN + 3))
 
     assert turns == [1, TURN, TURN, 3]
 
@@ -100,7 +100,7 @@ def test_a_question_to_the_default_model_does_not_wait_for_what_is_being_indexed
                 done.wait()
             return WordsModel().embed(texts)
 
-    model = Shared(Default(), 60)
+    model = SharedEmbedder(Default(), 60)
     other = threading.Thread(target=model.embed, args=(["x"] * TURN,))
     other.start()
     indexing.wait()

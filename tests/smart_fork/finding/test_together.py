@@ -7,12 +7,14 @@ from collections.abc import Collection
 
 import pytest
 
+from indexer import shared_embedder
 from indexer.locks import IndexBusyError
+from indexer.shared_embedder import HOLDS_SECONDS, SharedEmbedder
 from indexer.transcripts.base import LogFile
 from smart_fork.finding import upkeep
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import HOLDS_SECONDS, Engine, Shared
+from smart_fork.finding.upkeep import Engine
 from tests.smart_fork.asking import find
 from tests.smart_fork.world import WordsModel
 
@@ -43,7 +45,7 @@ class Clock:
 
 def test_a_look_that_leaves_nothing_holds_for_a_moment():
     clock, looks = Clock(), []
-    shared = Shared(WordsModel(), 60, clock=clock)
+    shared = SharedEmbedder(WordsModel(), 60, clock=clock)
     for clock.now in (0.0, HOLDS_SECONDS / 2, HOLDS_SECONDS, HOLDS_SECONDS * 1.5):
         assert [] == shared.left(lambda: looks.append(clock.now) or [])
 
@@ -51,7 +53,7 @@ def test_a_look_that_leaves_nothing_holds_for_a_moment():
 
 
 def test_a_look_that_leaves_something_or_fails_holds_for_nobody():
-    shared, looks = Shared(WordsModel(), 60, clock=Clock()), []
+    shared, looks = SharedEmbedder(WordsModel(), 60, clock=Clock()), []
 
     def fail() -> int:
         looks.append("failed")
@@ -65,8 +67,8 @@ def test_a_look_that_leaves_something_or_fails_holds_for_nobody():
 
 
 def test_a_question_does_not_wait_long_for_the_look_of_another(monkeypatch):
-    monkeypatch.setattr(upkeep, "LOCK_SECONDS", 0.01)
-    shared, looking, done = Shared(WordsModel(), 60), threading.Event(), threading.Event()
+    monkeypatch.setattr(shared_embedder, "LOCK_SECONDS", 0.01)
+    shared, looking, done = SharedEmbedder(WordsModel(), 60), threading.Event(), threading.Event()
     other = threading.Thread(target=shared.left, args=(lambda: looking.set() or (done.wait() and []),))
     other.start()
     looking.wait()
@@ -79,7 +81,7 @@ def test_a_question_does_not_wait_long_for_the_look_of_another(monkeypatch):
 def test_a_question_does_nothing_that_the_indexer_is_doing(world, shop):
     """F-180: while logs are read it is answered with what there is, and it makes no vectors at any time."""
     clock, indexer = Clock(), Indexer("reading 3/7")
-    engine = Engine(Shared(world.model, 60, indexer, clock))
+    engine = Engine(SharedEmbedder(world.model, 60, indexer, clock))
     request = FindRequest("add retry to the uploader", agent_type="both")
     world.claude(shop, "add retry to the uploader", "done")
     assert 1 == find(request, engine).as_json()["index"]["sessions"], "where there is nothing at all, a question reads"
@@ -103,7 +105,7 @@ def test_the_indexer_of_the_process_is_told_what_the_words_of_a_question_find(wo
     find(FindRequest("anything"), Engine(world.model, embed_seconds=0.0), shop)
     indexer = Indexer(doing)
 
-    find(FindRequest("retry the uploader"), Engine(Shared(world.model, 60, indexer)), shop)
+    find(FindRequest("retry the uploader"), Engine(SharedEmbedder(world.model, 60, indexer)), shop)
 
     ((project, wanted),) = indexer.put
     with opened() as store:
@@ -119,17 +121,17 @@ def test_a_question_reads_no_longer_than_a_moment_where_an_indexer_does_the_rest
     for number in range(3):
         world.claude(shop, f"uploader {number}", "done")
     request = FindRequest("the uploader", agent_type="both")
-    beside = Engine(Shared(world.model, 60, indexer))
+    beside = Engine(SharedEmbedder(world.model, 60, indexer))
 
     assert 2 == find(request, beside).as_json()["index"]["unread_logs"]
     assert [""] == indexer.went_on
-    alone = Engine(Shared(world.model, 60))
+    alone = Engine(SharedEmbedder(world.model, 60))
     assert find(request, alone).as_json()["index"]["complete"], "where there is none, it does all that time allows"
 
 
 def test_the_indexer_of_the_process_goes_on_and_without_one_whoever_asks_sees_to_it(world, shop):
     indexer, told = Indexer(), []
-    shared = Shared(world.model, 60, indexer)
+    shared = SharedEmbedder(world.model, 60, indexer)
     engine = Engine(shared, embed_seconds=0, unfinished=lambda _: told.append("itself"))
     request = FindRequest("the uploader", agent_type="both")
     world.claude(shop, "the uploader", "done")

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from indexer.files import state_home
-from indexer.outcome import edits_of, known_files, outcome_of
+from indexer.outcome import Outcome, edits_of, known_files
 from smart_fork import handovers
 from smart_fork.agents.options import Options
 from smart_fork.excise.answer import CutRequest as Request
@@ -160,10 +160,10 @@ def test_what_became_of_the_work_is_known_of_what_was_told_as_well(world, shop):
 
     for source, others in ((first, ("codex", "qwen", "gemini", "copilot")), (second, ("claude",))):
         own = sessions.read(sessions.locate(source))
-        expected = (outcome_of(own), edits_of(own, "").files, known_files(own, "").edits)
+        expected = (Outcome.of(own), edits_of(own, "").files, known_files(own, "").edits)
         for agent in others:
             told = sessions.read(sessions.locate(branch(source, as_agent=agent).session_id))
-            assert expected == (outcome_of(told), edits_of(told, "").files, known_files(told, "").edits)
+            assert expected == (Outcome.of(told), edits_of(told, "").files, known_files(told, "").edits)
 
 
 def test_families_that_name_each_other_in_a_circle_are_one_and_end():

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from indexer.outcome import Outcome, outcome_of
+from indexer.outcome import Outcome
 from smart_fork.finding import sessions
 from smart_fork.finding.recent import list_recent
 from smart_fork.forking.branch import branch
@@ -80,8 +80,8 @@ def test_a_fork_has_its_own_outcome(world, shop):
     fork = forked(world, shop, parent, ASKED, "done")
     read = sessions.read(sessions.locate(fork))
 
-    assert outcome_of(sessions.read(sessions.locate(parent))) is Outcome.COMMITTED
-    assert outcome_of(read) is Outcome.UNKNOWN
+    assert Outcome.of(sessions.read(sessions.locate(parent))) is Outcome.COMMITTED
+    assert Outcome.of(read) is Outcome.UNKNOWN
     assert [ASKED, "done"] == [turn.text for turn in read.turns[read.own :]]
 
 

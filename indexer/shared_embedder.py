@@ -1,0 +1,141 @@
+"""An embedder that the questions of a process share: its model is loaded once, and the logs are looked at once."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from typing import TYPE_CHECKING, Literal
+
+from indexer.embedder import Embedder, ModelUnavailableError, loading
+from indexer.embedding import Closing, DefaultEmbedder
+from indexer.locks import LOCK_SECONDS, IndexBusyError
+from indexer.transcripts.base import LogFile
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from indexer.freshener import Freshener
+    from indexer.transcripts.base import LogFile
+
+
+#: A model that could not be loaded is tried again after so long: somebody may have repaired it.
+AGAIN_SECONDS = 60.0
+#: Texts embedded before another thread gets its turn: a question does not wait for all that is being indexed.
+TURN = 32
+#: A look at all logs holds so long for all who ask.
+HOLDS_SECONDS = 1.0
+
+
+class SharedEmbedder:
+    """An `Embedder` that is loaded in a thread. `patience` seconds after its start no question waits for that.
+
+    Beside an `indexer` questions read for a moment only and make no vectors. While it reads they do not read either:
+    they do not wait for its lock, and do not do its work while somebody waits for them.
+    """
+
+    def __init__(
+        self, embedder: Embedder, patience: float, indexer: Freshener | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self.indexer = indexer
+        self._embedder, self._patience, self._clock = embedder, patience, clock
+        self._starting, self._turn, self._looking = threading.Lock(), threading.Lock(), threading.Lock()
+        self._loaded: Future[None] | None = None
+        self._deadline = self._again_at = 0.0
+        self._looked_at = -math.inf
+        self._closed = False
+
+    @property
+    def model(self) -> str:
+        """As `Embedder.model`."""
+        return self._embedder.model
+
+    @property
+    def dimensions(self) -> int:
+        """As `Embedder.dimensions`."""
+        self._wait()
+        return self._embedder.dimensions
+
+    @property
+    def state(self) -> Literal["ready", "loading", "absent"]:
+        """Whether the model is loaded, or cannot be."""
+        if self._loaded is None or not self._loaded.done():
+            return "loading"
+        return "absent" if self._loaded.exception() else "ready"
+
+    def start(self) -> Future[None]:
+        """Begin to load, once; again where that failed a while ago."""
+        with self._starting:
+            loaded = self._loaded
+            if loaded is None or (loaded.done() and loaded.exception() and self._clock() >= self._again_at):
+                self._deadline = self._clock() + self._patience
+                self._loaded = loaded = Future()
+                threading.Thread(target=self._load, args=(loaded,), name="load model", daemon=True).start()
+            return loaded
+
+    def close(self) -> None:
+        """Embed no more, and end what is being embedded."""
+        self._closed = True
+        if isinstance(self._embedder, Closing):
+            self._embedder.close()
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """As `Embedder.embed`.
+
+        Raises:
+            ModelUnavailableError: it is still being loaded, or cannot be.
+        """
+        import numpy as np
+
+        self._wait()
+        if isinstance(self._embedder, DefaultEmbedder) and self._embedder.is_light(len(texts)):
+            return self._embedder.embed(texts)  # it has an engine of its own for questions
+        parts = []
+        for first in range(0, len(texts), TURN):
+            if self._closed:
+                raise ModelUnavailableError("the process is ending")
+            with self._turn:  # two threads in the model are slower than one after the other
+                parts.append(self._embedder.embed(texts[first : first + TURN]))
+        return np.concatenate(parts) if len(parts) != 1 else parts[0]
+
+    def left(self, look: Callable[[], list[LogFile]]) -> list[LogFile]:
+        """Return the changed logs that `look` leaves unread: none, without a look, where one has just left none.
+
+        Raises:
+            IndexBusyError: another question is looking, and takes long.
+        """
+        if not self._looking.acquire(timeout=LOCK_SECONDS):
+            raise IndexBusyError("another search is updating the index")
+        try:
+            now = self._clock()
+            if now - self._looked_at < HOLDS_SECONDS:
+                return []
+            self._looked_at = -math.inf
+            left = look()
+            self._looked_at = -math.inf if left else now
+            return left
+        finally:
+            self._looking.release()
+
+    def _wait(self) -> None:
+        loaded = self.start()
+        if not loaded.done():
+            with loading():
+                wait([loaded], max(0.0, self._deadline - self._clock()))
+        if not loaded.done():
+            raise ModelUnavailableError("the embedding model is still loading; ask again in a few seconds")
+        if error := loaded.exception():
+            raise ModelUnavailableError(str(error)) from error
+
+    def _load(self, loaded: Future[None]) -> None:
+        try:
+            self._embedder.embed(["warm"])
+        except Exception as error:  # noqa: BLE001 - raised for whoever asks
+            self._again_at = self._clock() + AGAIN_SECONDS
+            loaded.set_exception(error)
+        else:
+            loaded.set_result(None)
