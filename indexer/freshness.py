@@ -75,9 +75,8 @@ def read_some(
 
 
 def read_named(
-    store: Store, adapters: Agents, paths: Collection[str], report: Report,
-    progress: Progress | None = None,
-) -> None:  # fmt: skip
+    store: Store, adapters: Agents, paths: Collection[str], report: Report, progress: Progress | None = None
+) -> None:
     """Read these logs, where they have changed, into `report`; no other is looked at.
 
     Raises:
@@ -123,9 +122,12 @@ def read_rest(
 
 def complete(
     store: Store, adapters: Agents, embedder: Embedder | None, project: Project | None = None, *,
-    patience: float, progress: Progress | None = None, waiting: Callable[[], None] | None = None,
+    patience: float, deadline: float | None = None, progress: Progress | None = None,
+    waiting: Callable[[], None] | None = None,
 ) -> Report:  # fmt: skip
     """Read everything that has changed and embed everything that waits. `waiting` is as that of `only_writer`.
+
+    After `deadline` (of `time.monotonic`) it embeds one batch, and leaves the rest.
 
     Raises:
         IndexBusyError: another process has been at it for `patience` seconds; if it embeds, everything has been read.
@@ -142,7 +144,7 @@ def complete(
         if embedder is not None:
             with only_writer(patience, "embedding", waiting):
                 first = store.scope(project, adapters.names, automated=False) if project else None
-                embed_waiting(store, embedder, report, first=first, progress=progress)
+                embed_waiting(store, embedder, report, first=first, deadline=deadline, progress=progress)
     return report
 
 

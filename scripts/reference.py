@@ -10,8 +10,8 @@ import orjson
 
 from indexer.settings import GIVEN, VARIABLES, Variable
 from smart_fork import config
+from smart_fork.cli import help_pages
 from smart_fork.cli.command_table import COMMANDS
-from smart_fork.cli.help_pages import EXAMPLES
 from smart_fork.cli.main import command_line
 from smart_fork.cli.system import agent_variables
 
@@ -67,7 +67,7 @@ def _commands() -> str:
     group: Any = command_line(*COMMANDS)
     panels: dict[str, list[str]] = {}
     for name, entry in COMMANDS.items():
-        if not entry.hidden:
+        if help_pages.examples(name):
             panels.setdefault(entry.panel, []).extend(_pages_of(group.commands[name], name))
     for panel, parts in panels.items():
         text += f"\n## {panel}\n\n" + "\n".join(parts)
@@ -75,7 +75,7 @@ def _commands() -> str:
 
 
 def _pages_of(command: Any, path: str) -> Iterator[str]:
-    if command.hidden:
+    if not help_pages.examples(path):
         return
     inner = getattr(command, "commands", {})
     arguments = "".join(f" {one.make_metavar(_context(command))}" for one in command.params if _is_argument(one))
@@ -84,7 +84,7 @@ def _pages_of(command: Any, path: str) -> Iterator[str]:
     rows = [row for one in command.params if (row := _row(one))]
     if rows:
         lines += ["| Option | Meaning |", "| --- | --- |", *rows, ""]
-    lines += ["```sh", *(f"smart-fork {example}" for example in EXAMPLES[path]), "```", ""]
+    lines += ["```sh", *(f"smart-fork {example}" for example in help_pages.examples(path)), "```", ""]
     yield "\n".join(lines)
     for name, one in inner.items():
         yield from _pages_of(one, f"{path} {name}")

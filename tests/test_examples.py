@@ -22,9 +22,9 @@ import psutil
 import pytest
 import yaml
 
+from smart_fork.cli import help_pages
 from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.demo import write_demo_home
-from smart_fork.cli.help_pages import EXAMPLES
 from smart_fork.cli.main import command_line
 from tests.cases import each
 from tests.smart_fork.forks import eventually
@@ -265,7 +265,7 @@ def shell(machine) -> Iterator[Shell]:
 
 @pytest.mark.thorough
 def test_the_examples_of_the_help_pages_work_on_the_demo(shell):
-    said = [example for pair in EXAMPLES.values() for example in pair if " 70f1a07f" in example]
+    said = [example for example in help_pages.examples() if " 70f1a07f" in example]
     for example in sorted(dict.fromkeys(said), key=lambda one: one.startswith(("resume", "forget"))):
         asks = example.startswith(("forget", "excise cut", "excise discard")) and "--undo" not in example
         if example != "resume 70f1a07f" and not example.startswith("team"):  # these need a terminal, and a server

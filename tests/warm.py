@@ -86,7 +86,8 @@ class _Parent:
 
         os.umask(mask := os.umask(0o077))
         priority = os.getpriority(os.PRIO_PROCESS, 0)
-        fields = ["", str(mask), str(priority), _ignored(), str(len(words)), *words]
+        errors = getattr(sys.__stdin__, "errors", None) or "strict"
+        fields = ["", str(mask), str(priority), _ignored(), errors, str(len(words)), *words]
         body = packed([*fields, *(f"{name}={value}" for name, value in env.items())])
         with self._lock:
             socket.send_fds(self._line, [len(body).to_bytes(_SIZE)], descriptors)

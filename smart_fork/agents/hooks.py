@@ -46,6 +46,16 @@ class Hooks(Facet):
         """
         return None
 
+    def distrusting(self, left: str) -> tuple[Path, str, str] | None:
+        """Return settings that note which hooks a person trusts, and their text before and without ours.
+
+        `left` is the text of the file with hooks that ours were taken out of. `None` if nothing is noted.
+
+        Raises:
+            OSError, ValueError: The settings cannot be read or are not understood.
+        """
+        return None
+
     def handler(self, command: str) -> dict[str, Any]:
         """Return the settings entry with which a shell runs `command`."""
         return {"type": "command", "command": command, "timeout": TIMEOUT}

@@ -21,8 +21,11 @@ class CommandEntry(NamedTuple):
     purpose: str
     #: Its panel in `smart-fork --help`.
     panel: str
-    #: Agents run it, not people.
-    hidden: bool = False
+
+    @property
+    def hidden(self) -> bool:
+        """Whether agents and services run it, not people: `help --all` lists it."""
+        return self.panel == _AGENTS
 
     @property
     def module(self) -> str:
@@ -37,12 +40,12 @@ _WORKERS = "Workers"
 _TEAM = "Team"
 _SERVICE = "Index and service"
 _SETUP = "Setup"
+_AGENTS = "Run by agents and services"
 
 #: In the order of the help: what people need first comes first.
 COMMANDS = {
     "find": CommandEntry("find.find", "Find past sessions of this repository that know how.", _FIND),
     "fork": CommandEntry("fork.fork", "Run a fork of a session. The original stays untouched.", _FIND),
-    "recall": CommandEntry("find.recall", "Find the one session that knows, or what this one said before.", _FIND),
     "why": CommandEntry("find.why", "Print each change of a line with the prompt that caused it.", _FIND),
     "fix": CommandEntry("find.fix", "Print what ended the error on standard input before.", _FIND),
     "list": CommandEntry("find.list_sessions", "List recent sessions, newest first.", _FIND),
@@ -84,18 +87,19 @@ COMMANDS = {
     "open": CommandEntry("serve.open_page", "Open the page: search, read and fork in the browser.", _SERVICE),
     "index": CommandEntry("index.app", "Update the search index, or show its state.", _SERVICE),
     "service": CommandEntry("serve.app", "Keep the index fresh with launchd or systemd.", _SERVICE),
-    "serve": CommandEntry("serve.serve", "Run the service in this terminal. Ctrl-C ends it.", _SERVICE),
-    "logs": CommandEntry("serve.logs", "Print the service's log.", _SERVICE),
+    "serve": CommandEntry("serve.serve", "Run the service in this terminal. Ctrl-C ends it.", _AGENTS),
+    "logs": CommandEntry("serve.logs", "Print the service's log.", _AGENTS),
     "setup": CommandEntry("setup.app", "Connect smart-fork to your agents. --remove undoes it.", _SETUP),
     "config": CommandEntry("system.config", "Show every setting, its value and where the value comes from.", _SETUP),
     "help": CommandEntry("system.show_help", "Print the help of a command.", _SETUP),
     "agents": CommandEntry("overview.agents", "List the agents on this machine and what each one supports.", _SETUP),
     "doctor": CommandEntry("doctor.doctor", "Test every part and name the next step for each failure.", _SETUP),
-    "mcp": CommandEntry("system.mcp", "Serve MCP on stdin and stdout. Agents start this.", _SETUP),
-    "statusline": CommandEntry("system.statusline", "Print one segment for an agent's status line.", _SETUP),
-    "hook": CommandEntry("setup.hook", "Take one hook event from stdin. Agents run this.", _SETUP, hidden=True),
+    "recall": CommandEntry("find.recall", "Find the one session that knows, or what this one said before.", _AGENTS),
+    "mcp": CommandEntry("system.mcp", "Serve MCP on stdin and stdout. Agents start this.", _AGENTS),
+    "statusline": CommandEntry("system.statusline", "Print one segment for an agent's status line.", _AGENTS),
+    "hook": CommandEntry("setup.hook", "Take one hook event from stdin. Agents run this.", _AGENTS),
     "welcome": CommandEntry(
-        "system.welcome", "Print how many sessions this project has. The plugin's hook runs this.", _SETUP, hidden=True
+        "system.welcome", "Print how many sessions this project has. The plugin's hook runs this.", _AGENTS
     ),
 }
 

@@ -23,7 +23,6 @@ from smart_fork.snippets import minute
 
 if TYPE_CHECKING:
     from smart_fork.finding.answer import Answer
-    from smart_fork.finding.conversation import Conversation
 
 
 #: The team's server lists so many at once.
@@ -224,29 +223,28 @@ def show(
     session: SessionArgument,
     at: Annotated[int | None, "Show the messages around this number."] = None,
     context: Annotated[int, typer.Option("--context", "-C", min=0, help="Messages before and after --at.")] = 3,
+    no_pager: Annotated[bool, "Print all of it, without PAGER."] = False,
 ) -> None:
-    """The conversation as Markdown, its messages numbered as `fork --at` takes them."""
+    """The conversation as Markdown, its messages numbered as `fork --at` takes them. At a terminal it is rendered."""
     from smart_fork.finding.conversation import Exported
+    from smart_fork.finding.sessions import as_markdown
     from smart_fork.public import read
 
     one = read(session, at=at, context=context)
-    if not isinstance(one, Exported):
-        _print_conversation(one)
-    elif not printed_as_json(one):
-        for sentence in one.noted.sentences if one.noted else ():
-            say(sentence)
-        out.print(plain(one.markdown))
-
-
-def _print_conversation(conversation: Conversation) -> None:
-    if printed_as_json(conversation):
+    if printed_as_json(one):
         return
-    from smart_fork.finding.sessions import as_markdown
+    if isinstance(one, Exported):
+        texts, notes = [(str(one.markdown), "")], one.noted.sentences if one.noted else []
+    else:
+        texts, notes = list(as_markdown(one)), [one.notice if one.owner else "", one.left_out]
+    if sys.stdout.isatty():
+        from smart_fork.cli import reading
 
-    out.print(plain(as_markdown(conversation)), end="")
-    for sentence in (conversation.notice if conversation.owner else "", conversation.left_out):
-        if sentence:
-            say(sentence)
+        reading.show(texts, pages=not no_pager)
+    else:
+        out.print(plain("\n".join(next(zip(*texts, strict=True)))))
+    for sentence in filter(None, notes):
+        say(sentence)
 
 
 def _exit_code(answer: Answer) -> int:

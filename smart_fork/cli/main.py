@@ -28,13 +28,19 @@ _WrongUse: Any = next(base for base in typer.BadParameter.__mro__ if base.__name
 _KNOWN = "`smart-fork doctor` checks every part; `smart-fork --verbose …` shows where it happened."
 #: Commands without an answer.
 _WITHOUT_JSON = frozenset({"help", "hook", "mcp", "serve"})
-_HELP = "Find the past session that knows how, and fork it."
+_HELP = """Find the past session that knows how, and fork it.
+
+  smart-fork find "add retry to the uploader"   which session knows how?
+  smart-fork fork 70f1a07f "do it again"        fork it with your prompt
+  smart-fork setup                              let your agents do both
+"""
 
 
-def application(*names: str) -> typer.Typer:
-    """The command line of these commands alone; without any, what there is to choose from: names and purposes."""
+def application(*names: str, every: bool = False) -> typer.Typer:
+    """The command line of these commands alone; without any, a list of what people type, or of `every` command."""
     app = Commands(
         name="smart-fork", help=_HELP, no_args_is_help=True, pretty_exceptions_enable=False,
+        epilog=None if every else "smart-fork help --all also lists what agents and services run.",
         context_settings={"help_option_names": ["-h", "--help"]},
     )  # fmt: skip
     app.callback()(_options)
@@ -42,28 +48,23 @@ def application(*names: str) -> typer.Typer:
         entry = COMMANDS[name]
         module, what = group(name), entry.place.rpartition(".")[2]
         if what == "app":
-            app.add_typer(module.app, name=name, help=entry.purpose, hidden=entry.hidden)
+            app.add_typer(module.app, name=name, help=entry.purpose)
         else:
             kind = getattr(module, "COMMAND_CLASSES", {}).get(name, Command)
             function = getattr(module, what)
-            how: dict[str, Any] = {"help": _help_of(entry.purpose, function), "hidden": entry.hidden}
-            app.command(name, cls=kind, json=name not in _WITHOUT_JSON, **how)(function)
+            rest = inspect.cleandoc(function.__doc__ or "").partition("\n\n")[2]  # what it says after its purpose
+            told = f"{entry.purpose}\n\n{rest}".strip()
+            app.command(name, cls=kind, json=name not in _WITHOUT_JSON, help=told)(function)
     for name, entry in () if names else COMMANDS.items():
-        how = {"help": entry.purpose, "hidden": entry.hidden}
+        how: dict[str, Any] = {"help": entry.purpose, "hidden": entry.hidden and not every}
         app.command(name, json=False, rich_help_panel=entry.panel, **how)(_undefined)
     return app
 
 
-def _help_of(purpose: str, command: Callable[..., Any]) -> str:
-    """Return a command's help: its purpose, and what its docstring says after the first paragraph."""
-    _, _, rest = inspect.cleandoc(command.__doc__ or "").partition("\n\n")
-    return f"{purpose}\n\n{rest}".strip()
-
-
 @cache
-def command_line(*names: str) -> Callable[..., Any]:
+def command_line(*names: str, every: bool = False) -> Callable[..., Any]:
     """The same, ready to be run; made once in a process, for of a command like `team` that takes a while."""
-    return typer.main.get_command(application(*names))
+    return typer.main.get_command(application(*names, every=every))
 
 
 def _undefined() -> None:

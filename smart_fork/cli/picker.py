@@ -17,6 +17,8 @@ from smart_fork.cli.short_ids import is_id
 
 Action = Literal["fork", "open", "copy"]
 OFFERED = 100
+#: What to type first, for who does not know.
+FIRST = 'Search by meaning: smart-fork find "what you want to do next"'
 #: Lines of the terminal that the list leaves for what is above and below it.
 _AROUND = 5
 _KEYS: dict[str, Action] = {"": "fork", "ctrl-o": "open", "ctrl-y": "copy"}
@@ -44,6 +46,7 @@ def pick() -> int | list[str]:
         whose = AGENTS.titles(AGENTS.readable(), "or")
         say(f"No session of {whose} yet. `smart-fork demo` shows how it works; --help lists all commands.")
         return 3
+    say(FIRST)
     program = shutil.which("fzf")
     chosen = with_fzf(program, rows) if program else with_numbers(rows, input)
     return _do(*chosen) if chosen else 0
@@ -75,7 +78,7 @@ def with_fzf(program: str, rows: Sequence[PickerRow]) -> tuple[Action, PickerRow
     show = shlex.join([sys.executable, "-P", "-m", "smart_fork", "show"])
     argv = [program, "--delimiter=\t", "--with-nth=2..", "--no-multi", "--layout=reverse", "--prompt=fork> "]
     argv += [f"--preview={show} {{1}}", "--preview-window=down,60%,wrap", f"--expect={','.join(filter(None, _KEYS))}"]
-    argv += ["--header=Enter forks, Ctrl-O opens, Ctrl-Y copies the command, Esc quits"]
+    argv += [f"--header={FIRST}\nEnter forks, Ctrl-O opens, Ctrl-Y copies the command, Esc quits"]
     lines = "".join(f"{row.session_id}\t{row}\n" for row in rows)
     told = Processes.at_this_terminal(argv, lines.encode("utf-8", "replace")).splitlines()
     if len(told) < 2:
@@ -106,7 +109,7 @@ def with_numbers(rows: Sequence[PickerRow], ask: Callable[[str], str]) -> tuple[
         words = said.casefold().split()
         narrowed = [row for row in rows if all(word in str(row).casefold() for word in words)]
         if not narrowed:
-            say(f'No title has these words. Search by meaning: smart-fork find "{plain(said)}"')
+            say(f'No title has these words. {FIRST.partition(" find ")[0]} find "{plain(said)}"')
         seen = narrowed or list(rows)
 
 

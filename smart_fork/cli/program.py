@@ -117,14 +117,10 @@ def _leave(status: int, end: Callable[[int], NoReturn]) -> None:
 
 def _at_once(asked: list[str]) -> None:
     """Answer what is asked every few seconds, and end; come back where that needs the whole command line."""
-    if asked == ["welcome"]:
-        from smart_fork.cli.welcome import main as welcome
+    from importlib import import_module
 
-        welcome()
-    if asked == ["statusline"]:
-        from smart_fork.cli.statusline import main as statusline
-
-        statusline()
+    if asked in (["welcome"], ["statusline"]):
+        import_module(f"smart_fork.cli.{asked[0]}").main()
     from smart_fork.cli.completion import answer
 
     if (found := answer(os.environ)) is not None:

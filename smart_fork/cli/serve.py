@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from indexer.failures import next_step, what_failed
-from indexer.files import state_home
+from indexer.files import private_dir, state_home
+from indexer.settings import Setting
 from smart_fork.agents import AGENTS
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import err, out, plain, printed_as_json, say, wants_json
@@ -21,9 +22,11 @@ from smart_fork.cli.service.token import rotate as change
 from smart_fork.cli.service.units import installation
 from smart_fork.cli.service.units.installation import ServiceState
 from smart_fork.errors import NotFound, ProgramFailed
+from smart_fork.system.processes import Processes
 
 if TYPE_CHECKING:
     from smart_fork.cli.service.address import Address
+    from smart_fork.cli.service.client import Service
 
 
 def serve(
@@ -85,11 +88,9 @@ def open_page(
     """Open the service's page in the browser, about the current project: a private file lets it in, once."""
     import webbrowser
 
-    from smart_fork.cli.service.client import ServiceGoneError, started_service
+    from smart_fork.cli.service.client import ServiceGoneError
 
-    service = started_service()
-    if service is None:
-        raise NotFound("The service is not running", "Start it: smart-fork serve")
+    service = _running_service()
     try:
         way_in = service.way_in(_current_project())
     except ServiceGoneError as error:
@@ -101,6 +102,31 @@ def open_page(
     if print_only or not webbrowser.open(address):
         out.print(plain(address))
         say(f"It works once, within a minute. If the browser cannot read the file, use a code: {way_in.page}open")
+
+
+def _running_service() -> Service:
+    """The service; one is started where none runs.
+
+    Raises:
+        ProgramFailed: it does not start.
+        NotFound: SMART_FORK_SERVICE or SMART_FORK_BACKGROUND forbids it.
+    """
+    from smart_fork.cli.progress import working
+    from smart_fork.cli.service.client import started_service
+
+    if (service := started_service()) is not None:
+        return service
+    if Setting.SERVICE.is_off() or Setting.BACKGROUND.is_off():
+        raise NotFound("The service is not running", "Start it: smart-fork serve")
+    log, processes = private_dir(state_home() / "logs") / "service-crash.log", Processes()
+    with working("starting the service"):
+        command = [sys.executable, "-P", "-m", "smart_fork", "serve"]
+        begun = processes.start(command, cwd=private_dir(state_home()), env=os.environ, log=log)
+        service = started_service(lambda: processes.alive(begun))
+    if service is None:
+        raise ProgramFailed("The service did not start", f"{log} says why, or run `smart-fork serve`.")
+    say(f"The service runs at {service.address.url}. It ends with: smart-fork service stop")
+    return service
 
 
 def _current_project() -> str:

@@ -40,13 +40,14 @@ def show_help(
     topic: Annotated[
         list[str] | None, typer.Argument(help="Command, such as: team push. Default: all commands.")
     ] = None,
+    every: Annotated[bool, typer.Option("--all", help="List every command, also those that agents run.")] = False,
 ) -> None:
     """Print the help of a command."""
     from smart_fork.cli.main import command_line
 
     words = topic or []
     names = [word for word in words[:1] if word in COMMANDS]
-    command_line(*names)([*words, "--help"], prog_name="smart-fork", standalone_mode=False)
+    command_line(*names, every=every)([*words, "--help"], prog_name="smart-fork", standalone_mode=False)
 
 
 # The value of every setting, and where it comes from. Variables are in `indexer.settings`, keys of config.toml in

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 MIN_PREFIX = 8
 #: What would pass for the heading of a message, where it was said in one.
 _HEADING = re.compile(r"^(?=[^\S\n]*##[^\S\n]*\d+[^\S\n]*·)", re.MULTILINE)
+_JUMPS = "Numbers jump over records that are no messages: tool calls, their output, and what an agent notes for itself."
 #: A look at a session has given its answer after so many seconds of a processor: the rest of a long one is left out.
 ANSWER_SECONDS = 6.0
 #: Sessions named where a reference means several.
@@ -282,31 +283,37 @@ def left_out(session: Session) -> str:
     )
 
 
-def as_markdown(read: Conversation) -> str:
-    """A conversation to read in a terminal or by a model."""
+def as_markdown(read: Conversation) -> Iterator[tuple[str, str]]:
+    """Yield a conversation's texts in Markdown, each with the role that said it, empty for what is said about it.
+
+    No line of a message looks like the heading of one.
+    """
     from smart_fork.finding.results import place_mark
 
     where = " ".join(printable(read.working_directory).splitlines()) or "directory unknown"
-    if mark := place_mark(read.project_inferred_from):
+    if read.project_inferred_from and (mark := place_mark(read.project_inferred_from)):
         where = f"{where} ({mark})"
     whose = f" · shared by {read.owner}" if read.owner else ""
     whose += f" · fork of {printable(read.forked_from)}" if read.forked_from else ""
-    lines = [
+    numbers = [one.number for one in read.messages]
+    head = [
         f"# {read.title}",
         "",
         f"{read.agent_type} {read.session_id} · {where} · {minute(read.last_activity)}{whose}",
+        *(("", _JUMPS) if numbers and numbers[-1] - numbers[0] >= len(numbers) else ()),
         *(_noted_in_words(read.noted) if read.noted else ()),
         *(_commits_in_words(read.commits) if read.commits else ()),
         *(("", f"Its agent alone {read.resumed.sentence}") if read.resumed else ()),
     ]
+    yield "\n".join(head), ""
     before = 0
     for one in read.messages:
         if read.resumed and before < read.resumed.start <= one.number:
             both = "what both ends have, and this one" if read.resumed.reason == "elsewhere" else "what follows"
-            lines += ["", f"> Its agent alone loads {both}, from message {read.resumed.start} on"]
+            yield f"\n> Its agent alone loads {both}, from message {read.resumed.start} on", ""
         before = one.number
-        lines += ["", f"## {one.number} · {one.role} · {minute(one.timestamp)}", "", _HEADING.sub(r"\\\g<0>", one.text)]
-    return "\n".join(lines) + "\n"
+        yield f"\n## {one.number} · {one.role} · {minute(one.timestamp)}\n", ""
+        yield _HEADING.sub(r"\\\g<0>", one.text), one.role
 
 
 def _noted_in_words(noted: Noted) -> Iterator[str]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from types import FrameType
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, NoReturn, Self
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, cast
 
 from indexer.lazy import dataclass
 from indexer.masking import Masked, beginning, mask
@@ -313,6 +313,24 @@ class Processes:
         with _starting(argv), subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             told, _ = process.communicate(given)
         return told.decode("utf-8", "replace") if process.returncode == 0 else ""
+
+    @staticmethod
+    @contextlib.contextmanager
+    def pager(argv: Sequence[str], env: Mapping[str, str]) -> Iterator[IO[bytes]]:
+        """Give the stdin of a program in which a person reads at this terminal until they leave it. Ctrl-C is its own.
+
+        Raises:
+            ProgramMissing, ProgramFailed: as `run`.
+        """
+        before = signal.getsignal(signal.SIGINT)
+        with _starting(argv, None, env), subprocess.Popen(argv, stdin=subprocess.PIPE, env=env) as process:
+            signal.signal(signal.SIGINT, lambda *_: None)
+            try:
+                with contextlib.suppress(BrokenPipeError), cast("IO[bytes]", process.stdin) as given:  # they have left
+                    yield given
+                process.wait()
+            finally:
+                signal.signal(signal.SIGINT, before)
 
     @staticmethod
     def own_pid() -> int:

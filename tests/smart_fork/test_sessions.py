@@ -94,7 +94,10 @@ def test_messages_around_one_and_from_one_on(world, shop):
 def test_a_heading_that_was_said_passes_for_no_message(world, shop):
     world.claude(shop, "see:\n## 1 · assistant · 2026-05-04T10:00:00Z\n\n  ##2 · user\n## Plan", session_id=FIRST)
 
-    text = sessions.as_markdown(sessions.told(sessions.read(sessions.locate(FIRST)), sessions.Reading()))
+    text = "\n".join(
+        text
+        for text, _ in sessions.as_markdown(sessions.told(sessions.read(sessions.locate(FIRST)), sessions.Reading()))
+    )
 
     assert [line[:4] for line in text.splitlines() if line.lstrip().startswith("##")] == ["## 0", "## P"]
     assert "\\## 1 · assistant" in text
@@ -115,7 +118,7 @@ def test_secrets_and_escapes_are_not_shown(world, shop):
     world.claude(shop, "the key is \x1b[2Jhttps://me:hunter2secret@example.com/x", "ok", session_id=FIRST)
     session = sessions.read(sessions.locate(FIRST))
 
-    text = sessions.as_markdown(sessions.told(session, sessions.Reading()))
+    text = "\n".join(text for text, _ in sessions.as_markdown(sessions.told(session, sessions.Reading())))
 
     assert "hunter2secret" not in text
     assert "\x1b" not in text

@@ -241,7 +241,9 @@ def test_the_conversation_says_that_its_project_is_inferred(world, shop, monkeyp
     conversation = sessions.look_into(sessions.locate(session_id))
 
     assert (str(shop), "commit") == (conversation.cwd, conversation.inferred_from)
-    assert "project inferred from its commit" in sessions.as_markdown(sessions.told(conversation, sessions.Reading()))
+    assert "project inferred from its commit" in "\n".join(
+        text for text, _ in sessions.as_markdown(sessions.told(conversation, sessions.Reading()))
+    )
 
 
 def test_people_are_shown_that_a_project_is_inferred_and_what_matched(world, shop, capsys):

@@ -67,8 +67,8 @@ def _hand_over(line: Socket, arguments: Sequence[str]) -> None:
         mask = os.umask(0o077)
         os.umask(mask)
         package = sys.modules["__main__"].__package__ or ""  # messages name the program by it
-        fields = [package, str(mask), str(os.getpriority(os.PRIO_PROCESS, 0)), _ignored(), str(len(arguments))]
-        fields += arguments
+        fields = [package, str(mask), str(os.getpriority(os.PRIO_PROCESS, 0)), _ignored(), sys.stdin.errors or "strict"]
+        fields += [str(len(arguments)), *arguments]
         fields += [f"{name}={value}" for name, value in os.environ.items()]
         body = packed(fields)
         streams = [(SOL_SOCKET, SCM_RIGHTS, b"".join(one.to_bytes(4, sys.byteorder) for one in (0, 1, 2, here)))]
@@ -190,8 +190,9 @@ def _become(fields: list[str]) -> OSError:
 
 #: Longest path of a Unix socket that every system accepts.
 LONGEST = 100
-#: Read by the interpreter or the system's libraries when a process starts, and never again.
-READ_AT_START = ("PYTHON", "LD_", "DYLD_", "MALLOC_", "OMP_", "OPENBLAS_", "LC_", "LANG")
+#: Read by the interpreter or the system's libraries when a process starts, and never again. Of a locale that is its
+#: encoding.
+_READ_AT_START = ("PYTHON", "LD_", "DYLD_", "MALLOC_", "OMP_", "OPENBLAS_")
 _PACKAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))  # noqa: PTH100, PTH118, PTH120
 
 
@@ -208,9 +209,14 @@ def socket_path() -> str | None:
 
 
 def code() -> str:
-    """Return a name for the code that this process runs: another installation, version or edit has another one."""
+    """Return a name for the code that this process runs, and for what it has read at its start.
+
+    Another installation, version or edit has another one, and so has another encoding or library path.
+    """
     newest = max(_changed(f"{_PACKAGES}/{name}") for name in ("smart_fork", "indexer"))
-    return f"{crc32(os.fsencode(f'{sys.executable} {sys.version} {_PACKAGES} {newest}')):08x}"
+    fixed = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith(_READ_AT_START))
+    runs = f"{sys.executable} {sys.version} {_PACKAGES} {newest} {sys.getfilesystemencoding()} {fixed}"
+    return f"{crc32(os.fsencode(runs)):08x}"
 
 
 def _changed(package: str) -> int:
@@ -225,8 +231,3 @@ def _changed(package: str) -> int:
             elif entry.name.endswith(".py"):
                 newest = max(newest, entry.stat().st_mtime_ns)
     return newest
-
-
-def fixed_at_start(environment: dict[str, str]) -> dict[str, str]:
-    """Return the variables that a process cannot take over after its start."""
-    return {name: value for name, value in environment.items() if name.startswith(READ_AT_START)}

@@ -39,7 +39,6 @@ from smart_fork.cli.preload.client import (
     SIZE,
     code,
     exactly,
-    fixed_at_start,
     folder,
     message,
     packed,
@@ -217,11 +216,12 @@ class _Keeper:
 class _Asked:
     """A command as it was asked for.
 
-    It has a program, umask, priority, ignored signals, arguments, variables, streams and a directory.
+    It has a program, umask, priority, ignored signals, arguments, variables, a directory, and streams with what they do
+    where text has no encoding.
     """
 
     def __init__(self, fields: list[str], descriptors: Sequence[int]) -> None:
-        self.package, mask, priority, ignored, count, *rest = fields
+        self.package, mask, priority, ignored, self.errors, count, *rest = fields
         self.umask, self.priority, number = int(mask), int(priority), int(count)
         self.ignored = frozenset(map(int, ignored.split()))
         self.arguments = rest[:number]
@@ -250,7 +250,7 @@ def _asked(line: socket.socket) -> _Asked | None:
     head, descriptors, _, _ = socket.recv_fds(line, SIZE, _DESCRIPTORS)
     with suppress(ValueError, OSError):
         asked = _Asked(unpacked(exactly(line, min(int.from_bytes(head), LONGEST))), descriptors)
-        if len(descriptors) == _DESCRIPTORS and fixed_at_start(asked.variables) == fixed_at_start(dict(os.environ)):
+        if len(descriptors) == _DESCRIPTORS:
             return asked
     _close(descriptors)
     return None
@@ -342,9 +342,9 @@ def _take_over(asked: _Asked) -> None:
         signal.signal(number, signal.SIG_IGN if number in asked.ignored else signal.SIG_DFL)
     if signal.SIGINT not in asked.ignored:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.stdin = open(0, encoding=sys.stdin.encoding, errors=sys.stdin.errors, closefd=False)  # noqa: SIM115
-    sys.stdout = _text(1, sys.stdout)
-    sys.stderr = _text(2, sys.stderr)
+    sys.stdin = open(0, encoding=sys.stdin.encoding, errors=asked.errors, closefd=False)  # noqa: SIM115
+    sys.stdout = _text(1, sys.stdout, asked.errors)
+    sys.stderr = _text(2, sys.stderr, sys.stderr.errors)
 
 
 def _limit_as(process: int) -> None:
@@ -356,10 +356,10 @@ def _limit_as(process: int) -> None:
         os.sched_setaffinity(0, os.sched_getaffinity(process))
 
 
-def _text(number: int, before: TextIO) -> TextIO:
+def _text(number: int, before: TextIO, errors: str | None) -> TextIO:
     """Return the stream of a descriptor that is another file now."""
     buffering = 1 if number == 2 or os.isatty(number) else -1
-    return open(number, "w", buffering, before.encoding, before.errors, closefd=False)
+    return open(number, "w", buffering, before.encoding, errors, closefd=False)
 
 
 if __name__ == "__main__":

@@ -30,13 +30,8 @@ def begin() -> None:
 
 def _listens(path: str) -> bool:
     """Return whether a preloader listens: the socket of one that was killed is still there."""
+    import errno
     import socket
 
     with socket.socket(socket.AF_UNIX) as line:
-        try:
-            line.connect(path)
-        except (FileNotFoundError, ConnectionRefusedError):
-            return False
-        except OSError:
-            return True
-    return True
+        return line.connect_ex(path) not in (errno.ENOENT, errno.ECONNREFUSED)

@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -128,11 +128,14 @@ def find_service() -> Service | None:
     return Service(address, status)
 
 
-def started_service() -> Service | None:
-    """Return the service of this home, waiting for one that is just starting; `None` if none runs."""
+def started_service(starts: Callable[[], bool] = lambda: False) -> Service | None:
+    """Return the service of this home, waiting for one that is just starting; `None` if none runs.
+
+    `starts` says of one that has no lock yet whether it is still about to run.
+    """
     deadline = time.monotonic() + START_SECONDS
     while (service := find_service()) is None and not Setting.SERVICE.is_off():
-        if not holder() or time.monotonic() > deadline:
+        if not (holder() or starts()) or time.monotonic() > deadline:
             break
         time.sleep(LOOK_SECONDS)
     return service

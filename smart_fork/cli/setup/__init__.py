@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import textwrap
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import click
 import typer
 
 from indexer.files import index_db, private_dir, state_home
@@ -25,7 +28,7 @@ from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, 
 from smart_fork.cli.progress import progress_bar
 from smart_fork.cli.setup.setup_answer import SetupOptions
 from smart_fork.errors import SmartForkError, Usage
-from smart_fork.snippets import one_of
+from smart_fork.snippets import one_of, printable
 
 if TYPE_CHECKING:
     from smart_fork.cli.setup.ledger import Ledger, Step, What
@@ -133,49 +136,33 @@ def setup(
     if off and any(parts.values()):
         raise Usage("These options add and remove in one run", "Run one after the other.")
     with nullcontext() if dry_run else alone():
+        asks = not (yes or wants_json() or dry_run) and sys.stdin.isatty()
         if remove or off:
-            _undo(Ledger(), options, () if remove else off, dry_run=dry_run)
-        elif dry_run:
-            _show(Ledger(), options)
+            _undo(Ledger(), options, () if remove else off, dry_run=dry_run, asks=asks)
         else:
-            asks = not (yes or wants_json()) and sys.stdin.isatty()
-            _set_up(Ledger(), _with_copies(options) if asks else options, yes=yes)
+            _set_up(Ledger(), options, yes=yes, asks=asks, dry_run=dry_run)
 
 
-def _show(ledger: Ledger, options: SetupOptions) -> None:
-    from smart_fork.cli.setup.plan import make_plan
-
-    plan = make_plan(options, ledger)
-    if not printed_as_json(plan.told()):
-        _print_plan(plan)
-
-
-def _with_copies(options: SetupOptions) -> SetupOptions:
-    """Ask whether to keep copies of logs that agents delete; return the options with the answer."""
-    from smart_fork.cli.setup.keeping import offered
-
-    lost = () if options.keep else offered(options.agents)
-    for one in lost:
-        _say_below(f"{one.in_words()}. Copies take {one.room()}; only you can read them.")
-    if not lost or not typer.confirm("Keep compressed copies?", default=True):
-        return options
-    return replace(options, keep=True)
-
-
-def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool) -> None:
+def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, asks: bool, dry_run: bool) -> None:
     from smart_fork.agents import known_variables
+    from smart_fork.cli.setup.keeping import offered
     from smart_fork.cli.setup.plan import make_plan
 
-    plan = make_plan(options, ledger)
-    asks = not plan.is_done and not yes
+    offers = asks and not options.keep and bool(offered(options.agents))
+    plan = make_plan(replace(options, keep=True) if offers else options, ledger)
     if not wants_json():
         _print_plan(plan)
-    if asks and (wants_json() or not sys.stdin.isatty()):
+    if dry_run:
         printed_as_json(plan.told())
-        raise Usage("Nothing was changed: no terminal to confirm in", "Do it with `smart-fork setup --yes`.")
-    if asks and not typer.confirm("\nGo ahead?", default=True):
-        say("Nothing was changed.")
-        raise typer.Exit(1)
+        return
+    if not (plan.is_done or yes):
+        if not asks:
+            printed_as_json(plan.told())
+            raise Usage("Nothing was changed: no terminal to confirm in", "Do it with `smart-fork setup --yes`.")
+        if not (answer := _agreed(offers=offers)):
+            say("Nothing was changed.")
+            raise typer.Exit(1)
+        plan = make_plan(options, ledger) if answer == "w" else plan
     compile_ahead()
     known_variables.note_a_persons(os.environ)
     done = [_act(step, plan, ledger) for step in plan.steps if step.is_open]
@@ -186,9 +173,18 @@ def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool) -> None:
         told = replace(plan.told(), changed=bool(done), ok=ok, done=tuple(done), tried=tuple(tried))
         print_json(told.as_json())
     else:
-        _print_end(plan, ok=ok)
+        _print_end(plan, next((one.asked for one in tried if one.asked), ""), ok=ok)
     if not ok:
         raise typer.Exit(1)
+
+
+def _agreed(*, offers: bool) -> str:
+    """Ask once, also about the copies where the plan `offers` them; return what to do, empty for nothing."""
+    if not offers:
+        return "y" if typer.confirm("\nGo ahead?", default=True) else ""
+    choice = click.Choice(["y", "w", "n"], case_sensitive=False)
+    asked = "\nGo ahead? y: all of it, w: without the copies of logs, n: nothing"
+    return str(typer.prompt(asked, default="y", type=choice, show_choices=False)).replace("n", "")
 
 
 def compile_ahead() -> None:
@@ -277,29 +273,40 @@ def _line(verb: str, step: Step) -> str:
     return f"  {verb:<8}{step.name:<24}  {_at_home(step.where)}".rstrip()
 
 
-def _print_end(plan: SetupPlan, *, ok: bool) -> None:
+def _print_end(plan: SetupPlan, title: str, *, ok: bool) -> None:
+    """Say what to ask for: the `title` of a session of this person's own, if there is one."""
     if not ok:
         say("\nNot everything works yet: `smart-fork doctor` says what to do. Then run this again.")
         return
+    example = _short(" ".join(printable(title).split()), 48) or "add retry to the uploader"
     found = AGENTS.titles((found.way.agent for found in plan.found), "or")
     ready = f"Ready. Start a new session of {found} in a repository, and ask:"
     out.print(plain(f"\n{textwrap.fill(ready, _WIDTH)}"))
-    out.print(plain('  "Which past session knows how we did the upload retry?"'))
-    out.print(plain('Or here: smart-fork find "…"'))
+    out.print(plain(f'  "Which past session knows about: {example}"'))
+    out.print(plain(f"Or here: smart-fork find {shlex.quote(example)}"))
 
 
-def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_run: bool) -> None:
+def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_run: bool, asks: bool) -> None:
+    from smart_fork.cli.setup.background import end_running
     from smart_fork.cli.setup.plan import lines_of, not_ours_to_undo, remove, undone
     from smart_fork.cli.setup.setup_answer import TakenOut
     from smart_fork.system.processes import Processes
 
     lines = lines_of(ledger, options.agents, what)
+    if lines and asks and not what:
+        _print_undone([undone(line) for line in lines], [], dry_run=True, whole=True)
+        if not typer.confirm("\nRemove all of it?", default=True):
+            say("Nothing was changed.")
+            raise typer.Exit(1)
     steps = [undone(line) for line in lines] if dry_run else remove(ledger, lines, Processes())
     left = list(not_ours_to_undo(options.agents)) if not (dry_run or what) else []
     ok = not any(one.error for one in steps)
-    told = TakenOut(ok=ok, changed=bool(steps) and not dry_run, steps=tuple(steps), left=tuple(left))
+    changed = bool(steps) and not dry_run
+    everywhere = changed and not what and len(options.agents) == len(AGENTS.registrations())
+    ended = end_running(Processes()) if everywhere else []
+    told = TakenOut(ok=ok, changed=changed, steps=tuple(steps), ended=tuple(ended), left=tuple(left))
     if not printed_as_json(told):
-        _print_undone(steps, left, dry_run=dry_run, whole=not what)
+        _print_undone(steps, [*(f"Ended: {one}" for one in ended), *left], dry_run=dry_run, whole=not what)
     if not ok:
         raise typer.Exit(1)
 
@@ -308,7 +315,8 @@ def _print_undone(undone: list[StepUndone], left: list[str], *, dry_run: bool, w
     from smart_fork.cli.setup.plan import PARTS
 
     for one in undone:
-        verb = "failed" if one.error else "remove" if dry_run else "removed"
+        done = "off" if one.step == "keep" else "removed" if one.removed else "stays"
+        verb = "failed" if one.error else "remove" if dry_run else done
         out.print(plain(f"  {verb:<8}{PARTS[one.step].NAME:<24}  {_at_home(one.where)}"))
         for note in (one.error, one.hint, *one.notes):
             if note:
@@ -338,12 +346,13 @@ def _short(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1].rstrip()}…"
 
 
-#: Another process that is indexing is not waited for: it does the same.
-_PATIENCE = 0.0
+#: Another process that is indexing is not waited for: it does the same. What is embedded by then can be searched.
+_PATIENCE, _FIRST_SECONDS = 0.0, 10.0
 
 
 def first_index(plan: SetupPlan) -> tuple[str, list[str]]:
-    """Index everything, the newest first: what was done, in a word, and what a person should know.
+    """Index, the newest first, until there is something to search: what was done, in a word, and what a person should
+    know. The rest is done in the background.
 
     Raises:
         SmartForkError: the index or the model is not available.
@@ -353,9 +362,10 @@ def first_index(plan: SetupPlan) -> tuple[str, list[str]]:
     from indexer.store.schema import VectorsUnavailableError
 
     if not wants_json():
-        say("Indexing. Ctrl-C continues in the background.")
+        say("Indexing. What takes long continues in the background.")
     try:
-        return "added", [_indexed()]
+        done, more = _indexed()
+        return ("begun", [f"{done}.", _later(plan)]) if more else ("added", [done])
     except KeyboardInterrupt:
         return "later", [_later(plan)]
     except IndexBusyError:
@@ -365,7 +375,8 @@ def first_index(plan: SetupPlan) -> tuple[str, list[str]]:
         raise SmartForkError(f"Words are indexed, embeddings are not: {error}", step) from error
 
 
-def _indexed() -> str:
+def _indexed() -> tuple[str, bool]:
+    """Index for a while; return what is searchable, and whether there is more to do."""
     from indexer.embedding import configured_embedder
     from indexer.freshness import complete
     from smart_fork.agents.readers import READERS
@@ -373,10 +384,12 @@ def _indexed() -> str:
     from smart_fork.finding.index_access import opened
 
     with opened() as store, progress_bar() as progress:
+        until = time.monotonic() + _FIRST_SECONDS
         with renewed(store, _PATIENCE, progress, vectors=True):
-            complete(store, READERS, configured_embedder(), None, patience=_PATIENCE, progress=progress)
+            complete(store, READERS, configured_embedder(), None, patience=_PATIENCE, deadline=until, progress=progress)
         counts = store.counts()
-    return f"{counts.sessions:,} sessions, {counts.embedded:,} of {counts.chunks:,} passages with their meaning"
+    done = f"{counts.sessions:,} sessions, {counts.embedded:,} of {counts.chunks:,} passages with their meaning"
+    return done, counts.embedded < counts.chunks
 
 
 def _later(plan: SetupPlan) -> str:
@@ -385,7 +398,6 @@ def _later(plan: SetupPlan) -> str:
 
     if any(step.what == "service" and step.state != "left" for step in plan.steps):
         return "The service does the rest. `smart-fork index status` shows the progress."
-    log = private_dir(state_home() / "logs") / "first-index.log"
-    argv = [plan.program, "index", "run", "--if-idle"]
+    argv, log = [plan.program, "index", "run", "--if-idle"], private_dir(state_home() / "logs") / "index.log"
     Processes().start(argv, cwd=state_home(), env=os.environ, log=log)
     return "Indexing continues in the background. `smart-fork index status` shows the progress."

@@ -12,6 +12,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -228,12 +229,8 @@ def wanted(agent: AgentName) -> dict[str, Any]:
     """All that we install: ``hooks`` as the settings have them, or the ``content`` of a file of ours."""
     hooks = AGENTS.hooks_of(agent)
     content = _content(hooks)
-    said = (
-        {"content": content}
-        if content is not None
-        else {"hooks": {event: [group] for event, group in _groups(hooks).items()}}
-    )
-    return {"path": str(hooks.path()), **said}
+    groups = {event: [group] for event, group in _groups(hooks).items()}
+    return {"path": str(hooks.path()), **({"hooks": groups} if content is None else {"content": content})}
 
 
 def install(agent: AgentName) -> HooksChanged:
@@ -270,8 +267,15 @@ def remove(agent: AgentName) -> HooksChanged:
     """
     hooks = AGENTS.hooks_of(agent)
     path, content = hooks.path(), _content(hooks)
-    changed = _deleted(path, content) if content is not None else remove_handlers(path)
-    return HooksChanged(agent=agent, path=str(path), changed=changed)
+    if content is not None:
+        return HooksChanged(agent=agent, path=str(path), changed=_deleted(path, content))
+    told = HooksChanged(agent=agent, path=str(path), changed=remove_handlers(path))
+    try:
+        if found := hooks.distrusting(_read(path) or "{}"):
+            foreign_files.write(*found)
+    except (OSError, ValueError, LookupError) as error:
+        return replace(told, notes=(f"{hooks.title} still notes which hooks you trust: {error}",))
+    return told
 
 
 def is_installed(agent: AgentName) -> bool:
@@ -369,10 +373,9 @@ def undo(line: LedgerLine) -> list[str]:
         SmartForkError: the settings are not understood; they are as they were.
     """
     agent = AGENTS.registration_of(line.agent).agent
-    if settings_file(agent) == line.path:
-        remove(agent)
+    notes = remove(agent).notes if settings_file(agent) == line.path else ()
     take_away(line.path, line.folders)
-    return []
+    return list(notes)
 
 
 def standing(line: LedgerLine) -> str:
@@ -381,8 +384,5 @@ def standing(line: LedgerLine) -> str:
     Raises:
         SmartForkError: the settings are not understood.
     """
-    return (
-        ""
-        if is_installed(AGENTS.registration_of(line.agent).agent)
-        else f"the hooks in {line.path} are missing or outdated"
-    )
+    agent = AGENTS.registration_of(line.agent).agent
+    return "" if is_installed(agent) else f"the hooks in {line.path} are missing or outdated"

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
+import shutil
 from functools import partial
+from pathlib import Path
 
+from indexer.settings import Setting
+from smart_fork.cli.preload.client import folder
+from smart_fork.cli.service.lock import stop
 from smart_fork.cli.service.units import installation
 from smart_fork.cli.setup.ledger import Ledger, LedgerLine, Step, take_away
 from smart_fork.errors import SmartForkError
 from smart_fork.system.processes import Processes
 
 NAME = "service"
+#: Words of a process that completes the index in the background.
+_INDEXING = frozenset({"index", "run", "--if-idle"})
+#: Variables that say which home a process is of.
+_HOMES = (Setting.HOME, "HOME")
 #: Without a service a question brings the index up to date first.
 _OTHERWISE = "each search updates the index"
 
@@ -51,6 +60,24 @@ def undo(line: LedgerLine, processes: Processes | None = None) -> list[str]:
         keeper.uninstall()
     take_away(line.path, line.folders)
     return []
+
+
+def end_running(processes: Processes) -> list[str]:
+    """End what runs for this home and no agent has started; return what that was. A preloader without socket ends.
+
+    Raises:
+        SmartForkError: the service does not end.
+    """
+    ended = ["the service"] if stop() else []
+    here = [os.environ.get(one) for one in _HOMES]
+    for pid in [pid for pid, one in processes.running().items() if _INDEXING.issubset(one.words)]:
+        if here == list(map((processes.environment(pid) or {}).get, _HOMES)):
+            processes.end(pid, force=False)
+            ended.append("indexing")
+    if Path(preloaders := folder()).exists():
+        shutil.rmtree(preloaders, ignore_errors=True)
+        ended.append("the preloader")
+    return ended
 
 
 def standing(line: LedgerLine) -> str:

@@ -29,7 +29,9 @@ def planned(deletion: Deletion, *, wanted: bool) -> Step:
         return step("left", why=f"{said} {_REFUSED}")
     if not wanted:
         return step("left", why=f"{said} --keep-logs keeps compressed copies, {deletion.room()}")
-    return step("new", why=said, act=partial(_written, deletion))
+    return step(
+        "new", why=f"{said} Copies take {deletion.room()}; only you can read them", act=partial(_written, deletion)
+    )
 
 
 def offered(agents: Collection[AgentName]) -> list[Deletion]:

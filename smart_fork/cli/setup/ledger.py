@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -62,11 +63,7 @@ class Edit:
 
 def _shared(one: str, other: str) -> int:
     """How many characters both begin with."""
-    shared, longest = 0, min(len(one), len(other))
-    while shared < longest:  # halved: settings may be megabytes
-        half = (shared + longest + 1) // 2
-        shared, longest = (half, longest) if one[:half] == other[:half] else (shared, half - 1)
-    return shared
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def digest(text: str | None) -> str:

@@ -54,10 +54,8 @@ def lasting_program(env: Mapping[str, str]) -> str:
     """
     try:
         return own_program(env)
-    except ProgramMissing as error:
-        raise ProgramMissing("No installed smart-fork command was found", _step()) from error
     except SmartForkError as error:
-        raise SmartForkError("This smart-fork runs from a temporary folder (uvx)", _step()) from error
+        raise type(error)(error.message, _step()) from error
 
 
 def _step() -> str:
@@ -201,6 +199,8 @@ SECONDS = 120.0
 _END_SECONDS = 5.0
 _TOOL = "find_sessions"
 _RESULTS = 5
+#: A title of fewer words, as "ship it", may stand above anything.
+_TELLING_WORDS = 3
 
 
 class _BrokenError(Exception):
@@ -247,24 +247,19 @@ def _judged(trial: Trial, newest: RecentSession, answer: Mapping[str, Any], seco
     if answer.get("isError"):
         said = " ".join(str(part.get("text", "")) for part in answer.get("content", []))
         return Trial(trial.agent, ok=False, error=f"it answered: {said}")
-    best = next((one for one in results if one.get("session_id") == newest.session_id), results[0] if results else {})
-    return replace(
-        trial,
-        ok=trial.ok and bool(results),
-        asked=newest.title,
-        found=str(best.get("title", "")),
-        score=float(best.get("score", 0.0)),
-        answer_seconds=seconds,
-        error="" if results else "it found nothing for the newest session's own title",
-    )
+    if not results:
+        return replace(trial, ok=False, error="it found nothing for the newest session's own title")
+    best = next((one for one in results if one.get("session_id") == newest.session_id), results[0])
+    found, score = str(best.get("title", "")), float(best.get("score", 0.0))
+    return replace(trial, asked=newest.title, found=found, score=score, answer_seconds=seconds)
 
 
 def _newest(agent: str) -> RecentSession | None:
-    """The newest session with a title, of this agent if it has one."""
+    """The newest session with a title that says something, else with any; of this agent if it has one."""
     for whose in (agent, "all") if agent in READERS.names else ("all",):
-        for one in list_recent(whose, None, _RESULTS, everywhere=True).sessions:
-            if one.title and one.project_path:
-                return one
+        found = [one for one in list_recent(whose, None, _RESULTS, everywhere=True).sessions if one.project_path]
+        if titled := [one for words in (_TELLING_WORDS, 1) for one in found if len(one.title.split()) >= words]:
+            return titled[0]
     return None
 
 
@@ -327,21 +322,17 @@ class Part(Protocol):
 
 
 PARTS: Mapping[str, Part] = {
-    "server": entry,
-    "skill": skill_file,
-    "hooks": agent_settings,
-    "recall": recall_step,
-    "reading": tool_permission,
-    "keep": keeping,
-    "service": background,
-}
+    "server": entry, "skill": skill_file, "hooks": agent_settings, "recall": recall_step, "reading": tool_permission,
+    "keep": keeping, "service": background,
+}  # fmt: skip
 _AGAIN = "`smart-fork setup` sets it up again; `smart-fork setup --remove` undoes the rest."
 
 
 def undone(line: LedgerLine, notes: Collection[str] = (), error: str = "", hint: str | None = None) -> StepUndone:
     """A line of the ledger that was undone; with an `error` it was not, and stays in the ledger."""
+    stays = bool(error) or (bool(notes) and line.what == "skill")  # a file of ours that is still used
     return StepUndone(
-        step=line.what, agent=line.agent, where=str(line.path), removed=not error, notes=tuple(notes), error=error,
+        step=line.what, agent=line.agent, where=str(line.path), removed=not stays, notes=tuple(notes), error=error,
         hint=hint,
     )  # fmt: skip
 

@@ -91,7 +91,7 @@ class SetUp(Value):
 
 @record
 class StepUndone(Value):
-    """A step that was undone; with an `error` it was not."""
+    """A step that was undone; with an `error` it was not. It is not `removed` where its file stays."""
 
     step: str
     agent: str = rare("")
@@ -104,11 +104,12 @@ class StepUndone(Value):
 
 @record
 class TakenOut(Value):
-    """What was undone, and what is `left` because it was set up by hand."""
+    """What was undone, which processes were `ended`, and what is `left` because it was set up by hand."""
 
     ok: bool
     changed: bool
     steps: tuple[StepUndone, ...]
+    ended: tuple[str, ...] = ()
     left: tuple[str, ...]
 
 

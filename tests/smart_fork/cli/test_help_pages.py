@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from smart_fork.cli.command_table import COMMANDS
-from smart_fork.cli.help_pages import EXAMPLES, dress
+from smart_fork.cli.help_pages import dress, examples
 from smart_fork.cli.main import command_line
 from tests.cases import each
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -21,7 +21,7 @@ BANNED = ("whose", "whoever", "somebody", "nobody", "anew", "at once", "that of"
 
 def pages(group: Any, above: str = "") -> Iterator[tuple[str, Any]]:
     for name, command in group.commands.items():
-        if not command.hidden:
+        if examples(f"{above}{name}"):
             yield (path := f"{above}{name}"), command
             yield from pages(command, f"{path} ") if hasattr(command, "commands") else ()
 
@@ -40,11 +40,11 @@ def said(command: Any) -> list[str]:
 def test_every_help_page_ends_with_two_examples(page):
     dress(PAGES[page], page)
 
-    assert len(set(EXAMPLES[page])) == 2
-    assert all(f"smart-fork {example}" in PAGES[page].epilog for example in EXAMPLES[page])
+    assert len(set(examples(page))) == 2
+    assert all(f"smart-fork {example}" in PAGES[page].epilog for example in examples(page))
 
 
-@each("example", sorted({example for pair in EXAMPLES.values() for example in pair}))
+@each("example", examples())
 def test_the_examples_are_commands_that_are_understood(example):
     words = shlex.split(re.split(r" [<|]", example)[0])
     command: Any = ALL
@@ -79,3 +79,23 @@ def test_help_of_what_is_no_command_is_a_wrong_use(run, words):  # noqa: F811
     done = run("help", *words)
 
     assert (done.code, "nonsense" in done.err) == (2, True)
+
+
+AGENTS_RUN = {"recall", "statusline", "mcp", "serve", "hook", "logs"}
+
+
+def listed(text: str) -> set[str]:
+    return set(re.findall(r"^│ (\w+)", text, re.MULTILINE)) & set(COMMANDS)
+
+
+@each("word", ("--help", "help"))
+def test_the_list_has_what_people_type_and_begins_with_examples(run, word):  # noqa: F811
+    told = run(word).out
+
+    assert set(COMMANDS) - AGENTS_RUN - {"welcome"} == listed(told)
+    assert 3 == told.partition("Options")[0].count("\n smart-fork ")
+    assert "smart-fork help --all" in told
+
+
+def test_all_commands_are_listed_for_who_asks_for_all(run):  # noqa: F811
+    assert set(COMMANDS) == listed(run("help", "--all").out)

@@ -147,8 +147,13 @@ def test_alone_at_a_terminal_it_lists_and_copies(world: World, shop, tmp_path):
     code, seen = in_a_terminal((b"quits: ", b"y1\n"), cwd=shop, env={"PATH": str(programs)})
 
     assert 0 == code
+    assert picker.FIRST.encode() in seen
     assert RETRY.encode() in seen
     assert COPIED in seen
+
+
+def test_what_is_opened_is_shown_as_show_shows_it():
+    assert ["show", f"codex:{FIRST}"] == picker._do("open", ROWS[1])
 
 
 @pytest.mark.skipif(not shutil.which("fzf"), reason="fzf is not installed")

@@ -69,6 +69,41 @@ def test_a_service_that_is_just_starting_is_waited_for(announced, monkeypatch, s
     assert len(looked) == (3 if starting else 1)
 
 
+def test_the_page_is_opened_where_no_service_runs_for_one_is_started(run, home, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("SMART_FORK_BACKGROUND", "1")
+    try:
+        opened = run("open", "--print")
+
+        assert 0 == opened.code, opened.err
+        assert opened.out.startswith(state_home().as_uri())
+        assert "smart-fork service stop" in opened.err
+        assert "smart-fork service stop" not in run("open", "--print").err, "it runs already"
+    finally:
+        assert "The service was stopped." in run("service", "stop").out
+
+
+def test_a_service_that_does_not_start_is_said_with_where_it_says_why(run, home, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("SMART_FORK_BACKGROUND", "1")
+    monkeypatch.setattr("sys.executable", "/bin/false")
+
+    opened = run("open", "--print")
+
+    assert 1 == opened.code
+    assert "The service did not start" in opened.err
+    assert "service-crash.log" in opened.err
+
+
+@pytest.mark.parametrize("name", ["SMART_FORK_SERVICE", "SMART_FORK_BACKGROUND"])
+def test_no_service_is_started_for_who_wants_none(run, home, monkeypatch, name):  # noqa: F811
+    monkeypatch.setenv(name, "false")
+
+    opened = run("open", "--print")
+
+    assert 3 == opened.code
+    assert "Start it: smart-fork serve" in opened.err
+    assert not (state_home() / "service.lock").exists()
+
+
 @pytest.fixture
 def announced(served):  # noqa: F811
     """The service, where commands find it."""

@@ -239,10 +239,35 @@ def test_a_command_ends_with_a_caller_that_is_killed(preloader, tmp_path):
     until(lambda: len(preloader.waiting()) == 2)
 
 
-def test_what_a_process_reads_only_at_its_start_keeps_a_command_in_its_own_process(preloader, monkeypatch, tmp_path):
-    monkeypatch.setenv("PYTHONUTF8", "1")
+@pytest.mark.parametrize("name", ["PYTHONUTF8", "LD_LIBRARY_PATH"])
+def test_what_a_process_reads_only_at_its_start_has_a_preloader_of_its_own(preloader, monkeypatch, tmp_path, name):
+    same = client.code()
+    monkeypatch.setenv(name, "1")
     waited, got = handed_over(preloader, lambda: ran("list", cwd=tmp_path))
     assert (waited, got.returncode) == (False, 0)
+    assert client.code() != same
+
+
+@pytest.mark.parametrize(("name", "value"), [("LC_ALL", "C.UTF-8"), ("LC_ALL", "C"), ("LANG", "C"), ("PATH", "/bin")])
+def test_another_language_or_path_in_a_terminal_does_not_make_its_commands_slow(
+    preloader, monkeypatch, tmp_path, name, value
+):
+    monkeypatch.setenv(name, value)
+    waited, sooner = handed_over(preloader, lambda: ran("list", "--project", "/no/ä", cwd=tmp_path))
+    monkeypatch.setenv(client.VARIABLE, "off")
+    by_itself = ran("list", "--project", "/no/ä", cwd=tmp_path)
+
+    assert waited
+    assert (sooner.returncode, sooner.stdout, sooner.stderr) == (
+        by_itself.returncode, by_itself.stdout, by_itself.stderr,
+    )  # fmt: skip
+
+
+def test_a_terminal_of_another_encoding_has_a_preloader_of_its_own(monkeypatch):
+    """The streams' encoding is decided when a process starts."""
+    same = client.code()
+    monkeypatch.setattr("sys.getfilesystemencoding", lambda: "iso8859-1")
+    assert client.code() != same
 
 
 def test_a_process_that_gave_up_rights_may_not_ask(preloader, tmp_path):

@@ -43,12 +43,27 @@ def test_it_is_whole_when_nobody_leaves_it(world, shop, command_model, started):
     assert [] == started
 
 
+def test_it_ends_when_the_first_passages_are_searchable(world, shop, command_model, started, monkeypatch):
+    """Whoever waits for the last passage of a thousand sessions has not yet asked a question."""
+    monkeypatch.setattr("smart_fork.cli.setup._FIRST_SECONDS", 0)
+    monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 1)
+    for number in range(3):
+        world.claude(shop, f"add retry number {number}", "done")
+
+    verb, (note, rest) = first_index(plan())
+
+    assert ("begun", 3) == (verb, int(note.split()[0]))
+    assert 0 < int(note.split()[2]) < int(note.split()[4])
+    assert "continues in the background" in rest
+    assert [["index", "run", "--if-idle"]] == [argv[-3:] for argv in started]
+
+
 def test_one_that_is_left_goes_on_in_a_process_of_its_own(world, command_model, left, started):
     verb, (note,) = first_index(plan(Step("service", "service", "", "left")))
 
     assert verb == "later"
     assert "in the background" in note
-    assert [["/opt/smart-fork", "index", "run", "--if-idle"]] == started
+    assert [["index", "run", "--if-idle"]] == [argv[-3:] for argv in started]
 
 
 def test_one_that_is_left_is_done_by_the_service_where_there_is_one(world, command_model, left, started):

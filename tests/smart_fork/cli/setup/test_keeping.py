@@ -38,10 +38,11 @@ def asked(monkeypatch):
     """A terminal, where a person answers with these; what was asked."""
     questions: list[str] = []
 
-    def answers(*said: bool) -> list[str]:
+    def answers(*said: str) -> list[str]:
         left = list(said)
         monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-        monkeypatch.setattr("typer.confirm", lambda text, **_: (questions.append(text), left.pop(0))[1])
+        monkeypatch.setattr("typer.confirm", lambda text, **_: (questions.append(text), left.pop(0) == "y")[1])
+        monkeypatch.setattr("typer.prompt", lambda text, **_: (questions.append(text), left.pop(0))[1])
         return questions
 
     return answers
@@ -93,15 +94,20 @@ def test_copies_are_made_at_once_of_what_was_indexed_before(setup, logs):
     assert set(logs) == {copy.session_id for copy in kept_logs.copies()}
 
 
-@pytest.mark.parametrize("wants", [True, False])
-def test_a_person_at_a_terminal_is_asked(setup, logs, asked, wants):
-    questions = asked(wants, True)
+@pytest.mark.parametrize("answer", ["y", "w", "n"])
+def test_a_person_at_a_terminal_sees_what_copies_are_about_and_is_asked_once(setup, logs, asked, answer):
+    questions = asked(answer)
 
     done = setup()
 
-    assert ["Keep compressed copies?", "\nGo ahead?"] == questions
-    assert "Copies take about 1 MB" in " ".join(done.err.split())
-    assert wants == kept_logs.wanted(READERS["claude"])
+    (question,) = questions
+    assert "copies of logs" in question
+    said = " ".join(done.out.split())
+    assert "add copies of logs" in said
+    assert "Claude Code deletes logs after 30 days" in said
+    assert "Copies take about 1 MB; only you can read them" in said
+    assert (answer == "y") == kept_logs.wanted(READERS["claude"])
+    assert (answer == "n") == (not list(Ledger()))
 
 
 @pytest.mark.parametrize("words", [("--yes",), ("--keep-logs", "--yes"), ("--dry-run",), ("--json",)])
@@ -120,6 +126,7 @@ def test_it_is_undone_and_the_copies_stay(setup, logs, words):
     done = setup(*words)
 
     assert 0 == done.code
+    assert "  off     copies of logs" in done.out
     assert not kept_logs.wanted(READERS["claude"])
     assert not kept_logs.switch_of("claude").parent.exists()
     assert 3 == len(list(kept_logs.copies()))
@@ -128,14 +135,14 @@ def test_it_is_undone_and_the_copies_stay(setup, logs, words):
 
 def test_the_environment_may_refuse(setup, logs, monkeypatch, asked):
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "no")
-    questions = asked(True)
+    questions = asked("y")
 
     told = json.loads(setup("--yes", "--keep-logs", "--json").out)
 
     assert "left" == step(told)["state"]
     assert "SMART_FORK_KEEP_TRANSCRIPTS" in step(told)["why"]
     setup()
-    assert "Keep compressed copies?" not in questions
+    assert not [one for one in questions if "copies" in one]
 
 
 def test_where_no_log_goes_nothing_is_said(setup, world, shop):

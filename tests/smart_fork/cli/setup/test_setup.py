@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import stat
 import subprocess
@@ -11,12 +12,15 @@ import sys
 import tomllib
 from codecs import BOM_UTF8
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
 from smart_fork.agents import AGENTS, known_variables
+from smart_fork.cli.preload import client
 from smart_fork.cli.setup import agent_settings, plan
 from smart_fork.cli.setup.ledger import Ledger
+from smart_fork.cli.setup.plan import Trial
 from smart_fork.cli.setup.skill_file import content
 from smart_fork.doctor import Check
 from tests import warm
@@ -101,6 +105,119 @@ def test_a_person_is_asked_once(setup, world, monkeypatch, answer, code):
 
     assert code == done.code
     assert (code == 1) == (before == everything(world.home))
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1)])
+def test_a_person_is_asked_once_before_it_is_undone(setup, world, monkeypatch, answer, code):
+    full(world.home)
+    before = everything(world.home)
+    setup("--yes")
+    terminal = __import__("io").StringIO(answer)
+    terminal.isatty = lambda: True
+    monkeypatch.setattr("sys.stdin", terminal)
+
+    done = setup("--remove")
+
+    assert code == done.code
+    assert "  remove  hooks" in done.out
+    assert 1 == done.out.count("Remove all of it?")
+    assert (code == 0) == (before == everything(world.home))
+
+
+def test_undoing_it_ends_what_runs_for_this_home(setup, world, monkeypatch):
+    setup("--yes")
+    preloaders = Path(client.folder())
+    preloaders.mkdir(mode=0o700)
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[4])}
+    waits = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", "index", "run", "--if-idle"]
+    with (
+        subprocess.Popen(waits, env=env, stdin=PIPE, stdout=PIPE, start_new_session=True) as ours,
+        subprocess.Popen(waits, env=env | {"HOME": "/"}, stdin=PIPE, stdout=PIPE, start_new_session=True) as others,
+    ):
+        ours.stdout.readline(), others.stdout.readline()
+
+        removed = json.loads(setup("--remove", "--json").out)
+
+        assert -signal.SIGTERM == ours.wait(60)
+        assert others.poll() is None
+        others.stdin.close()
+    assert ["indexing", "the preloader"] == removed["ended"]
+    assert not preloaders.exists()
+
+
+def trust(path: Path, *places: str) -> str:
+    """What Codex writes of hooks that a person trusts."""
+    hashed = 'trusted_hash = "sha256:ca49a5b2"'
+    return "\n[hooks.state]\n" + "".join(f'\n[hooks.state."{path}:{place}"]\n{hashed}\n' for place in places)
+
+
+def test_undoing_it_takes_out_that_a_person_trusts_our_hooks_in_codex(setup, world):
+    """It notes them by their places in its file of hooks."""
+    config, hooks = CODEX.path(), agent_settings.settings_file("codex")
+    hooks.parent.mkdir(parents=True)
+    config.write_text('model = "gpt-5" # mine\n')
+    before = everything(world.home)
+    setup("--yes")
+    with config.open("a") as file:
+        file.write(trust(hooks, "session_start:0:0", "stop:0:0", "pre_tool_use:0:0"))
+
+    setup("--remove")
+
+    assert before == everything(world.home)
+
+
+def test_that_a_person_trusts_others_hooks_stays(setup, world):
+    config, hooks = CODEX.path(), agent_settings.settings_file("codex")
+    hooks.parent.mkdir(parents=True)
+    hooks.write_text('{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "theirs"}]}]}}')
+    config.write_text(trust(hooks, "stop:0:0") + trust(Path("/elsewhere/hooks.json"), "stop:1:0").partition("]\n")[2])
+    before = everything(world.home)
+    setup("--yes")
+    with config.open("a") as file:
+        file.write(trust(hooks, "stop:1:0", "user_prompt_submit:0:0").partition("]\n")[2] + "# mine\n")
+
+    setup("--remove")
+
+    config.write_text(config.read_text().replace("\n# mine\n", ""))
+    assert before == everything(world.home)
+
+
+def test_what_codex_trusts_is_left_where_its_settings_are_not_understood(setup, world):
+    setup("--yes", "--agent", "codex")
+    CODEX.path().write_text("[hooks.state\n")
+
+    removed = setup("--remove")
+
+    assert "[hooks.state\n" == CODEX.path().read_text()
+    assert not agent_settings.settings_file("codex").exists()
+    assert removed.code == 1, "the server's table is still in it"
+
+
+def test_what_stays_is_not_said_to_be_removed(setup, world):
+    setup("--yes", "--keep-logs")
+    skill = AGENTS.registration_of("claude").skills() / "past-sessions" / "SKILL.md"
+    skill.write_text("mine")
+
+    removed = setup("--remove")
+
+    said = [line.split() for line in removed.out.splitlines()]
+    assert [["stays", "skill", "past-sessions", f"~/{skill.relative_to(world.home)}"]] == [
+        words for words in said if words[:1] == ["stays"]
+    ]
+
+
+def test_the_end_quotes_a_session_of_this_persons_own_and_cannot_be_run_by_pasting(setup, world, shop, monkeypatch):
+    title = "draw `touch pwned` $(touch pwned) the map"
+    monkeypatch.setattr(
+        plan, "try_server", lambda way, *, ask: Trial(way.agent, ok=True, asked=title if ask else "", tools=7)
+    )
+
+    said = setup("--yes").out
+
+    command = said.splitlines()[-1].removeprefix("Or here: ")
+    assert ["smart-fork", "find", title] == shlex.split(command)
+    assert f"'{title}'" in command, "a shell runs nothing in it"
+    assert "upload retry" not in said
 
 
 @first(

@@ -1,0 +1,84 @@
+"""A conversation at a terminal: rendered, wrapped at words, and paged as ``git log`` pages."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich.console import RenderableType
+from rich.markdown import Markdown
+from rich.padding import Padding
+
+from smart_fork.caller import calling
+from smart_fork.cli.output import out, plain, write
+from smart_fork.snippets import printable
+from smart_fork.system.processes import Processes
+
+#: What is said stands so far to the right, so that no text in it passes for the heading of a message.
+_INDENT = 4
+#: Longer lines are hard to read.
+_MAX_WIDTH = 100
+_BLANKS_AT_END = re.compile(r" +$", re.MULTILINE)
+#: Rules by which Markdown leaves out what was written, or shows something else.
+_HIDING = ("reference", "image", "html_block", "html_inline")
+
+
+class _Rendered(Markdown):
+    """Markdown of others: nothing in it is left out, steers the terminal, or links to what is not shown."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("", code_theme="ansi_dark", hyperlinks=False)
+        self.parsed = [
+            _shown(one) for one in MarkdownIt().enable(["strikethrough", "table"]).disable(_HIDING).parse(text)
+        ]
+
+
+def _shown(token: Token) -> Token:
+    """Return a token without what steers a terminal: an entity may stand for it. A line stays a line."""
+    token.content = printable(token.content)
+    token.attrs = {name: printable(str(value)) for name, value in token.attrs.items()}
+    token.type = "hardbreak" if token.type == "softbreak" else token.type
+    token.tag = "h2" if token.tag == "h1" else token.tag  # rich has the others where their text begins
+    token.children = [_shown(one) for one in token.children] if token.children else token.children
+    return token
+
+
+def show(parts: Iterable[tuple[str, str]], *, pages: bool) -> None:
+    """Print a conversation's parts, texts and who said them, at this terminal; with `pages` in the person's pager.
+
+    Raises:
+        Unprinted: the terminal does not take it.
+    """
+    texts, argv = _rendered(parts), _pager() if pages else []
+    if not argv:
+        for text in texts:
+            write(text)
+        return
+    usual = {"LESS": "FRX", "LV": "-c", "LESSCHARSET": "utf-8"}  # as git has it
+    with Processes.pager(argv, usual | os.environ) as given:
+        for text in texts:
+            given.write(text.encode("utf-8", "replace"))
+
+
+def _rendered(parts: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """One part after the other: of a long conversation the first page is there at once."""
+    console = out.console
+    for text, role in parts:
+        # What a person typed is no Markdown: a log that was pasted keeps its lines.
+        body: RenderableType = plain(text).__rich__() if role == "user" else _Rendered(text)
+        with console.capture() as captured:
+            around = (1, 0, 0, _INDENT if role else 0)
+            console.print(Padding(body, around), soft_wrap=False, width=min(console.width, _MAX_WIDTH))
+        yield _BLANKS_AT_END.sub("", captured.get())
+
+
+def _pager() -> list[str]:
+    """Return the person's pager as an argument list; an empty one where there is none, or an agent asks."""
+    if calling.get() is not None or os.environ.get("TERM") == "dumb":
+        return []
+    words = os.environ.get("PAGER", "less").split()
+    return words if words and words[0] != "cat" and shutil.which(words[0]) else []
