@@ -35,12 +35,8 @@ SessionArgument = Annotated[str, typer.Argument(help="Session id, 8 characters o
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 #: Stands where a command takes options of a worker.
 NOTHING_SAID = Options()
-_JSON = Parameter(
-    "as_json",
-    Parameter.KEYWORD_ONLY,
-    default=False,
-    annotation=Annotated[bool, typer.Option("--json", help="Print JSON.")],
-)
+_AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_JSON = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=_AS_JSON)
 
 
 def with_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -152,9 +152,8 @@ def _service() -> ServiceOverview:
         return replace(known, memory_bytes=_memory(at.pid))
     process = None if Setting.SERVICE.is_off() else holder()
     if process:
-        return ServiceOverview(
-            running=True, pid=process, error="It is just starting, or it hangs: smart-fork service stop"
-        )
+        error = "It is just starting, or it hangs: smart-fork service stop"
+        return ServiceOverview(running=True, pid=process, error=error)
     return ServiceOverview(running=False, hint="smart-fork serve, or smart-fork service install")
 
 

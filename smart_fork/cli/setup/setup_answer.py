@@ -19,14 +19,11 @@ class SetupOptions:
     index: bool = said(bool, default=True, help="Build no index.", flags=("--no-index",))
     service: bool = said(bool, default=True, help="Install no service.", flags=("--no-service",))
     recall: bool | None = said(
-        bool,
-        help="Tell sessions what past ones know: at first prompts, edits and errors.",
+        bool, help="Tell sessions what past ones know: at first prompts, edits and errors.",
         flags=("--recall/--no-recall",),
-    )
+    )  # fmt: skip
     reading: bool | None = said(
-        bool,
-        help="Let agents search and read without asking.",
-        flags=("--allow-reading/--no-allow-reading",),
+        bool, help="Let agents search and read without asking.", flags=("--allow-reading/--no-allow-reading",)
     )
     keep: bool | None = said(
         bool, help="Keep copies of logs that agents delete.", flags=("--keep-logs/--no-keep-logs",)

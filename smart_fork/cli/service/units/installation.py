@@ -137,14 +137,10 @@ def look(keeper: Supervisor) -> ServiceState:
     state = keeper.state() if there else State()
     service = find_service() if state.running else None
     return ServiceState(
-        kind=keeper.name,
-        unit=str(keeper.path),
-        installed=there,
-        **asdict(state),
-        program=settings.program if settings else None,
+        kind=keeper.name, unit=str(keeper.path), installed=there, **asdict(state),
+        program=settings.program if settings else None, port=settings.port if settings else None,
         program_found=settings is not None and Path(settings.program).exists(),
-        port=settings.port if settings else None,
         every=settings.environment.get(Setting.INDEX_CRON) if settings else None,
         logs=str(settings.crash_log.parent) if settings else None,
         restart=service.status.restart if service else None,
-    )
+    )  # fmt: skip

@@ -139,12 +139,9 @@ class Launchd:
         said = dict(re.findall(r"^\s*(state|pid|last exit code) = (.+?)\s*$", answer.text, re.MULTILINE))
         pid = said.get("pid", "")
         ended = said.get("last exit code", "")
-        return State(
-            loaded=True,
-            running=said.get("state") == "running",
-            pid=int(pid) if pid.isdecimal() else None,
-            ended="" if ended.startswith("(") else ended,  # "(never exited)"
-        )
+        ended = "" if ended.startswith("(") else ended  # "(never exited)"
+        number = int(pid) if pid.isdecimal() else None
+        return State(loaded=True, running=said.get("state") == "running", pid=number, ended=ended)
 
     def _others(self) -> Iterator[tuple[str, Path]]:
         """Agents under another label that run this home's service too: they would fight for its port."""

@@ -107,12 +107,10 @@ class Systemd:
         said = dict(line.partition("=")[::2] for line in answer.text.splitlines())
         pid, result = said.get("MainPID", ""), said.get("Result", "")
         status = said.get("ExecMainStatus", "")
-        return State(
-            loaded=said.get("LoadState") == "loaded",
-            running=said.get("ActiveState") == "active",
-            pid=int(pid) if pid.isdecimal() and int(pid) else None,
-            ended="" if result in ("", "success") else f"{result}, status {status}",
-        )
+        loaded, running = said.get("LoadState") == "loaded", said.get("ActiveState") == "active"
+        number = int(pid) if pid.isdecimal() and int(pid) else None
+        ended = "" if result in ("", "success") else f"{result}, status {status}"
+        return State(loaded=loaded, running=running, pid=number, ended=ended)
 
     def _lingers(self) -> bool:
         """Whether the person's services outlive the last session; true where nobody can say."""
