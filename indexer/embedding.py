@@ -134,6 +134,11 @@ def _vocabulary_in(folder: Path) -> Vocabulary:
     return Vocabulary(folder / "tokenizer.json", MAX_TOKENS)
 
 
+def is_known(word: str) -> bool:
+    """Whether the default model knows a word as a whole, and not only pieces of it."""
+    return len(_vocabulary_in(packaged_model()).ids(word)[1:-1]) == 1  # between those that begin and end it
+
+
 @cache
 def _session_in(folder: Path, graph: Path) -> Any:
     weights = (folder / "model.safetensors").resolve()  # onnxruntime follows no link out of the folder

@@ -127,7 +127,8 @@ def _reach(
     own: Collection[int], *, room: float = 1.0,
 ) -> tuple[Mapping[int, Sequence[float]], Matches, Matches, list[Placement], Mapping[int, SessionRow]]:  # fmt: skip
     """What is found at first, `room` times as much as usual: cosines by chunk, matches, chunks' places, sessions."""
-    nearest = similarities.best(round(_share(query) * room)) if similarities else ()
+    # The chunks of two phrasings are together not many more than those of one.
+    nearest = similarities.best(round(NEAREST_CHUNKS * 2 // (1 + len(query.embedded)) * room)) if similarities else ()
     near = {hit.row: hit.cosines for hit in nearest}
     nothing = Matches(frozenset(), tuple({} for _ in query.phrasings))
     by_chunk = wording.matches("chunks", round(WORD_CHUNKS * room)) if wording else nothing
@@ -135,11 +136,6 @@ def _reach(
     places = store.placements((near.keys() | by_chunk.rows) - set(own))
     rows = store.sessions({place.session for place in places} | by_session.rows)
     return near, by_chunk, by_session, places, rows
-
-
-def _share(query: Query) -> int:
-    """How many of the nearest chunks each embedded phrasing adds: together they are not many more than those of one."""
-    return NEAREST_CHUNKS * 2 // (1 + len(query.embedded))
 
 
 def _only(scores: Mapping[int, float], rows: Collection[int]) -> dict[int, float]:

@@ -149,7 +149,7 @@ class Library(ProjectIndex):
             background_notice=state.background,
             early_notice=early_notice(shares) if early else "",
             unread_notice=unread_notice(new, counts.sessions) if self.search_program is None and not asked.code else "",
-            language_notice=language_notice(query.phrasings, candidates.hits, self.engine.embedder.model),
+            language_notice=language_notice(self.store, query.phrasings, candidates, self.engine.embedder.model),
             order_notice=BETTER_FIRST if results.is_moved(found.hits) else "",
             code=code,
             fallback_sessions=self._recent(asked) if found.error and found.mode == "recent" else None,

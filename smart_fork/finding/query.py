@@ -20,13 +20,13 @@ from indexer.lazy import dataclass
 from indexer.store.base import HavingTable, Placement, Scope, Scored, Searchable, SessionRow, WordTable, bigrams
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import Usage, is_empty
+from smart_fork.finding.ranking import FITS, Score
 from smart_fork.finding.this_branch import branch_words, is_of_this_branch
 from smart_fork.snippets import shown
 
 if TYPE_CHECKING:
     from smart_fork.finding.answer import Mode
     from smart_fork.finding.hit import WroteLines
-    from smart_fork.finding.ranking import Score
 
 
 #: What is asked in more characters than this is answered by its beginning.
@@ -412,6 +412,7 @@ def _known(
 #
 # A text without any of these words, such as a list of names, has no language.
 
+_MODEL = "set SMART_FORK_MODEL to a multilingual model (docs/how-to/languages.md)."
 _ENGLISH = (
     "The default model knows mainly English: search by meaning hardly worked. Add English phrasings (also), or set "
     "SMART_FORK_MODEL to a multilingual model (docs/how-to/languages.md)."
@@ -424,10 +425,8 @@ _THEIRS = (
     "The default model hardly knows the script of most sessions here. Add phrasings in their language (also), or "
     "set SMART_FORK_MODEL to a multilingual model (docs/how-to/languages.md)."
 )
-_OTHER = (
-    "Most sessions here are in {0}, and the intent is not. Add phrasings in {0} (also), or set SMART_FORK_MODEL to "
-    "a multilingual model (docs/how-to/languages.md)."
-)
+_OTHER = f"Most sessions here are in {{0}}, and the intent is not. Add phrasings in {{0}} (also), or {_MODEL}"
+_UNKNOWN = "Half of the words are in no session, nor known to the model. Check the spelling, or add English phrasings."
 _COMMONEST: Mapping[str, frozenset[str]] = {
     language: frozenset(words.split())
     for language, words in {
@@ -440,11 +439,6 @@ _COMMONEST: Mapping[str, frozenset[str]] = {
         "Dutch": "de het een en van niet met voor op hoe wat waarom wanneer ik wij we zijn dat er",
     }.items()
 }
-#: The languages that have a word among their commonest.
-_LANGUAGES_OF = defaultdict[str, list[str]](list)
-for _language, _words in _COMMONEST.items():
-    for _word in _words:
-        _LANGUAGES_OF[_word].append(_language)
 _LETTERS = re.compile(r"[^\W\d_]+")
 _ASCII, _NO_ASCII_LETTER = re.compile(r"[\0-\x7f]+"), re.compile(r"[^A-Za-z]+")
 #: So many common words tell a language. One can be chance, but in short English questions there is often no other.
@@ -453,9 +447,9 @@ _TELLING, _TELLING_ENGLISH = 2, 1
 
 def language_of(text: str) -> str:
     """The language that most of the common words are of; empty where two are as likely, or none."""
-    said = filter(None, map(_LANGUAGES_OF.get, _LETTERS.findall(text.lower())))
-    found = Counter(chain.from_iterable(said))
-    (first, most), (_, second) = [*found.most_common(2), ("", 0), ("", 0)][:2]
+    said = _LETTERS.findall(text.lower())
+    found = Counter({language: sum(map(words.__contains__, said)) for language, words in _COMMONEST.items()})
+    (first, most), (_, second) = found.most_common(2)
     least = _TELLING_ENGLISH if first == "English" else _TELLING
     return first if most >= least and most > second else ""
 
@@ -463,8 +457,7 @@ def language_of(text: str) -> str:
 def most_are_in(texts: Iterable[str]) -> str:
     """The language of more than half of the texts; empty where there is none."""
     found = Counter(map(language_of, texts))
-    (language, number), *_ = found.most_common(1) or [("", 0)]
-    return language if number * 2 > found.total() else ""
+    return next((language for language, number in found.items() if number * 2 > found.total()), "")
 
 
 def is_mostly_not_latin(text: str) -> bool:
@@ -474,13 +467,13 @@ def is_mostly_not_latin(text: str) -> bool:
     return len(_NO_ASCII_LETTER.sub("", text)) + latin < others.total() - latin
 
 
-def language_notice(phrasings: Sequence[str], found: Sequence[Candidate], model: str) -> str:
-    """Say that a question and the passages found are not in one language, or in a script that the default model does
-    not know; empty if they are.
+def language_notice(store: Searchable, phrasings: Sequence[str], found: Candidates, model: str) -> str:
+    """Say that a question and the passages found are not in one language, in a script that the default model does not
+    know, or that nothing fits words that may be misspelled; empty otherwise.
     """
     if model.partition("@")[0] != DEFAULT_MODEL:
         return ""
-    passages = [f"{hit.session.title} {hit.text}" for hit in found]
+    passages = [f"{hit.session.title} {hit.text}" for hit in found.hits]
     foreign = [is_mostly_not_latin(phrasing) for phrasing in phrasings]
     theirs = [is_mostly_not_latin(passage) for passage in passages]
     mostly = sum(theirs) * 2 > len(theirs)
@@ -490,4 +483,17 @@ def language_notice(phrasings: Sequence[str], found: Sequence[Candidate], model:
         return _THEIRS
     language, spoken = most_are_in(passages), {language_of(phrasing) for phrasing in phrasings} - {""}
     best = language_of(passages[0]) if passages else ""
-    return _OTHER.format(language) if language and spoken and not {language, best} & spoken else ""
+    if language and spoken and not {language, best} & spoken:
+        return _OTHER.format(language)
+    nothing_fits = found.mode == "hybrid" and all(hit.score < FITS for hit in found.hits)
+    return _UNKNOWN if nothing_fits and all(_is_unknown(store, text) for text in phrasings) else ""
+
+
+def _is_unknown(store: Searchable, text: str) -> bool:
+    """Whether half of the words, and at least `_TELLING`, are neither in a session nor known to the default model."""
+    from indexer import embedding
+
+    words = [word for word in words_of(text) if word.isalpha()]
+    counts = store.sessions_with([f'"{word}"' for word in words])
+    unknown = [word for word in words if not counts[f'"{word}"'] and not embedding.is_known(word)]
+    return len(unknown) >= max(_TELLING, len(words) / 2)

@@ -191,18 +191,14 @@ def weigh(phrasings: Sequence[Phrased], *, words: bool = True) -> dict[int, Weig
     shares = shares_of(phrasings)
     said = {session: [one.get(session, SILENT) for one in speaking] for one in speaking for session in one}
     similar = {session for one in phrasings for session, found in one.evidence.items() if found.similar}
-    if words and similar and _waits(phrasings[0].evidence.get(_best_by_words(said, shares))):
+    first = phrasings[0].evidence.get(_best_by_words(said, shares)) if words and similar else None
+    if first and first.passages and not first.chunks:  # none of its passages has its vector yet
         similar = set()  # what has no vectors yet is not held against it: all are weighed by their words
     weighed = {
         session: weigh_one(each, shares, similar=session in similar, words=words) for session, each in said.items()
     }
     only_asked = {session for one in phrasings for session, found in one.evidence.items() if found.only_asked}
     return weighed | {session: weighed[session].at_most(ONLY_ASKED) for session in only_asked}
-
-
-def _waits(found: Evidence | None) -> bool:
-    """Whether no passage of a session has its vector yet."""
-    return found is not None and bool(found.passages) and not found.chunks
 
 
 def _best_by_words(said: Mapping[int, Sequence[Parts]], shares: Parts) -> int:

@@ -9,7 +9,8 @@ from smart_fork.finding.query import words_of
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.search_and_fork import FLOOR
-from tests.smart_fork.asking import find_and_fork
+from tests.cases import each
+from tests.smart_fork.asking import find, find_and_fork
 from tests.smart_fork.forks import choosing
 from tests.smart_fork.world import World
 
@@ -58,3 +59,24 @@ def test_where_nothing_fits_it_is_right_that_nothing_is_found(world, shop, engin
     assert [] == world.ids(NOTHING, shop, min_score=FLOOR)
     assert "forked_session" not in answer
     assert answer["error"].startswith("Nothing was forked")
+
+
+@each(
+    "question",
+    [
+        "exprieed passwrod canot sgin",
+        "Anmeldung nach abgelaufenem Kennwort unmöglich",
+        "iniciar sesión con contraseña caducada",
+        "密码过期后无法登录",
+    ],
+)
+def test_of_misspelled_words_and_other_languages_no_chance_is_known(world, shop, engine, question):
+    answer = find(FindRequest(question), engine, shop)
+
+    assert answer.chance_is_unknown
+    assert answer.language_notice
+
+
+@each("question", [NOTHING, "integrate subscriptions with monthly upgrades", "E0451", "frobnicate"])
+def test_of_a_question_in_english_that_nothing_answers_the_chance_is_known(world, shop, engine, question):
+    assert not find(FindRequest(question), engine, shop).chance_is_unknown
