@@ -196,8 +196,7 @@ class SqliteStore(StoreReading):
 
     def _new_session(self, agent: AgentName, session_id: str, part: int) -> int:
         names = ", ".join(_SESSION_COLUMNS)
-        empty: list[Any] = [None if name == "home" else "" for name in _SESSION_COLUMNS]
-        empty[0] = part
+        empty = (part, *(None if name == "home" else "" for name in _SESSION_COLUMNS[1:]))
         marks = ", ".join("?" * (len(_SESSION_COLUMNS) + 2))
         self.db.execute(
             f"INSERT INTO sessions(agent, session_id, {names}) VALUES({marks})", (agent, session_id, *empty)
@@ -447,5 +446,4 @@ def _has_words_of(names: str, words: Words) -> bool:
 def _forks(document: Document) -> list[tuple[int | None, int]]:
     """For each chunk, after which turn its exchange can be forked, and how many tokens that loads."""
     ends, loads = document.session.ends(), document.session.loads()
-    points = [ends[chunk.turn] for chunk in document.chunks]
-    return [(end, loads[-1 if end is None else end]) for end in points]
+    return [(end, loads[-1 if end is None else end]) for end in (ends[chunk.turn] for chunk in document.chunks)]
