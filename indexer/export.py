@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 
 from indexer.files import file_name, index_root, private_dir, replace_file
 from indexer.lazy import dataclass, late
-from indexer.masking import Masked, joined
+from indexer.masking import Masked, joined, mask
 from indexer.masking.view import INVISIBLE
 from indexer.transcripts.commands import is_ours
 from indexer.transcripts.error_lines import plain
@@ -34,7 +34,7 @@ _BLANK_LINES = late(r"\n{3,}")
 #: What marks the summary that a compaction has left, or that a session begins with which continues another one.
 _SUMMARY = "Summary of what came before: "
 #: What stands at a refused call behind which the person says why, in place of the program's long sentence.
-_REFUSED = Masked("refused")
+_REFUSED = mask("refused")
 #: Of a longer text, its beginning and end are searched, and between them so much of the lines that say something new.
 LONG_CHARACTERS, _EDGE, _BETWEEN = 24_000, 4_000, 12_000
 _PART = late(r"[^\n]{0,799}(?:\n|[^\n])")

@@ -60,13 +60,13 @@ NOT_RUN = {
     "smart-fork fork 5c7d5c23*": "a session that a repository keeps as Markdown",
     "git fetch origin refs/pull/*": "needs a hosting site",
     "git fetch origin '+refs*": "needs a remote that keeps sessions; tests/smart_fork/test_checkpoints.py has one",
+    "smart-fork fork 1 *": "needs a terminal, whose last answer it means; tests/smart_fork/cli/test_last_answer.py has one",
     "smart-fork why *": "needs commits of a session; tests/smart_fork/finding/test_authorship.py makes some",
     "*smart-fork find --[fclp]*": "needs commits of a session; tests/smart_fork/finding/test_authorship.py makes some",
     "smart-fork fork 3f059980 *": "needs commits of a session; tests/smart_fork/finding/test_authorship.py makes some",
     "smart-fork project adopt *": "a directory of another machine; tests/smart_fork/repository has one",
     "smart-fork sync*": "needs a second machine; tests/smart_fork/sync has two",
     "smart-fork recall --here *": "needs an agent that runs it; tests/smart_fork/finding/test_within.py has one",
-    "smart-fork serve": "runs until it is ended",
     "smart-fork open*": "needs a running service; tests/e2e/test_page.py has one",
     "smart-fork logs -f": "runs until it is ended",
     "pkill *": "ends the preloaders of all homes",
@@ -93,6 +93,7 @@ _VARIES = (
     (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"), "<id>"),
     (re.compile(r"\b01[0-9a-f]{6}-[0-9a-f]{4}\b"), "<id>"),
     (re.compile(r"[<>]? *\d+ % (?:very likely|likely|possible|unlikely) *"), "<score> "),
+    (re.compile(r"^(\d+) +(?:[<>] )?\d+ %(.*) \d+ days? "), r"\1 <score>\2 <age> "),
     (re.compile(r"\bused \d+ d ago"), "used <n> d ago"),
     (re.compile(r" \((?:opening|answers|near|needed|last)\)$"), ""),
     # The home's name is counted too.
@@ -271,6 +272,8 @@ def test_the_examples_of_the_help_pages_work_on_the_demo(shell):
         if example != "resume 70f1a07f" and not example.startswith("team"):  # these need a terminal, and a server
             if example.startswith("resume"):  # which is refused for a log that was cut just now
                 shell.again()
+            if example.startswith("excise discard"):  # of something
+                shell.run("smart-fork excise cut 5-7 70f1a07f --yes")
             shell.run(f"smart-fork {example}{' --yes' if asks else ''}")
 
 

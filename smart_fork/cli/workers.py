@@ -12,7 +12,7 @@ import typer
 from indexer.masking import beginning
 from indexer.values import json_of
 from smart_fork.cli.options import EVERYBODY, ProjectOption, WorkersOption
-from smart_fork.cli.output import err, out, plain, print_json, printed_as_json, say, say_notes, wants_json
+from smart_fork.cli.output import cut_to, err, out, plain, print_json, printed_as_json, say, say_notes, wants_json
 from smart_fork.finding.request import current_project
 from smart_fork.snippets import minute
 from smart_fork.system.processes import Processes, not_asked_again
@@ -132,6 +132,10 @@ def stop(
     _print_closed(closed)
 
 
+#: Of a name, so that its line fits into 80 columns.
+_NAME_CELLS = 30
+
+
 def _print_closed(closed: Sequence[WorkerClosed]) -> None:
     if not printed_as_json({"workers": json_of(closed)}):
         for one in closed:
@@ -145,7 +149,7 @@ def _print_worker(number: int, one: WorkerState, *, with_directory: bool) -> Non
     if one.worker_id is None:
         out.row(plain(f"{number:>2}. ?  {one.name}", "dim"))
     else:
-        name = "" if one.name == one.worker_id else f"{one.name} "
+        name = "" if one.name == one.worker_id else f"{cut_to(one.name, _NAME_CELLS)} "
         out.print(plain(f"{number:>2}. {name}{one.worker_id}", "bold cyan"), plain(f"{_state(one)} · {one.kind}"))
         out.print(plain(f"    UUID: {one.session_id or '(not known yet)'}"))
         if one.prompt:

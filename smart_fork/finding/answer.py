@@ -123,7 +123,7 @@ class Covered(Value):
 
 @record
 class IndexState(Value):
-    """How complete the answer can be. `seconds_left` is about how long the embedding that goes on takes, if known."""
+    """How complete the answer can be. `seconds_left` is an estimate for the rest of the embedding, if known."""
 
     sessions: int
     chunks: int

@@ -338,7 +338,8 @@ def empty_submodules(repository: Path, processes: Processes) -> str:
     if not names:
         return ""
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return f"Submodules are empty in the worktree: {printable(names[0])}{more} (fill them: git submodule update --init)"
+    fill = advice("; git submodule update --init, there, fills them", tool="")
+    return f"Submodules are empty in the worktree: {printable(names[0])}{more}{fill}"
 
 
 _OURS = re.compile(r"smart-fork/[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from indexer.store.base import bigrams
 from smart_fork.finding.quotations import best, sentences
 from tests.cases import each
 
@@ -48,4 +49,4 @@ def test_the_sentence_with_most_of_the_words_is_the_best():
 def test_words_without_spaces_between_are_found_as_parts():
     text = "設計を検討した。再試行を追加した。"
 
-    assert 1 == best(text, sentences(text), ["再試行の追加"])
+    assert 1 == best(text, sentences(text), bigrams("再試行の追加").split())

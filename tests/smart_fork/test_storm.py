@@ -30,7 +30,7 @@ def ask(one):
     order = {"project_path": project, "prompt": f"piece number {which}", "name": f"piece-{which}",
              "agent_type": ["claude", "codex"][which % 2], "run_in": ["process", "tmux"][which // 2 % 2]}
     together.wait()
-    return spawn([order])[0].as_json()
+    return spawn([order]).workers[0].as_json()
 print("ready", flush=True)
 sys.stdin.readline()
 with ThreadPoolExecutor(threads) as pool:

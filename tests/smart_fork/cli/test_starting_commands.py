@@ -301,7 +301,7 @@ def test_spawn_of_several_from_a_file_or_from_stdin(run, scripted, shop, tmp_pat
     (tmp_path / "workers.json").write_text(text)
 
     done = run("spawn", str(tmp_path / "workers.json"))
-    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    monkeypatch.setattr("sys.stdin", io.StringIO(text.replace('"one"', '"more"')))
     again = run("spawn", "-", "--json")
 
     assert 0 == done.code

@@ -191,8 +191,7 @@ class TestDemo:
         done = run("demo")
 
         assert done.code == 0, done.err
-        assert re.search(r"^cd \S+ && (claude --resume|codex fork) ", done.out, re.MULTILINE)
-        assert re.search(r"^smart-fork fork [0-9a-f-]+ \"", done.out, re.MULTILINE)
+        assert re.search(r"^Next: smart-fork fork [0-9a-f-]+ \"PROMPT\"$", done.err, re.MULTILINE)
         assert dict(os.environ) == before
         assert not (world.home / ".smart-fork").exists()
 

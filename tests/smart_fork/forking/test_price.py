@@ -114,8 +114,8 @@ def test_the_ways_stand_side_by_side_with_the_age_of_what_may_be_cached():
     )  # fmt: skip
 
     assert [
-        "  whole session              90,000 tokens  used 2 min ago, still cached for about 3 minutes",
-        "  --at 4                      4,000 tokens  used 2 h ago, no longer cached",
+        "  whole session              90,000 tokens  used 2 minutes ago, still cached for about 3 minutes",
+        "  --at 4                      4,000 tokens  used 2 hours ago, no longer cached",
         "  --at match                  2,000 tokens  used 2 d ago",
         "  --at 1                        900 tokens  last use unknown",
         "  --budget match                900 tokens  another form, not cached",

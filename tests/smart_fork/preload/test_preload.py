@@ -254,7 +254,7 @@ def test_another_language_or_path_in_a_terminal_does_not_make_its_commands_slow(
 ):
     monkeypatch.setenv(name, value)
     waited, sooner = handed_over(preloader, lambda: ran("list", "--project", "/no/ä", cwd=tmp_path))
-    monkeypatch.setenv(client.VARIABLE, "off")
+    monkeypatch.setenv(VARIABLE, "off")
     by_itself = ran("list", "--project", "/no/ä", cwd=tmp_path)
 
     assert waited

@@ -132,9 +132,12 @@ def kept() -> Settings:
         OSError: it cannot be read.
         Usage: as `Settings`.
     """
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(Settings).validate_json((state_home() / _KEPT).read_bytes())
+    given = orjson.loads((state_home() / _KEPT).read_bytes())
+    try:
+        environment = {str(name): str(text) for name, text in given["environment"].items()}
+        return Settings(str(given["program"]), int(given["port"]), environment)
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(str(error)) from error
 
 
 def new_settings(

@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 import tomllib
-from codecs import BOM_UTF8
 from pathlib import Path
 from subprocess import PIPE
 
@@ -24,7 +23,7 @@ from smart_fork.cli.setup.plan import Trial
 from smart_fork.cli.setup.skill_file import content
 from smart_fork.doctor import Check
 from tests import warm
-from tests.cases import first, mostly
+from tests.cases import mostly
 from tests.drilled import drilled
 from tests.smart_fork.cli.setup.homes import HOMES, by_hand, empty, everything, full
 from tests.smart_fork.test_docs import assert_documented
@@ -145,54 +144,6 @@ def test_undoing_it_ends_what_runs_for_this_home(setup, world, monkeypatch):
     assert not preloaders.exists()
 
 
-def trust(path: Path, *places: str) -> str:
-    """What Codex writes of hooks that a person trusts."""
-    hashed = 'trusted_hash = "sha256:ca49a5b2"'
-    return "\n[hooks.state]\n" + "".join(f'\n[hooks.state."{path}:{place}"]\n{hashed}\n' for place in places)
-
-
-def test_undoing_it_takes_out_that_a_person_trusts_our_hooks_in_codex(setup, world):
-    """It notes them by their places in its file of hooks."""
-    config, hooks = CODEX.path(), agent_settings.settings_file("codex")
-    hooks.parent.mkdir(parents=True)
-    config.write_text('model = "gpt-5" # mine\n')
-    before = everything(world.home)
-    setup("--yes")
-    with config.open("a") as file:
-        file.write(trust(hooks, "session_start:0:0", "stop:0:0", "pre_tool_use:0:0"))
-
-    setup("--remove")
-
-    assert before == everything(world.home)
-
-
-def test_that_a_person_trusts_others_hooks_stays(setup, world):
-    config, hooks = CODEX.path(), agent_settings.settings_file("codex")
-    hooks.parent.mkdir(parents=True)
-    hooks.write_text('{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "theirs"}]}]}}')
-    config.write_text(trust(hooks, "stop:0:0") + trust(Path("/elsewhere/hooks.json"), "stop:1:0").partition("]\n")[2])
-    before = everything(world.home)
-    setup("--yes")
-    with config.open("a") as file:
-        file.write(trust(hooks, "stop:1:0", "user_prompt_submit:0:0").partition("]\n")[2] + "# mine\n")
-
-    setup("--remove")
-
-    config.write_text(config.read_text().replace("\n# mine\n", ""))
-    assert before == everything(world.home)
-
-
-def test_what_codex_trusts_is_left_where_its_settings_are_not_understood(setup, world):
-    setup("--yes", "--agent", "codex")
-    CODEX.path().write_text("[hooks.state\n")
-
-    removed = setup("--remove")
-
-    assert "[hooks.state\n" == CODEX.path().read_text()
-    assert not agent_settings.settings_file("codex").exists()
-    assert removed.code == 1, "the server's table is still in it"
-
-
 def test_what_stays_is_not_said_to_be_removed(setup, world):
     setup("--yes", "--keep-logs")
     skill = AGENTS.registration_of("claude").skills() / "past-sessions" / "SKILL.md"
@@ -218,81 +169,6 @@ def test_the_end_quotes_a_session_of_this_persons_own_and_cannot_be_run_by_pasti
     assert ["smart-fork", "find", title] == shlex.split(command)
     assert f"'{title}'" in command, "a shell runs nothing in it"
     assert "upload retry" not in said
-
-
-@first(
-    ("name", "text"),
-    [
-        (".claude.json", '{"mcpServers": {'),
-        (".claude.json", '{"a": 1} // mine'),
-        (".claude/settings.json", '{\n  // mine\n  "hooks": {}\n}'),
-        (".codex/config.toml", "[mcp_servers\n"),
-        (".codex/config.toml", 'mcp_servers = { x = { command = "x" } }'),
-        (".codex/hooks.json", "[]"),
-    ],
-)
-def test_settings_that_are_not_understood_cost_their_own_part_and_no_other(setup, world, name, text):
-    full(world.home)
-    (world.home / name).write_text(text)
-    before = everything(world.home)
-    of_server = name in (".claude.json", ".codex/config.toml")
-
-    failed = setup("--yes")
-
-    assert 1 == failed.code
-    assert name in failed.err
-    assert "Correct" in failed.err
-    assert before[name] == everything(world.home)[name]
-    broken = {"claude" if "claude" in name else "codex"}
-    for way in (CLAUDE, CODEX):
-        server, hooks = way.agent in broken and of_server, way.agent in broken and not of_server
-        assert server or way.value(way.path().read_text())["args"] == ["mcp"]
-        assert hooks or agent_settings.is_installed(way.agent)
-        assert (way.skills() / "past-sessions/SKILL.md").is_file()
-    assert 0 == setup("--remove").code
-    assert before == everything(world.home)
-
-
-@pytest.mark.parametrize("kind", ["read-only", "a link to itself"])
-def test_a_file_that_cannot_be_written_costs_its_own_part_and_no_other(setup, world, kind):
-    full(world.home)
-    settings = world.home / ".codex/config.toml"
-    if kind == "read-only":
-        settings.chmod(0o444)
-    else:
-        settings.unlink()
-        settings.symlink_to(settings.name)
-    before = settings.readlink() if settings.is_symlink() else settings.read_bytes()
-
-    failed = setup("--yes")
-
-    assert 1 == failed.code
-    assert before == (settings.readlink() if settings.is_symlink() else settings.read_bytes())
-    assert str(settings) in failed.err.replace("~", str(world.home)).replace("\n", "")
-    assert agent_settings.is_installed("codex")
-    assert CLAUDE.value(CLAUDE.path().read_text())["args"] == ["mcp"]
-
-
-@pytest.mark.parametrize("way", [CLAUDE, CODEX], ids=["claude", "codex"])
-def test_a_byte_order_mark_stays_and_an_empty_file_is_one_without_settings(setup, world, way):
-    """As the agents themselves read them."""
-    full(world.home)
-    hooks = agent_settings.settings_file(way.agent)
-    for path in {way.path(), hooks}:
-        path.write_bytes(BOM_UTF8 + (path.read_bytes() if path.exists() else b""))
-    before = everything(world.home)
-
-    assert 0 == setup("--yes", "--agent", way.agent).code
-
-    assert way.path().read_bytes().startswith(BOM_UTF8)
-    assert way.value(way.path().read_text("utf-8-sig"))["args"] == ["mcp"]
-    assert agent_settings.is_installed(way.agent)
-    assert 0 == setup("--remove").code
-    assert before == everything(world.home)
-    for path in (way.path(), hooks):
-        path.write_bytes(b"")
-    assert 0 == setup("--yes", "--agent", way.agent).code
-    assert way.value(way.path().read_text())["args"] == ["mcp"]
 
 
 def test_where_no_agent_can_be_set_up_everything_stays_as_it_is(setup, world):
