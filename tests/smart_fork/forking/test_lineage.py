@@ -362,10 +362,10 @@ def test_an_index_that_knows_the_logs_tells_the_same(world, shop, native):
 @pytest.mark.thorough
 def test_a_hit_says_how_large_its_family_is(world, shop, native, run):  # noqa: F811
     first = world.claude(shop, "add retry", "Retries")
-    alone = run("find", "add retry").out
+    alone = run("find", "add retry", "--explain").out
     native(first, "in blue", "Blue")
 
-    found = run("find", "add retry").out
+    found = run("find", "add retry", "--explain").out
 
     assert "in its family" not in alone
     assert 1 == found.count("2 in its family")
