@@ -142,7 +142,11 @@ def _ids_and_prompt(words: Sequence[str], behind: int) -> tuple[list[str], str |
     if not words:
         raise Usage("No session and no prompt given", "`smart-fork find` and `smart-fork list` show sessions.")
     ids, rest = list[str](), list(words[: len(words) - behind])
-    named = bool(words[1:]) and (meant(words[0]) != words[0] or (len(words) == 2 and _is_session(words[0])))
+    named = (
+        not Reference.parsed(words[0]).looks_like_one
+        and bool(words[1:])
+        and (meant(words[0]) != words[0] or (len(words) == 2 and _is_session(words[0])))
+    )
     while rest and (Reference.parsed(rest[0]).looks_like_one or (named and not ids)):
         if ids and len(rest) == 1 and not behind and not _is_session(rest[0]):
             break

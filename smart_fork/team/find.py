@@ -85,10 +85,9 @@ def fetched(reference: str, *, directory: Path | None = None, keep: bool = True)
 
 
 def is_shared(reference: str) -> bool:
-    """Whether the team has a session of that id."""
+    """Whether the team has a session of that id, or one that is tracked here has the alias."""
     with suppress(SmartForkError), opened() as where, suppress(NotFound):
-        where.found(reference)
-        return True
+        return where.tracking.read().named(reference) is not None or bool(where.found(reference))
     return False
 
 
