@@ -116,7 +116,7 @@ def test_the_ways_stand_side_by_side_with_the_age_of_what_may_be_cached():
     assert [
         "  whole session              90,000 tokens  used 2 minutes ago, still cached for about 3 minutes",
         "  --at 4                      4,000 tokens  used 2 hours ago, no longer cached",
-        "  --at match                  2,000 tokens  used 2 d ago",
+        "  --at match                  2,000 tokens  used 2 days ago",
         "  --at 1                        900 tokens  last use unknown",
         "  --budget match                900 tokens  another form, not cached",
     ] == [*ways_in_words(compared)][1:]
