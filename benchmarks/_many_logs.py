@@ -22,11 +22,11 @@ def measure(folder: Path) -> dict[str, Any]:
     from indexer.files import index_db
     from indexer.freshness import complete
     from indexer.store.sqlite import SqliteStore
-    from smart_fork.agents.claude import claude_home
+    from smart_fork.agents.claude import HOME
     from smart_fork.agents.readers import READERS
 
     with _home(folder):
-        projects = claude_home() / "projects"
+        projects = HOME.folder() / "projects"
         for number in range(LOGS):
             _append(projects, number, range(1))
         long = LOGS - 1
