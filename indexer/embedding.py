@@ -135,7 +135,7 @@ def _vocabulary_in(folder: Path) -> Vocabulary:
 
 
 def is_known(word: str) -> bool:
-    """Whether the default model knows a word as a whole, and not only pieces of it."""
+    """Tell if the default model knows a word as a whole, and not only pieces of it."""
     return len(_vocabulary_in(packaged_model()).ids(word)[1:-1]) == 1  # between those that begin and end it
 
 

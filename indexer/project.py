@@ -250,7 +250,7 @@ class Project:
         return self.root, *self.places, *map(str, removed_worktrees(Path(self.key)))
 
     def had_worktree(self, directory: Path) -> bool:
-        """Whether the resolved `directory` is no more, and was in a worktree that the repository still lists."""
+        """Tell if the resolved `directory` was deleted, and was in a worktree that the repository still lists."""
         if not self.git or directory.exists():
             return False
         return any(is_within(directory, one) for one in removed_worktrees(Path(self.key)))

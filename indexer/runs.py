@@ -60,7 +60,7 @@ class LastRun(Value):
 
     @classmethod
     def of(cls, store: Store) -> LastRun | None:
-        """What became of the last run over everything; `None` before the first."""
+        """Return the outcome of the last run over everything; `None` before the first."""
         told = dict_in(json_in(store.meta(_LAST)))
         return cls.kept(told) if told else None
 

@@ -62,7 +62,7 @@ class SharedEmbedder:
 
     @property
     def state(self) -> Literal["ready", "loading", "absent"]:
-        """Whether the model is loaded, or cannot be."""
+        """Tell if the model is loaded, or cannot be."""
         if self._loaded is None or not self._loaded.done():
             return "loading"
         return "absent" if self._loaded.exception() else "ready"

@@ -87,22 +87,22 @@ class Commands(tuple[tuple[str, ...], ...]):
         return cls(dict.fromkeys(islice(_commands(line), _MOST_COMMANDS)))
 
     def are_again(self, other: Commands) -> bool:
-        """Whether a line is another one again: it runs the same programs, or nearly the same words."""
+        """Tell if a line is another one again: it runs the same programs, or nearly the same words."""
         return {words[:2] for words in self} <= {words[:2] for words in other} or self.are_alike(other)
 
     def are_alike(self, other: Commands) -> bool:
-        """Whether two lines have most of their words in common."""
+        """Tell if two lines have most of their words in common."""
         words, others = ({word for words in line for word in words} for line in (self, other))
         return 2 * len(words & others) > len(words | others)
 
     def change(self) -> bool:
-        """Whether they say that they change what later ones find."""
+        """Tell if they say that they change what later ones find."""
         named = (word for words in self if words[0] != "git" for word in words[:3])
         return any(_SUBCOMMAND.fullmatch(word) and _CHANGES.search(word) for word in named)
 
     @staticmethod
     def hide_the_end(line: str) -> bool:
-        """Whether the exit status of a line can be that of something behind the command."""
+        """Tell if the exit status of a line can be that of something behind the command."""
         return _BEHIND.search(unquoted(line)) is not None
 
 

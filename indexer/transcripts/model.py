@@ -318,7 +318,7 @@ class Session:
     def beginnings(self) -> tuple[str, ...]:
         """The ids of the turns with which a fork of it may begin: an agent copies what it loads, and may join the
         prompts before an answer to one. A number is any session's, and so is the id of what an agent itself says first:
-        Gemini CLI makes that of its text.
+        it may be made of its text, which many sessions share.
         """
         found = [self.root_id]
         for start in sorted({0, self.resumed.start, *self._compactions()}):

@@ -99,8 +99,8 @@ class TmuxPlace(WorkerPlace):
         window += ["-P", "-F", "#{pane_id} #{pane_pid}"]
         # What may be secret goes through a private file, and a server that this starts does not have it either.
         apart = {*AGENTS.login_variables(), *(name for name in _NETWORK if "@" in env.get(name, ""))}
-        given = {name: env[name] for name in (*AGENTS.login_of(plan.agent).variables(), *_NETWORK) if name in env}
-        given = {name: value for name, value in given.items() if name in apart}
+        secret = (*AGENTS.login_of(plan.agent).variables(), *_NETWORK)
+        given = {name: env[name] for name in secret if name in env and name in apart}
         command = self._command(plan.argv, worker, given)
         # Not tmux's own -e: new sessions know it since 3.2 only, and it can take nothing away.
         words = [f"{name}={env[name]}" for name in (*PASSED_ON, *plan.env) if name in env and name not in apart]
@@ -223,18 +223,8 @@ class TmuxPlace(WorkerPlace):
         stay = [";", "set-option", "-w", *last, "remain-on-exit", "on", ";", "set-option", "-w", *last, OWNER, _owner()]
         stay += [";", "set-option", "-w", "-F", *last, _OPENED_FOR, "#{pane_pid}"]
         # Workers outlive whoever looks at them, also where a person's settings end what nobody looks at.
-        stay += [
-            ";",
-            "set-option",
-            *last,
-            "destroy-unattached",
-            "off",
-            ";",
-            "set-option",
-            "-s",
-            "exit-unattached",
-            "off",
-        ]
+        stay += [";", "set-option", *last, "destroy-unattached", "off"]
+        stay += [";", "set-option", "-s", "exit-unattached", "off"]
         ours = [";", "set-option", *last, OWNER, _owner()]
         for _ in range(3):  # another process may open or close the session meanwhile
             if _run(processes, env, "has-session", "-t", f"={session}").ok:
