@@ -154,7 +154,7 @@ $(LIGHT): $(INSTALLED_FROM)
 
 $(STAMP): $(INSTALLED_FROM)
 	$(VENV)
-	@$(PIP) -c constraints.txt -e '.[dev,torch]'
+	@$(PIP) -c constraints.txt -e '.[dev,sentence-transformers]'
 	@touch $(LIGHT) $@
 
 $(TRIED): BIN := build/light/bin

@@ -69,7 +69,7 @@ class Embedder(Protocol):
 
 
 def has_frameworks() -> bool:
-    """Whether sentence-transformers is installed: the extra `torch` brings it."""
+    """Whether sentence-transformers is installed: the extra of that name brings it."""
     return find_spec("sentence_transformers") is not None
 
 
@@ -79,7 +79,7 @@ def without_frameworks(setting: str, name: str) -> ModelUnavailableError:
 
     return ModelUnavailableError(
         f"{setting} names {name}, which needs sentence-transformers, and this is the light install, without it. "
-        f"Add it: `{adding(*packages_of('torch'))}`. Or unset {setting}"
+        f"Add it: `{adding(*packages_of('sentence-transformers'))}`. Or unset {setting}"
     )
 
 

@@ -39,6 +39,7 @@ PAGES = [
 #: Commands that are not run here, and why.
 NOT_RUN = {
     "git clone *": "needs the network",
+    "git pull": "needs the network",
     "make *": "the workflow runs them",
     "uv tool *": "installs; `make dist` tries the wheel",
     "pipx *": "installs; `make dist` tries the wheel",

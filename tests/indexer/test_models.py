@@ -280,7 +280,7 @@ def test_another_model_says_what_it_needs_in_the_light_install(monkeypatch, with
         configured_embedder().embed(["a question"])
 
     assert "SMART_FORK_MODEL names some/other-model, which needs sentence-transformers" in str(refused.value)
-    assert f"`{adding(*packages_of('torch'))}`. Or unset SMART_FORK_MODEL" in str(refused.value)
+    assert f"`{adding(*packages_of('sentence-transformers'))}`. Or unset SMART_FORK_MODEL" in str(refused.value)
     monkeypatch.setattr("indexer.embedder.has_frameworks", lambda: True)  # installed meanwhile: it is tried at once
     with pytest.raises(ModelUnavailableError, match="neither found nor downloaded"):
         configured_embedder().embed(["a question"])
