@@ -43,12 +43,15 @@ _SHELLS = {"Bash", "shell", "shell_command", "exec_command", "local_shell", "con
 
 
 class Ran(NamedTuple):
-    """A call in a session: what it did as the index has it, the command, what came back, and if it failed."""
+    """A call in a session: what it did as the index has it, the command, what came back, if it failed, and the call as
+    the log has it.
+    """
 
     action: str
     command: str
     output: str
     failed: bool
+    used: Any
 
 
 class Case(NamedTuple):
@@ -84,7 +87,7 @@ def _watched(calls: list[tuple[Any, Any]]) -> Iterator[None]:
         Doings.call, Doings.result = made, given  # type: ignore[method-assign]
 
 
-def _ran() -> Iterator[tuple[Any, list[Ran]]]:
+def ran_calls() -> Iterator[tuple[Any, list[Ran]]]:
     """Each session with its calls."""
     from indexer.transcripts.actions import status_and_body, succeeded
     from indexer.transcripts.commands import command_of
@@ -105,7 +108,7 @@ def _ran() -> Iterator[tuple[Any, list[Ran]]]:
                 sure = succeeded(back.output, said=not back.failed, not_run=not_run) is not None
                 failed = shell and ((back.failed and sure) or result.proof is Proof.FAILED)
                 line = command_of(used.given) if shell else ""
-                ran.append(Ran(call.action, line, status_and_body(back.output)[1], failed))
+                ran.append(Ran(call.action, line, status_and_body(back.output)[1], failed, used))
             yield session, ran
 
 
@@ -141,7 +144,7 @@ class Asking:
         private_dir(state_home())
         self.store, report = SqliteStore(index_db()), Report()
         read_logs(self.store, READERS, changed_logs(self.store, READERS, report), report)
-        self.sessions = {(one.agent, one.session_id): (one, ran) for one, ran in _ran()}
+        self.sessions = {(one.agent, one.session_id): (one, ran) for one, ran in ran_calls()}
         self.key = bytes.fromhex(self.store.meta("key"))
 
     def cases(self) -> Iterator[Case]:

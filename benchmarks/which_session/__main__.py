@@ -1,9 +1,10 @@
 """Which earlier session knew? Asked of public repositories that keep their agents' sessions in git.
 
-    python -m benchmarks.which_session CLONE... [--json FILE] [--seed N] [--keep DIR] [--peers DIR [--install]]
+    python -m benchmarks.which_session CLONE... [--corpus FOLDER] [--also FILE] [--json FILE] [--seed N] [--keep DIR]
 
-CLONE is a git repository, bare or not, with a branch `entire/checkpoints/v1`. Nothing is downloaded without
---install, and the clone is only read. README.md beside this file has the rules.
+CLONE is a git repository, bare or not, with a branch `entire/checkpoints/v1`. FOLDER has sessions of other projects
+and a `lay_out.py`, as for benchmarks/retrieval.py: with it, harm is measured. Nothing is downloaded without --install,
+and clones are only read. README.md beside this file has the rules.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from . import figures
+from . import figures, harm
 from .asked import Tool, tools
 from .clone import BRANCH, Clone
 from .figures import Asked
@@ -46,66 +47,80 @@ def main() -> None:
     )
     parser.add_argument("--peers", type=Path, help="ask the other tools that are installed in this folder as well")
     parser.add_argument("--install", action="store_true", help="install those that are missing there, by pip")
+    parser.add_argument("--corpus", type=Path, help="measure harm, with the projects in this folder")
+    parser.add_argument("--only-harm", action="store_true", help="measure nothing else")
     arguments = parser.parse_args()
+    if arguments.only_harm and not arguments.corpus:
+        parser.error("--only-harm needs --corpus")
     clones = [Clone(path.resolve()) for path in arguments.clones]
     for clone in clones:
         if not (clone.head and clone.checkpoints_ref):
             sys.exit(f"{clone.path} is no clone with a branch {BRANCH}")
     if len({clone.name for clone in clones}) < len(clones):
         sys.exit("Two clones have the same name: rename a folder.")
-    programs = arguments.peers.resolve() if arguments.peers else None
-    told = measure(clones, arguments.seed, arguments.keep, programs, install=arguments.install)
+    with _folder(arguments.keep) as folder:
+        told = measure([Stage(clone, transcripts(clone), folder / clone.name) for clone in clones], folder, arguments)
     print("\n".join(lines(told)))
     if arguments.json:
         arguments.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 
-def measure(
-    clones: Sequence[Clone], seed: int, kept: Path | None = None, programs: Path | None = None, *, install: bool = False
-) -> dict[str, Any]:
-    """Play each clone's history, ask all tools, also those in `programs`, and return the figures."""
+def measure(stages: Sequence[Stage], folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Play each clone's history, ask all tools, measure harm as far as it is asked for, and return the figures."""
+    from indexer.embedding import configured_embedder
+
+    names = " ".join(stage.source.name for stage in stages)
+    told: dict[str, Any] = {
+        "command": f"python -m benchmarks.which_session {names} --seed {arguments.seed}"
+        f"{' --corpus FOLDER' if arguments.corpus else ''}{' --only-harm' if arguments.only_harm else ''}",
+        "seed": arguments.seed,
+    }
+    embedder = Kept(configured_embedder(), folder / "vectors.db")
+    if not arguments.only_harm:
+        told |= played(stages, folder, arguments, embedder)
+    if arguments.corpus:
+        told["harm"] = harm.measure(stages, arguments.corpus, folder, embedder)
+    return told
+
+
+def played(stages: Sequence[Stage], folder: Path, arguments: argparse.Namespace, embedder: Kept) -> dict[str, Any]:
+    """Play each clone's history, and ask all tools, also those that are installed in a folder."""
     absent: dict[str, str] = {}
     answers: dict[str, list[Asked]] = defaultdict(list)
     repositories = []
-    with _folder(kept) as folder:
-        for clone in clones:
-            with peers(programs, folder / "peers" / clone.name, install=install) as (others, reasons):
-                repository, asked = play(clone, folder, others, keeps=kept is not None)
-            repositories.append(repository)
-            absent |= reasons
-            for name, some in asked.items():
-                answers[name] += some
+    programs = arguments.peers.resolve() if arguments.peers else None
+    for stage in stages:
+        with peers(programs, folder / "peers" / stage.source.name, install=arguments.install) as (others, reasons):
+            repository, asked = play(stage, SmartFork(embedder), others, keeps=bool(arguments.keep))
+        repositories.append(repository)
+        absent |= reasons
+        for name, some in asked.items():
+            answers[name] += some
     for name in absent:
         answers.pop(name, None)  # a row is of all questions or is none
     ours, words = answers["smart-fork"], answers["BM25"]
     return {
-        "command": f"python -m benchmarks.which_session {' '.join(clone.name for clone in clones)} --seed {seed}",
-        "seed": seed,
         "repositories": repositories,
         "questions": [_of_question(one.question) for one in ours],
         "tools": {
-            name: figures.rates(some, seed) | {"ranks": {one.question.id: [one.rank, one.wide] for one in some}}
+            name: figures.rates(some, arguments.seed)
+            | {"ranks": {one.question.id: [one.rank, one.wide] for one in some}}
             for name, some in answers.items()
         },
         "not asked": absent,
-        "smart-fork minus BM25": figures.difference(ours, words, seed),
-        "scores": figures.calibration(ours, seed),
-        "where": figures.places(ours, seed),
+        "smart-fork minus BM25": figures.difference(ours, words, arguments.seed),
+        "scores": figures.calibration(ours, arguments.seed),
+        "where": figures.places(ours, arguments.seed),
     }
 
 
 def play(
-    clone: Clone, folder: Path, others: Sequence[Tool] = (), *, keeps: bool
+    stage: Stage, ours: SmartFork, others: Sequence[Tool] = (), *, keeps: bool
 ) -> tuple[dict[str, Any], dict[str, list[Asked]]]:
     """Play one clone's history: what it is and took, and each tool's answers."""
-    from indexer.embedding import configured_embedder
-
-    known = transcripts(clone)
-    asked = questions(clone, known)
-    stage = Stage(clone, known, folder / clone.name)
+    clone, asked = stage.source, questions(stage.source, stage.known)
     answers: dict[str, list[Asked]] = defaultdict(list)
     with at_home(stage.home, stage.state):
-        ours = SmartFork(Kept(configured_embedder(), folder / "vectors.db"))
         all_tools = (*tools(ours), *others)
         for number, moment in enumerate(stage.moments(asked), 1):
             print(f"{clone.name}: question {number} of {len(asked)}", file=sys.stderr)
@@ -121,7 +136,7 @@ def play(
         "head": clone.head,
         "checkpoints": clone.git("rev-parse", clone.checkpoints_ref).decode().strip(),
         "commits with checkpoints": len(clone.commits),
-        "sessions": len(known),
+        "sessions": len(stage.known),
         "questions": sum(bool(one.right) for one in asked),
         "questions that nothing answers": sum(one.is_none for one in asked),
         "logs, MB": round(logs / 1e6, 1),

@@ -39,10 +39,19 @@ class Stage:
 
     def moments(self, questions: Sequence[Question]) -> Iterator[Moment]:
         """Yield each question's moment, in order, as long as it lasts."""
-        self.home.mkdir(parents=True, exist_ok=True)
-        self._begin()
+        for old in (self.home, self.state):  # what an earlier run left is later than the first question
+            shutil.rmtree(old, ignore_errors=True)
+        self.begin()
         for question in sorted(questions, key=lambda one: (one.time, one.id)):
             yield self.at(question)
+
+    def end(self) -> Moment:
+        """Bring home and repository to the end of the history."""
+        if not self.home.exists():
+            self.begin()
+        last = max(one.lines[-1].time for one in self.known.values()) + 1
+        head = self.source.head
+        return self.at(Question("", "", "", "", self.source.branch, last, head, head, {}, {}, ()))
 
     def at(self, question: Question) -> Moment:
         """Bring home and repository to when a question was asked."""
@@ -74,7 +83,9 @@ class Stage:
             self._git("read-tree", "--reset", question.head)
             self._git("checkout-index", "--all", "--force", "--quiet")
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Make home and repository, if they are missing."""
+        self.home.mkdir(parents=True, exist_ok=True)
         if not (self.clone / ".git").exists():
             self._git("init", "--quiet", str(self.clone), where=self.folder)
         objects = self.source.git("rev-parse", "--path-format=absolute", "--git-path", "objects")

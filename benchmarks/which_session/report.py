@@ -12,13 +12,24 @@ REPOSITORY = (
     "index brought up to date", "answer",
 )  # fmt: skip
 
+#: What can speak: `find` does with a score of 0.5 or more, a hint at an error or before an edit.
+WAYS = ("find", "recall", "hint")
+
 Rate = Sequence[float] | None
 
 
 def lines(told: Mapping[str, Any]) -> list[str]:
     """Return all tables."""
+    found = [f"`{told['command']}`; 95 % intervals by bootstrap over the questions."]
+    if "tools" in told:
+        found += _played(told)
+    if "harm" in told:
+        found += ["", *_harm(told["harm"])]
+    return found
+
+
+def _played(told: Mapping[str, Any]) -> list[str]:
     return [
-        f"`{told['command']}`; 95 % intervals by bootstrap over the questions.",
         "",
         *_table(REPOSITORY, map(_repository, told["repositories"]), right_from=3),
         "",
@@ -35,6 +46,23 @@ def lines(told: Mapping[str, Any]) -> list[str]:
                 ([name, _cell(value)] for part in ("scores", "where") for name, value in told[part].items())),
         *(f"\nNot asked: {name} ({why})." for name, why in told["not asked"].items()),
     ]  # fmt: skip
+
+
+def _harm(harm: Mapping[str, Any]) -> list[str]:
+    """Return how often each way speaks, in each place."""
+    sessions = {one["name"]: one["sessions"] for one in harm["places"]}
+    return _table(
+        ("asked", "in", "times", *(f"{way} speaks" for way in WAYS)),
+        (
+            [one["asked"], f"{one['in']} ({sessions[one['in']]} sessions)", str(one["times"]),
+             *(_part(one["spoken"].get(way), one["times"]) for way in WAYS)]
+            for one in sorted(harm["speaks"], key=lambda one: one["asked"])
+        ), right_from=2,
+    )  # fmt: skip
+
+
+def _part(count: int | None, of: int) -> str:
+    return "-" if count is None else f"{count} ({count / of:.1%})"
 
 
 def _shown(told: Mapping[str, Any]) -> str:
