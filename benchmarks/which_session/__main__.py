@@ -30,7 +30,7 @@ from .peers import peers
 from .play import Moment, Stage, at_home, keep
 from .report import lines
 from .transcripts import transcripts
-from .wrote import place_of
+from .wrote import Place, place_of
 
 #: The place where history is played. Paths are part of what transcripts say, so figures depend on it a little.
 FOLDER = Path(tempfile.gettempdir()) / "which-session"
@@ -47,6 +47,7 @@ def main() -> None:
     )
     parser.add_argument("--peers", type=Path, help="ask the other tools that are installed in this folder as well")
     parser.add_argument("--install", action="store_true", help="install those that are missing there, by pip")
+    parser.add_argument("--also", type=Path, help="ask again with further phrasings: lines of {id, also}")
     parser.add_argument("--corpus", type=Path, help="measure harm, with the projects in this folder")
     parser.add_argument("--only-harm", action="store_true", help="measure nothing else")
     arguments = parser.parse_args()
@@ -87,46 +88,52 @@ def played(stages: Sequence[Stage], folder: Path, arguments: argparse.Namespace,
     """Play each clone's history, and ask all tools, also those that are installed in a folder."""
     absent: dict[str, str] = {}
     answers: dict[str, list[Asked]] = defaultdict(list)
-    repositories = []
+    repositories, places = [], list[Place | None]()
+    also = _phrasings(arguments.also) if arguments.also else {}
     programs = arguments.peers.resolve() if arguments.peers else None
     for stage in stages:
         with peers(programs, folder / "peers" / stage.source.name, install=arguments.install) as (others, reasons):
-            repository, asked = play(stage, SmartFork(embedder), others, keeps=bool(arguments.keep))
+            ours = SmartFork(embedder)
+            all_tools = (*tools(ours, also), *others)
+            repository, asked, some_places = play(stage, ours, all_tools, keeps=bool(arguments.keep))
         repositories.append(repository)
+        places += some_places
         absent |= reasons
         for name, some in asked.items():
             answers[name] += some
     for name in absent:
         answers.pop(name, None)  # a row is of all questions or is none
-    ours, words = answers["smart-fork"], answers["BM25"]
+    own, words = answers["smart-fork"], answers["BM25"]
     return {
         "repositories": repositories,
-        "questions": [_of_question(one.question) for one in ours],
+        "questions": [_of_question(one.question) for one in own],
         "tools": {
             name: figures.rates(some, arguments.seed)
             | {"ranks": {one.question.id: [one.rank, one.wide] for one in some}}
             for name, some in answers.items()
         },
         "not asked": absent,
-        "smart-fork minus BM25": figures.difference(ours, words, arguments.seed),
-        "scores": figures.calibration(ours, arguments.seed),
-        "where": figures.places(ours, arguments.seed),
+        "smart-fork minus BM25": figures.difference(own, words, arguments.seed),
+        "scores": figures.calibration(own, arguments.seed),
+        "where": figures.places(places, arguments.seed),
     }
 
 
 def play(
-    stage: Stage, ours: SmartFork, others: Sequence[Tool] = (), *, keeps: bool
-) -> tuple[dict[str, Any], dict[str, list[Asked]]]:
-    """Play one clone's history: what it is and took, and each tool's answers."""
+    stage: Stage, ours: SmartFork, all_tools: Sequence[Tool], *, keeps: bool
+) -> tuple[dict[str, Any], dict[str, list[Asked]], list[Place | None]]:
+    """Play one clone's history: what it is and took, each tool's answers, and what forks of the best answers know."""
     clone, asked = stage.source, questions(stage.source, stage.known)
     answers: dict[str, list[Asked]] = defaultdict(list)
+    places = []
     with at_home(stage.home, stage.state):
-        all_tools = (*tools(ours), *others)
         for number, moment in enumerate(stage.moments(asked), 1):
             print(f"{clone.name}: question {number} of {len(asked)}", file=sys.stderr)
             ours.bring_up_to_date()
             for tool in all_tools:
-                answers[tool.name].append(_asked(moment, tool.ask(moment), ours))
+                answers[tool.name].append(_asked(moment, tool.ask(moment)))
+            if moment.question.right:
+                places.append(place_of(moment.question, next(iter(moment.question.answers)), ours.embedder))
             if keeps:
                 keep(stage, moment.question)
     logs = sum(path.stat().st_size for path in stage.home.rglob("*") if path.is_file())
@@ -143,14 +150,17 @@ def play(
         "index, MB": round(index / 1e6, 1),
         "seconds": figures.took(ours.seconds),
     }
-    return told, answers
+    return told, answers, places
 
 
-def _asked(moment: Moment, given: Sequence[str] | Answer, ours: SmartFork) -> Asked:
+def _phrasings(file: Path) -> dict[str, tuple[str, ...]]:
+    lines = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    return {line["id"]: tuple(line["also"]) for line in lines}
+
+
+def _asked(moment: Moment, given: Sequence[str] | Answer) -> Asked:
     answer = given if isinstance(given, Answer) else Answer(tuple(given))
-    right = next((hit for hit in answer.hits if hit.session_id in moment.question.right), None)
-    place = place_of(moment.question, right, ours.embedder) if right else None
-    return figures.asked(moment.question, answer.sessions, answer.score, place)
+    return figures.asked(moment.question, answer.sessions, answer.score)
 
 
 def _of_question(question: Question) -> dict[str, Any]:

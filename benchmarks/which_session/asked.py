@@ -6,7 +6,7 @@ import re
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from .ours import DEPTH, Answer, SmartFork
 from .play import Moment
 
 Ask = Callable[[Moment], Sequence[str] | Answer]
+PHRASED = "smart-fork, with further phrasings"
 ORACLE = "oracle: the files that will be changed"
 
 
@@ -65,8 +66,11 @@ def _said(session: Any, clone: Path) -> tuple[str, Said] | None:
     return session.session_id, Said(text, frozenset(path.removeprefix(f"{clone}/") for path in edits))
 
 
-def tools(ours: SmartFork) -> tuple[Tool, ...]:
-    """Return all tools that need nothing but this package, and ripgrep if it is installed."""
+def tools(ours: SmartFork, also: Mapping[str, Sequence[str]]) -> tuple[Tool, ...]:
+    """Return all tools that need nothing but this package, and ripgrep if it is installed.
+
+    `also` are further phrasings by the question's id: with any, smart-fork is asked again with these.
+    """
     library = Library()
     found = [
         Tool("smart-fork", ours.ask),
@@ -77,6 +81,8 @@ def tools(ours: SmartFork) -> tuple[Tool, ...]:
         Tool("newest first", newest),
         Tool(ORACLE, lambda moment: by_files(moment, library.sessions(moment), frozenset(moment.question.files))),
     ]
+    if also:
+        found.append(Tool(PHRASED, lambda moment: ours.ask(moment, also.get(moment.question.id, ()))))
     if shutil.which("rg"):
         found.insert(4, Tool("ripgrep, most words", by_ripgrep))
     return tuple(found)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .labels import Question
-from .wrote import Place
+from .wrote import BUDGET, Place
 
 DRAWS, SPREAD = 10_000, (2.5, 97.5)
 #: Scores from which on a session is likely the right one, and below which nothing fits.
@@ -24,7 +24,7 @@ RATES = ("hit@1", "hit@5", "MRR", "nDCG@5", "hit@1, wider label")
 @dataclass(frozen=True)
 class Asked:
     """A tool's answer to a question, as places: of the first right session and of the first by the wider label (0 is
-    none), with nDCG@5; the score of its first result, and where the edits are in the right one.
+    none), with nDCG@5, and the score of its first result.
     """
 
     question: Question
@@ -32,10 +32,9 @@ class Asked:
     wide: int
     ndcg: float
     score: float | None = None
-    place: Place | None = None
 
 
-def asked(question: Question, sessions: Sequence[str], score: float | None = None, place: Place | None = None) -> Asked:
+def asked(question: Question, sessions: Sequence[str], score: float | None = None) -> Asked:
     """Judge an answer."""
     return Asked(
         question,
@@ -43,7 +42,6 @@ def asked(question: Question, sessions: Sequence[str], score: float | None = Non
         rank(sessions, question.wide),
         ndcg(sessions, question.answers),
         score,
-        place,
     )
 
 
@@ -131,18 +129,33 @@ def expected_error(scored: Sequence[tuple[float, float]]) -> float | None:
     return round(sum(off) / len(scored), 3) if scored else None
 
 
-def places(answers: Sequence[Asked], seed: int) -> dict[str, Any]:
-    """Say how often the fork point has the edits that wrote the lines, and how often 30k tokens keep them."""
-    found = [one.place for one in answers if one.place]
-    longer = [one for one in found if one.whole > 30_000]
+def places(found: Sequence[Place | None], seed: int) -> dict[str, Any]:
+    """Say how often each kind of fork has the edits that wrote the lines, and what it loads.
+
+    Nothing is in place of a session whose conversation has no such edit: it was rewound, or something else wrote them.
+    """
+    known = [one for one in found if one]
+    longer = [one for one in known if one.whole > BUDGET]
+    forks = {
+        "plain": lambda one: one.plain, "at match": lambda one: one.match, "within 30k": lambda one: one.budget,
+    }  # fmt: skip
     return {
-        "questions": len(found),
-        "fork point has the edits": spread([float(one.known) for one in found], seed),
-        "fork point is their exchange": spread([float(one.exact) for one in found], seed),
-        "edits kept within 30k": spread([float(one.kept) for one in found], seed),
+        "sessions that answer": len(found),
+        "of these: the edits are in the conversation": len(known),
+        **{
+            f"{name}: has the edits": spread([float(of(one).knows) for one in known], seed)
+            for name, of in forks.items()
+        },
+        **{f"{name}: tokens, median": _median([of(one).tokens for one in known]) for name, of in forks.items()},
+        "at match: refused": sum(one.match.tokens is None for one in known),
+        "at match: is their exchange": spread([float(one.exact) for one in known], seed),
         "sessions of more than 30k": len(longer),
-        "of these: edits kept within 30k": spread([float(one.kept) for one in longer], seed),
+        "of these: within 30k has the edits": spread([float(one.budget.knows) for one in longer], seed),
     }
+
+
+def _median(tokens: Sequence[int | None]) -> int | None:
+    return round(statistics.median(known)) if (known := [one for one in tokens if one is not None]) else None
 
 
 def took(seconds: Mapping[str, Sequence[float]]) -> dict[str, float]:

@@ -90,16 +90,17 @@ class SmartFork:
             store.close()
         self.seconds["index"].append(time.perf_counter() - started)
 
-    def ask(self, moment: Moment) -> Answer:
-        """Ask as a person does: the whole prompt, in the repository."""
+    def ask(self, moment: Moment, also: Sequence[str] = ()) -> Answer:
+        """Ask as a person does: the whole prompt, in the repository; or as an agent does, `also` in other words."""
         from smart_fork.finding.request import FindRequest
         from smart_fork.finding.upkeep import Engine
         from tests.smart_fork.asking import find
 
         started = time.perf_counter()
-        request = FindRequest(moment.question.text, agent_type="all", limit=DEPTH)
+        request = FindRequest(moment.question.text, agent_type="all", limit=DEPTH, also=also)
         found = find(request, Engine(self.embedder), moment.clone)
-        self.seconds["answer"].append(time.perf_counter() - started)
+        if not also:
+            self.seconds["answer"].append(time.perf_counter() - started)
         if getattr(found, "search_mode", "") != "hybrid":
             raise SystemExit(f"smart-fork did not search as it should: {found.as_json()}")
         hits = tuple(getattr(found, "results", ()))

@@ -72,7 +72,10 @@ class Stage:
         return {one.session: one.until(question.time)[-1].time for one in before}
 
     def check_out(self, question: Question) -> None:
-        """Put the repository on the question's branch, at its commit. Files whose blob is absent are left out."""
+        """Put the repository on the question's branch, at its commit, with a clean working tree.
+
+        Files whose blob is absent are left out, and git is told so.
+        """
         main = self.source.branch
         branch = question.branch if self._git("check-ref-format", "--branch", question.branch) else main
         for name, commit in ((main, question.main), (branch, question.head)):
@@ -82,6 +85,9 @@ class Stage:
         if question.head and not self._git("read-tree", "--reset", "-u", question.head):
             self._git("read-tree", "--reset", question.head)
             self._git("checkout-index", "--all", "--force", "--quiet")
+            absent = Clone(self.clone).git("ls-files", "--deleted", "-z")
+            Clone(self.clone).run("update-index", "--skip-worktree", "-z", "--stdin", given=absent)
+        self._git("clean", "-ffdxq")
 
     def begin(self) -> None:
         """Make home and repository, if they are missing."""

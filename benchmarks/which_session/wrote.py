@@ -20,38 +20,68 @@ class Wrote(NamedTuple):
     exchange: int
 
 
-class Place(NamedTuple):
-    """Whether a fork at the recommended point has the edits, whether it is their exchange, and whether a budget keeps
-    them; `whole` is how many tokens the session takes.
+class Fork(NamedTuple):
+    """Whether a fork has the exchange's edits that wrote the lines, and about how many tokens of conversation it loads.
+
+    Without tokens it is refused: nothing in the session seems to answer.
     """
 
-    known: bool
+    knows: bool
+    tokens: int | None
+
+
+class Place(NamedTuple):
+    """What each kind of fork knows of the edits: a plain one, as the agent itself loads the session; one at the match;
+    one within a budget. `exact` is whether the match is the exchange of the edits, `whole` what all of it takes.
+    """
+
+    plain: Fork
+    match: Fork
+    budget: Fork
     exact: bool
-    kept: bool
     whole: int
 
 
-def place_of(question: Question, hit: Any, embedder: Any) -> Place | None:
-    """Look at a right result. Nothing if no edit of it is found that has the lines."""
+def place_of(question: Question, session_id: str, embedder: Any) -> Place | None:
+    """Look at a session that answers. Nothing if no edit that has the lines is in its conversation."""
     from smart_fork.agents.readers import READERS
+    from smart_fork.errors import NotFound
     from smart_fork.finding.library import Library
     from smart_fork.finding.upkeep import Engine
-    from smart_fork.forking.choice import selected
+    from smart_fork.forking.budget import Answers, answering, chosen
     from smart_fork.forking.request import Wanted
 
-    reader = READERS[hit.agent_type]
-    log = next(iter(reader.locate(hit.session_id)), None)
-    session = reader.read(log, keep_raw=True).session if log else None
-    wrote = wrote_of(session, question, hit.session_id) if session else None
-    if session is None or wrote is None:
+    found = ((reader, log) for reader in READERS for log in reader.locate(session_id))
+    reader, log = next(found, (None, None))
+    session = reader.read(log, keep_raw=True).session if reader else None
+    if session is None or (wrote := wrote_of(session, question, session_id)) is None:
         return None
+    last = len(session.turns) - 1
+    loaded = {*range(session.resumed.start, last + 1), *session.resumed.kept}
+    plain = Fork(wrote.turns <= loaded, session.token_estimate - session.instructions)
     with Library.open(None, Engine(embedder)) as library:
-        evidence = library.evidence(session, question.text)
-    found = selected(session, len(session.turns) - 1, Wanted(BUDGET), evidence)
-    kept = found.excerpt is None or wrote.turns <= set(found.excerpt.kept)
-    named = hit.match.exchange
-    last = len(session.exchanges()) - 1 if named is None else named
-    return Place(wrote.exchange <= last, wrote.exchange == last, kept, found.selection.whole_tokens)
+        answers = Answers(question.text, (), library)
+        kept = chosen(session, last, Wanted(BUDGET), answers)
+        try:
+            message = answering(session, answers)
+        except NotFound:
+            match, exact = Fork(knows=False, tokens=None), False
+        else:
+            turn = next(number for number, one in enumerate(session.turns) if one.id == message)
+            end = session.ends()[turn]
+            match = plain if end is None else _until(session, wrote, end)
+            exact = turn in {
+                number for one in session.exchanges() if one.index == wrote.exchange
+                for number in range(one.start, one.start + len(one.turns))
+            }  # fmt: skip
+    knows = kept.excerpt is None or wrote.turns <= set(kept.excerpt.kept)
+    return Place(plain, match, Fork(knows, kept.selection.tokens), exact, kept.selection.whole_tokens)
+
+
+def _until(session: Any, wrote: Wrote, end: int) -> Fork:
+    """Return a fork of a session up to a turn: a copy, which loads what follows the last compaction before."""
+    known = set(range(session.compacted(end), end + 1))
+    return Fork(wrote.turns <= known, session.loads()[end] - session.instructions)
 
 
 def wrote_of(session: Any, question: Question, session_id: str) -> Wrote | None:

@@ -99,9 +99,10 @@ class Repository:
     ) -> None:  # fmt: skip
         """Keep a session's transcript in a checkpoint of this minute."""
         known = {"sessionId": session_id(number), "cwd": ROOT, "gitBranch": branch}
+        ids = [f"{number:04x}{checkpoint:04x}-2222-4222-8222-{line:012x}" for line in range(len(records))]
         lines = [
-            {"uuid": f"{number:04x}{checkpoint:04x}-2222-4222-8222-{line:012x}"} | known | dict(record)
-            for line, record in enumerate(records)
+            {"uuid": one, "parentUuid": before} | known | dict(record)
+            for one, before, record in zip(ids, (None, *ids), records, strict=False)
         ]
         told = {
             "session_id": session_id(number), "agent": agent, "branch": branch, "created_at": time_of(minute),

@@ -8,7 +8,8 @@ import os
 import pytest
 
 from benchmarks.which_session import __main__ as program
-from benchmarks.which_session.asked import Library, by_files_named, newest
+from benchmarks.which_session.asked import PHRASED, Library, by_files_named, newest, tools
+from benchmarks.which_session.clone import Clone
 from benchmarks.which_session.labels import questions
 from benchmarks.which_session.ours import Kept, SmartFork
 from benchmarks.which_session.play import Stage, again, at_home, keep
@@ -92,6 +93,37 @@ def test_the_repository_is_at_the_last_commit_before_on_the_branch_of_the_sessio
     assert "ref: refs/heads/basins\n" == head.read_text()
     assert lines("sixth") == (second.clone / "a2.py").read_text()
     assert built.git("rev-parse", "main~2") == first.question.head, "the commit of session 5"
+
+
+def test_the_working_tree_is_clean_even_where_a_file_is_absent(staged, built):
+    stage, asked = staged
+    moments = stage.moments(asked)
+    clone = next(moments).clone
+    (clone / "left.txt").write_text("of an earlier moment")
+    (clone / "a1.py").write_text("changed")
+    blob = built.git("rev-parse", "main~1:a2.py")
+    away = built.path / ".git/objects" / blob[:2] / blob[2:]
+    content = away.read_bytes()
+    away.unlink()
+    next(moments)
+    away.write_bytes(content)
+
+    assert "" == Clone(clone).git("status", "--porcelain").decode()
+    assert "basins" == Clone(clone).branch
+    assert not (clone / "a2.py").exists(), "its blob is absent"
+
+
+def test_further_phrasings_are_asked_as_a_tool_of_their_own(staged):
+    stage, asked = staged
+    with at_home(stage.home, stage.state):
+        ours = SmartFork(HashEmbedder())
+        moment = next(stage.moments(asked))
+        ours.bring_up_to_date()
+        by_name = {one.name: one for one in tools(ours, {moment.question.id: ("dredge a harbor basin",)})}
+        by_name[PHRASED].ask(moment)
+
+    assert "dredge a harbor basin" in ours.embedder.embedded
+    assert PHRASED not in {one.name for one in tools(ours, {})}
 
 
 def test_logs_are_as_if_they_had_been_written_in_the_clone(staged):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from benchmarks.which_session.labels import questions
@@ -49,18 +51,38 @@ def test_the_exchange_that_wrote_the_lines_is_found(moment):
     ]
 
 
-def test_a_fork_point_has_the_edits_from_their_exchange_on(moment):
-    embedder = HashEmbedder()
-    ours = SmartFork(embedder)
-    ours.bring_up_to_date()
-    hit = next(hit for hit in ours.ask(moment).hits if hit.session_id == session_id(6))
+def test_the_whole_conversation_and_a_budget_that_is_large_enough_have_the_edits(moment):
+    SmartFork(embedder := HashEmbedder()).bring_up_to_date()
 
-    place = place_of(moment.question, hit, embedder)
+    place = place_of(moment.question, session_id(6), embedder)
 
-    assert place.known == (hit.match.exchange >= 1)
-    assert place.exact == (hit.match.exchange == 1)
-    assert place.kept, "all of it takes less than the budget"
+    assert place.plain.knows
+    assert place.budget.knows, "all of it takes less than the budget"
+    assert place.match.knows == (place.match.tokens is not None), "no exchange before theirs answers"
     assert 0 < place.whole < 30_000
+
+
+def test_what_a_compaction_forgot_is_not_in_a_plain_fork(moment):
+    (log,) = READERS["claude"].locate(session_id(6))
+    last = json.loads(log.read_text().splitlines()[-1])
+    boundary = {
+        "type": "system",
+        "subtype": "compact_boundary",
+        "uuid": "c1",
+        "parentUuid": None,
+        "logicalParentUuid": last["uuid"],
+    }
+    summary = typed(97, "Ships are unloaded.", isCompactSummary=True) | {"uuid": "c2", "parentUuid": "c1"}
+    known = {"sessionId": session_id(6), "cwd": last["cwd"], "timestamp": last["timestamp"]}
+    with log.open("a") as file:
+        file.writelines(json.dumps(known | one) + "\n" for one in (boundary, summary))
+    SmartFork(embedder := HashEmbedder()).bring_up_to_date()
+
+    place = place_of(moment.question, session_id(6), embedder)
+
+    assert not place.plain.knows
+    assert place.budget.knows
+    assert place.plain.tokens < place.whole
 
 
 def test_a_session_that_did_not_write_the_lines_has_no_place(moment):
