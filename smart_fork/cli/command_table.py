@@ -95,6 +95,7 @@ COMMANDS = {
     "agents": CommandEntry("overview.agents", "List the agents on this machine and what each one supports.", _SETUP),
     "doctor": CommandEntry("doctor.doctor", "Test every part and name the next step for each failure.", _SETUP),
     "recall": CommandEntry("find.recall", "Find the one session that knows, or what this one said before.", _AGENTS),
+    "choices": CommandEntry("picker.choices", "Print sessions as lines for fzf. smart-fork alone runs this.", _AGENTS),
     "mcp": CommandEntry("system.mcp", "Serve MCP on stdin and stdout. Agents start this.", _AGENTS),
     "statusline": CommandEntry("system.statusline", "Print one segment for an agent's status line.", _AGENTS),
     "hook": CommandEntry("setup.hook", "Take one hook event from stdin. Agents run this.", _AGENTS),

@@ -25,7 +25,7 @@ _QUOTED, _LINES, _CHARACTERS, _COMMITS = 3, 2, 300, 3
 #: A result below this chance is only counted; a headline gets at least so many cells before others are left out.
 _SHOWN, _HEADLINE = 0.01, 20
 #: What became of the work, in at most nine characters; nothing where it is not known.
-_OUTCOMES = {"tests_passed": "tests ok", "unknown": ""}
+OUTCOMES = {"tests_passed": "tests ok", "unknown": ""}
 #: The columns that begin at the left: who, and what became of it.
 _LEFT = (3, 5)
 
@@ -117,7 +117,7 @@ def _columns(hit: Hit, *, known: bool) -> tuple[str, ...]:
         one_line(printable(hit.headline or hit.session_id)),
         f"{hit.agent_type} {short(hit.session_id)}",
         in_words(passed) if (passed := age_of(hit.last_activity)) is not None else "",
-        _OUTCOMES.get(hit.outcome, hit.outcome),
+        OUTCOMES.get(hit.outcome, hit.outcome),
         tokens_about(hit.price.tokens),
     )
 

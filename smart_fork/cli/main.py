@@ -27,7 +27,7 @@ _WrongUse: Any = next(base for base in typer.BadParameter.__mro__ if base.__name
 #: What there is always to do.
 _KNOWN = "`smart-fork doctor` checks every part; `smart-fork --verbose …` shows where it happened."
 #: Commands without an answer.
-_WITHOUT_JSON = frozenset({"help", "hook", "mcp", "serve"})
+_WITHOUT_JSON = frozenset({"choices", "help", "hook", "mcp", "serve"})
 _HELP = """Find the past session that knows how, and fork it.
 
   smart-fork find "add retry to the uploader"   which session knows how?

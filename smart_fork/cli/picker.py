@@ -1,6 +1,7 @@
-"""``smart-fork`` alone at a terminal: the newest sessions of the project to choose from, by fzf where it is installed.
+"""``smart-fork`` alone at a terminal: sessions to choose from, by fzf where it is installed.
 
-Titles are hostile. fzf gets them as lines on its stdin, and of a line only the id, which is checked, reaches a command.
+At first they are the newest of the project, then those that answer what is typed. Titles are hostile. fzf gets them as
+lines of a pipe, and of a line only agent and id, which are checked, reach a command.
 """
 
 from __future__ import annotations
@@ -9,93 +10,181 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from smart_fork.cli.output import out, plain, say
-from smart_fork.cli.short_ids import is_id
+from smart_fork.agents.references import Reference
+from smart_fork.cli.options import EverywhereOption
+from smart_fork.cli.output import complain, one_line, out, plain, say, write
+from smart_fork.cli.progress import library_shown
+from smart_fork.cli.short_ids import is_id, short
+from smart_fork.errors import SmartForkError
+from smart_fork.snippets import in_words, printable
+
+if TYPE_CHECKING:
+    from smart_fork.finding.answer import RecentSession
+    from smart_fork.finding.conversation import Noted
+    from smart_fork.finding.hit import Hit
 
 Action = Literal["fork", "open", "copy"]
-OFFERED = 100
-#: What to type first, for who does not know.
-FIRST = 'Search by meaning: smart-fork find "what you want to do next"'
+OFFERED, ANSWERS = 100, 30
+#: So long typing must rest before it is searched: fzf ends the search before, and with it this pause.
+PAUSE = 0.15
+#: Messages that the preview shows before and behind the one that answers.
+CONTEXT = 3
 #: Lines of the terminal that the list leaves for what is above and below it.
 _AROUND = 5
 _KEYS: dict[str, Action] = {"": "fork", "ctrl-o": "open", "ctrl-y": "copy"}
+_HEADER = "Type what you want to do next. Enter forks, Ctrl-O opens, Ctrl-Y copies the command, Esc quits"
 _LETTERS: dict[str, Action] = {"o": "open", "y": "copy"}
 
 
 class PickerRow(NamedTuple):
-    """A session to choose."""
+    """A session to choose, with what is said of it before and behind its headline. `at` is the message that answers."""
 
-    session_id: str
-    agent: str
-    when: str
-    title: str
-
-    def __str__(self) -> str:
-        return f"{self.agent:<8} {self.when}  {self.title}"
+    session: Reference
+    facts: tuple[str, ...]
+    headline: str
+    marks: tuple[str, ...] = ()
+    at: int | None = None
 
 
 def pick() -> int | list[str]:
     """Let the person choose a session, and do what they want with it: return the exit code, or a command to run."""
-    rows = _recent()
+    everywhere = False
+    rows = rows_for("")
+    if not rows and (rows := rows_for("", everywhere=True)):
+        everywhere = True
+        say("No sessions of this project; these are of all projects.")
     if not rows:
         from smart_fork.agents import AGENTS
 
         whose = AGENTS.titles(AGENTS.readable(), "or")
         say(f"No session of {whose} yet. `smart-fork demo` shows how it works; --help lists all commands.")
         return 3
-    say(FIRST)
-    program = shutil.which("fzf")
-    chosen = with_fzf(program, rows) if program else with_numbers(rows, input)
+    if program := shutil.which("fzf"):
+        chosen = with_fzf(program, rows, everywhere=everywhere)
+    else:
+        chosen = with_numbers(rows, input, partial(rows_for, everywhere=everywhere))
     return _do(*chosen) if chosen else 0
 
 
-def _recent() -> list[PickerRow]:
-    from smart_fork.finding.recent import list_recent
-    from smart_fork.snippets import minute, printable
+def choices(*, everywhere: EverywhereOption = False) -> None:
+    """Print the sessions that answer the words on standard input, or the newest, as lines for fzf."""
+    write(_fzf_lines(rows_for(sys.stdin.read(), everywhere=everywhere)))
 
-    found = list_recent("all", None, OFFERED).sessions
-    if not found and (found := list_recent("all", None, OFFERED, everywhere=True).sessions):
-        say("No sessions of this project; these are of all projects.")
+
+def rows_for(words: str, *, everywhere: bool = False) -> list[PickerRow]:
+    """The sessions that answer `words`, best first; the newest ones where there are none.
+
+    Raises:
+        SmartForkError: they cannot be searched.
+    """
+    if not words.strip():
+        from smart_fork.finding.recent import list_recent
+
+        return _of_recent(list_recent("all", None, OFFERED, everywhere=everywhere).sessions)
+    from smart_fork.finding.answer import Found
+    from smart_fork.finding.request import FindRequest
+
+    asked = FindRequest(words, agent_type="all", limit=ANSWERS, include_snippets=False)
+    with library_shown(everywhere=everywhere) as known:
+        answer = known.find(asked)
+    return _of_hits(answer.results) if isinstance(answer, Found) else _of_recent(answer.fallback_sessions or ())
+
+
+def _of_recent(sessions: Sequence[RecentSession]) -> list[PickerRow]:
     return [
         PickerRow(
-            one.session_id,
-            one.agent_type,
-            minute(one.last_modified),
-            " ".join(printable(one.title).split()),
+            Reference(one.agent_type, one.session_id),
+            (_age(one.last_modified), one.agent_type),
+            _words(one.title),
+            _marks(one.git_branch, one.forked_from, one.noted),
         )
-        for one in found
+        for one in sessions
         if is_id(one.session_id)
     ]
 
 
-def with_fzf(program: str, rows: Sequence[PickerRow]) -> tuple[Action, PickerRow] | None:
-    """What the person chose in fzf; `None` where nothing."""
+def _of_hits(hits: Sequence[Hit]) -> list[PickerRow]:
+    from smart_fork.cli.found import OUTCOMES
+    from smart_fork.finding.ranking import percent
+
+    return [
+        PickerRow(
+            Reference(hit.agent_type, hit.session_id),
+            (percent(hit.score), _age(hit.last_activity), hit.agent_type, OUTCOMES.get(hit.outcome, hit.outcome)),
+            _words(hit.headline),
+            _marks(hit.git_branch, hit.lineage.parent, hit.noted),
+            hit.match.turn_index,
+        )
+        for hit in hits
+        if is_id(hit.session_id)
+    ]
+
+
+def _age(moment: str) -> str:
+    from smart_fork.finding.worth import age_of
+
+    return in_words(passed) if (passed := age_of(moment)) is not None else ""
+
+
+def _marks(branch: str | None, parent: str | None, noted: Noted | None) -> tuple[str, ...]:
+    said = (branch, f"fork of {short(parent)}" if parent else "", *((*noted.marks, *noted.sentences) if noted else ()))
+    return tuple(_words(one) for one in said if one)
+
+
+def _words(text: str) -> str:
+    return one_line(printable(text))
+
+
+def shown(rows: Sequence[PickerRow]) -> Iterator[str]:
+    """The line of each row, its facts in columns before its headline."""
+    columns = [column for column in zip(*(row.facts for row in rows), strict=False) if any(column)]
+    for number, row in enumerate(rows):
+        facts = (f"{one[number]:{'<' if one[number][:1].isalpha() else '>'}{max(map(len, one))}}" for one in columns)
+        yield "  ".join((*facts, row.headline, *([f"({', '.join(row.marks)})"] if row.marks else [])))
+
+
+def _fzf_lines(rows: Sequence[PickerRow]) -> str:
+    """The lines for fzf: the session and an option of `show`, which are not shown, then what is."""
+    parts = [(row, f"--context={CONTEXT}" if row.at is None else f"--at={row.at}") for row in rows]
+    return "".join(f"{row.session}\t{at}\t{line}\n" for (row, at), line in zip(parts, shown(rows), strict=True))
+
+
+def with_fzf(program: str, rows: Sequence[PickerRow], *, everywhere: bool = False) -> tuple[Action, Reference] | None:
+    """What the person chose in fzf, which searches again whenever what is typed has changed; `None` where nothing."""
+    from smart_fork.cli.preload.start import begin
+    from smart_fork.cli.program import may_hand_over
     from smart_fork.system.processes import Processes
 
-    show = shlex.join([sys.executable, "-P", "-m", "smart_fork", "show"])
-    argv = [program, "--delimiter=\t", "--with-nth=2..", "--no-multi", "--layout=reverse", "--prompt=fork> "]
-    argv += [f"--preview={show} {{1}}", "--preview-window=down,60%,wrap", f"--expect={','.join(filter(None, _KEYS))}"]
-    argv += [f"--header={FIRST}\nEnter forks, Ctrl-O opens, Ctrl-Y copies the command, Esc quits"]
-    lines = "".join(f"{row.session_id}\t{row}\n" for row in rows)
-    told = Processes.at_this_terminal(argv, lines.encode("utf-8", "replace")).splitlines()
+    if may_hand_over():
+        begin()  # it is there when the first words are typed
+    ours = shlex.join([sys.executable, "-P", "-m", "smart_fork"])
+    search = f"printf %s {{q}} | {ours} choices{' --all-projects' if everywhere else ''}"
+    argv = [program, "--disabled", "--no-multi", "--layout=reverse", "--prompt=fork> ", f"--header={_HEADER}"]
+    argv += ["--delimiter=\t", "--with-nth=3..", f"--expect={','.join(filter(None, _KEYS))}"]
+    argv += [f"--bind=change:first+reload:sleep {PAUSE}; {search}"]
+    argv += [f"--preview={ours} show {{2}} -- {{1}}", "--preview-window=down,60%,wrap"]
+    told = Processes.at_this_terminal(argv, _fzf_lines(rows).encode("utf-8", "replace")).splitlines()
     if len(told) < 2:
         return None
-    session_id = told[1].partition("\t")[0]
-    return next(((_KEYS.get(told[0], "fork"), row) for row in rows if row.session_id == session_id), None)
+    session = Reference.parsed(told[1].partition("\t")[0])
+    return (_KEYS.get(told[0], "fork"), session) if session.agent and is_id(session.name) else None
 
 
-def with_numbers(rows: Sequence[PickerRow], ask: Callable[[str], str]) -> tuple[Action, PickerRow] | None:
-    """What the person chose from a numbered list; `None` where nothing. Words that are no number narrow the list."""
-    seen = list(rows)
+def with_numbers(
+    rows: Sequence[PickerRow], ask: Callable[[str], str], search: Callable[[str], Sequence[PickerRow]]
+) -> tuple[Action, Reference] | None:
+    """What the person chose from a numbered list; `None` where nothing. Words that are no number are searched."""
+    seen = rows
     while True:
         seen = seen[: max(5, shutil.get_terminal_size().lines - _AROUND)]
-        for number, row in enumerate(seen, start=1):
-            out.row(plain(f"{number:>3}. {row}"))
+        for number, line in enumerate(shown(seen), start=1):
+            out.row(plain(f"{number:>3}. {line}"))
         try:
-            said = ask("Number forks, o3 opens, y3 copies the command, words filter, Enter quits: ").strip()
+            said = ask("Number forks, o3 opens, y3 copies the command, words search, Enter quits: ").strip()
         except EOFError:
             return None
         if not said:
@@ -103,28 +192,31 @@ def with_numbers(rows: Sequence[PickerRow], ask: Callable[[str], str]) -> tuple[
         action, number_said = _LETTERS.get(said[0].lower(), "fork"), said.lstrip("oOyY")
         if number_said.isascii() and number_said.isdigit():
             if 1 <= int(number_said) <= len(seen):
-                return action, seen[int(number_said) - 1]
+                return action, seen[int(number_said) - 1].session
             say(f"There is no {number_said}.")
             continue
-        words = said.casefold().split()
-        narrowed = [row for row in rows if all(word in str(row).casefold() for word in words)]
-        if not narrowed:
-            say(f'No title has these words. {FIRST.partition(" find ")[0]} find "{plain(said)}"')
-        seen = narrowed or list(rows)
+        try:
+            seen = search(said)
+        except SmartForkError as error:
+            complain(error)
+            continue
+        if not seen:
+            say("Nothing found.")
+            seen = rows
 
 
-def _do(action: Action, row: PickerRow) -> int | list[str]:
+def _do(action: Action, session: Reference) -> int | list[str]:
     if action == "copy":
-        return _copy(row)
+        return _copy(session.name)
     if action == "open":
-        return ["show", f"{row.agent}:{row.session_id}"]
+        return ["show", str(session)]
     # In this terminal, but for tmux, where a window of its own is at hand.
-    return ["fork", row.session_id, *([] if os.environ.get("TMUX") else ["--in", "here"])]
+    return ["fork", session.name, *([] if os.environ.get("TMUX") else ["--in", "here"])]
 
 
-def _copy(row: PickerRow) -> int:
+def _copy(session_id: str) -> int:
     """Into the clipboard: by macOS' program, else by the sequence that terminals understand, also far away ones."""
-    command = f"smart-fork fork {row.session_id}"
+    command = f"smart-fork fork {session_id}"
     if program := shutil.which("pbcopy"):
         from smart_fork.system.processes import Processes
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _HANDED_OVER = frozenset(
     """
     find search recall why fork list show resume continue branch lineage export excise new spawn active read message
-    wait close stop compare worktrees project status agents hook mcp forget
+    wait close stop compare worktrees project status agents hook mcp forget choices
     """.split()  # noqa: SIM905 - easier to read than so many quotes
 )
 #: Switches the preloader off, as all switches of `indexer.settings`; to import that takes as long as all else here.
@@ -33,7 +33,7 @@ def main() -> None:
             sys.argv[2:] = begun
     if "_SMART_FORK_COMPLETE" in os.environ or sys.argv[1:] in (["welcome"], ["statusline"]):
         _at_once(sys.argv[1:])
-    if command not in _HANDED_OVER or not _may_hand_over():
+    if command not in _HANDED_OVER or not may_hand_over():
         run(os._exit)
     from smart_fork.cli.preload.client import run as hand_over
 
@@ -44,7 +44,7 @@ def main() -> None:
     run(_end_and_preload)
 
 
-def _may_hand_over() -> bool:
+def may_hand_over() -> bool:
     """Return whether commands may ask a preloader. macOS may not fork a process that has used its frameworks.
 
     A Python that was started with options of its own, such as ``-W error``, runs its command itself.

@@ -81,7 +81,7 @@ def test_help_of_what_is_no_command_is_a_wrong_use(run, words):  # noqa: F811
     assert (done.code, "nonsense" in done.err) == (2, True)
 
 
-AGENTS_RUN = {"recall", "statusline", "mcp", "serve", "hook", "logs"}
+AGENTS_RUN = {"choices", "recall", "statusline", "mcp", "serve", "hook", "logs"}
 
 
 def listed(text: str) -> set[str]:
