@@ -261,15 +261,6 @@ def test_labels_of_exchanges_are_numbers_alone_and_no_query_has_two():
         assert all(type(number) is int and number >= 0 for number in label["exchanges"])
 
 
-@pytest.mark.thorough  # drills/test_kills.py and excise/test_crashes.py kill as well
-def test_processes_that_are_killed_while_they_cut_or_forget_leave_nothing_of_it(benchmark, tmp_path):
-    """A few of the two hundred of `benchmarks/erasing.py`."""
-    figures = benchmark("erasing").measure(tmp_path, kills=6)
-
-    assert (6, 0) == (figures["kills"], figures["with_bytes_left"])
-    assert figures["bytes_searched"] > 100_000
-
-
 @pytest.mark.parametrize(("which", "kept"), [("all", 6), ("first", 2), ("first-two", 4), ("ends", 4)])
 def test_only_the_passages_that_are_named_have_vectors_as_it_were(benchmark, tmp_path, which, kept):
     store = SqliteStore(tmp_path / "index.db")

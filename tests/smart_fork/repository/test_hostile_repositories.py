@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import runpy
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,15 +19,13 @@ from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.registry import Registry
 from smart_fork.workers.termination import prune, worktrees
+from tests.attacks.forged import forge
+from tests.attacks.planted import ATTRIBUTES, plant, program, settings
 from tests.cases import first, mostly
 from tests.drilled import drilled
 
 PROCESSES = Processes()
 LONG_AGO = "1970-01-01T00:00:00Z"
-#: What is planted, and the whole of benchmarks/forged.py, which is no package.
-BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
-PLANTED = runpy.run_path(str(BENCHMARKS / "_planted.py"))
-ATTRIBUTES, settings, plant = PLANTED["ATTRIBUTES"], PLANTED["settings"], PLANTED["plant"]
 
 
 def git(folder: Path, *words: object) -> str:
@@ -40,7 +35,7 @@ def git(folder: Path, *words: object) -> str:
 
 @pytest.fixture
 def canary(home) -> Path:
-    return PLANTED["program"](home)
+    return program(home)
 
 
 @pytest.fixture
@@ -280,14 +275,8 @@ def test_the_list_of_what_git_passes_over_is_never_written_through_a_link(repo, 
 
 
 @pytest.mark.thorough
-def test_forged_repositories_open_no_session_and_run_nothing(home, monkeypatch):
-    """benchmarks/forged.py, in small."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    try:
-        report = importlib.import_module("forged").forge(home, drilled(25, 10), seed=3).as_json()
-    finally:
-        for name in ("forged", "_planted", "_words_only"):
-            sys.modules.pop(name, None)
+def test_forged_repositories_open_no_session_and_run_nothing(home):
+    report = forge(home, drilled(25, 10), seed=3).as_json()
 
     assert [] == report["violations"]
     assert len(report["tricks"]) > 8

@@ -1,19 +1,20 @@
-"""The attack of benchmarks/attack.py on a real service, in small."""
+"""Hostile calls of a real service (`tests/attacks`)."""
 
 from __future__ import annotations
 
-import importlib
+import json
 import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests import warm
-
-BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+from tests.attacks import home, intruder, verdicts
+from tests.attacks.client import Answer
+from tests.attacks.home import Home
+from tests.attacks.service import attack
+from tests.drilled import drilled
 
 
 def forked(argv: list[str], *, env: dict[str, str] | None = None, **how: Any) -> subprocess.CompletedProcess:
@@ -22,23 +23,17 @@ def forked(argv: list[str], *, env: dict[str, str] | None = None, **how: Any) ->
 
 
 @pytest.fixture
-def attack(monkeypatch):
-    """The script, which is no package, as a module."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    before = set(sys.modules)
-    found = importlib.import_module("attack")
-    for name in ("_attacked", "_intruder"):
-        monkeypatch.setattr(f"{name}.subprocess", SimpleNamespace(**vars(subprocess) | {"run": forked}))
-    yield found
-    for name in set(sys.modules) - before:
-        if str(BENCHMARKS) in str(getattr(sys.modules[name], "__file__", "")):
-            del sys.modules[name]
+def forks(monkeypatch):
+    """Programs of ours start as forks."""
+    for module in (home, intruder):
+        monkeypatch.setattr(module, "subprocess", SimpleNamespace(**vars(subprocess) | {"run": forked}))
 
 
 @pytest.mark.thorough  # of each door, and of each kind of hostile call, there are tests of its own
-def test_hostile_calls_of_everything_break_tell_open_and_start_nothing(attack, tmp_path):
+@pytest.mark.usefixtures("forks")
+def test_hostile_calls_of_everything_break_tell_open_and_start_nothing(tmp_path):
     """X-002, F-008, F-104: real service, real files, real programs in place of the agents."""
-    report = attack.attack(tmp_path, calls=200, seed=8).as_json()
+    report = attack(tmp_path, calls=drilled(2_000, 200), seed=8).as_json()
 
     assert {} == report["violations"]
     assert report["total"]["calls"] >= 200
@@ -54,32 +49,28 @@ def test_hostile_calls_of_everything_break_tell_open_and_start_nothing(attack, t
     } <= tried
 
 
-def test_what_must_not_happen_would_be_seen(attack, tmp_path):
+def test_what_must_not_happen_would_be_seen(tmp_path):
     """The judges themselves."""
-    import _verdicts as verdicts
-    from _attack_client import Answer
-    from _attacked import Home
-
-    home = Home(tmp_path, tmp_path / "shop", token="s" * 64, canaries=["canary1"], bait=[tmp_path / "bait.txt"])
+    there = Home(tmp_path, tmp_path / "shop", token="s" * 64, canaries=["canary1"], bait=[tmp_path / "bait.txt"])
     for wrong in (
         Answer(500, "Internal Server Error"),
         Answer(200, "…canary1…"),
-        Answer(200, f"token: {home.token}"),
+        Answer(200, f"token: {there.token}"),
         Answer(400, 'File "/x/y.py", line 3'),
         Answer(200, "", {"result": {"isError": True, "content": [{"text": "Error executing tool read_session"}]}}),
         Answer(200, "", {"result": {"isError": True, "content": [{"text": "a" * 5000}]}}),
         Answer(200, "", {"error": {"code": -32603}}),
     ):
-        assert verdicts.of_answer(home, wrong, "", person=False), wrong
-    assert not verdicts.of_answer(home, Answer(404, "Session not found"), "", person=False)
+        assert verdicts.of_answer(there, wrong, "", person=False), wrong
+    assert not verdicts.of_answer(there, Answer(404, "Session not found"), "", person=False)
 
-    before = verdicts.tree(home)
+    before = verdicts.tree(there)
     (tmp_path / "made").touch()
-    assert list(verdicts.of_files(home, before, set()))
+    assert list(verdicts.of_files(there, before, set()))
     events = [
-        ["open", str(home.bait[0]), "r", 0], ["open", "/etc/x", "w", 0], ["os.remove", "/etc/x"],
+        ["open", str(there.bait[0]), "r", 0], ["open", "/etc/x", "w", 0], ["os.remove", "/etc/x"],
         ["subprocess.Popen", "sh", ["sh", "-c", "x"]], ["subprocess.Popen", "claude", ["claude", "--evil"]],
         ["os.system", "x"],
     ]  # fmt: skip
-    (tmp_path / "events.jsonl").write_text("".join(f"{attack.json.dumps(event)}\n" for event in events))
-    assert len(events) == len(list(verdicts.of_events(home)))
+    (tmp_path / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    assert len(events) == len(list(verdicts.of_events(there)))

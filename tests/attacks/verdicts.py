@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from _attack_client import Answer
-from _attacked import Home
-from _hostile import SECRET
+from tests.attacks.client import Answer
+from tests.attacks.home import Home
+from tests.attacks.hostile import SECRET
 
 #: An error that repeats more than a part of what was wrong is no help, and floods whoever asked.
 MAX_ERROR = 4_000
 INTERNAL_ERROR = -32603
-CODE = Path(__file__).resolve().parent.parent
+CODE = Path(__file__).resolve().parents[2]
 #: What only an error that nobody thought of says.
 _INSIDE = re.compile(rf'Traceback|File "[^"]*\.py"|site-packages|{re.escape(str(CODE))}/|Internal Server Error')
 #: A tool that fails in a way that it does not know of says no more than this.

@@ -1,19 +1,14 @@
 """Hostile calls of everything that the service offers: nothing may crash, be told, opened, changed or started.
 
-    python benchmarks/attack.py [--team] [--calls N] [--seed N] [--clients N] [--json FILE]
-
 A service of its own, with a home of its own. Each call is made from the schemas that the service itself gives; the
-same seed makes the same calls. Exit code 1 where anything happened that must not.
+same seed makes the same calls.
 """
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import json
 import random
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -21,13 +16,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-import _team_attacked
-import _verdicts
-from _attack_client import Answer, Client
-from _attacked import Home, lay_out, serving
-from _hostile import Hostile
-from _intruder import Doors, Intruder, Tried, ended_cookies
-from _report_of_attack import Report
+from tests.attacks import verdicts
+from tests.attacks.client import Answer, Client
+from tests.attacks.home import Home, lay_out, serving
+from tests.attacks.hostile import Hostile
+from tests.attacks.intruder import Doors, Intruder, Tried, ended_cookies
+from tests.attacks.report import Report
 
 #: Of a hundred calls, how many are of a tool, of another method of the protocol, and of an address.
 TOOLS, METHODS = 70, 10
@@ -35,7 +29,6 @@ TOOLS, METHODS = 70, 10
 INTRUDERS_SHARE = 0.15
 #: Calls between two looks at whether the service is well.
 BATCH = 250
-SHOWN = 40
 
 
 class Attacker:
@@ -132,7 +125,7 @@ class Attacker:
             return answer
         if answer.status == 404 and "Session not found" in answer.text and answer.message:
             self._client.start()
-        wrong = _verdicts.of_answer(self._home, answer, sent, person=person)
+        wrong = verdicts.of_answer(self._home, answer, sent, person=person)
         self._report.note(name, _outcome(answer), wrong, sent)
         return answer
 
@@ -173,7 +166,7 @@ def attack(folder: Path, calls: int, seed: int, clients: int = 3) -> Report:
     ended: list[str] = []
     doors = _doors()
     with serving(home, lambda home: ended.extend(ended_cookies(home))) as process:
-        before = _verdicts.tree(home)
+        before = verdicts.tree(home)
         addresses = [*doors.programs, *doors.pages]
         attackers = [Attacker(home, report, f"{seed}/{number}", addresses) for number in range(clients)]
         cookies = [f"smart-fork-{home.port}={one}" for one in ended]
@@ -193,8 +186,8 @@ def attack(folder: Path, calls: int, seed: int, clients: int = 3) -> Report:
         if process.poll() is not None:
             report.violations["the service has ended"] = str(process.returncode)
     for found in (
-        *_verdicts.of_files(home, before, report.cut), *_verdicts.of_events(home), *_verdicts.of_calls(home),
-        *_verdicts.of_log(home),
+        *verdicts.of_files(home, before, report.cut), *verdicts.of_events(home), *verdicts.of_calls(home),
+        *verdicts.of_log(home),
     ):  # fmt: skip
         report.violations.setdefault(found, "")
     return report
@@ -262,32 +255,3 @@ def _outcome(answer: Answer) -> str:
             return "refused"
         return "refused" if result.get("isError") or "error" in (result.get("structuredContent") or {}) else "ok"
     return "ok" if 200 <= answer.status < 400 else "refused" if answer.status < 500 else "errors"
-
-
-def main() -> None:
-    """Attack and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--clients", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write the figures here as well")
-    parser.add_argument("--team", action="store_true", help="a team's server, by somebody who has a token of it")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="smart-fork-attack-") as folder:
-        target = _team_attacked.attack if arguments.team else attack
-        Path(folder).chmod(0o755)  # the database is another user's where root runs this
-        report = target(Path(folder).resolve(), arguments.calls, arguments.seed, arguments.clients)
-    found = report.as_json()
-    print(f"{'':42}{'calls':>8}{'ok':>8}{'refused':>8}{'errors':>8}")
-    for name, one in (*found["by"].items(), ("all", found["total"])):
-        print(f"{name:42}" + "".join(f"{one[key]:>8}" for key in ("calls", "ok", "refused", "errors")))
-    print(f"{found['seconds']} s, {len(found['violations'])} violations")
-    for name, call in list(found["violations"].items())[:SHOWN]:
-        print(f"! {name}\n    {call[:400]!r}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
-    sys.exit(1 if found["violations"] else 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -22,10 +22,10 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 import zstandard
-from _team_scene import Scene, push_of, record
 
 from smart_fork.sharing.canonical import state_after, written
 from smart_fork.team import wire
+from tests.attacks.team_scene import Scene, push_of, record
 
 SECONDS = 60.0
 #: What stands in no answer, whatever was asked.
@@ -345,7 +345,7 @@ class Intruder:
             headers["Authorization"] = f"Bearer {self._chance.choice(self._scene.tokens[sent.who])}"
         connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=SECONDS)
         # What nobody would send is what this is for.
-        connection._validate_path = str  # type: ignore[attr-defined] # noqa: SLF001
+        connection._validate_path = str  # type: ignore[attr-defined]
         try:
             with suppress(
                 BrokenPipeError, ConnectionResetError

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from _attacked import LURE, Home
+from tests.attacks.home import LURE, Home
 
 #: A shape that the log must mask, as it masks any secret.
 SECRET = "ghp_" + "1aB2" * 9

@@ -1,22 +1,17 @@
 """Forged repositories: a `.git` that claims to be somebody else's, and names programs wherever git takes one.
 
-    python benchmarks/forged.py [--repositories N] [--seed N] [--json FILE]
-
-Each is made by chance, the same for the same seed, and asked for everything that looks into a repository. Exit code 1
-where a session of another repository could be read, or a program that was planted has run.
+Each is made by chance, the same for the same seed, and asked for everything that looks into a repository. No session of
+another repository may be read, and no program that was planted may run.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextvars
 import json
 import os
 import random
 import shutil
 import subprocess
-import sys
-import tempfile
 import time
 import uuid
 from collections import Counter
@@ -25,10 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import _planted
-from _words_only import NoModel
-
+from benchmarks._words_only import NoModel
 from smart_fork.repository.worktree import Worktree
+from tests.attacks import planted
 
 LURE = "uploader"
 SOMEBODY = 4242
@@ -46,7 +40,7 @@ class World:
     foreign: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.bad = _planted.program(self.home)
+        self.bad = planted.program(self.home)
         self.secret, self.shop = repository(self.home / "secret"), repository(self.home / "shop")
         git(self.secret, "submodule", "add", "-q", repository(self.home / "library"), "vendor")
         git(self.secret, "commit", "-q", "-m", "Vendor")
@@ -157,7 +151,7 @@ def an_own_worktree(world: World, folder: Path) -> None:
     (own / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")
     (own / "commondir").write_text(spelled(world, own, world.secret / ".git") + "\n", encoding="utf-8")
     (own / "gitdir").write_text(f"{folder}/.git\n", encoding="utf-8")
-    _planted.plant(own, world.bad)
+    planted.plant(own, world.bad)
     cleared(folder).write_text(f"gitdir: {own}\n", encoding="utf-8")
 
 
@@ -169,7 +163,7 @@ def a_repository(world: World, folder: Path) -> None:
     git(folder, "add", "file.txt")
     git(folder, "commit", "-q", "-m", "First")
     own = folder / ".git"
-    _planted.plant(own, world.bad)
+    planted.plant(own, world.bad)
     if world.chance.random() < 0.3:
         (own / "objects/info").mkdir(parents=True, exist_ok=True)
         (own / "objects/info/alternates").write_text(f"{world.secret}/.git/objects\n", encoding="utf-8")
@@ -221,7 +215,7 @@ def somebody_elses(_world: World, folder: Path) -> None:
 
 def attributes(_world: World, folder: Path) -> None:
     """Which files go through the programs."""
-    (folder / ".gitattributes").write_text(_planted.ATTRIBUTES, encoding="utf-8")
+    (folder / ".gitattributes").write_text(planted.ATTRIBUTES, encoding="utf-8")
     (folder / "new.txt").write_text("new\n", encoding="utf-8")
     (folder / "file.txt").write_text("two\n", encoding="utf-8")
 
@@ -232,7 +226,7 @@ def a_submodule(world: World, folder: Path) -> None:
     if part.exists():
         return
     repository(part)
-    _planted.plant(part / ".git", world.bad)
+    planted.plant(part / ".git", world.bad)
     attributes(world, part)
     text = f'[submodule "part"]\n\tpath = part\n\turl = ext::{world.bad}\n\tignore = none\n\tupdate = !{world.bad}\n'
     (folder / ".gitmodules").write_text(text, encoding="utf-8")
@@ -388,29 +382,3 @@ def _run(world: World, folder: Path, made: Any, report: Report) -> None:
 def _head(folder: Path) -> str:
     done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, check=True, capture_output=True, text=True)
     return done.stdout.strip()
-
-
-def main() -> None:
-    """Forge, ask and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repositories", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", type=Path, help="write the figures here as well")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="smart-fork-forged-") as folder:
-        home = Path(folder).resolve()
-        for name in [
-            name for name in os.environ if name.startswith(("SMART_FORK_", "CLAUDE", "CODEX_", "GIT_", "XDG_"))
-        ]:
-            del os.environ[name]
-        os.environ |= {"HOME": str(home), "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-        report = forge(home, arguments.repositories, arguments.seed)
-    found = report.as_json()
-    print(json.dumps(found, indent=1))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
-    sys.exit(1 if report.violations else 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -62,7 +62,7 @@ class Home:
             "TMPDIR": str(self.folder / "tmp"),
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_CONFIG_NOSYSTEM": "1",
-            "PYTHONPATH": str(Path(__file__).resolve().parent.parent),
+            "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
             "PYTHONDONTWRITEBYTECODE": "1",
             "HF_HUB_OFFLINE": "1",
             "SMART_FORK_BACKGROUND": "0",
@@ -121,7 +121,7 @@ def serving(home: Home, leave: Callable[[Home], object]) -> Iterator[subprocess.
     events = home.folder / "events.jsonl"
     argv = [
         sys.executable,
-        str(Path(__file__).with_name("_watched.py")),
+        str(Path(__file__).with_name("watched.py")),
         str(events),
         "serve",
         "--port",

@@ -21,10 +21,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from _attacked import Home
-
 from smart_fork.cli.service.app import PUBLIC
 from smart_fork.page.entry import CODE_SECONDS, IDLE_SECONDS, LONGEST_SECONDS
+from tests.attacks.home import Home
 
 #: Of a flood: requests, and connections that are held open meanwhile.
 REQUESTS, HELD = 250, 150
