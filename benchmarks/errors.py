@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import os
 import re
 import shutil
 import statistics
@@ -227,9 +226,7 @@ def _laid_out(source: Path, folder: Path) -> Path:
     subprocess.run(given, check=True, env=dict(clone.environment))
     for one in transcripts(clone).values():
         if (log := log_of(one, float("inf"), home, here)) is not None:
-            log.path.parent.mkdir(parents=True, exist_ok=True)
-            log.path.write_bytes(log.content)
-            os.utime(log.path, (log.changed, log.changed))
+            log.write()
     return home
 
 

@@ -108,14 +108,12 @@ class Stage:
         had = self._sizes.get(log.path, 0)
         if had == len(log.content):
             return
-        log.path.parent.mkdir(parents=True, exist_ok=True)
         if had and log.path.suffix == ".jsonl" and log.path.stat().st_nlink == 1:
             with log.path.open("ab") as file:
                 file.write(log.content[had:])
+            os.utime(log.path, (log.changed, log.changed))
         else:
-            log.path.unlink(missing_ok=True)  # what is kept of it stays as it is
-            log.path.write_bytes(log.content)
-        os.utime(log.path, (log.changed, log.changed))
+            log.write()
         self._sizes[log.path] = len(log.content)
 
 

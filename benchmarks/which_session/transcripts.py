@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from .clone import Clone, Part
+from .opencode import records, write
 
 Record = Mapping[str, Any]
 
@@ -211,6 +212,11 @@ def _gemini(text: bytes) -> list[Line]:
     return found
 
 
+def _opencode(text: bytes) -> list[Line]:
+    """What is said of the session is the first line, and each message is one."""
+    return [Line(time, json.dumps(record).encode(), said.strip()) for time, record, said in records(text)]
+
+
 class _Agent(NamedTuple):
     """Reads an agent's transcripts, and says where in a home its log is."""
 
@@ -236,12 +242,17 @@ def _copilot_path(session: str, _: float, __: Path) -> str:
     return f".copilot/session-state/{session}/events.jsonl"
 
 
+def _opencode_path(session: str, _: float, __: Path) -> str:
+    return f".local/share/opencode/opencode.db/{session}"
+
+
 #: By a word of the name that a checkpoint gives the agent.
 _AGENTS = {
     "claude": _Agent(_records(_claude), _claude_path),
     "codex": _Agent(_records(_codex), _codex_path),
     "gemini": _Agent(_gemini, _gemini_path),
     "copilot": _Agent(_records(_copilot), _copilot_path),
+    "opencode": _Agent(_opencode, _opencode_path),
 }
 
 
@@ -251,6 +262,16 @@ class Log(NamedTuple):
     path: Path
     content: bytes
     changed: float
+
+    def write(self) -> None:
+        """Write it as its agent does."""
+        if self.path.parent.suffix == ".db":
+            write(self.path, self.content)
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.unlink(missing_ok=True)  # what is kept of it stays as it is
+        self.path.write_bytes(self.content)
+        os.utime(self.path, (self.changed, self.changed))
 
 
 def log_of(transcript: Transcript, time: float, home: Path, clone: Path) -> Log | None:

@@ -30,6 +30,13 @@ GEMINI = {
         {"id": "2", "timestamp": time_of(2), "type": "gemini", "content": "Lifted."},
     ],
 }  # fmt: skip
+OPENCODE = {
+    "info": {"id": "ses_1", "directory": ROOT, "title": "Cargo", "time": {"created": 1000 * at(0), "updated": 1000 * at(2)}},
+    "messages": [
+        {"info": {"id": f"msg_{n}", "role": role, "time": {"created": int(1000 * at(n))}, "path": {"cwd": ROOT}}, "parts": [{"id": f"prt_{n}", "type": "text", "text": text}]}
+        for n, role, text in ((1, "user", "Lift the cargo"), (2, "assistant", "Lifted."), (8, "user", "And lower it"))
+    ],
+}  # fmt: skip
 
 
 def known_of(tmp_path, agent: str, text: str):
@@ -50,6 +57,7 @@ def records(*some) -> str:
         ("Codex", records(*CODEX), "codex"),
         ("Gemini CLI", json.dumps(GEMINI), "gemini"),
         ("Copilot CLI", records(*COPILOT), "copilot"),
+        ("OpenCode", json.dumps(OPENCODE, indent=2), "opencode"),
         ("Claude Code", records(typed(1, "Lift the cargo", uuid="u1", sessionId=session_id(1), cwd=ROOT)), "claude"),
     ],
 )
@@ -58,8 +66,7 @@ def test_an_agents_transcript_becomes_a_log_that_its_reader_finds(tmp_path, monk
     monkeypatch.setenv("HOME", str(home))
     (transcript,) = known_of(tmp_path, agent, text).values()
     log = log_of(transcript, at(9), home, tmp_path / "clone")
-    log.path.parent.mkdir(parents=True)
-    log.path.write_bytes(log.content)
+    log.write()
 
     assert "Lift the cargo" == transcript.prompts[0].text
     assert at(1) == transcript.prompts[0].time
@@ -67,6 +74,28 @@ def test_an_agents_transcript_becomes_a_log_that_its_reader_finds(tmp_path, monk
     session = READERS[reader].read(found.path).session
     assert session_id(1) == session.session_id
     assert "Lift the cargo" in [turn.text for turn in session.turns if turn.prompt]
+
+
+def test_a_session_of_opencode_grows_in_the_database_and_one_of_a_sub_agent_is_left_out(tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    monkeypatch.setenv("HOME", str(home))
+    (transcript,) = known_of(tmp_path, "OpenCode", json.dumps(OPENCODE)).values()
+    for minute in (3, 9):
+        log_of(transcript, at(minute), home, tmp_path / "clone").write()
+        (found,) = READERS["opencode"].discover()
+        session = READERS["opencode"].read(found.path).session
+
+        assert str(tmp_path / "clone") == session.cwd
+        assert (1 if minute == 3 else 2) == sum(turn.prompt for turn in session.turns)
+
+    text = json.dumps(OPENCODE).replace("msg_8", "msg_1").replace("prt_8", "prt_1")  # ids that looked like secrets
+    (tmp_path / "redacted").mkdir()
+    (transcript,) = known_of(tmp_path / "redacted", "OpenCode", text).values()
+    assert ["Lift the cargo", "And lower it"] == [one.text for one in transcript.prompts]
+
+    below = {**OPENCODE, "info": OPENCODE["info"] | {"parentID": "ses_0"}}
+    (tmp_path / "other").mkdir()
+    assert {} == known_of(tmp_path / "other", "OpenCode", json.dumps(below))
 
 
 @pytest.mark.parametrize("agent", ["", "claude-code", "Claude Code"])
