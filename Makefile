@@ -93,9 +93,9 @@ bench: $(STAMP) $(LAID_OUT) ## speed and quality; QUICK=1 in two minutes, BENCH=
 	@$(foreach name,$(BENCH),echo "== $(name)"; \
 		$(BIN)/python benchmarks/$(name).py $(ARGS_$(name)) $(ARGS) --json build/bench/$(name).json || exit;)
 
-which-session: $(STAMP) ## which earlier session knew: CLONES="folders with git clones that keep their agents' sessions"
+which-session: $(STAMP) ## which earlier session knew: CLONES="git clones that keep their agents' sessions"; harm, with a CORPUS
 	@mkdir -p build/bench
-	$(BIN)/python -m benchmarks.which_session $(CLONES) $(ARGS) --json build/bench/which_session.json
+	$(BIN)/python -m benchmarks.which_session $(CLONES) $(if $(wildcard $(CORPUS)/lay_out.py),--corpus $(CORPUS)) $(ARGS) --json build/bench/which_session.json
 
 build/bench/corpus:
 	@mkdir -p $(@D)

@@ -49,6 +49,7 @@ def main() -> None:
     parser.add_argument("--install", action="store_true", help="install those that are missing there, by pip")
     parser.add_argument("--also", type=Path, help="ask again with further phrasings: lines of {id, also}")
     parser.add_argument("--corpus", type=Path, help="measure harm, with the projects in this folder")
+    parser.add_argument("--read", type=Path, help="write here what something speaks about that it cannot know (texts!)")
     parser.add_argument("--only-harm", action="store_true", help="measure nothing else")
     arguments = parser.parse_args()
     if arguments.only_harm and not arguments.corpus:
@@ -80,7 +81,7 @@ def measure(stages: Sequence[Stage], folder: Path, arguments: argparse.Namespace
     if not arguments.only_harm:
         told |= played(stages, folder, arguments, embedder)
     if arguments.corpus:
-        told["harm"] = harm.measure(stages, arguments.corpus, folder, embedder)
+        told["harm"] = harm.measure(stages, arguments.corpus, folder, embedder, arguments.read)
     return told
 
 

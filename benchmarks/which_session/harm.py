@@ -57,12 +57,17 @@ class Place(NamedTuple):
     sessions: int
 
 
-def measure(stages: Sequence[Stage], corpus: Path, folder: Path, embedder: Any) -> dict[str, Any]:
-    """Ask in each clone, at the end of its history, and in the largest projects of a collection, and count."""
+def measure(
+    stages: Sequence[Stage], corpus: Path, folder: Path, embedder: Any, read: Path | None = None
+) -> dict[str, Any]:
+    """Ask in each clone, at the end of its history, and in the largest projects of a collection, and count.
+
+    What something speaks about is written into the file `read`.
+    """
     everywhere = [*map(_of_clone, stages), *_of_collection(corpus.resolve(), folder / "collection")]
     places = everywhere[: len(stages) + PLACES]
     made_up = [Event(MADE_UP, text) for text in UNRELATED.read_text(encoding="utf-8").splitlines()]
-    rows = []
+    rows, texts = [], list[str]()
     for place in places:
         foreign = chain.from_iterable(one.events for one in everywhere if one is not place)
         own = [one._replace(kind=OWN) for one in place.events if one.kind == LABELLED]
@@ -71,10 +76,14 @@ def measure(stages: Sequence[Stage], corpus: Path, folder: Path, embedder: Any) 
             ours.bring_up_to_date()
             for kind, events in _by_kind([*own, *made_up, *foreign]).items():
                 print(f"harm: {place.name}, {kind}: {len(events)}", file=sys.stderr)
-                spoken = Counter(chain.from_iterable(_speaking(place, one, ours) for one in events))
+                heard = [(way, one.text) for one in events for way in _speaking(place, one, ours)]
+                texts += [f"== {place.name}, {kind}: {way}\n{text[:500]}\n" for way, text in heard]
+                spoken = Counter(way for way, _ in heard)
                 ways = ("find", "recall") if kind in PROMPTS else ("hint",)
                 told = {way: spoken[way] for way in ways}
                 rows.append({"asked": kind, "in": place.name, "times": len(events), "spoken": told})
+    if read:
+        read.write_text("".join(texts), encoding="utf-8", errors="replace")
     return {"places": [{"name": one.name, "sessions": one.sessions} for one in places], "speaks": rows}
 
 

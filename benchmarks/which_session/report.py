@@ -14,6 +14,8 @@ REPOSITORY = (
 
 #: What can speak: `find` does with a score of 0.5 or more, a hint at an error or before an edit.
 WAYS = ("find", "recall", "hint")
+#: Where no session can know it, each speaks in at most this share. What was asked in its own project ends so.
+GOAL, OWN_END = 0.05, "of the same project"
 
 Rate = Sequence[float] | None
 
@@ -42,23 +44,33 @@ def _played(told: Mapping[str, Any]) -> list[str]:
         "",
         _shown(told),
         "",
-        *_table(("scores, fork point, budget", ""),
+        *_table(("scores; forks of the best answer", ""),
                 ([name, _cell(value)] for part in ("scores", "where") for name, value in told[part].items())),
         *(f"\nNot asked: {name} ({why})." for name, why in told["not asked"].items()),
     ]  # fmt: skip
 
 
 def _harm(harm: Mapping[str, Any]) -> list[str]:
-    """Return how often each way speaks, in each place."""
+    """Return how often each way speaks, by what was asked and in which place, and where that is more than the goal."""
     sessions = {one["name"]: one["sessions"] for one in harm["places"]}
-    return _table(
-        ("asked", "in", "times", *(f"{way} speaks" for way in WAYS)),
-        (
-            [one["asked"], f"{one['in']} ({sessions[one['in']]} sessions)", str(one["times"]),
-             *(_part(one["spoken"].get(way), one["times"]) for way in WAYS)]
-            for one in sorted(harm["speaks"], key=lambda one: one["asked"])
-        ), right_from=2,
-    )  # fmt: skip
+    rows = sorted(harm["speaks"], key=lambda one: (one["asked"].endswith(OWN_END), one["asked"]))
+    above = [
+        f"{one['asked']} in {one['in']} ({way} {one['spoken'][way] / one['times']:.1%})"
+        for one in rows for way in one["spoken"]
+        if not one["asked"].endswith(OWN_END) and one["spoken"][way] > GOAL * one["times"]
+    ]  # fmt: skip
+    return [
+        *_table(
+            ("asked", "in", "times", *(f"{way} speaks" for way in WAYS)),
+            (
+                [one["asked"], f"{one['in']} ({sessions[one['in']]} sessions)", str(one["times"]),
+                 *(_part(one["spoken"].get(way), one["times"]) for way in WAYS)]
+                for one in rows
+            ), right_from=2,
+        ),
+        "",
+        f"Above the goal of {GOAL:.0%}: {_several(above)}.",
+    ]  # fmt: skip
 
 
 def _part(count: int | None, of: int) -> str:
@@ -97,7 +109,9 @@ def _kinds(told: Mapping[str, Any]) -> Iterable[list[str]]:
 
 
 def _cell(value: object) -> str:
-    return _spread(value) if isinstance(value, list) or value is None else str(value)
+    if isinstance(value, list) or value is None:
+        return _spread(value)
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _spread(rate: Rate) -> str:
