@@ -28,12 +28,11 @@ PROMPT_CHARACTERS, ERROR_CHARACTERS = 4_000, 20_000
 HERE = "/the-repository"
 UNRELATED = Path(__file__).with_name("unrelated.txt")
 LABELLED, FIRST, MADE_UP, ERROR, EDIT = (
-    "labeled questions of other projects", "first prompts of other projects", "unrelated prompts",
+    "labeled questions of other projects", "first prompts of {}", "unrelated prompts",
     "errors of other projects", "edits of lines from other projects",
 )  # fmt: skip
 #: Not harm: whether it speaks at all.
 OWN = "labeled questions of the same project"
-PROMPTS = (OWN, LABELLED, FIRST, MADE_UP)
 
 
 class Event(NamedTuple):
@@ -79,7 +78,7 @@ def measure(
                 heard = [(way, one.text) for one in events for way in _speaking(place, one, ours)]
                 texts += [f"== {place.name}, {kind}: {way}\n{text[:500]}\n" for way, text in heard]
                 spoken = Counter(way for way, _ in heard)
-                ways = ("find", "recall") if kind in PROMPTS else ("hint",)
+                ways = ("find", "recall") if kind not in (ERROR, EDIT) else ("hint",)
                 told = {way: spoken[way] for way in ways}
                 rows.append({"asked": kind, "in": place.name, "times": len(events), "spoken": told})
     if read:
@@ -113,7 +112,7 @@ def _speaking(place: Place, event: Event, ours: SmartFork) -> Iterator[str]:
         hook = _committed(place, event, hook)
     with Library.open(str(place.folder), Engine(ours.embedder)) as library:
         try:
-            if event.kind in PROMPTS:
+            if event.kind not in (ERROR, EDIT):
                 found = library.find(FindRequest(event.text, agent_type="all"))
                 if any(hit.score >= LIKELY for hit in getattr(found, "results", ())):
                     yield "find"
@@ -145,7 +144,7 @@ def _committed(place: Place, event: Event, hook: Any) -> Any:
 def _of_clone(stage: Stage) -> Place:
     stage.end()
     with at_home(stage.home, stage.state):
-        events = _happened([stage.clone])[0][stage.clone]
+        events = _happened([stage.clone], stage.source.name)[0][stage.clone]
     return Place(stage.source.name, stage.clone, stage.home, stage.state, events, len(stage.known))
 
 
@@ -155,7 +154,7 @@ def _of_collection(corpus: Path, folder: Path) -> Iterator[Place]:
     subprocess.run([sys.executable, str(corpus / "lay_out.py"), str(folder)], check=True, stdout=sys.stderr)
     home, state, projects = folder / "home", folder / "state", sorted((folder / "repos").iterdir())
     with at_home(home, state):
-        events, logs = _happened(projects)
+        events, logs = _happened(projects, "other projects")
     for line in (folder / "queries.jsonl").read_text(encoding="utf-8").splitlines():
         query = json.loads(line)
         events[Path(query["project"])].append(Event(LABELLED, query["query"]))
@@ -165,7 +164,7 @@ def _of_collection(corpus: Path, folder: Path) -> Iterator[Place]:
         yield Place(f"project {number}", project, home, state, events[project], len(logs[project]))
 
 
-def _happened(projects: Sequence[Path]) -> tuple[dict[Path, list[Event]], dict[Path, list[Path]]]:
+def _happened(projects: Sequence[Path], whose: str) -> tuple[dict[Path, list[Event]], dict[Path, list[Path]]]:
     """Return the first prompts, failed commands and edits of the sessions of projects, and their logs."""
     from indexer.transcripts.error_lines import Commands, telling
 
@@ -177,7 +176,7 @@ def _happened(projects: Sequence[Path]) -> tuple[dict[Path, list[Event]], dict[P
         logs[project].append(Path(session.source_path))
         if session.origin != "person":
             continue
-        events[project] += [Event(FIRST, turn.text) for turn in session.turns if turn.prompt][:1]
+        events[project] += [Event(FIRST.format(whose), turn.text) for turn in session.turns if turn.prompt][:1]
         for one in ran:
             if one.failed and Commands.of(one.command) and telling(one.output):
                 given = {"command": one.command, "output": one.output[-ERROR_CHARACTERS:]}

@@ -28,6 +28,7 @@ queries = [{{"query": one, "project": str(to / f"repos/yard{{number}}")}} for nu
 (to / "queries.jsonl").write_text("".join(json.dumps(one) + "\\n" for one in queries))
 """
 EDIT = {"file_path": "YARD/a1.py", "old_string": lines("line1"), "new_string": lines("other")}
+OTHERS = harm.FIRST.format("other projects")
 ERROR = "ValueError: the crane of the yard has no hook\n"
 
 
@@ -80,14 +81,14 @@ def spoken(tmp_path, monkeypatch):
 def test_what_happened_in_other_projects_is_asked_in_each_place(spoken):
     assert spoken[harm.LABELLED, "harbor"][0] == 2
     assert (1, {"hint": 0}) == spoken[harm.ERROR, "harbor"], "no session here met it"
-    times, _ = spoken[harm.FIRST, "project 1"]
-    assert times == 5, "one of the other project is one of the repository too"
+    assert spoken[OTHERS, "project 1"][0] == 1
+    assert spoken[harm.FIRST.format("harbor"), "project 1"][0] == 5
     assert (1, {"find": 0, "recall": 0}) == spoken[harm.MADE_UP, "harbor"]
     assert (harm.ERROR, "project 2") not in spoken, "its own are not asked"
 
 
 def test_a_prompt_is_counted_where_a_session_seems_to_know(spoken):
-    times, said = spoken[harm.FIRST, "harbor"]
+    times, said = spoken[OTHERS, "harbor"]
 
     assert times == 2
     assert said["find"] >= 1, "one in the same words as a session's own"
