@@ -3,9 +3,8 @@
     python benchmarks/recall.py CORPUS [--home DIR] [--runs N] [--json FILE]
 
 CORPUS and ``--home`` as for ``retrieval.py``. Each labelled query is asked as the first prompt of a new session, once
-as it is, and once with the sessions that answer it taken away: whatever is said then is wrong. The first prompts of the
-corpus's own sessions are asked as well, each with its own family taken away: nobody has labelled those, so they say
-only how often a person would hear something. Last, the hook's process is run by turns with one that does nothing.
+as it is, and once with the sessions that answer it taken away: whatever is said then is wrong. Last, the hook's process
+is run by turns with one that does nothing. Prompts of other projects are asked by `benchmarks.which_session`.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def main() -> None:
         sys.exit(f"skipped: no corpus at {arguments.corpus}")
     with home_of(arguments.corpus, arguments.home) as laid_out:
         labelled = opened(laid_out)
-        figures = spoken(labelled) | first_prompts(labelled) | costs(labelled, arguments.runs)
+        figures = spoken(labelled) | costs(labelled, arguments.runs)
     for name, value in figures.items():
         print(f"{name:60} {value:8.3f}")
     if arguments.json:
@@ -83,32 +82,6 @@ def _family(labelled: Labelled, session_id: str) -> list[Any]:
     return [
         row for one in labelled.store.find_sessions(session_id) for row in labelled.store.family(one.root_id) or [one]
     ]
-
-
-def first_prompts(labelled: Labelled) -> dict[str, float]:
-    """Of the corpus's own sessions, as somebody would ask it again."""
-    from indexer.embedding import configured_embedder
-    from smart_fork.agents.readers import READERS
-    from smart_fork.finding.query import plain
-
-    asked = []
-    for agent in READERS:
-        for log in agent.discover():
-            session = agent.read(log.path).session
-            prompt = next((turn.text for turn in session.turns if turn.prompt), "") if session else ""
-            if session is not None and session.cwd and plain(prompt):
-                asked.append((session.session_id, session.cwd, plain(prompt)))
-    vectors = configured_embedder().embed([prompt for *_, prompt in asked])
-    chances = []
-    for (session_id, cwd, prompt), vector in zip(asked, vectors, strict=True):
-        kin = {row.session_id for row in _family(labelled, session_id)}
-        chances.append(best(labelled, prompt, vector.tobytes(), cwd, frozenset({session_id, *kin}))[0])
-    told = {f"first prompts, speaks from {least:g} on": _share(chances, least) for least in CHANCES}
-    return {"first prompts": len(chances)} | told
-
-
-def _share(chances: list[float], least: float) -> float:
-    return sum(chance >= least for chance in chances) / max(1, len(chances))
 
 
 def costs(labelled: Labelled, runs: int) -> dict[str, float]:
