@@ -106,9 +106,9 @@ def _start(idle: float, *more: str) -> tuple[Connection, Connection]:
     """
     ours, its = Pipe()
     life, lifeline = Pipe(duplex=False)
-    # -P: nothing is imported from the directory that we happen to be in.
-    argv = [sys.executable, "-P", "-m", "indexer.embedding_process", str(its.fileno()), str(life.fileno()), str(idle)]
-    argv += more
+    # As for a reader: as isolated as this process.
+    argv = [sys.executable, "-I" if sys.flags.isolated else "-P", "-m", "indexer.embedding_process"]
+    argv += [str(its.fileno()), str(life.fileno()), str(idle), *more]
     with its, life:
         process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[its.fileno(), life.fileno()],

@@ -100,8 +100,8 @@ class _Reader:
         from multiprocessing.connection import Pipe  # no process, no line to it: most runs are small
 
         ours, its = Pipe()
-        # -P: nothing is imported from the directory that we happen to be in.
-        argv = [sys.executable, "-P", "-m", "indexer.readers", str(its.fileno())]
+        # Nothing is imported from the directory that we happen to be in: it is as isolated as this process.
+        argv = [sys.executable, "-I" if sys.flags.isolated else "-P", "-m", "indexer.readers", str(its.fileno())]
         try:
             with its:
                 process = subprocess.Popen(

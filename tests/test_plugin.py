@@ -34,7 +34,7 @@ def front_matter(path: Path) -> dict[str, str]:
 def test_the_version_is_the_same_for_all_who_read_it():
     server, plugin = read("server.json"), read("plugin/.claude-plugin/plugin.json")
     (package,) = server["packages"]
-    pinned = re.findall(r"smart-fork@(\S+)", " ".join(read("plugin/.mcp.json")["mcpServers"]["smart-fork"]["args"]))
+    pinned = re.findall(r"smart-fork==(\S+)", " ".join(read("plugin/.mcp.json")["mcpServers"]["smart-fork"]["args"]))
 
     assert {project()["version"]} == {plugin["version"], server["version"], package["version"], *pinned}
 
@@ -146,7 +146,10 @@ def test_the_server_is_the_one_that_is_installed(tmp_path):
 def test_without_an_installed_one_uv_brings_the_plugin_s_version(tmp_path):
     fake(tmp_path, "uvx")
 
-    assert f"uvx smart-fork@{project()['version']} mcp\n" == server_command(tmp_path).stdout
+    assert (
+        f"uvx --from smart-fork=={project()['version']} python -I -m smart_fork mcp\n"
+        == server_command(tmp_path).stdout
+    )
 
 
 def test_without_both_the_server_says_what_is_missing(tmp_path):

@@ -149,7 +149,7 @@ class Popen(subprocess.Popen):
     ) -> None:
         words = [os.fspath(word) for word in args]
         given = dict(os.environ if env is None else env)
-        options = [word for word in words[1:3] if word != "-P"]
+        options = [word for word in words[1:3] if word not in ("-P", "-I")]
         if not (self._may_fork and words[0] == sys.executable and options[0] in ("-m", "-c")):
             return super()._execute_child(args, executable, preexec, close, keep, cwd, env, *rest)
         if (parent := _parent_of(given)) is None:
@@ -309,7 +309,7 @@ def _become(fields: list[str], descriptors: list[int]) -> NoReturn:
             _fork_processes()
         server._take_over(server._Asked(fields, descriptors))
         sys.orig_argv = [*sys.argv]
-        words = [word for word in sys.argv[1:2] if word != "-P"] + sys.argv[2:]
+        words = [word for word in sys.argv[1:2] if word not in ("-P", "-I")] + sys.argv[2:]
         if words[0] == "-m":
             sys.modules.pop(f"{words[1]}.__main__", None)
             sys.argv = words[1:]

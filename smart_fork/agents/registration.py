@@ -15,7 +15,6 @@ from smart_fork.errors import SmartForkError
 
 #: The name of our server in the agents' settings.
 NAME = "smart-fork"
-ARGUMENTS = ("mcp",)
 
 
 class UnsuitableError(SmartForkError):
@@ -117,9 +116,9 @@ class Registration(Facet, ABC):
             UnsuitableError: The entry cannot be removed safely.
         """
 
-    def wanted(self, program: str, env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return the entry that starts `program`, with a person's choices from the entry `before`."""
-        ours = {"command": program, "args": list(ARGUMENTS)}
+    def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
+        """Return the entry that starts the command `words`, with a person's choices from the entry `before`."""
+        ours = {"command": words[0], "args": list(words[1:])}
         return {**ours, **(before or {}), **ours}
 
     @abstractmethod

@@ -161,7 +161,7 @@ def with_fzf(program: str, rows: Sequence[PickerRow], *, everywhere: bool = Fals
 
     if may_hand_over():
         begin()  # it is there when the first words are typed
-    ours = shlex.join([sys.executable, "-P", "-m", "smart_fork"])
+    ours = shlex.join(Processes.python("smart_fork"))
     search = f"printf %s {{q}} | {ours} choices{' --all-projects' if everywhere else ''}"
     argv = [program, "--disabled", "--no-multi", "--layout=reverse", "--prompt=fork> ", f"--header={_HEADER}"]
     argv += ["--delimiter=\t", "--with-nth=3..", f"--expect={','.join(filter(None, _KEYS))}"]

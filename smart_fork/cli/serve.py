@@ -120,7 +120,7 @@ def _running_service() -> Service:
         raise NotFound("The service is not running", "Start it: smart-fork serve")
     log, processes = private_dir(state_home() / "logs") / "service-crash.log", Processes()
     with working("starting the service"):
-        command = [sys.executable, "-P", "-m", "smart_fork", "serve"]
+        command = Processes.python("smart_fork", "serve")
         begun = processes.start(command, cwd=private_dir(state_home()), env=os.environ, log=log)
         service = started_service(lambda: processes.alive(begun))
     if service is None:

@@ -15,7 +15,7 @@ from smart_fork.cli.options import EVERYBODY, ProjectOption, WorkersOption
 from smart_fork.cli.output import cut_to, err, out, plain, print_json, printed_as_json, say, say_notes, wants_json
 from smart_fork.finding.request import current_project
 from smart_fork.snippets import minute
-from smart_fork.system.processes import Processes, not_asked_again
+from smart_fork.system.processes import Processes
 from smart_fork.workers import termination as trees
 from smart_fork.workers.comparison import compare as compared
 from smart_fork.workers.roster import list_workers, read_worker, wait_workers
@@ -50,7 +50,7 @@ def active(
         out.print(plain(f"No active sessions{where}."))
     for number, one in enumerate(found, start=1):
         _print_worker(number, one, with_directory=everywhere)
-    say_notes(f"{name} did not answer: what it knows is missing" for name in not_asked_again())
+    say_notes(f"{name} did not answer: what it knows is missing" for name in Processes.not_asked_again())
 
 
 def read(

@@ -107,15 +107,8 @@ class Prepared:
                 warnings += attempt.stage(plan, spec)
             with one_at_a_time(plan):
                 began = machine.clock.now()
-                worker = registry.set_ready(
-                    worker.id,
-                    cwd=plan.cwd,
-                    worktree=made.path if made else None,
-                    branch=made.branch if made else None,
-                    base_commit=made.base if made else None,
-                    session_id=plan.new_session_id if spec.form != "resume" else None,
-                    now=began,
-                )
+                new = plan.new_session_id if spec.form != "resume" else None
+                worker = registry.set_ready(worker.id, cwd=plan.cwd, tree=made, session_id=new, now=began)
                 _give_back(attempt, plan, worker)
                 refuse_cancelled()
                 if place.replaces:  # nothing of ours is left to say so afterwards

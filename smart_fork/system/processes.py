@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
+import site
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, NoReturn, Self, cast
@@ -84,9 +86,12 @@ def _late(argv: Sequence[str], timeout: float) -> ProgramFailed:
     return ProgramFailed(f"{Path(argv[0]).name} did not answer within {timeout:g} seconds")
 
 
-def not_asked_again() -> list[str]:
-    """Return the names of programs that were late in this minute: what they know is missing from answers."""
-    return sorted({Path(program).name for (program, _), (until, _) in _silent.items() if time.monotonic() < until})
+@cache
+def _is_installed() -> bool:
+    """Return whether an isolated interpreter finds us: in its packages, or by a line there that names our folder."""
+    folders, ours = [Path(folder) for folder in site.getsitepackages()], Path(__file__).parents[2]
+    lines = (line for folder in folders for file in folder.glob("*.pth") for line in file.read_bytes().splitlines())
+    return ours in folders or os.fsencode(ours) in lines
 
 
 class _CtrlC:
@@ -129,6 +134,19 @@ class Processes:
 
     def __init__(self) -> None:
         self._started: dict[int, subprocess.Popen[bytes]] = {}
+
+    @staticmethod
+    def not_asked_again() -> list[str]:
+        """Return the names of programs that were late in this minute: what they know is missing from answers."""
+        return sorted({Path(program).name for (program, _), (until, _) in _silent.items() if time.monotonic() < until})
+
+    @staticmethod
+    def python(module: str, *words: str) -> list[str]:
+        """Return the command that runs a module of ours, whatever is in its directory, PYTHONPATH and start files.
+
+        Where only PYTHONPATH or a person's own packages have us, ``-P`` leaves out the directory alone.
+        """
+        return [sys.executable, "-I" if sys.flags.isolated or _is_installed() else "-P", "-m", module, *words]
 
     def run(
         self,

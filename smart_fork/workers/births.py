@@ -34,7 +34,8 @@ def worker_of(registry: Registry, agent: AgentName, session_id: str, prompt: str
 
 def _worker_that_waits(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> WorkerRecord | None:
     """Return the only living worker without a session that matches this one. `prompt` is the current one, if any."""
-    waiting = [worker for worker in registry.workers() if worker.agent == agent and _waits_for_its_session(worker)]
+    of_agent = [worker for worker in registry.workers() if worker.agent == agent]
+    waiting = [worker for worker in of_agent if worker.session_id is None and not worker.is_over]
     log = READERS.original_of(agent, session_id) if waiting else None
     if log is None:
         return None
@@ -55,10 +56,6 @@ def find_sessions(registry: Registry, now: float) -> list[tuple[WorkerRecord, st
     owners = Counter(session_id for _, session_id in could_be)
     choices = Counter(worker.id for worker, _ in could_be)
     return [(worker, one) for worker, one in could_be if choices[worker.id] == owners[one] == 1]
-
-
-def _waits_for_its_session(worker: WorkerRecord) -> bool:
-    return worker.session_id is None and not worker.is_over
 
 
 def _candidates(worker: WorkerRecord) -> Iterator[str]:

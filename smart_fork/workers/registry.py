@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import apsw
 import orjson
@@ -24,6 +24,9 @@ from smart_fork.system import permission
 from smart_fork.workers.registry_file import has_registry, registry_file
 from smart_fork.workers.registry_schema import opened, unusable
 
+if TYPE_CHECKING:
+    from smart_fork.repository.worktree import Worktree
+
 BUSY_MILLISECONDS = 15_000
 MIN_PREFIX = 8
 
@@ -36,6 +39,7 @@ OVER: tuple[State, ...] = ("ended", "failed")
 LIVING: tuple[State, ...] = ("starting", "running")
 #: How a worker came about. A branch is a fork that had been written before.
 Kind = Literal["fork", "branch", "new", "resume", "continue"]
+_TREE = "worktree = ?, branch = ?, base_commit = ?"
 _SESSION = "coalesce(session_id, last_session_id)"
 
 
@@ -202,34 +206,18 @@ class Registry:
                 self._own(identity, session_id)
         return self._by_id(identity)
 
-    def set_planned(self, identity: str, *, worktree: Path, branch: str, base_commit: str) -> WorkerRecord:
+    def set_planned(self, identity: str, tree: Worktree) -> WorkerRecord:
         """Note which worktree will be made for it: whoever comes next removes it if the start is cut off."""
-        return self._set(identity, "worktree = ?, branch = ?, base_commit = ?", str(worktree), branch, base_commit)
+        return self._set(identity, _TREE, *_of_tree(tree))
 
     def set_ready(
-        self,
-        identity: str,
-        *,
-        cwd: Path,
-        worktree: Path | None,
-        branch: str | None,
-        base_commit: str | None,
-        session_id: str | None = None,
-        now: float | None = None,
+        self, identity: str, *, cwd: Path, tree: Worktree | None, session_id: str | None, now: float | None = None
     ) -> WorkerRecord:
         """Note what was made for it, and its session, where that is a new one whose id is known. It is started now:
         what it says itself is later than that.
         """
-        return self._set(
-            identity,
-            "cwd = ?, worktree = ?, branch = ?, base_commit = ?, started_at = ?",
-            str(cwd),
-            str(worktree) if worktree else None,
-            branch,
-            base_commit,
-            _iso(time.time() if now is None else now),
-            session_id=session_id,
-        )
+        values = (str(cwd), _iso(now), *_of_tree(tree))
+        return self._set(identity, f"cwd = ?, started_at = ?, {_TREE}", *values, session_id=session_id)
 
     def set_started(
         self,
@@ -254,12 +242,8 @@ class Registry:
 
     def set_found(self, identity: str, *, pid: int, terminal_id: str | None) -> WorkerRecord:
         """Note where a worker runs whose start was cut off before that was written down; what is known stays."""
-        return self._set(
-            identity,
-            "state = 'running', pid = coalesce(pid, ?), terminal_id = coalesce(terminal_id, ?)",
-            pid,
-            terminal_id,
-        )
+        what = "state = 'running', pid = coalesce(pid, ?), terminal_id = coalesce(terminal_id, ?)"
+        return self._set(identity, what, pid, terminal_id)
 
     def set_session_id(self, identity: str, session_id: str) -> WorkerRecord:
         """Note the id of the worker's own session. One session belongs to one worker.
@@ -478,6 +462,10 @@ def _worker(row: dict[str, Any]) -> WorkerRecord:
         if row[name] not in get_args(words):
             row[name] = otherwise
     return WorkerRecord(**row | {"command": _words(row["command"])})
+
+
+def _of_tree(tree: Worktree | None) -> tuple[str | None, ...]:
+    return (str(tree.path), tree.branch, tree.base) if tree else (None, None, None)
 
 
 def _words(text: object) -> tuple[str, ...]:

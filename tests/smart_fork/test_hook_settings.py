@@ -66,7 +66,7 @@ def test_installing_adds_one_command_to_each_event_and_once_is_enough(file, agen
     assert set(HOOKS[agent].events) == {event for event, words in found.items() if ours in words}
     told = [ours] if "Stop" in HOOKS[agent].events else []  # another agent calls it by another name
     assert (["guard"], ["say done", "smart_fork.hooks", *told]) == (found["PreToolUse"], found["Stop"])
-    assert [sys.executable, "-P", "-m", "smart_fork.hooks", agent] == shlex.split(ours)[:5]
+    assert [sys.executable, "-I", "-m", "smart_fork.hooks", agent] == shlex.split(ours)[:5]
     once = file.read_bytes()
     assert not agent_settings.install(agent).changed
     assert (once, True) == (file.read_bytes(), agent_settings.is_installed(agent))
@@ -257,7 +257,7 @@ def test_a_change_between_reading_and_writing_is_not_lost(file, monkeypatch):
 def test_a_hook_that_outlives_the_program_says_nothing_and_does_not_fail(shell, agent, monkeypatch, tmp_path):
     """After `pip uninstall` the Python is there without the module, or is gone itself."""
     for python in (sys.executable, str(tmp_path / "gone/python")):
-        monkeypatch.setattr(agent_settings.sys, "executable", python)
+        monkeypatch.setattr(sys, "executable", python)
         monkeypatch.setattr(agent_settings, "MODULE", "smart_fork_is_gone")
         words = [shell, "-c", agent_settings.command(agent)]
         done = subprocess.run(words, input=b"{}", capture_output=True, cwd=tmp_path, check=False)
@@ -297,7 +297,7 @@ def plugin(home, monkeypatch) -> Path:
 def test_a_file_of_ours_is_written_replaced_and_deleted(plugin):
     assert not agent_settings.is_installed("plugged")
     assert agent_settings.install("plugged").changed
-    assert [sys.executable, "-P", "-m", "smart_fork.hooks", "plugged"] == json.loads(plugin.read_text().split("= ")[1])
+    assert [sys.executable, "-I", "-m", "smart_fork.hooks", "plugged"] == json.loads(plugin.read_text().split("= ")[1])
     assert (False, True) == (agent_settings.install("plugged").changed, agent_settings.is_installed("plugged"))
     assert {"path": str(plugin), "content": plugin.read_text()} == agent_settings.wanted("plugged")
 

@@ -15,7 +15,7 @@ import pytest
 
 import smart_fork
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing
-from smart_fork.system.processes import Processes, not_asked_again
+from smart_fork.system.processes import Processes
 from tests.smart_fork.forks import eventually, python
 
 ROOT = Path(smart_fork.__file__).parent.parent
@@ -123,7 +123,7 @@ def test_a_server_that_was_silent_is_asked_once_and_again_where_it_is_waited_for
             processes.run(["sleep", "600"], timeout=0.5, whom=whom)
 
     assert started.call_count == 2
-    assert "sleep" in not_asked_again()
+    assert "sleep" in Processes.not_asked_again()
     assert processes.run(["sleep", "0"], timeout=60, whom="one").ok
 
 

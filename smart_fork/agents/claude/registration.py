@@ -43,9 +43,9 @@ class ClaudeRegistration(JsonRegistration):
             self.home() / "settings.json", tuple(f"mcp__{one}__{tool}" for one in servers for tool in tools)
         )
 
-    def wanted(self, program: str, env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
+    def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """See `Registration.wanted`. Only with ``alwaysLoad`` does the first request wait for the server."""
-        return super().wanted(program, env, {"alwaysLoad": True, **(before or {})})
+        return super().wanted(words, env, {"alwaysLoad": True, **(before or {})})
 
     def holders(self) -> tuple[Path, ...]:
         """See `Registration.holders`: also the file of the project that one is in."""

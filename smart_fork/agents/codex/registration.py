@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,9 +128,9 @@ class CodexRegistration(Registration):
             before = before.removesuffix(end)  # the line that was left blank for it
         return _checked(before + after, text, None)
 
-    def wanted(self, program: str, env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
+    def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """See `Registration.wanted`."""
-        entry = super().wanted(program, env, {**_DEFAULTS, **(before or {})})
+        entry = super().wanted(words, env, {**_DEFAULTS, **(before or {})})
         from smart_fork.agents import AGENTS
 
         # Without these the server would look elsewhere than whoever sets it up.

@@ -5,7 +5,7 @@ Seen with 1.0.102: it starts each in the session's directory, with its variables
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from smart_fork.agents.registration import JsonRegistration
@@ -17,6 +17,6 @@ class CopilotRegistration(JsonRegistration):
     file = "mcp-config.json"
     client = ("copilot-cli", "2025-11-25")
 
-    def wanted(self, program: str, env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
+    def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """See `Registration.wanted`. Of a server that names no tools it offers none."""
-        return {"type": "local", "tools": ["*"], **super().wanted(program, env, before)}
+        return {"type": "local", "tools": ["*"], **super().wanted(words, env, before)}

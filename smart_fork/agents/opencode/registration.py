@@ -6,13 +6,13 @@ of a tool ends after the entry's ``timeout``, or a minute without progress.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from indexer.values import list_in
 from smart_fork.agents.opencode import settings_folder
-from smart_fork.agents.registration import ARGUMENTS, JsonRegistration
+from smart_fork.agents.registration import JsonRegistration
 
 _DEFAULTS: Mapping[str, Any] = {"enabled": True, "timeout": 300_000}
 
@@ -37,6 +37,6 @@ class OpenCodeRegistration(JsonRegistration):
         """See `Registration.argv`: one list."""
         return tuple(map(str, list_in(entry.get("command"))))
 
-    def wanted(self, program: str, env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
+    def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """See `Registration.wanted`."""
-        return {**_DEFAULTS, **(before or {}), "type": "local", "command": [program, *ARGUMENTS]}
+        return {**_DEFAULTS, **(before or {}), "type": "local", "command": [*words]}

@@ -190,8 +190,8 @@ def _become(fields: list[str]) -> OSError:
 
 #: Longest path of a Unix socket that every system accepts.
 LONGEST = 100
-#: Read by the interpreter or the system's libraries when a process starts, and never again. Of a locale that is its
-#: encoding.
+#: Read by the interpreter, unless it is isolated, or by the system's libraries when a process starts, and never again.
+#: Of a locale that is its encoding.
 _READ_AT_START = ("PYTHON", "LD_", "DYLD_", "MALLOC_", "OMP_", "OPENBLAS_")
 _PACKAGES = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))  # noqa: PTH100, PTH118, PTH120
 
@@ -214,7 +214,8 @@ def code() -> str:
     Another installation, version or edit has another one, and so has another encoding or library path.
     """
     newest = max(_changed(f"{_PACKAGES}/{name}") for name in ("smart_fork", "indexer"))
-    fixed = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith(_READ_AT_START))
+    read = _READ_AT_START[sys.flags.ignore_environment :]
+    fixed = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith(read))
     runs = f"{sys.executable} {sys.version} {_PACKAGES} {newest} {sys.getfilesystemencoding()} {fixed}"
     return f"{crc32(os.fsencode(runs)):08x}"
 

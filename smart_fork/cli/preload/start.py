@@ -24,7 +24,9 @@ def begin() -> None:
         return
     with suppress(SmartForkError, OSError):  # the command has done its work all the same
         output = private_dir(state_home() / "logs") / "preload.log"
-        command = [sys.executable, "-P", "-m", "smart_fork.cli.preload.server"]
+        command = Processes.python("smart_fork.cli.preload.server")
+        if not sys.flags.isolated and any(name.startswith("PYTHON") for name in os.environ):
+            command[1] = "-P"  # it is found by who has read the same variables
         Processes().start(command, cwd=state_home(), env=dict(os.environ), log=output)
 
 

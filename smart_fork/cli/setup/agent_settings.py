@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -29,6 +28,7 @@ from smart_fork.cli.setup.setup_answer import HooksChanged
 from smart_fork.errors import SmartForkError
 from smart_fork.hooks import switch
 from smart_fork.hooks.recall import BEFORE_A_TOOL
+from smart_fork.system.processes import Processes
 
 #: What the agents run, and what tells our handlers from those of others.
 MODULE = "smart_fork.hooks"
@@ -222,7 +222,7 @@ def command(agent: AgentName) -> str:
 
     Where smart-fork has been uninstalled it says nothing and ends with 0: no agent complains of a hook that is left.
     """
-    return f"{shlex.join(_words(agent))} {_IN_SILENCE}"
+    return f"{shlex.join(Processes.python(MODULE, agent))} {_IN_SILENCE}"
 
 
 def wanted(agent: AgentName) -> dict[str, Any]:
@@ -289,13 +289,8 @@ def is_installed(agent: AgentName) -> bool:
     return _own_file(path, content) == content if content is not None else are_in(path, _groups(hooks))
 
 
-def _words(agent: AgentName) -> list[str]:
-    """The command. ``-P``: nothing is imported from the directory that the agent works in."""
-    return [sys.executable, "-P", "-m", MODULE, agent]
-
-
 def _content(hooks: Hooks) -> str | None:
-    return hooks.content(_words(hooks.agent))
+    return hooks.content(Processes.python(MODULE, hooks.agent))
 
 
 def _groups(hooks: Hooks) -> Groups:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import partial
 
 from smart_fork.agents import AGENTS
@@ -13,8 +14,8 @@ from smart_fork.cli.setup.ledger import Edit, Ledger, LedgerLine, Step, take_awa
 NAME = "MCP server"
 
 
-def planned(way: Registration, program: str) -> Step:
-    """The step that makes `program` known to an agent.
+def planned(way: Registration, words: Sequence[str]) -> Step:
+    """The step that makes the command `words` known to an agent.
 
     Raises:
         SmartForkError: its settings are not understood, or must not be written.
@@ -26,16 +27,16 @@ def planned(way: Registration, program: str) -> Step:
         if before is not None and not Registration.is_ours(way.argv(before)):
             why = "another server has this name; rename it, or keep it"
             return Step("server", NAME, str(path), "left", way.agent, why)
-        entry = way.wanted(program, os.environ, before)
+        entry = way.wanted(words, os.environ, before)
         if entry == before:
             return Step("server", NAME, str(path), "there", way.agent)
         way.put(text, entry)
     foreign_files.check_writable(path)
-    act = partial(_written, way, program)
+    act = partial(_written, way, words)
     return Step("server", NAME, str(path), "changed" if before else "new", way.agent, act=act)
 
 
-def _written(way: Registration, program: str, ledger: Ledger) -> list[str]:
+def _written(way: Registration, words: Sequence[str], ledger: Ledger) -> list[str]:
     path = way.path()
     earlier = ledger.of("server", way.agent, path)
     text = _read(way)
@@ -43,7 +44,7 @@ def _written(way: Registration, program: str, ledger: Ledger) -> list[str]:
     line = earlier if counts else None
     with understood(path, _step(way)):
         original = _undone(way, text, line) if line and text is not None else text
-        entry = way.wanted(program, os.environ, way.value(text))
+        entry = way.wanted(words, os.environ, way.value(text))
         made = way.put(text, entry)
         former, had_servers = (line.former, line.had_servers) if line else (way.raw(text), way.has_servers(text))
     ledger.begin(

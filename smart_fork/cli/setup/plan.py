@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -155,7 +156,9 @@ def _of_agents(options: SetupOptions, ways: Sequence[Registration], program: str
 def _of_agent(options: SetupOptions, way: Registration, program: str, ledger: Ledger) -> Iterator[Step]:
     """The steps for one agent, its MCP server first."""
     agent, folder = way.agent, way.skills()
-    yield _part("server", way, way.path(), lambda: entry.planned(way, program))
+    own = Path(program).parent == Path(sys.executable).parent  # else that of another installation is meant
+    words = Processes.python("smart_fork", "mcp") if own else [program, "mcp"]
+    yield _part("server", way, way.path(), lambda: entry.planned(way, words))
     if options.skill and folder:
         yield _part("skill", way, folder, lambda: skill_file.planned(way, folder, ledger))
     if options.hooks and AGENTS[agent].hooks:

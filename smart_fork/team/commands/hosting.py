@@ -20,6 +20,7 @@ from smart_fork.agents.options import takes
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
 from smart_fork.errors import NotFound, Usage
+from smart_fork.system.processes import Processes
 from smart_fork.team.commands.words import app
 from smart_fork.team.server.address import Options, Where
 from smart_fork.team.server.installed import check_installed
@@ -49,7 +50,7 @@ def serve(options: Options) -> None:
         if given := said.pop(name):
             os.environ[variable] = given  # and not in the command line, which everybody on this machine can read
     sys.stdout.flush()
-    words = [sys.executable, "-P", "-m", "smart_fork.team.server", json.dumps(said, default=str)]
+    words = Processes.python("smart_fork.team.server", json.dumps(said, default=str))
     os.execv(sys.executable, words)  # noqa: S606 - no shell
 
 

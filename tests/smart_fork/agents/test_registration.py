@@ -15,6 +15,7 @@ from smart_fork.errors import SmartForkError
 from tests.cases import each
 
 PROGRAM = "/opt/tools/bin/smart-fork"
+WORDS = (PROGRAM, "mcp")
 CLAUDE, CODEX = AGENTS.registration_of("claude"), AGENTS.registration_of("codex")
 JSON = [
     "{}",
@@ -48,7 +49,7 @@ def read(way, text):
 
 @each(("way", "text"), CASES)
 def test_an_entry_is_added_beside_all_others(way, text):
-    entry = way.wanted(PROGRAM, {}, None)
+    entry = way.wanted(WORDS, {}, None)
 
     made = way.put(text, entry)
 
@@ -62,27 +63,27 @@ def test_an_entry_is_added_beside_all_others(way, text):
 
 @each(("way", "text"), CASES)
 def test_without_the_entry_the_settings_say_what_they_said(way, text):
-    made = way.put(text, way.wanted(PROGRAM, {}, None))
+    made = way.put(text, way.wanted(WORDS, {}, None))
 
     assert read(way, text) == read(way, way.restore(made, None, had_servers=way.has_servers(text)))
 
 
 @both
 def test_an_entry_is_made_where_there_are_no_settings(way):
-    entry = way.wanted(PROGRAM, {}, None)
+    entry = way.wanted(WORDS, {}, None)
 
     assert entry == way.value(way.put(None, entry))
     assert way.value(None) is None
 
 
 def test_each_agent_waits_for_the_server_as_long_as_it_needs():
-    assert {"command": PROGRAM, "args": ["mcp"], "alwaysLoad": True} == CLAUDE.wanted(PROGRAM, {}, None)
+    assert {"command": PROGRAM, "args": ["mcp"], "alwaysLoad": True} == CLAUDE.wanted(WORDS, {}, None)
     assert {
         "command": PROGRAM,
         "args": ["mcp"],
         "startup_timeout_sec": 30,
         "tool_timeout_sec": 300,
-    } == CODEX.wanted(PROGRAM, {}, None)
+    } == CODEX.wanted(WORDS, {}, None)
 
 
 def test_what_a_person_has_chosen_for_it_stays():
@@ -91,7 +92,7 @@ def test_what_a_person_has_chosen_for_it_stays():
     )
     text += '# why\n[mcp_servers.smart-fork.tools.find_sessions]\napproval_mode = "approve"\n\n# of x\n[x]\n'
 
-    made = CODEX.put(text, CODEX.wanted(PROGRAM, {}, CODEX.value(text)))
+    made = CODEX.put(text, CODEX.wanted(WORDS, {}, CODEX.value(text)))
 
     assert f'command = "{PROGRAM}"' in made
     assert "startup_timeout_sec = 30\n" in made
@@ -100,7 +101,7 @@ def test_what_a_person_has_chosen_for_it_stays():
     text = (
         '{"mcpServers": {"smart-fork": {"env": {"A": "b"}, "command": "smart-fork", "args": [], "alwaysLoad": false}}}'
     )
-    kept = CLAUDE.value(CLAUDE.put(text, CLAUDE.wanted(PROGRAM, {}, CLAUDE.value(text))))
+    kept = CLAUDE.value(CLAUDE.put(text, CLAUDE.wanted(WORDS, {}, CLAUDE.value(text))))
     assert {"env": {"A": "b"}, "command": PROGRAM, "args": ["mcp"], "alwaysLoad": False} == kept
 
 
@@ -113,7 +114,7 @@ def test_an_entry_that_was_replaced_comes_back_as_it_was_written(way):
     )
     former = way.raw(text)
 
-    made = way.put(text, way.wanted(PROGRAM, {}, way.value(text)))
+    made = way.put(text, way.wanted(WORDS, {}, way.value(text)))
 
     assert text != made
     assert text == way.restore(made, former)
@@ -121,7 +122,7 @@ def test_an_entry_that_was_replaced_comes_back_as_it_was_written(way):
 
 def test_what_codex_has_written_below_the_entry_goes_with_it():
     """A table of ours alone, without a command, would keep Codex from starting."""
-    made = CODEX.put("a = 1\n[b]\n", CODEX.wanted(PROGRAM, {}, None))
+    made = CODEX.put("a = 1\n[b]\n", CODEX.wanted(WORDS, {}, None))
     made += '\n[mcp_servers.smart-fork.tools.find_sessions]\napproval_mode = "approve"\n\n[c]\n'
 
     assert {"a": 1, "b": {}, "c": {}} == tomllib.loads(CODEX.restore(made, None))
@@ -129,7 +130,7 @@ def test_what_codex_has_written_below_the_entry_goes_with_it():
 
 def test_codex_is_told_of_folders_that_only_the_environment_names():
     env = {"SMART_FORK_HOME": '/s "x"\\y\x7f', "CODEX_HOME": "", "OTHER": "x"}
-    entry = CODEX.wanted(PROGRAM, env, None)
+    entry = CODEX.wanted(WORDS, env, None)
 
     assert {"SMART_FORK_HOME": env["SMART_FORK_HOME"]} == entry["env"]
     assert entry == CODEX.value(CODEX.put("", entry))
@@ -161,7 +162,7 @@ def test_codex_passes_on_little_and_claude_code_all_but_its_own_session():
 )
 def test_settings_that_cannot_be_edited_safely_are_refused(way, text):
     with pytest.raises(UnsuitableError):
-        way.put(text, way.wanted(PROGRAM, {}, way.value(text)))
+        way.put(text, way.wanted(WORDS, {}, way.value(text)))
 
 
 @each("text", TOML)

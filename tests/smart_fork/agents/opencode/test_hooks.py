@@ -19,10 +19,10 @@ RETRY = "add retry with backoff to the uploader"
 
 @pytest.mark.parametrize("path", ["/usr/bin/python", '/odd "path"\\n\n$x`y`${z}/python', "/ä/@TOOLS@"])
 def test_the_plugin_is_told_what_to_run_as_data(path):
-    text = AGENTS["opencode"].hooks.content([path, "-P", "-m", "smart_fork.hooks", "opencode"])
+    text = AGENTS["opencode"].hooks.content([path, "-I", "-m", "smart_fork.hooks", "opencode"])
 
     (line,) = [line for line in text.splitlines() if line.startswith("const COMMAND = ")]
-    assert [path, "-P", "-m", "smart_fork.hooks", "opencode"] == json.loads(line.removeprefix("const COMMAND = "))
+    assert [path, "-I", "-m", "smart_fork.hooks", "opencode"] == json.loads(line.removeprefix("const COMMAND = "))
     assert 'const TOOLS = "smart-fork_"' in text
     assert 'const ARGUMENT = "calling_session"' in text
 
@@ -38,7 +38,9 @@ def test_it_lies_where_opencode_loads_plugins(home, monkeypatch):
 def test_its_entry_is_one_list_and_keeps_what_a_person_has_chosen():
     way = AGENTS["opencode"].registration
 
-    entry = way.wanted("/bin/smart-fork", {}, {"type": "local", "command": ["old"], "enabled": False, "timeout": 9})
+    entry = way.wanted(
+        ["/bin/smart-fork", "mcp"], {}, {"type": "local", "command": ["old"], "enabled": False, "timeout": 9}
+    )
 
     assert {"type": "local", "command": ["/bin/smart-fork", "mcp"], "enabled": False, "timeout": 9} == entry
     assert ("/bin/smart-fork", "mcp") == way.argv(entry)

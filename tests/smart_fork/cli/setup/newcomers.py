@@ -67,8 +67,8 @@ class PluggedRegistration(JsonRegistration):
         words = entry.get("command")
         return tuple(words) if isinstance(words, list) else ()
 
-    def wanted(self, program, env, before):
-        return {"enabled": True, **(before or {}), "type": "local", "command": [program, "mcp"]}
+    def wanted(self, words, env, before):
+        return {"enabled": True, **(before or {}), "type": "local", "command": [*words]}
 
 
 class Plugged(Agent):

@@ -51,7 +51,7 @@ def test_it_is_set_up_and_undone_to_the_byte(setup, newcomer, settled):
     assert 0 == done.code, done.err
     way = newcomer.registration
     argv = way.argv(way.value(way.path().read_text()))
-    assert (True, ("mcp",)) == (Path(argv[0]).is_absolute(), argv[1:])
+    assert (True, ("-I", "-m", "smart_fork", "mcp")) == (Path(argv[0]).is_absolute(), argv[1:])
     assert agent_settings.is_installed(newcomer.name)
     assert newcomer.hooks.recalls == switch.is_on(newcomer.name)
     assert newcomer.title in done.out

@@ -40,7 +40,7 @@ def test_what_was_set_up_is_there_and_undone_to_the_byte(setup, settled):
     assert 0 == done.code, done.err
     for way in AGENTS.registrations():
         program, *words = way.argv(way.value(way.path().read_text()))
-        assert (["mcp"], True) == (words, Path(program).is_absolute())
+        assert (["-I", "-m", "smart_fork", "mcp"], True) == (words, Path(program).is_absolute())
         assert not AGENTS[way.agent].has("hooks") or agent_settings.is_installed(way.agent)
         assert content() == (way.skills() / "past-sessions/SKILL.md").read_text()
     assert setup("--remove").code == 0
