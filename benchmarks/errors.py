@@ -23,7 +23,6 @@ import multiprocessing
 import re
 import shutil
 import statistics
-import subprocess
 import tempfile
 import time
 from collections import Counter
@@ -34,8 +33,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .which_session.clone import Clone
-from .which_session.play import at_home
-from .which_session.transcripts import log_of, transcripts
+from .which_session.play import Stage, at_home
+from .which_session.transcripts import transcripts
 
 _DIGITS = re.compile(r"\d+")
 _SHELLS = {"Bash", "shell", "shell_command", "exec_command", "local_shell", "container.exec"}
@@ -221,13 +220,10 @@ def _laid_out(source: Path, folder: Path) -> Path:
     """The home with the sessions of a source."""
     if (source / "home").is_dir():
         return source / "home"
-    clone, here, home = Clone(source), folder / source.name.removesuffix(".git"), folder / "home"
-    given = ["git", "clone", "--quiet", "--no-checkout", str(source.resolve()), str(here)]
-    subprocess.run(given, check=True, env=dict(clone.environment))
-    for one in transcripts(clone).values():
-        if (log := log_of(one, float("inf"), home, here)) is not None:
-            log.write()
-    return home
+    clone = Clone(source)
+    stage = Stage(clone, transcripts(clone), folder)
+    stage.end()
+    return stage.home
 
 
 def measured(source: Path, folder: Path, read: list[str]) -> dict[str, Any]:
