@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from indexer.lazy import dataclass
@@ -26,7 +26,8 @@ MAX_PROMPT_BYTES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ForkPlan:
-    """A command to run. `env` is added to its environment, and `staging` is done first. See `Line`.
+    """A command to run. `env` is added to its environment, and `defaults` where nothing else sets them. `staging` is
+    done first. See `Line`.
 
     `new_session_id` is the worker's session, `None` if only the agent knows it. `title` is the worker's name, if the
     staged copy gives it to the session instead of the command.
@@ -47,6 +48,7 @@ class ForkPlan:
     delivery: Delivery = "argument"
     writes: bool = False
     title: str = ""
+    defaults: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def said(self) -> str:
@@ -124,6 +126,7 @@ class ForkPlan:
             delivery=line.delivery,
             writes=line.writes,
             title="" if line.named else name,
+            defaults=line.env,
         )
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
@@ -132,7 +135,8 @@ class ForkPlan:
         A program may trust ``PWD`` more than its working directory.
         """
         here = {"PWD": str(self.cwd)} if "PWD" in base else {}
-        return {key: value for key, value in base.items() if key not in AGENTS.callers_own} | here | dict(self.env)
+        given = {key: value for key, value in base.items() if key not in AGENTS.callers_own}
+        return {**self.defaults, **given, **here, **self.env}
 
     def shell_command(self) -> str:
         """Return the plan as one line for a person to paste into a shell. smart-fork itself never runs it."""

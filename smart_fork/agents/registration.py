@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePath
+from shutil import which
 from typing import Any, ClassVar, NamedTuple
 
 from smart_fork import json_text
@@ -89,6 +90,15 @@ class Registration(Facet, ABC):
         Raises:
             UnsuitableError: The settings are not understood.
         """
+
+    def starts(self) -> bool:
+        """Return whether the agent starts our server, from a program that is there."""
+        try:
+            entry = self.value(self.path().read_text("utf-8")) or {}
+        except (OSError, ValueError, UnsuitableError):
+            return False
+        words = self.argv(entry)
+        return self.is_ours(words) and which(words[0]) is not None and entry.get("enabled") is not False
 
     @abstractmethod
     def raw(self, text: str | None) -> str | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import uuid
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from indexer.lazy import dataclass
@@ -24,7 +26,8 @@ class Launch:
     `session_id` is the session to fork or resume, empty for a new one. `source_agent` is its agent, `None` if nobody
     has read it, and the id goes to the agent as it is.
     The new session may use `new_session_id`. `options`, the prompt and the name are as the caller gave them. With
-    `of_others` the session contains another person's text, which may be hostile: its agent asks before it acts.
+    `of_others` the session contains another person's text, which may be hostile: its agent asks before it acts. With
+    `has_tools` the agent starts our server too: its first request should wait for that.
     """
 
     agent: AgentName
@@ -41,6 +44,7 @@ class Launch:
     worker_id: str = ""
     form: Form = "fork"
     of_others: bool = False
+    has_tools: bool = False
     options: Options = field(default_factory=Options)
 
     @property
@@ -66,7 +70,7 @@ class CommandLine(NamedTuple):
     """The command of one worker. `argv` has the prompt if it is an argument.
 
     `session_id` is the worker's session, `None` if `Births` finds it. `writes` means that the log exists before the
-    first prompt.
+    first prompt. `env` has variables that nobody has set otherwise.
     """
 
     argv: tuple[str, ...]
@@ -75,6 +79,7 @@ class CommandLine(NamedTuple):
     delivery: Delivery = "argument"
     writes: bool = False
     named: bool = False
+    env: Mapping[str, str] = MappingProxyType({})
 
 
 class Starter(ABC):
@@ -90,6 +95,8 @@ class Starter(ABC):
     #: The options with which it asks before it acts, whatever its settings and the session's records allow. None if
     #: records cannot allow anything, and only the settings of the person do.
     asking: tuple[str, ...] = ()
+    #: `True` if `Launch.has_tools` changes the command.
+    waits: bool = False
 
     @abstractmethod
     def line(self, request: Launch) -> CommandLine:

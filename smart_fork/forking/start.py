@@ -179,6 +179,7 @@ def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> Prepared:
         depth=_depth(machine.env, spec.caller_session_id),
         form=spec.form,
         of_others=any(is_others(one.session_id, one if one.turns else None) for one in known),
+        has_tools=AGENTS.starter_of(spec.agent).waits and AGENTS.registration_of(spec.agent).starts(),
         options=spec.options,
     )
     _check_asks(request)

@@ -104,12 +104,16 @@ def test_going_on_in_a_session_only_adds_to_what_it_loads(sessions):
         assert loads == sorted(loads), session.title
 
 
-def test_two_repositories_are_real_ones_with_a_commit_and_nothing_to_commit(demo):
+def test_two_repositories_are_real_ones_with_the_commits_of_their_sessions_and_nothing_to_commit(demo):
     assert ["parcel", "harbor"] == [folder.name for folder in demo.repositories]
     for folder in demo.repositories:
         assert project_of(folder).git
         assert "main" == git(folder, "branch", "--show-current")
-        assert 1 == len(git(folder, "log", "--oneline").splitlines())
+        assert [f"Start {folder.name}"] == git(folder, "log", "--format=%s", "--max-parents=0").splitlines()
+        times = [int(one) for one in git(folder, "log", "--format=%ct", "--reverse").splitlines()]
+        assert sorted(times) == times
+        assert len(times) > 4
+        assert times[-1] < NOW.timestamp()
         assert "" == git(folder, "status", "--porcelain")
 
 
@@ -260,7 +264,7 @@ def test_the_same_now_gives_the_same_home(demo, home):
     def contents(folder):
         return {path.name: path.read_text("utf-8") for path in folder.rglob("*.jsonl")}
 
-    def nowhere(arguments, _):
+    def nowhere(arguments, *_):
         return "0" * 40 if arguments[0] == "rev-parse" else ""
 
     first, second = (write_demo_home(home / "x", now=NOW, git=nowhere) for _ in range(2))

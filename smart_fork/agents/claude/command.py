@@ -5,7 +5,8 @@ Seen with 2.1:
 * it ends its options at ``--``;
 * it goes on in the mode of permission that its log or its settings name, unless ``--permission-mode`` says another;
 * ``claude -- doctor`` runs the command ``doctor``, ``/clear`` runs a slash command; one blank before them makes each an
-  ordinary prompt.
+  ordinary prompt;
+* ``-p`` waits 5 seconds for servers with ``alwaysLoad``, or as long as a variable says; in a terminal for none.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from smart_fork.agents.presence import Note, Presence, noted_at
 from smart_fork.agents.starter import CommandLine, Form, Launch, Staging, Starter
 from smart_fork.system.processes import Running
 
+#: As long as it waits for a server to start at all.
+_PATIENT = {"MCP_CONNECT_TIMEOUT_MS": "30000"}
 _STAGED: dict[Form, Staging] = {"new": "nothing", "resume": "name", "fork": "transcript"}
 
 
@@ -51,6 +54,7 @@ class ClaudeStarter(Starter):
             session_id,
             "branch" if request.form == "fork" and request.at else _STAGED[request.form],
             named=bool(named),
+            env=_PATIENT if request.headless else {},
         )
 
 

@@ -5,7 +5,9 @@ Seen with 0.169:
 * it ends its options at ``--``;
 * ``/clear`` runs a slash command, ``!touch x`` a shell command; one blank before them makes each an ordinary prompt;
 * what it may do is said by its settings of now alone, not by what the session has recorded;
-* ``codex fork`` asks which directory is meant unless ``-C`` says so.
+* ``codex fork`` asks which directory is meant unless ``-C`` says so;
+* its first request waits a second for MCP servers, and for a ``required`` one until that answers. Without such a server
+  it does not start.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pathlib import Path
 from smart_fork.agents.codex import HOME
 from smart_fork.agents.codex.rollouts import is_id
 from smart_fork.agents.presence import Note, Presence
+from smart_fork.agents.registration import NAME
 from smart_fork.agents.starter import CommandLine, Launch, Starter
 from smart_fork.errors import ForkRefused
 from smart_fork.system.processes import Running
@@ -28,6 +31,7 @@ class CodexStarter(Starter):
     """The command lines of Codex."""
 
     forks = ("codex", "fork", "ID")
+    waits = True
 
     def line(self, request: Launch) -> CommandLine:
         """See `Starter.line`. Its forks and new sessions have ids of their own choice; a fork writes immediately."""
@@ -36,7 +40,8 @@ class CodexStarter(Starter):
             words: tuple[str, ...] = ("resume", goes_on_in)
         else:
             words = () if request.form == "new" else ("fork", request.session_id)
-        place = ("-C", str(request.target_cwd))
+        waiting = ("-c", f"mcp_servers.{NAME}.required=true") if request.has_tools and request.prompt else ()
+        place = ("-C", str(request.target_cwd), *waiting)
         unasked = ("--dangerously-bypass-approvals-and-sandbox",) if request.skip_permissions else ()
         if request.headless:  # only `exec` itself takes a directory
             command = (request.program, "exec", *place, *words, *unasked)

@@ -1,16 +1,17 @@
 """``demo``: the main job on made-up sessions of both agents, in a home of their own.
 
-They lie in `sessions` as the agents write them. `write_demo_home` puts in what differs from home to home: directories,
-commits and times.
+They lie in `sessions` as the agents write them, and what came of them in `repositories`. `write_demo_home` puts in what
+differs from home to home: directories, commits and times.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -24,14 +25,16 @@ from smart_fork.cli.progress import library_shown
 from smart_fork.errors import ProgramFailed
 from smart_fork.system.processes import Processes
 
-#: Runs git with these arguments in a directory and returns what it printed.
-Git = Callable[[Sequence[str], Path], str]
+#: Runs git with these arguments in a directory, gives it some bytes to read and returns what it printed.
+Git = Callable[[Sequence[str], Path, bytes], str]
 
 INTENT = "let the downloader retry with backoff when the network is shaky"
 ANSWER = "70f1a07f-1a59-41fc-af14-ca651da4b1a0"
 REPOSITORIES = ("parcel", "harbor")
 GIT_SECONDS = 30.0
 _SESSIONS = Path(__file__).parent / "sessions"
+#: For ``git fast-import``, with times as logs have them.
+_REPOSITORIES = Path(__file__).parent / "repositories"
 #: The present of these files: times and ids that are times are as far from it as they are from now in a home.
 _WRITTEN = datetime(2026, 1, 30, 12, tzinfo=UTC)
 _MOMENT = re.compile(
@@ -53,7 +56,7 @@ class DemoHome:
     project: Path
 
 
-def run_git(arguments: Sequence[str], directory: Path) -> str:
+def run_git(arguments: Sequence[str], directory: Path, given: bytes = b"") -> str:
     """Run the real git, deaf to the settings of whoever runs the demo.
 
     Raises:
@@ -62,7 +65,7 @@ def run_git(arguments: Sequence[str], directory: Path) -> str:
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-    done = Processes().run(["git", *arguments], cwd=directory, env=environment, timeout=GIT_SECONDS)
+    done = Processes().run(["git", *arguments], cwd=directory, env=environment, timeout=GIT_SECONDS, input=given)
     if not done.ok:
         raise ProgramFailed(f"git {arguments[0]} failed: {done.complaint}")
     return done.text
@@ -81,7 +84,7 @@ def write_demo_home(home: Path, *, now: datetime | None = None, git: Git = run_g
     home, later = home.resolve(), (now or datetime.now(UTC)) - _WRITTEN
     known = {"{{home}}": _in_json(str(home)), "{{home, quoted}}": _in_json(_in_json(str(home)))}
     for name in REPOSITORIES:
-        known[f"{{{{commit of {name}}}}}"] = _write_repository(home / "repos" / name, git)
+        known[f"{{{{commit of {name}}}}}"] = _write_repository(home / "repos" / name, later, git)
     sizes: dict[bytes, int] = {}
     for file in sorted(_SESSIONS.rglob("*.jsonl")):  # a fork of Codex is younger than its parent
         text = file.read_bytes()
@@ -100,16 +103,16 @@ def write_demo_home(home: Path, *, now: datetime | None = None, git: Git = run_g
     return DemoHome(home, repositories, INTENT, ANSWER, repositories[0])
 
 
-def _write_repository(folder: Path, git: Git) -> str:
-    """The commit of a new repository."""
+def _write_repository(folder: Path, later: timedelta, git: Git) -> str:
+    """Write a repository with its commits; return the first one."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "README.md").write_text(f"# {folder.name}\n", encoding="utf-8")
-    git(["init", "--quiet", "--template="], folder)
-    git(["symbolic-ref", "HEAD", "refs/heads/main"], folder)
-    git(["add", "README.md"], folder)
-    author = ["-c", "user.name=Demo", "-c", "user.email=demo@example.com"]
-    git([*author, "commit", "--quiet", "--message", f"Start {folder.name}"], folder)
-    return git(["rev-parse", "HEAD"], folder)
+    history = (_REPOSITORIES / f"{folder.name}.history").read_bytes()
+    git(["init", "--quiet", "--template="], folder, b"")
+    git(["symbolic-ref", "HEAD", "refs/heads/main"], folder, b"")
+    dated = _MOMENT.sub(lambda found: b"%d +0000" % (_moment(found) + later).timestamp(), history)
+    git(["fast-import", "--quiet", "--force"], folder, dated)
+    git(["reset", "--quiet", "--hard"], folder, b"")
+    return git(["rev-parse", ":/^Start "], folder, b"")
 
 
 def _in_json(text: str) -> str:
@@ -118,12 +121,16 @@ def _in_json(text: str) -> str:
 
 def _moved(found: re.Match[bytes], later: timedelta) -> bytes:
     if found["stamp"]:
-        moment = datetime.fromisoformat(found["stamp"].decode()) + later
+        moment = _moment(found) + later
         return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z".encode()
     if found["id"]:
         milliseconds = f"{int(found['id'].replace(b'-', b''), 16) + later // timedelta(milliseconds=1):012x}"
         return f"{milliseconds[:8]}-{milliseconds[8:]}".encode()
     return found["key"] + str(int(found["seconds"]) + round(later.total_seconds())).encode()
+
+
+def _moment(found: re.Match[bytes]) -> datetime:
+    return datetime.fromisoformat(found["stamp"].decode())
 
 
 def _rollout(home: Path, text: bytes) -> Path:
@@ -138,8 +145,18 @@ def _save(path: Path, text: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.touch(mode=0o600)
     path.write_bytes(text)
-    last = max(datetime.fromisoformat(found["stamp"].decode()) for found in _MOMENT.finditer(text) if found["stamp"])
+    last = max(_moment(found) for found in _MOMENT.finditer(text) if found["stamp"])
     os.utime(path, (last.timestamp(), last.timestamp()))
+
+
+def _entering(home: Path, env: Mapping[str, str]) -> str:
+    """A line for a shell that begins another one in the demo's home, where nothing names another one."""
+    from smart_fork.agents import AGENTS
+
+    names = ("SMART_FORK_HOME", *AGENTS.home_variables())
+    unset = [word for name in names if name in env for word in ("-u", name)]
+    place, variable = home / "repos" / REPOSITORIES[0], shlex.quote(f"HOME={home}")
+    return f'cd {shlex.quote(str(place))} && {shlex.join(["env", *unset])} {variable} "$SHELL"'
 
 
 def demo(
@@ -175,6 +192,8 @@ def demo(
         os.environ.clear()
         os.environ.update(before)
         if keep:
-            say(f"Kept: {folder}")
+            say(f"Kept: {folder} - go there, and `exit` to leave it:")
+            say(f"  {_entering(folder, before)}")
+            say("  smart-fork why parcel/retry.py:12")
         else:
             shutil.rmtree(folder, ignore_errors=True)

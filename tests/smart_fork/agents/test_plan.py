@@ -59,6 +59,26 @@ def test_codex_is_forked_natively_in_the_target_directory():
     assert (None, "nothing", Path("/tree")) == (plan.new_session_id, plan.staging, plan.cwd)
 
 
+def test_the_first_request_of_codex_waits_for_our_server_where_it_starts_one():
+    asked = replace(CODEX, prompt="fix the race", has_tools=True)
+    waiting = ("-c", "mcp_servers.smart-fork.required=true")
+
+    for headless in (False, True):
+        argv = ForkPlan.of(replace(asked, headless=headless)).argv
+        assert waiting == argv[(at := argv.index("-c")) : at + 2]
+        assert "--" in argv[at:]
+    assert "-c" not in ForkPlan.of(replace(asked, prompt=None)).argv, "a person types the first prompt"
+    assert "-c" not in ForkPlan.of(replace(asked, has_tools=False)).argv
+
+
+def test_claude_without_a_terminal_waits_for_our_server_unless_a_variable_says_how_long():
+    asked = ForkPlan.of(replace(CLAUDE, prompt="fix the race", headless=True))
+
+    assert "30000" == asked.environment({})["MCP_CONNECT_TIMEOUT_MS"]
+    assert "7" == asked.environment({"MCP_CONNECT_TIMEOUT_MS": "7"})["MCP_CONNECT_TIMEOUT_MS"]
+    assert "MCP_CONNECT_TIMEOUT_MS" not in ForkPlan.of(replace(CLAUDE, prompt="fix the race")).environment({})
+
+
 def test_codex_without_a_terminal_uses_exec():
     plan = ForkPlan.of(replace(CODEX, prompt="fix the race", headless=True))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tomllib
 
 import pytest
@@ -45,6 +46,25 @@ both = pytest.mark.parametrize("way", AGENTS.registrations(), ids=lambda one: on
 
 def read(way, text):
     return json.loads(text) if isinstance(way, JsonRegistration) else tomllib.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("entry", "starts"),
+    [
+        ({"command": sys.executable, "args": ["-m", "smart_fork", "mcp"]}, True),
+        ({"command": sys.executable, "args": ["-m", "smart_fork", "mcp"], "enabled": False}, False),
+        ({"command": PROGRAM, "args": ["mcp"]}, False),
+        ({"command": sys.executable, "args": ["another.py"]}, False),
+        ({"url": "http://127.0.0.1:5111/mcp"}, False),
+        (None, False),
+    ],
+)
+def test_a_server_is_started_where_the_entry_is_ours_and_its_program_is_there(home, entry, starts):
+    path = CODEX.path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(CODEX.put("", entry) if entry else "not = [TOML")
+
+    assert starts == CODEX.starts()
 
 
 @each(("way", "text"), CASES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -224,6 +225,17 @@ def test_a_log_that_has_moved_is_found_again(launch, source, played, home):
     assert launch(moved, played).new_session_id
     shortened = launch(moved, FakeProcesses(), at="a4" if source.agent == "claude" else "6")
     assert any(home.rglob(f"*{shortened.new_session_id}.jsonl"))
+
+
+def test_a_codex_fork_with_a_prompt_waits_for_our_server_where_it_is_set_up(launch, codex_session, repo, home):
+    def command() -> str:
+        return launch(source_of("codex", codex_session, repo), FakeProcesses(), prompt="go on", dry_run=True).command
+
+    assert "required" not in command()
+    registration = AGENTS.registration_of("codex")
+    registration.path().write_text(registration.put("", {"command": sys.executable, "args": ["-m", "smart_fork", "mcp"]}))
+
+    assert "-c mcp_servers.smart-fork.required=true" in command()
 
 
 def test_a_codex_fork_is_recognised_by_its_own_first_record(launch, codex_session, repo, clock, home):
