@@ -55,6 +55,11 @@ class Place(NamedTuple):
     events: Sequence[Event]
     sessions: int
 
+    @property
+    def owner(self) -> str:
+        """The owner in the name of a folder, `OWNER+NAME`. Projects of one owner may know of each other."""
+        return self.folder.name.partition("+")[0]
+
 
 def measure(
     stages: Sequence[Stage], corpus: Path, folder: Path, embedder: Any, read: Path | None = None
@@ -68,7 +73,7 @@ def measure(
     made_up = [Event(MADE_UP, text) for text in UNRELATED.read_text(encoding="utf-8").splitlines()]
     rows, texts = [], list[str]()
     for place in places:
-        foreign = chain.from_iterable(one.events for one in everywhere if one is not place)
+        foreign = chain.from_iterable(one.events for one in everywhere if one.owner != place.owner)
         own = [one._replace(kind=OWN) for one in place.events if one.kind == LABELLED]
         with at_home(place.home, place.state):
             ours = SmartFork(embedder)

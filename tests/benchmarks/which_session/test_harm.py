@@ -14,17 +14,18 @@ from tests.indexer.written import HashEmbedder
 
 pytestmark = pytest.mark.thorough  # of the benchmarks, which no user runs
 
-#: Lays out two projects in a home. In the second one the lines are edited that session 1 of the repository wrote.
+#: Lays out three projects in a home. In the second one the lines are edited that session 1 of the repository wrote.
 LAY_OUT = """
 import json, pathlib, subprocess, sys
+NAMES = ("ann+yard", "bob+dock", "bob+quay")
 to = pathlib.Path(sys.argv[1])
 for number, records in enumerate({records}):
-    repository = to / "repos" / f"yard{{number}}"
+    repository = to / "repos" / NAMES[number]
     subprocess.run(["git", "init", "--quiet", str(repository)], check=True)
     log = to / f"home/.claude/projects/yard{{number}}/{{number}}0000000-3333-4333-8333-333333333333.jsonl"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("".join(line.replace("YARD", str(repository)) + "\\n" for line in records))
-queries = [{{"query": one, "project": str(to / f"repos/yard{{number}}")}} for number, one in enumerate({queries})]
+queries = [{{"query": one, "project": str(to / "repos" / NAMES[number])}} for number, one in enumerate({queries})]
 (to / "queries.jsonl").write_text("".join(json.dumps(one) + "\\n" for one in queries))
 """
 EDIT = {"file_path": "YARD/a1.py", "old_string": lines("line1"), "new_string": lines("other")}
@@ -63,6 +64,7 @@ def spoken(tmp_path, monkeypatch):
             *called(2, "Bash", {"command": "pytest"}, content=ERROR, is_error=True),
             *called(3, "Edit", EDIT, content="done"),
         ),
+        log(2, typed(1, "Water the lawn"), *called(2, "Bash", {"command": "water"}, content="done")),
     ]
     (tmp_path / "corpus").mkdir()
     laid_out = LAY_OUT.format(records=records, queries=["Paint the fence of the yard green", "Who feeds dolphins?"])
@@ -72,7 +74,7 @@ def spoken(tmp_path, monkeypatch):
 
     found = harm.measure([stage], tmp_path / "corpus", tmp_path / "lab", HashEmbedder())
 
-    assert [("harbor", 5), ("project 1", 1), ("project 2", 1)] == [
+    assert [("harbor", 5), ("project 1", 1), ("project 2", 1), ("project 3", 1)] == [
         (one["name"], one["sessions"]) for one in found["places"]
     ]
     return {(one["asked"], one["in"]): (one["times"], one["spoken"]) for one in found["speaks"]}
@@ -81,7 +83,8 @@ def spoken(tmp_path, monkeypatch):
 def test_what_happened_in_other_projects_is_asked_in_each_place(spoken):
     assert spoken[harm.LABELLED, "harbor"][0] == 2
     assert (1, {"hint": 0}) == spoken[harm.ERROR, "harbor"], "no session here met it"
-    assert spoken[OTHERS, "project 1"][0] == 1
+    assert spoken[OTHERS, "project 1"][0] == 2
+    assert spoken[OTHERS, "project 3"][0] == 1, "those of its owner's other project are not asked"
     assert spoken[harm.FIRST.format("harbor"), "project 1"][0] == 5
     assert (1, {"find": 0, "recall": 0}) == spoken[harm.MADE_UP, "harbor"]
     assert (harm.ERROR, "project 2") not in spoken, "its own are not asked"
@@ -90,7 +93,7 @@ def test_what_happened_in_other_projects_is_asked_in_each_place(spoken):
 def test_a_prompt_is_counted_where_a_session_seems_to_know(spoken):
     times, said = spoken[OTHERS, "harbor"]
 
-    assert times == 2
+    assert times == 3
     assert said["find"] >= 1, "one in the same words as a session's own"
     assert spoken[harm.OWN, "project 1"][1]["find"] == 1
 
