@@ -48,6 +48,13 @@ def in_words(seconds: float) -> str:
     return f"{count} {unit}{'' if count == 1 else 's'}"
 
 
+def ago(moment: str | None, now: datetime | None = None) -> str:
+    """How long `moment` is past, in one unit: "3 days ago"; empty where it is not known."""
+    then = time_of(moment)
+    seconds = ((now or datetime.now(UTC)) - then).total_seconds() if then else 0
+    return f"{in_words(seconds)} ago" if seconds >= _MINUTE else "just now" if then else ""
+
+
 def minute(moment: str | None) -> str:
     """`moment` to the minute on the clock of whoever is at this terminal: ``2026-11-20 21:00``."""
     return f"{then:%Y-%m-%d %H:%M}" if (then := time_of(moment)) else (moment or "")[:16].replace("T", " ")

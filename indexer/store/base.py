@@ -230,10 +230,12 @@ class Understood(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """How many sessions of one agent there are of a project, and when one of them was used last."""
+    """How many sessions of a project, agent and outcome were last used on a `day`, and the latest of these moments."""
 
     root: str
     agent: AgentName
+    day: str
+    outcome: Outcome
     sessions: int
     last_activity: str
 
@@ -430,7 +432,7 @@ class Store(Searchable, Protocol):
     def projects(self) -> list[str]:
         """The directories of all projects in which a person has worked, the latest first."""
 
-    def holdings(self) -> list[Holding]:
+    def holdings(self, scope: Scope | None = None) -> list[Holding]:
         """How many sessions of which agent each project has."""
 
     def families(self, limit: int) -> list[str]:

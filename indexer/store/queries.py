@@ -284,9 +284,9 @@ class StoreReading:
             WHERE origin = 'person' AND root <> '' GROUP BY root ORDER BY max(last_activity) DESC, root"""
         return [root for (root,) in self._all(sql)]
 
-    def holdings(self) -> list[Holding]:
-        sql = """SELECT coalesce(nullif(repo_root, ''), resolved_cwd), agent, count(*), max(last_activity) FROM sessions
-            GROUP BY 1, 2"""
+    def holdings(self, scope: Scope | None = None) -> list[Holding]:
+        sql = f"""SELECT coalesce(nullif(repo_root, ''), resolved_cwd), agent, substr(last_activity, 1, 10), outcome,
+            count(*), max(last_activity) FROM sessions WHERE {_within(scope)} GROUP BY 1, 2, 3, 4"""  # noqa: S608
         return [Holding._make(row) for row in self._all(sql)]
 
     def families(self, limit: int) -> list[str]:
@@ -340,7 +340,7 @@ class StoreReading:
         return int(self._all("SELECT count(*) FROM sessions")[0][0])
 
     def counts(self, scope: Scope | None = None) -> Counts:
-        where = f"part IN ({numbers(scope.parts)})" if scope is not None else "1"
+        where = _within(scope)
         only = "1" if scope is not None else _ITSELF
         sessions = self._all(f"SELECT count(*) FROM sessions WHERE {where} AND {only}")[0][0]  # noqa: S608
         of_part = f"SELECT count(*) FROM chunks WHERE {where} AND block"  # noqa: S608 - both are indexed
@@ -350,9 +350,8 @@ class StoreReading:
         return Counts(sessions, embedded + waiting, embedded, files, dict(skipped), broken, self.meta("updated_at"))
 
     def first_passages(self, scope: Scope | None = None) -> tuple[int, int]:
-        within = "1" if scope is None else f"part IN ({numbers(scope.parts)})"
         ((number, embedded),) = self._all(
-            f"SELECT count(*), coalesce(sum(block <> 0), 0) FROM chunks WHERE {within} "  # noqa: S608 - constants and integers
+            f"SELECT count(*), coalesce(sum(block <> 0), 0) FROM chunks WHERE {_within(scope)} "  # noqa: S608 - constants and integers
             f"AND id IN (SELECT chunk FROM placements AS place WHERE {_BEGINS})"
         )
         return int(number), int(embedded)
@@ -420,6 +419,11 @@ def _only(table: WordTable, scope: Scope) -> str:
     rows = sessions if table == "sessions" else f"SELECT chunk FROM placements WHERE session IN ({sessions})"  # noqa: S608
     # With its sign the number is no key: the words are matched and weighed once, and not once for each row.
     return f"AND +rowid IN ({rows})"
+
+
+def _within(scope: Scope | None) -> str:
+    """The condition that keeps rows to the parts of a scope."""
+    return "1" if scope is None else f"part IN ({numbers(scope.parts)})"
 
 
 def _named(scope: Scope) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from smart_fork.cli.output import Plain, cut_to, one_line, out, plain, printed_a
 from smart_fork.cli.progress import library_shown, starting
 from smart_fork.errors import Usage
 from smart_fork.forking.request import BranchRequest, BudgetAsked
-from smart_fork.snippets import minute
+from smart_fork.snippets import ago, tokens_about
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -99,6 +99,7 @@ def _print_branch(branched: Branched, *, named: bool) -> None:
 
 def lineage(session: SessionArgument) -> None:
     """Show a session's family as a tree: who was forked from whom and where, what runs, and how to get back."""
+    from smart_fork.cli.short_ids import short
     from smart_fork.forking.lineage import lineage as family_of
 
     family = family_of(session)
@@ -110,6 +111,8 @@ def lineage(session: SessionArgument) -> None:
         out.print(tree, soft_wrap=False)
     if family.left_out:
         say(family.left_out)
+    if len(family.sessions) == 1:
+        out.line(f'No forks yet: smart-fork fork {short(family.session_id)} "PROMPT"')
     if family.return_command:
         out.print(plain(f"To return to its parent: {family.return_command}"))
 
@@ -145,16 +148,17 @@ def _label(one: Relative, *, marked: bool, whose: str = "") -> Plain:
     # What is beside it: the lines of the tree, and the id.
     room = out.console.width - 4 * one.depth - cell_len(str(head)) - 2
     head += plain(f"  {cut_to(one.title, room)}", "bold" if marked else "")
-    facts = [minute(one.begun), f"{one.turns} turns", f"about {one.token_estimate:,} tokens"]
+    facts = [ago(one.last_activity), f"{one.turns} messages", f"{tokens_about(one.token_estimate)} tokens"]
     if whose:
         facts.insert(0, whose)
     if one.copies:
         facts.append(f"{len(one.copies) + 1} copies of its log")
     if one.started_by:
         facts.append(f"started by {short(one.started_by)}")
-    lines = [", ".join(filter(None, facts))]
+    lines = [" · ".join(filter(None, facts))]
     if at := one.left_parent_at:
-        lines.append(f'left its parent after message {at.message}: "{cut_to(at.text, room)}"')
+        after = f"forked after message {at.message}: "
+        lines.append(f'{after}"{cut_to(at.text, room - len(after))}"')
     if one.merged_from:
         lines.append(f"merged with {', '.join(map(short, one.merged_from))} knew")
     if made := one.commits:

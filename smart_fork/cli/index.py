@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,17 +17,20 @@ from smart_fork.cli.command import Commands
 from smart_fork.cli.output import NOT_ERASED, out, plain, printed_as_json, say, say_passed_over
 from smart_fork.cli.progress import ProgressBar, progress_bar
 from smart_fork.errors import SmartForkError
+from smart_fork.snippets import ago
 
 if TYPE_CHECKING:
     from indexer.changes import Progress
     from indexer.project import Project
     from indexer.store.base import Store
-    from smart_fork.finding.answer import Indexed
+    from smart_fork.finding.answer import Indexed, IndexStatus
 
 #: How long a run waits for another process that is indexing.
 PATIENCE = 600.0
 #: Between two lines about how far that is.
 SAY_SECONDS = 10.0
+#: The column of the names beside what they name.
+NAME_WIDTH = 10
 #: Logs that failed, named one by one.
 MAX_SHOWN = 5
 
@@ -117,19 +122,46 @@ class _Following:
 
 @app.command("status")
 def status() -> None:
-    """Show the size of the index and how complete it is."""
+    """Show what the index holds, how fresh it is and what it could not read."""
     from smart_fork.finding.status import index_status
 
     state = index_status()
     if printed_as_json(state):
         return
-    covered = f"{int(100 * state.covered.all_passages)} %"
-    words = {"covered": covered, "last_run": state.last_run_in_words(), "next_run": state.next_run_in_words()}
-    for key, value in (state.as_json() | words).items():
-        out.print(plain(f"{key.replace('_', ' '):<18} {_in_words(value)}"))
+    for name, text in (*index_rows(state), *_details(state)):
+        out.named(name, text, NAME_WIDTH)
     for failed in state.last_run.failed[:MAX_SHOWN] if state.last_run else ():
-        out.print(plain(f"{'':<18} could not be read: {failed.path}: {failed.reason}"))
+        out.named("", f"could not be read: {failed.path}: {failed.reason}", NAME_WIDTH)
     say_passed_over(state.passed_over)
+
+
+def index_rows(state: IndexStatus) -> Iterator[tuple[str, str]]:
+    """What the index holds and how fresh it is, in sentences; the first has its name."""
+    waiting = f"{state.unread_logs:,} more log{'s' * (state.unread_logs != 1)} to read" if state.unread_logs else ""
+    yield "index", f"{state.sessions:,} session{'s' * (state.sessions != 1)}, {waiting or 'up to date'}"
+    share = math.floor(100 * state.covered.all_passages)
+    meaning = {0: " only: smart-fork doctor says why", 100: " and by meaning"}
+    if state.chunks:
+        yield "", f"searchable by words{meaning.get(share, f', {share} % by meaning so far')}"
+    changed = ago(state.updated_at)
+    yield "", f"{f'changed {changed}; ' if changed else ''}next update {state.next_run_in_words()}"
+    if (run := state.last_run) and (run.error or run.failed_logs):
+        yield "", f"last full run {state.last_run_in_words()}"
+    if state.broken_lines:
+        yield "", f"{state.broken_lines:,} broken lines in logs: smart-fork index status --json lists them"
+
+
+def _details(state: IndexStatus) -> Iterator[tuple[str, str]]:
+    """Where it is and what it was made with; what a run left out or owes."""
+    if (run := state.last_run) and not (run.error or run.failed_logs):
+        yield "last run", state.last_run_in_words()
+    yield "model", (state.model or "none yet").partition("@")[0]
+    yield "files", f"{state.index}, {state.bytes / 1e6:.1f} MB"
+    yield "exports", state.exports
+    for reason, number in state.skipped.items():
+        yield "skipped", f"{number:,} log{'s' * (number != 1)}: {reason}"
+    if not state.erased:
+        yield "to erase", NOT_ERASED
 
 
 @app.command("path")
@@ -178,11 +210,3 @@ def _print_report(done: Indexed) -> None:
     if done.broken_lines:
         broken = f"{done.broken_lines} broken lines in {len(done.broken_logs)} logs"
         say(f"{broken}; `smart-fork index status --json` lists them")
-
-
-def _in_words(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{number} {reason}" for reason, number in value.items()) or "none"
-    if isinstance(value, list):
-        return str(len(value))
-    return "-" if value is None else str(value)

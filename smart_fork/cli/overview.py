@@ -21,15 +21,17 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
 from smart_fork.agents.programs import Program
 from smart_fork.agents.readers import READERS
+from smart_fork.cli.index import NAME_WIDTH, index_rows
 from smart_fork.cli.output import out, plain, printed_as_json
 from smart_fork.cli.service.client import ServiceStatus, find_service
 from smart_fork.cli.service.lock import holder
+from smart_fork.cli.workers import in_a_word
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable
 from smart_fork.finding.answer import IndexStatus
 from smart_fork.finding.index_access import known_index
 from smart_fork.finding.status import index_status
 from smart_fork.hooks import switch
-from smart_fork.snippets import minute
+from smart_fork.snippets import ago
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry_file import has_registry
 from smart_fork.workers.roster import list_workers
@@ -187,23 +189,14 @@ def status() -> None:
     workers = [("workers", joined(problem.error, problem.hint))] if problem else _workers_rows(state.workers)
     rows = (*_index_rows(state.index), *_service_rows(state.service), *_recall_rows(state.recall), *workers)
     for name, text in rows:
-        out.named(name, text, 10)
+        out.named(name, text, NAME_WIDTH)
 
 
 def _index_rows(index: IndexOverview | Trouble) -> list[tuple[str, str]]:
-
     if isinstance(index, Trouble):
         return [("index", joined(index.error, index.hint))]
-    done = f"{index.embedded:,} of {index.chunks:,} passages by meaning"
-    unread = f", {index.unread_logs:,} logs to read" if index.unread_logs else ""
-    broken = f", {index.broken_lines:,} broken lines (smart-fork index status)" if index.broken_lines else ""
     aside = [("", f"it was damaged, and kept as {path}: delete it when you like") for path in index.set_aside]
-    return [
-        ("index", f"{index.sessions:,} sessions of {index.logs:,} logs, {done}{unread}{broken}"),
-        ("", f"{index.bytes / 1e6:.1f} MB, last changed {minute(index.updated_at) or 'never'}"),
-        ("", f"last run {index.last_run_in_words()}; next {index.next_run_in_words()}"),
-        *aside,
-    ]
+    return [*index_rows(index), *aside]
 
 
 def _service_rows(service: ServiceOverview) -> list[tuple[str, str]]:
@@ -212,16 +205,15 @@ def _service_rows(service: ServiceOverview) -> list[tuple[str, str]]:
     if service.status is None:
         return [("service", f"process {service.pid}: {service.error}")]
     memory = f", {service.memory_bytes / 1e6:.0f} MB" if service.memory_bytes else ""
-    rows = [("service", f"{service.url}, process {service.pid} since {service.started}{memory}")]
+    rows = [("service", f"started {ago(service.started)} at {service.url}{memory}")]
     if change := service.status.change:
         rows.append(("", f"restart pending: {change}, when it is idle"))
     indexing = service.status.indexing
     if indexing.get("state") == "off":
-        return [*rows, ("indexing", "only on demand: SMART_FORK_INDEXING is not true for the service")]
-    doing = f" ({indexing['doing']})" if indexing.get("doing") else ""
-    rows.append(("indexing", f"{indexing.get('state')}{doing}, next run {indexing.get('next_run') or 'unknown'}"))
+        return [*rows, ("", "indexes only when asked: SMART_FORK_INDEXING is not true for it")]
+    rows.append(("", indexing.get("doing") or "reads new sessions by itself"))
     if indexing.get("last_error"):
-        rows.append(("", f"last error, {indexing.get('last_error_at') or None}: {indexing['last_error']}"))
+        rows.append(("", f"failed {ago(indexing.get('last_error_at'))}: {indexing['last_error']}"))
     return rows
 
 
@@ -244,12 +236,11 @@ def _recall_rows(recall: RecallOverview) -> list[tuple[str, str]]:
 
 def _workers_rows(workers: Sequence[WorkerOverview]) -> list[tuple[str, str]]:
     if not workers:
-        return [("workers", "none")]
+        return [("workers", "none running")]
     rows = []
     for number, one in enumerate(workers):
         asks = f": {one.waiting_for.splitlines()[0]}" if one.waiting_for else ""
-        doing = one.status or one.state
-        rows.append(("" if number else "workers", f"{one.worker_id}  {one.name}  {doing}{asks}  {one.cwd}"))
+        rows.append(("" if number else "workers", f"{in_a_word(one):<8}  {one.name}  {one.worker_id}{asks}"))
     return rows
 
 

@@ -14,7 +14,7 @@ from indexer.values import json_of
 from smart_fork.cli.options import EVERYBODY, ProjectOption, WorkersOption
 from smart_fork.cli.output import cut_to, err, out, plain, print_json, printed_as_json, say, say_notes, wants_json
 from smart_fork.finding.request import current_project
-from smart_fork.snippets import minute
+from smart_fork.snippets import ago, minute, tokens_about
 from smart_fork.system.processes import Processes
 from smart_fork.workers import termination as trees
 from smart_fork.workers.comparison import compare as compared
@@ -46,8 +46,8 @@ def active(
     if printed_as_json({"count": len(found), "workers": json_of(found)}):
         return
     if not found:
-        where = f" for project '{Path(within.root).name}'" if within else ""
-        out.print(plain(f"No active sessions{where}."))
+        where = f" in {Path(within.root).name}. --all-projects looks everywhere" if within else ""
+        out.line(f"No worker is running{where}.")
     for number, one in enumerate(found, start=1):
         _print_worker(number, one, with_directory=everywhere)
     say_notes(f"{name} did not answer: what it knows is missing" for name in Processes.not_asked_again())
@@ -149,18 +149,29 @@ def _print_worker(number: int, one: WorkerState, *, with_directory: bool) -> Non
     if one.worker_id is None:
         out.row(plain(f"{number:>2}. ?  {one.name}", "dim"))
     else:
-        name = "" if one.name == one.worker_id else f"{cut_to(one.name, _NAME_CELLS)} "
-        out.print(plain(f"{number:>2}. {name}{one.worker_id}", "bold cyan"), plain(f"{_state(one)} · {one.kind}"))
-        out.print(plain(f"    UUID: {one.session_id or '(not known yet)'}"))
+        name = "" if one.name == one.worker_id else f"  {cut_to(one.name, _NAME_CELLS)}"
+        tokens = f"{tokens_about(one.tokens)} tokens" if one.tokens else ""
+        facts = filter(None, (one.worker_id, one.kind, tokens, ago(one.started_at)))
+        out.row(plain(f"{number:>2}. {in_a_word(one):<8}{name}", "bold cyan"), plain(f" {' · '.join(facts)}"))
         if one.prompt:
             out.row(plain(f"    {one.prompt}"))
+        if one.first_answer:
+            out.row(plain(f"    first answer: {one.first_answer}", "dim"))
     if one.waiting_for:
         for line in one.waiting_for.splitlines():
             out.row(plain(f"    │ {line}", "yellow"))
+    if one.session_id:
+        out.print(plain(f"    session {one.session_id}", "dim"))
     if with_directory:
         out.row(plain(f"    {one.cwd}", "dim"))
     if one.attach:
         out.print(plain(f"    {one.attach}", "dim"))
+
+
+def in_a_word(one: WorkerState) -> str:
+    """What a worker does: "working", "idle", "asks", or that it has ended."""
+    doing = (one.status if one.state == "running" else one.state) or "starting"
+    return "asks" if doing == "waiting" else doing
 
 
 def _state(one: WorkerState) -> str:

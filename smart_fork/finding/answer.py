@@ -13,7 +13,7 @@ from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value, rare, record, spread, value
 from smart_fork.finding.conversation import Noted
 from smart_fork.finding.hit import Hit
-from smart_fork.snippets import printable
+from smart_fork.snippets import ago, minute, printable
 
 Mode = Literal["hybrid", "vector", "lexical", "recent", "lines"]
 
@@ -345,11 +345,11 @@ class IndexStatus(Value):
         did = f"{run.read} of {run.logs} logs read, {run.embedded} passages embedded"
         failed = f", {run.failed_logs} logs could not be read" if run.failed_logs else ""
         why = f": {printable(run.error)}" if run.error else ""
-        return f"{run.started_at}, {run.outcome} after {run.seconds} s{why}; {did}{failed}"
+        return f"{ago(run.started_at)}, {run.outcome} after {run.seconds:.0f} s{why}; {did}{failed}"
 
     def next_run_in_words(self) -> str:
         """When the index is brought up to date next."""
-        return self.next_run or "on the next search; a service does it automatically"
+        return f"at {minute(self.next_run)}" if self.next_run else "with the next search"
 
 
 @record

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from indexer.lazy import dataclass
 from indexer.masking import NOTHING, Masked, beginning
+from indexer.outcome import Outcome
 from indexer.transcripts.model import Turn
 from smart_fork.errors import RegistryUnavailable, SmartForkError
 from smart_fork.repository.worktree import Worktree
@@ -91,6 +92,7 @@ class BoardCard:
     question: str
     options: tuple[tuple[str, str], ...]
     said: Masked
+    outcome: Outcome
     changes: ChangeCount | None
     inherited: Inherited | None
     together: tuple[str, ...]
@@ -141,6 +143,7 @@ class _Told(NamedTuple):
 
     stamp: object
     said: Masked
+    outcome: Outcome
     changes: ChangeCount | None
     inherited: Inherited | None
 
@@ -193,19 +196,26 @@ class WorkerBoard:
         told = self._tell(worker, seen)
         return BoardCard(
             worker=self._watch.described(worker, seen), column=_column(seen), hears=_hears(worker, seen),
-            question=_question(seen), options=_options(seen), said=told.said, changes=told.changes,
-            inherited=told.inherited, together=together,
+            question=_question(seen), options=_options(seen), said=told.said, outcome=told.outcome,
+            changes=told.changes, inherited=told.inherited, together=together,
         )  # fmt: skip
 
     def _tell(self, worker: WorkerRecord, seen: Seen) -> _Told:
-        """Its last words and its changes, found out again when it has done something since."""
+        """Its last words, what came of its work and its changes, found out again when it has done something since."""
         stamp = (seen.state, seen.status, seen.last_activity, seen.tokens)
         known = self._told.get(worker.id)
         if known is None or known.stamp != stamp:
             said = beginning(self._watch.last_words(worker, seen) or NOTHING, SAID_CHARACTERS)
             begun = (known.inherited if known else None) or inherited(worker, self._watch)
-            known = self._told[worker.id] = _Told(stamp, said, self._changes(worker), begun)
+            known = self._told[worker.id] = _Told(
+                stamp, said, self._outcome(worker, seen), self._changes(worker), begun
+            )
         return known
+
+    def _outcome(self, worker: WorkerRecord, seen: Seen) -> Outcome:
+        """What came of its own work, once it rests."""
+        session = self._watch.session_of(worker) if _column(seen) in ("idle", "ended") else None
+        return Outcome.of(session) if session else Outcome.UNKNOWN
 
     def _changes(self, worker: WorkerRecord) -> ChangeCount | None:
         here = Worktree.of(worker.worktree or "", worker.branch, worker.base_commit)

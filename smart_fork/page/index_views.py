@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import groupby
@@ -14,6 +15,7 @@ from indexer.lazy import dataclass
 from indexer.masking import Masked
 from indexer.store.base import Holding
 from indexer.transcripts.lines import bounded
+from indexer.transcripts.model import AgentName
 from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import Reference
@@ -140,16 +142,11 @@ MOST_LISTED = 20
 
 @dataclass(frozen=True, slots=True)
 class ProjectHoldings:
-    """What the index holds of one project, by agent."""
+    """What the index holds of one project: how many sessions of which agents, the most first."""
 
     root: str
     last_activity: str
-    holdings: tuple[Holding, ...]
-
-    @property
-    def sessions(self) -> int:
-        """In all."""
-        return sum(one.sessions for one in self.holdings)
+    agents: Sequence[tuple[AgentName, int]]
 
 
 def holdings(checked: Checked | None = None) -> Shown:
@@ -172,8 +169,11 @@ def by_project(held: Sequence[Holding]) -> tuple[ProjectHoldings, ...]:
     grouped = groupby(sorted(held, key=lambda one: one.root), key=lambda one: one.root)
     found = []
     for root, same in grouped:
-        of_it = tuple(sorted(same, key=lambda one: -one.sessions))
-        found.append(ProjectHoldings(root, max(one.last_activity for one in of_it), of_it))
+        sessions, latest = Counter[AgentName](), ""
+        for one in same:
+            sessions[one.agent] += one.sessions
+            latest = max(latest, one.last_activity)
+        found.append(ProjectHoldings(root, latest, sessions.most_common()))
     return tuple(sorted(found, key=lambda one: one.last_activity, reverse=True))
 
 

@@ -9,29 +9,21 @@ from urllib.parse import quote, urlencode
 
 from indexer.masking import mask, shorten
 from smart_fork.forking.worker import name_of
-from smart_fork.snippets import in_words, printable, time_of
+from smart_fork.snippets import printable, time_of
 
-_MINUTE = 60
 #: Each word for a score, and the lowest one that it describes.
 _WORDS = ((0.6, "very likely"), (0.3, "likely"), (0.1, "possible"), (0.0, "unlikely"))
+#: How a list of sessions is divided: the most days of each period.
+_PERIODS, _EARLIER = ((0, "Today"), (1, "Yesterday"), (7, "Last 7 days"), (30, "Last 30 days")), 31
 #: How much of a prompt names its worker.
 NAME_CHARACTERS = 100
 
 
-def ago(moment: str | None, now: datetime | None = None) -> str:
-    """How long `moment` is past, in one unit: "3 days ago"; empty where it is not known."""
+def period(moment: str | None, now: datetime | None = None) -> str:
+    """The part of a list that `moment` belongs to: "Today", "Yesterday", "Last 7 days", "Last 30 days", "Earlier"."""
     then = time_of(moment)
-    seconds = ((now or datetime.now(UTC)) - then).total_seconds() if then else 0
-    return f"{in_words(seconds)} ago" if seconds >= _MINUTE else "just now" if then else ""
-
-
-def weekday(moment: str | None, now: datetime | None = None) -> str:
-    """The day of `moment` as people call it: "Today", "Yesterday", "Thu 3 Dec 2026"."""
-    then = time_of(moment)
-    if then is None:
-        return "At an unknown time"
-    days = ((now or datetime.now(UTC)).astimezone().date() - then.date()).days
-    return {0: "Today", 1: "Yesterday"}.get(days) or f"{then:%a} {day(moment)}"
+    days = ((now or datetime.now(UTC)).astimezone().date() - then.date()).days if then else _EARLIER
+    return next((name for most, name in _PERIODS if days <= most), "Earlier")
 
 
 def exact(moment: str | None) -> str:

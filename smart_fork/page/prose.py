@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from html import escape
 from itertools import groupby
-from typing import Any, Literal
+from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
@@ -21,8 +21,6 @@ from markupsafe import Markup
 from pygments.lexers import get_lexer_by_name
 from pygments.token import Token as Kind
 from pygments.util import ClassNotFound
-
-from indexer.lazy import dataclass
 
 #: A longer text is shown as it was written, and code without colours that is longer, or of more or longer lines: what
 #: finds its words takes the square of that for some.
@@ -37,37 +35,13 @@ _LANGUAGES = frozenset(
     """.split()  # noqa: SIM905 - easier to read than so many quotes
 )
 _LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
-_WORD = re.compile(r"\w+")
+_WORDS = re.compile(r"(\w+)")
 #: A word of the question shorter than this is only that word, not the beginning of a longer one.
 _STEM = 4
 #: What brackets and quotation marks may be nested in each other.
 _DEPTH = 20
 #: Of these signs a text has so many at most: some of their combinations take long to read.
 _SIGNS, _MOST_SIGNS = re.compile(r"[\[\]<>*_`~!|]"), 8_000
-
-
-@dataclass(frozen=True, slots=True)
-class TextRun:
-    """A stretch of a line that is shown in one way."""
-
-    text: str
-    kind: Literal["plain", "mark"] = "plain"
-
-
-def marked(text: str, words: Iterable[str]) -> Iterator[TextRun]:
-    """`text` with the words of a question marked, also where they begin longer ones."""
-    wanted = {word.lower() for word in words}
-    stems = tuple(word for word in wanted if len(word) >= _STEM)
-    end = 0
-    for match in _WORD.finditer(text) if wanted else ():
-        word = match[0].lower()
-        if word in wanted or (stems and word.startswith(stems)):
-            if match.start() > end:
-                yield TextRun(text[end : match.start()])
-            yield TextRun(match[0], "mark")
-            end = match.end()
-    if end < len(text):
-        yield TextRun(text[end:])
 
 
 def prose(text: str, words: Sequence[str] = ()) -> Markup:
@@ -115,13 +89,15 @@ def _colour_of(kind: Any) -> str:
 
 
 def _marked(text: str, words: Sequence[str]) -> Markup:
-    if not words:
-        return Markup.escape(text)
-    runs = (
-        Markup("<mark>{}</mark>").format(run.text) if run.kind == "mark" else Markup.escape(run.text)
-        for run in marked(text, words)
-    )
-    return Markup("").join(runs)
+    """`text` with the words of a question marked, also where they begin longer ones."""
+    wanted = {word.lower() for word in words}
+    stems = tuple(word for word in wanted if len(word) >= _STEM)
+
+    def shown(word: str) -> str:
+        found = word.lower() in wanted or (stems and word.lower().startswith(stems))
+        return f"<mark>{escape(word)}</mark>" if found else escape(word)
+
+    return Markup("".join(map(shown, _WORDS.split(text)))) if wanted else Markup.escape(text)  # noqa: S704 - escaped
 
 
 class _Renderer(RendererHTML):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import Field
 from hashlib import blake2b
@@ -34,7 +35,7 @@ from smart_fork.finding.results import place_mark, title
 from smart_fork.finding.worth import cache_in_words
 from smart_fork.page import phrases, prose, steps
 from smart_fork.repository.file_change import FileChange
-from smart_fork.snippets import in_words, printable, tokens_about
+from smart_fork.snippets import ago, in_words, printable, tokens_about
 from smart_fork.workers.state import Compared
 
 if TYPE_CHECKING:
@@ -288,7 +289,7 @@ _environment.globals |= {
     "told_agents": AGENTS.handed_to(),
 }
 _environment.filters |= {
-    "ago": phrases.ago,
+    "ago": ago,
     "called": phrases.called,
     "chance": phrases.chance,
     "clock": phrases.clock,
@@ -304,7 +305,6 @@ _environment.filters |= {
     "inside": phrases.inside,
     "is_named": phrases.is_named,
     "code": prose.code,
-    "marked": prose.marked,
     "own_style": Markup,  # the style sheets that stand beside this
     "prose": prose.prose,
     "outcome_word": outcome_in_words,
@@ -313,5 +313,6 @@ _environment.filters |= {
     "safe_title": title,
     "cached": cache_in_words,
     "tokens": tokens_about,
+    "total": Counter.total,
     "why": why,
 }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -16,7 +17,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from indexer.lazy import dataclass
-from indexer.store.base import SessionRow
+from indexer.project import project_of
+from indexer.store.base import Holding, SessionRow
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
@@ -36,7 +38,7 @@ from smart_fork.finding.team_search import is_known, team_room, team_search
 from smart_fork.forking.search_and_fork import fits
 from smart_fork.page.board import BoardView
 from smart_fork.page.desk import Desk, Scope, Scopes, in_thread
-from smart_fork.page.phrases import weekday
+from smart_fork.page.phrases import period
 from smart_fork.page.renderer import HEADERS, PageValues, Shown, SpokenPart, rendered, spoken
 from smart_fork.page.session import conversation
 from smart_fork.snippets import time_of
@@ -123,6 +125,10 @@ def facets(hits: Sequence[Hit], by: Mapping[str, str]) -> tuple[Facet, ...]:
 
 #: Results at first, and where more are asked for; and how many of the latest sessions.
 RESULTS, MORE, RECENT = 10, 50, 30
+#: The weeks of the picture, and what came of a session as its colors tell it.
+WEEKS, _KINDS = 12, {"committed": "good", "tests_passed": "good", "failed": "bad", "abandoned": "bad"}
+#: By agent, in each of the last weeks, the latest first, how many sessions are of each kind.
+Activity = Mapping[AgentName, Sequence[Counter[str]]]
 #: From which chance on a session is shown with what it says.
 WORTH = 0.05
 
@@ -245,10 +251,31 @@ class SessionLine:
     began_in: str = ""
 
 
-def home(recent: Iterable[RecentSession]) -> Shown:
-    """The first screen of these sessions, the latest first: what stands below a question that is not asked yet."""
-    days = by_day(session_lines(recent))
-    return {"days": days, "steps": None if days else _steps()}
+def home(search: SearchPage) -> Shown:
+    """The first screen, below a question that is not asked yet: the latest sessions, and how many there were a week."""
+    days = by_day(session_lines(search.recent))
+    return {"days": days, "steps": None if days else _steps(), "activity": _activity(search) if days else {}}
+
+
+def _activity(search: SearchPage) -> Activity:
+    """What the index knows of the sessions of a project and an agent, or of all."""
+    within = project_of(Path(search.project)) if search.project else None
+    try:
+        with opened() as store:
+            scope = store.scope(within, AGENTS.selected(search.agent or "all"), automated=False)
+            return activity(store.holdings(scope), datetime.now(UTC).date())
+    except IndexUnavailable:  # the search says so
+        return {}
+
+
+def activity(held: Iterable[Holding], today: date) -> Activity:
+    """The picture of the first screen: how many sessions of each agent came to what, the busiest agent first. Pure."""
+    ages = {(today - timedelta(days)).isoformat(): days // 7 for days in range(7 * WEEKS)}
+    found: defaultdict[AgentName, list[Counter[str]]] = defaultdict(lambda: [Counter() for _ in range(WEEKS)])
+    for one in held:
+        if one.day in ages:
+            found[one.agent][ages[one.day]][_KINDS.get(one.outcome, "open")] += one.sessions
+    return dict(sorted(found.items(), key=lambda one: -sum(map(Counter.total, one[1]))))
 
 
 def session_lines(recent: Iterable[RecentSession]) -> tuple[SessionLine, ...]:
@@ -259,11 +286,11 @@ def session_lines(recent: Iterable[RecentSession]) -> tuple[SessionLine, ...]:
 
 
 def by_day(sessions: Sequence[SessionLine]) -> tuple[tuple[str, tuple[SessionLine, ...]], ...]:
-    """These sessions, which are in the order of their last use, by day and with its name; pinned ones first."""
+    """These sessions, which are in the order of their last use, by how long ago that was; pinned ones first."""
     pinned = [one for one in sessions if one.noted and one.noted.pinned]
-    days = groupby((one for one in sessions if one not in pinned), key=lambda one: weekday(one.last_activity))
+    periods = groupby((one for one in sessions if one not in pinned), key=lambda one: period(one.last_activity))
     first = (("Pinned", tuple(pinned)),) if pinned else ()
-    return (*first, *((day, tuple(same)) for day, same in days))
+    return (*first, *((name, tuple(same)) for name, same in periods))
 
 
 def _indexed_line(one: RecentSession, row: SessionRow | None) -> SessionLine:
@@ -407,5 +434,5 @@ class SearchViews:
         also = lines_in(request.query_params.getlist("also"))
         found = searched({**request.query_params, "project": scope.project}, also, self.library)
         if found.q or found.code or found.problem:
-            return found, ({"days": (), "steps": None}, {"board": BoardView(), "scope": scope})
-        return found, (home(found.recent), {"board": self.desk.board.view(), "scope": scope})
+            return found, ({"days": (), "steps": None, "activity": {}}, {"board": BoardView(), "scope": scope})
+        return found, (home(found), {"board": self.desk.board.view(), "scope": scope})

@@ -9,19 +9,19 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import anyio.to_thread
 import orjson
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from indexer.failures import what_failed
 from indexer.lazy import dataclass
 from indexer.masking import Masked, beginning, mask
 from smart_fork.agents.options import Options
-from smart_fork.errors import Usage, is_empty
+from smart_fork.errors import NotFound, Usage, is_empty
 from smart_fork.finding import sessions
 from smart_fork.finding.library import Opening
 from smart_fork.finding.team_search import sessions_here
@@ -29,9 +29,9 @@ from smart_fork.forking.plan import fork_session, parts_in_words, way_in_words
 from smart_fork.forking.request import MATCH, BudgetAsked, ForkRequest, amount, numbers
 from smart_fork.forking.results import Forked
 from smart_fork.page import renderer
-from smart_fork.page.board import BoardView, WorkerBoard, asked, inherited
+from smart_fork.page.board import BoardView, WorkerBoard, asked
 from smart_fork.page.desk import Asked, Desk, Scopes, ServiceState, folder, given, in_thread, project_in, read
-from smart_fork.page.entry import CODE_SECONDS, SentForm, SignIn
+from smart_fork.page.entry import CODE_SECONDS, SignIn
 from smart_fork.page.export import side_by_side
 from smart_fork.page.index_views import index_routes
 from smart_fork.page.kin import related
@@ -43,8 +43,6 @@ from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare
 from smart_fork.workers.messages import message_worker
-from smart_fork.workers.registry import Registry
-from smart_fork.workers.roster import WorkerReader
 from smart_fork.workers.termination import close_workers
 
 #: What a form asks of a fork: fields of its requests.
@@ -124,17 +122,6 @@ def _moves(form: Mapping[str, str]) -> dict[str, str]:
     return {where: ",".join(number for number, value in known if value == where) for where in ("keep", "drop")}
 
 
-def outcome(fork: Forked, twin: SentForm[Any] | None) -> Shown:
-    """A fork that was started, whether it still runs, and what it began with, as far as its log has that.
-
-    The page may be looked at long afterwards. `twin` is the form that had asked for the same before, where one had.
-    """
-    with Registry() as registry:
-        watch, worker = WorkerReader(), registry.get(fork.worker_id)
-        seen = watch.look(worker, registry)
-    return {"fork": fork, "state": seen.state, "inherited": inherited(worker, watch), "twin": twin}
-
-
 #: How much is repeated of what a worker was told.
 _REPEATED = 200
 
@@ -197,6 +184,7 @@ class WorkerViews:
             Route("/workers", self._desk.page("workers.html", self._workers)),
             Route("/board", partial(self._fragment, "board.html")),
             Route("/now", partial(self._fragment, "now.html")),
+            Route("/worker/{worker}", partial(self._fragment, "fork_worker.html")),
             Route("/worker", self._desk.does(told, "/workers?told={form}"), methods=["POST"]),
             Route("/compare", self._compare),
             Route(LIVE, self._live),
@@ -206,9 +194,9 @@ class WorkerViews:
         form = asked.get("told")
         return {"board": self._desk.board.view(fresh=form is not None), "done": self._desk.kept(form, ToldWorker)}
 
-    async def _fragment(self, template: str, _: Request) -> Response:
+    async def _fragment(self, template: str, request: Request) -> Response:
         board = await in_thread(self._desk.board.view)
-        return rendered(template, {"board": board, "new_form": self._desk.forms.new})
+        return rendered(template, {"board": board, "new_form": self._desk.forms.new}, request.path_params)
 
     async def _compare(self, request: Request) -> Response:
         wanted = request.query_params.getlist("worker")
@@ -297,13 +285,23 @@ class Page:
         """The address where ``smart-fork open`` asks for a way in: a browser that is in does not let in others."""
         return [Route("/code", self._code, methods=["POST"])]
 
+    async def lost(self, request: Request, _: Exception) -> Response:
+        """Answer an address where nothing is: people get a page."""
+        if "text/html" not in request.headers.get("Accept", ""):
+            return PlainTextResponse("Not Found", 404)
+        return await self.desk.problem(NotFound("There is no page at this address", "Search, or choose a view."))
+
     async def _preview(self, request: Request) -> Response:
         fields = await given(request)
         return await self.desk.shown("preview.html", partial(previewed, fields, self.library))
 
     def _forked(self, place: Asked, _: Asked) -> Shown:
-        """With the form that another window had sent before with the same in it, if one had."""
-        return outcome(self.desk.answer(place["form"], Forked), self.sign_in.forms.twin(place["form"]))
+        """A fork that was started, maybe long ago, with its worker as the board has it.
+
+        `twin` is the form that another window had sent before with the same in it, if one had.
+        """
+        fork, twin = self.desk.answer(place["form"], Forked), self.sign_in.forms.twin(place["form"])
+        return {"fork": fork, "worker": fork.worker_id, "board": self.board.view(fresh=True), "twin": twin}
 
     async def _code(self, request: Request) -> Response:
         project = project_in(await request.body())

@@ -61,7 +61,7 @@ CONTRAST = """() => {
   return { texts: found.size, low: [...found].filter(([, one]) => one < 4.5)
     .map(([element, one]) => `${one.toFixed(2)} ${element.tagName}.${element.className} ${element.textContent.slice(0, 40)}`) };
 }"""
-AXE = """(contrast) => axe.run(document, { resultTypes: ["violations"], rules: { "color-contrast": { enabled: contrast } }, runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa",
+AXE = """(contrast) => axe.run(document, { resultTypes: ["violations"], rules: { "color-contrast": { enabled: contrast }, "label-content-name-mismatch": { enabled: true } }, runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa",
   "best-practice"] }).then((found) => found.violations.map((one) => `${one.id}: ${one.nodes[0].html}`))"""
 
 

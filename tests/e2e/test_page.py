@@ -341,6 +341,49 @@ def test_a_fork_is_started_once_and_by_nobody_else(served, opened):
     served.smart_fork("stop", "--all")
 
 
+def test_back_keeps_the_form_of_a_fork_and_what_was_written_into_it(served, opened):
+    page = opened(f"/session/claude/{served.session('leak')}")
+    page.locator(".fork-here").first.click()
+    page.fill("#prompt", "Look at the timers first")
+    page.select_option("#place", "process")
+    page.check("[name=worktree]")
+    page.click("aside >> text=Compare what it can load")
+    page.wait_for_selector("h1:has-text('What the fork loads')")
+
+    page.go_back()
+
+    page.wait_for_selector("#prompt", state="visible")
+    assert "Look at the timers first" == page.input_value("#prompt")
+    assert "process" == page.input_value("#place")
+    assert page.is_checked("[name=worktree]")
+
+
+def test_after_a_fork_its_own_outcome_is_shown(served, opened):
+    page = opened(f"/session/claude/{served.session('leak')}?fork=9#prompt")
+    page.fill("#prompt", "Say what is to be done before the release")
+    page.click("main .fork >> text=Start the fork")
+
+    page.wait_for_selector("h1:has-text('The fork is running')")
+    page.wait_for_selector(".worker.asks .question")
+    forked = page.url
+    page.click(".answer button >> nth=0")
+    page.wait_for_url("**/workers?**")
+    page.goto(forked)
+    page.wait_for_selector(".worker .last:has-text('Uploaded 1.4.0')")
+    assert [] == violations(page)
+    served.smart_fork("stop", "--all")
+    page.wait_for_selector("h1:has-text('The fork has ended')")
+
+
+def test_where_nothing_is_a_page_says_so(opened):
+    page = opened("/nothing/here")
+
+    assert "There is no page at this address" == page.inner_text("h1")
+    assert [] == violations(page)
+    page.click("main >> text=Search")
+    page.wait_for_selector("#q")
+
+
 def test_hostile_text_is_text(served, opened):
     page = opened("/families", viewport={"width": 800, "height": 600})
     hostile, fork = served.session("hostile"), served.session("hostile-fork")

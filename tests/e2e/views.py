@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ADDRESSED = (
     "/", f"/?q={INTENT.replace(' ', '+')}", "/?q=nothing&agent=opencode", "/?q=configure+the+ingress+for+grafana", "/session/claude/{retries}?at=15&fork=9&q=retry#message-15",
     "/session/claude/{retries}?fork=9#prompt",
-    "/session/claude/{hostile}#sessions", "/family/claude/{retries}?a={retries}&b={downloader}", "/session/claude/{hostile}", "/session/claude/00000000-not-there",
+    "/session/claude/{hostile}#sessions", "/family/claude/{retries}?a={retries}&b={downloader}", "/session/claude/{hostile}", "/session/claude/00000000-not-there", "/nothing-here",
     "/sessions", "/families", "/open",
 )  # fmt: skip
 #: What two forks are asked, and what is asked for once more.

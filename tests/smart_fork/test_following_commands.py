@@ -32,15 +32,24 @@ def stage(world, shop, monkeypatch) -> Stage:
     return stage
 
 
+def begun(shown):
+    """When the first worker of a list was started, as it says."""
+    return shown[0].rpartition(" · ")[2]
+
+
 class TestCommands:
     def test_active_says_both_ids_and_what_it_was_asked(self, stage, run):  # noqa: F811
         """R-067."""
         shown = run("active").out.splitlines()
 
-        assert [f" 1. fixer {stage.id} idle · fork", f"    UUID: {stage.session}", "    go", "    look here"] == shown
+        assert [
+            f" 1. idle      fixer  {stage.id} · fork · {begun(shown)}",
+            "    go",
+            f"    session {stage.session}",
+            "    look here",
+        ] == shown
         assert shown == run("active", "-a").out.splitlines()
         assert f"    {stage.cwd}" in run("active", "-A").out.splitlines()
-        assert "    UUID: (not known yet)" not in shown
 
     def test_what_the_first_answer_took_is_said(self, stage, run):  # noqa: F811
         stage.said("Done", id="one", usage=USAGE)
@@ -48,7 +57,9 @@ class TestCommands:
         said = "idle · 143,124 tokens · first answer: read 142k from the cache, wrote 1.1k"
 
         assert f"{stage.id} ({stage.session}) {said}" in run("read", stage.id).err.splitlines()
-        assert f" 1. fixer {stage.id} {said} · fork" in run("active").out.splitlines()
+        shown = run("active").out.splitlines()
+        assert f" 1. idle      fixer  {stage.id} · fork · 143k tokens · {begun(shown)}" == shown[0]
+        assert "    first answer: read 142k from the cache, wrote 1.1k" in shown
         assert f"{stage.id} ({stage.session}) {said}" in run("wait", stage.id).out.splitlines()
         assert (
             workers.read_worker(stage.id).as_json()["first_answer"]["read_from_cache"]
@@ -61,7 +72,8 @@ class TestCommands:
         for kind, said in {"branch": "branch", "resume": "resume", "hatched": "fork"}.items():
             with Registry() as registry:
                 registry._set(stage.id, f"kind = '{kind}'")
-            assert f" 1. fixer {stage.id} idle · {said}" in run("active").out.splitlines()
+            shown = run("active").out.splitlines()
+            assert f" 1. idle      fixer  {stage.id} · {said} · {begun(shown)}" == shown[0]
             (told,) = json.loads(run("active", "--json").out)["workers"]
             assert said == told["kind"]
 
@@ -74,8 +86,8 @@ class TestCommands:
     def test_where_nothing_runs_it_says_so(self, run, shop):  # noqa: F811
         """R-067."""
         for words, said in (
-            (["active"], "No active sessions for project 'shop'.\n"),
-            (["active", "-A"], "No active sessions.\n"),
+            (["active"], "No worker is running in shop. --all-projects looks everywhere.\n"),
+            (["active", "-A"], "No worker is running.\n"),
         ):
             done = run(*words)
             assert (0, said) == (done.code, done.out)

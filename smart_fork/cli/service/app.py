@@ -160,6 +160,7 @@ def application(
     programs, streams = tuple(inner.router.routes), ("/mcp", views.LIVE)
     doors = Doors(always, views.PUBLIC, programs=programs, way_in=views.WAY_IN, streams=streams)
     inner.router.routes += page.routes()
+    inner.add_exception_handler(HTTPStatus.NOT_FOUND, page.lost)
     return inner, doors
 
 

@@ -355,6 +355,28 @@ addEventListener("pageshow", () => {
   }
 });
 
+// Back keeps what was written into the forms of forks, and opens those in which it was.
+const FORKS = `forks ${location.pathname}${location.search}`;
+const forkForms = () => [...document.querySelectorAll("form.fork:has(textarea)")].map((one) => [one.elements.session.value, one]);
+
+addEventListener("pagehide", () => {
+  const written = forkForms().filter(([, one]) => one.closest("details")?.open)
+    .map(([session, one]) => [session, [...one.elements].filter((field) => field.name && field.type !== "hidden").map((field) => [field.name, field.value, field.checked])]);
+  sessionStorage.setItem(FORKS, JSON.stringify(written));
+});
+addEventListener("pageshow", () => {
+  if (performance.getEntriesByType("navigation")[0]?.type !== "back_forward") return;
+  const written = new Map(JSON.parse(sessionStorage.getItem(FORKS) ?? "[]"));
+  for (const [session, one] of forkForms()) {
+    for (const [name, value, checked] of written.get(session) ?? []) {
+      const field = one.elements[name];
+      if (field.type === "checkbox") field.checked = checked;
+      else field.value = value;
+      one.closest("details").open = true;
+    }
+  }
+});
+
 // What the workers do: the service tells that something is new, and what is new is fetched. One window listens as long
 // as it is seen: a browser has few connections to one place.
 const live = document.body.dataset.live;

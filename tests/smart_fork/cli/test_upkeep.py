@@ -71,7 +71,7 @@ class TestIndex:
         assert [(first[0],), (first[1],), ()] == list(dict.fromkeys(scopes))
 
     def test_the_last_run_is_told_of_by_everything_that_tells_of_the_index(self, run, world, shop):
-        assert "last run           none yet" in run("index", "status").out
+        assert "next update with the next search" in run("index", "status").out
         world.claude(shop, RETRY, DONE)
         run("index", "run")
 
@@ -80,7 +80,7 @@ class TestIndex:
             told[key] for key in ("outcome", "logs", "read", "embedded", "failed_logs")
         )
         assert "completed after" in run("index", "status").out
-        assert "1 of 1 logs read, 1 passages embedded" in run("status").out
+        assert "1 of 1 logs read, 1 passages embedded" in run("index", "status").out
         assert told == json.loads(run("status", "--json").out)["index"]["last_run"]
 
     def test_a_run_that_failed_is_told_of_with_its_reason(self, run, world, shop, monkeypatch):
@@ -103,7 +103,7 @@ class TestIndex:
         world.claude(shop, RETRY, DONE)
 
         assert json.loads(run("index", "run", "--no-vectors", "--json").out)["index"]["embedded"] == 0
-        assert "complete           False" in run("index", "status").out
+        assert "searchable by words only" in run("index", "status").out
 
     def test_without_a_model_words_are_indexed_and_the_reason_is_told(self, run, world, shop, monkeypatch):
         monkeypatch.setattr("indexer.embedding.configured_embedder", lambda **_: BrokenModel())

@@ -233,7 +233,9 @@ def test_a_codex_fork_with_a_prompt_waits_for_our_server_where_it_is_set_up(laun
 
     assert "required" not in command()
     registration = AGENTS.registration_of("codex")
-    registration.path().write_text(registration.put("", {"command": sys.executable, "args": ["-m", "smart_fork", "mcp"]}))
+    registration.path().write_text(
+        registration.put("", {"command": sys.executable, "args": ["-m", "smart_fork", "mcp"]})
+    )
 
     assert "-c mcp_servers.smart-fork.required=true" in command()
 

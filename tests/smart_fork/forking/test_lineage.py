@@ -342,7 +342,7 @@ def test_the_command_draws_a_tree_and_nothing_in_it_steers_the_terminal(world, s
     assert lines[0].startswith(f"{first[:8]}  add ")
     assert "[bold]now[/bold]" in lines[0]
     assert f"└── {fork[:8]}" in drawn.out
-    assert 'left its parent after message 1: "Ret' in drawn.out
+    assert 'forked after message 1: "Ret' in drawn.out
     assert "mine and yours (Branch)" in drawn.out
     assert f"To return to its parent: cd {shop} && claude --resume {first}" == lines[-1]
     assert lineage(fork) == json.loads(run("lineage", fork, "--json").out)

@@ -21,7 +21,7 @@ def test_it_says_what_there_is_where_nothing_runs(run, world, shop):  # noqa: F8
     state = json.loads(run("status", "--json").out)
 
     assert "0 sessions" in text
-    assert "1 logs to read" in text
+    assert "1 more log to read" in text
     assert "not running: smart-fork serve" in text
     assert_documented("status", state)
     assert [] == state["workers"]

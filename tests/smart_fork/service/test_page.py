@@ -7,6 +7,7 @@ import os
 import re
 import time
 import uuid
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from html.parser import HTMLParser
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -14,10 +15,13 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 
 from indexer.masking.view import INVISIBLE
+from indexer.outcome import Outcome
+from indexer.store.base import Holding
 from smart_fork.agents import AGENTS
 from smart_fork.finding.upkeep import Engine
 from smart_fork.page import views
 from smart_fork.page.kin import MIN_LENGTH, timeline
+from smart_fork.page.search_views import activity
 from smart_fork.page.views import LIVE
 from tests.cases import first
 from tests.smart_fork.asking import opened
@@ -52,7 +56,9 @@ def test_the_page_finds_sessions_as_the_command_line_does(served, world, shop):
     assert 200 == status
     assert knows in text
     assert f"index/claude/{knows}.md:11-15</bdi>" in text
-    spoken = [re.sub(r"<[^>]+>", "", one) for one in re.findall(r"<blockquote.*?</blockquote>", text)]
+    spoken = [
+        " ".join(re.sub(r"<[^>]+>", "", one).split()) for one in re.findall(r"(?s)<blockquote.*?</blockquote>", text)
+    ]
     assert [f"You: {RETRY}", f"Claude Code: {DONE}"] == spoken
     assert set(AGENTS.handed_to()) - {"claude"} == set(re.findall(r'<option value="(\w+)">[^<]*, handed over', text))
     assert other not in text
@@ -160,6 +166,66 @@ def test_without_a_question_it_shows_the_latest_sessions_and_the_projects(served
     assert RETRY in text
     assert f'<option value="{shop}">' in text
     assert "2 sessions" in text.partition("<footer")[2]
+
+
+def test_the_first_screen_pictures_the_sessions_of_this_repository_by_week_and_outcome(
+    served, world, shop, monkeypatch
+):
+    monkeypatch.setattr(type(world), "now", lambda _: f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}.000Z")
+    for number, how in enumerate(({}, {}, {"gitBranch": "main"})):
+        world.claude(shop, f"{RETRY} {number}", DONE, **how)
+    world.codex(shop, RETRY, DONE)
+    world.claude(world.repository("other"), RETRY, DONE)
+    served.get("/", q="x")  # reads the logs
+
+    here, all_of_them = (served.get("/", project=project)[1] for project in (str(shop), "*"))
+
+    assert [(3, 1), (4, 1)] == [
+        tuple(map(int, re.findall(r'class="figure">(\d+)<', text))) for text in (here, all_of_them)
+    ]
+    assert "This repository: <bdi>shop</bdi>" in here
+    assert "All projects" in all_of_them
+    assert 2 == here.count('<rect class="open"')
+
+
+def test_sessions_are_counted_in_the_week_they_were_used_last_and_older_ones_are_not():
+    today = date(2026, 3, 31)
+    held = [
+        Holding("/shop", agent, (today - timedelta(days)).isoformat(), outcome, number, "")
+        for agent, days, outcome, number in (
+            ("codex", 0, Outcome.COMMITTED, 1), ("claude", 6, Outcome.TESTS_PASSED, 2), ("claude", 7, Outcome.FAILED, 1),
+            ("claude", 83, Outcome.UNKNOWN, 4), ("claude", 84, Outcome.COMMITTED, 8),
+        )
+    ]  # fmt: skip
+
+    found = activity([*held, Holding("/shop", "claude", "", Outcome.UNKNOWN, 1, "")], today)
+
+    assert ["claude", "codex"] == list(found)
+    assert {0: {"good": 2}, 1: {"bad": 1}, 11: {"open": 4}} == {
+        week: dict(kinds) for week, kinds in enumerate(found["claude"]) if kinds
+    }
+
+
+def test_what_a_result_said_is_markdown_and_nothing_else(served, world, shop):
+    world.claude(shop, RETRY, f"**Five** retries of `send` {HOSTILE} <b>now</b>: retry the uploader")
+
+    text = served.get("/", q="retry the uploader", project=str(shop))[1]
+    said = "".join(re.findall(r"(?s)<blockquote.*?</blockquote>", text))
+
+    assert "<strong>Five</strong>" in said
+    assert "<code>send</code>" in said
+    assert {"blockquote", "b", "div", "p", "strong", "code", "mark"} >= {tag for tag, _ in Tags(said).found}
+
+
+def test_people_get_a_page_where_nothing_is_and_programs_a_line(served):
+    people = served.answer("GET", "/nothing", Accept="text/html,*/*")
+    program = served.answer("GET", "/nothing")
+
+    assert (404, 404) == (people.status, program.status)
+    shown = people.read().decode()
+    assert "There is no page at this address" in shown
+    assert '<nav class="rail"' in shown
+    assert b"Not Found" == program.read()
 
 
 def test_a_session_can_be_read_and_forked_from_its_page(served, world, shop):
