@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
-from indexer.files import new_file, open_regular, private_dir, remove, staging_of, write_new
+from indexer.files import new_file, open_regular, private_dir, remove, staging_of, sweep_beside, write_new
 from indexer.lazy import dataclass
 from indexer.transcripts.lines import is_long
 from indexer.transcripts.model import RecordSize, Session
@@ -369,6 +369,20 @@ def stage_transcript(source: Path, session_id: str, folder: Path) -> Staged:
         if copy_file(source, target):
             created.append(target)
     return Staged(target, tuple(created))
+
+
+def remove_copy(path: Path, session_id: str) -> None:
+    """Delete a copy of a session and what is beside it, the log first: it never stands without the rest.
+
+    Folders are deleted where nothing else is in them.
+    """
+    sweep_beside(path)
+    remove(path)
+    for folder in (path.with_suffix(""), path.parent):
+        if folder.name == session_id and not folder.is_symlink():
+            remove(folder)
+    with contextlib.suppress(OSError):
+        path.parent.rmdir()
 
 
 def copy_file(source: Path, target: Path) -> bool:

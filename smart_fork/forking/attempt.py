@@ -82,7 +82,7 @@ class Attempt:
         elif problem := made.remove_if_saved(self.machine.processes):
             raise ForkRefused(problem)
 
-    def stage(self, plan: ForkPlan, spec: WorkerSpec) -> list[str]:
+    def stage(self, plan: ForkPlan, spec: WorkerSpec, worker: WorkerRecord) -> list[str]:
         """Put on disk what the plan needs there, from the source's log. Returns what the person should know of it."""
         temporary_logs.clear()
         source = spec.source if spec.source and spec.source.turns else None
@@ -91,19 +91,20 @@ class Attempt:
         if source is None:
             return []
         if plan.staging == "transcript":
-            self._transcript(plan, source.source_path)
+            self._transcript(plan, source.source_path, worker)
         elif plan.staging == "branch" and plan.new_session_id:
-            return self._copy(plan, plan.new_session_id, source, spec.content)
+            return self._copy(plan, plan.new_session_id, source, spec.content, worker)
         return []
 
-    def _transcript(self, plan: ForkPlan, log: Path) -> None:
+    def _transcript(self, plan: ForkPlan, log: Path, worker: WorkerRecord) -> None:
         folder = AGENTS.storage_of(plan.agent).folder(plan.cwd) or log.parent
         session_id, now = plan.source_session_id, self.machine.clock.now()
-        staged = stage_transcript(log, session_id, folder)
-        self.otherwise(staged.undo)
-        if staged.path in staged.created:
-            self.registry.add_staged_copy(staged.path, session_id=session_id, source_path=log, now=now)
-            self.otherwise(lambda: self.registry.forget_staged_copy(staged.path))
+        target = folder / f"{session_id}{log.suffix}"
+        if not target.exists():
+            self.registry.set_copying(worker.id, target)
+            self.registry.add_staged_copy(target, session_id=session_id, source_path=log, now=now)
+            self.otherwise(lambda: self.registry.forget_staged_copy(target))
+        self.otherwise(stage_transcript(log, session_id, folder).undo)
 
     def _name(self, plan: ForkPlan, log: Path | None) -> list[str]:
         """Its agent deletes the log otherwise, or does not find it from there: both names are one file, so that what is
@@ -131,10 +132,11 @@ class Attempt:
         if is_ours and Files().begins_with(log, Files().content(target)):
             target.unlink()
 
-    def _copy(self, plan: ForkPlan, new_session_id: str, source: Session, content: Content) -> list[str]:
+    def _copy(self, plan: ForkPlan, new_id: str, source: Session, content: Content, worker: WorkerRecord) -> list[str]:
         """Write what goes into the fork as a session of its agent. Keep where it is from if the log will not say it."""
         now = datetime.fromtimestamp(self.machine.clock.now())  # noqa: DTZ006 - files may be named by local time
-        reader, becomes = READERS[plan.agent], NewSession(new_session_id, plan.cwd, now, plan.title)
+        reader, becomes = READERS[plan.agent], NewSession(new_id, plan.cwd, now, plan.title)
+        self.registry.set_copying(worker.id, AGENTS.copier_of(plan.agent).place(source.source_path, becomes))
         if content.handover:
             from smart_fork.forking.handover import write_told
 
@@ -148,9 +150,9 @@ class Attempt:
         if content.handover or content.others:
             through = content.point.message_id if content.point else ""
             others = [(part.session.agent, part.session.session_id) for part in content.others]
-            one = handovers.HandedOver(new_session_id, plan.agent, source.agent, source.session_id, through)
+            one = handovers.HandedOver(new_id, plan.agent, source.agent, source.session_id, through)
             handovers.remember(one, others)
-            self.otherwise(lambda: handovers.forget(new_session_id))
+            self.otherwise(lambda: handovers.forget(new_id))
         note = (
             f"Forked after {written.at}, where the agent had finished what {plan.at} is part of"
             if plan.at

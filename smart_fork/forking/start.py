@@ -104,7 +104,7 @@ class Prepared:
             warnings += self.provisions.notes
             plan = self.plan(made.path if made else None, worker.id)
             if not spec.written:
-                warnings += attempt.stage(plan, spec)
+                warnings += attempt.stage(plan, spec, worker)
             with one_at_a_time(plan):
                 began = machine.clock.now()
                 new = plan.new_session_id if spec.form != "resume" else None

@@ -110,8 +110,9 @@ class Worktree:
             hint = f"A worktree needs one; {_without()}"
             raise ForkRefused(f"Not in a git repository: {repository}{why}", hint)
         folder = Path(project.root) / FOLDER
-        if folder.is_symlink():
-            raise ForkRefused(f"{folder} is a symbolic link", f"Remove it, or {_without()}")
+        if folder.is_symlink() or folder.is_file():
+            what = f"{folder} is a {'symbolic link' if folder.is_symlink() else 'file'}"
+            raise ForkRefused(what, f"Remove it, or {_without()}")
         there = Repository.open(repository, processes)
         head = there.git("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         if not head.ok and head.complaint:
@@ -120,12 +121,14 @@ class Worktree:
             raise ForkRefused(f"No commit yet in {repository}", f"Make the first one, or {_without()}")
         if with_changes:
             changes.check(repository, processes)
+        # Of two branches, one of which is named as the other and then a slash, git keeps one only.
+        taken = there.git("show-ref", "--verify", "--quiet", f"refs/heads/{BRANCHES[:-1]}").ok
         for number in range(_MOST + 1):
             free = _numbered(plain_name(name), number)
-            branch = BRANCHES + free
+            branch = f"{BRANCHES[:-1]}-{free}" if taken else BRANCHES + free
             if os.path.lexists(folder / free):
                 continue
-            if not there.git("show-ref", "--verify", "--quiet", f"refs/heads/{branch}").ok:
+            if not there.git("for-each-ref", "--count=1", f"refs/heads/{branch}").text:
                 return Worktree(folder / free, branch, repository, head.text)
         raise ForkRefused(
             f"{_MOST} worktrees are named {plain_name(name)}",
@@ -248,13 +251,11 @@ class Worktree:
 
         A base that has carried changes is no commit of the branch: what the branch has beside it are the worker's.
         """
-        there = self.path.is_dir()
+        opened, at = Repository.open_worktree, self.path
+        if not self.path.is_dir():
+            opened, at = Repository.open, self.path.parent.parent
         try:
-            where = (
-                Repository.open_worktree(self.path, processes)
-                if there
-                else Repository.open(self.path.parent.parent, processes)
-            )
+            where = opened(at, processes)
         except SmartForkError:
             return None
         done = where.git("rev-list", "--count", "--end-of-options", f"refs/heads/{self.branch}", f"^{self.base}")
@@ -342,7 +343,7 @@ def empty_submodules(repository: Path, processes: Processes) -> str:
     return f"Submodules are empty in the worktree: {printable(names[0])}{more}{fill}"
 
 
-_OURS = re.compile(r"smart-fork/[A-Za-z0-9][A-Za-z0-9._-]*")
+_OURS = re.compile(r"smart-fork[/-][A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from indexer.masking import NOTHING, Masked, beginning, mask, mask_screen
 from indexer.settings import WORKER_ID
 from indexer.values import seconds_in
 from smart_fork.agents import AGENTS
+from smart_fork.agents.copier import remove_copy
 from smart_fork.agents.questions import Question
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.tail import Activity, TokenUse
@@ -118,10 +119,9 @@ class WorkerWatch:
 
     def output(self, worker: WorkerRecord) -> Masked | None:
         """What a worker that has ended said last; `None` of one that runs, or where it is not to be found out."""
-        try:
+        with suppress(SmartForkError):
             return place_of(worker).ended(whereabouts(worker), self.around.processes, self.around.env)
-        except SmartForkError:
-            return None
+        return None
 
     def log_of(self, worker: WorkerRecord) -> Path | None:
         """The worker's own log, if it has one by now."""
@@ -172,10 +172,9 @@ class WorkerWatch:
         return self.output(worker) or NOTHING
 
     def _headless(self, worker: WorkerRecord) -> bool:
-        try:
+        with suppress(SmartForkError):
             return place_of(worker).headless
-        except SmartForkError:
-            return False
+        return False
 
     def _is_past(self, at: str | None) -> bool:
         """Whether that was so long ago that the screen has had the time to show it."""
@@ -222,9 +221,7 @@ def reconcile(
         if worker.pid is None and (pid := _marked(worker)):
             registry.set_found(worker.id, pid=pid, terminal_id=panes.pane_of(pid))
     ended = note_ends(registry, processes, env, moment_now)
-    identified = [
-        registry.set_session_id(worker.id, session_id) for worker, session_id in find_sessions(registry, moment_now)
-    ]
+    identified = [registry.set_session_id(worker.id, one) for worker, one in find_sessions(registry, moment_now)]
     return Recovered(tuple(ended), tuple(identified))
 
 
@@ -236,21 +233,34 @@ def tree_of(worker: WorkerRecord) -> Worktree | None:
 def undo_cut_off(registry: Registry, around: Machine) -> None:
     """Undo the starts whose process died before their agent ran. What git does not remove is tried again next time."""
     for worker in registry.workers(states=["starting", "failed"]):
-        tree = tree_of(worker)
+        tree, copy = tree_of(worker), Path(worker.copied_to) if worker.copied_to else None
         if worker.pid is not None or worker.maker is None:
             continue
         if worker.state == "starting":
             if lives(worker, around.processes, around.env, around.clock.now()) or _marked(worker):
                 continue
-        elif tree is None or not tree.path.exists():  # a git that its process did not outlive may still have made it
-            continue
+        elif not (tree and tree.path.exists()) and not (copy and copy.exists()):
+            continue  # else a git that its process did not outlive may have made it
         try:
+            if copy and copy.parent.is_dir():  # else it is in a database
+                _undo_copy(worker, copy, registry)
             if tree and worker.cwd != str(tree.path):  # else its agent was about to be started
                 tree.undo(around.processes)
         except (OSError, SmartForkError) as error:
             log.warning("what was made for %s is left: %s", worker.id, error)
             continue
         registry.set_state(worker.id, "failed")
+
+
+def _undo_copy(worker: WorkerRecord, copy: Path, registry: Registry) -> None:
+    """Delete the copy of a log that was made for a worker. One that somebody continued, or the last one, stays."""
+    reader = READERS[worker.agent]
+    if copy.is_file():
+        session = reader.read(copy).session
+        if (session and worker.own_part(session)) or not READERS.original_of(worker.agent, reader.id_of(copy)):
+            return
+    remove_copy(copy, reader.id_of(copy))
+    registry.forget_staged_copy(copy)
 
 
 def recover() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from indexer.runs import born
 from indexer.settings import WORKER_ID
@@ -11,7 +12,7 @@ from smart_fork.errors import NotFound, ProgramMissing, SmartForkError, Usage
 from smart_fork.system.processes import Processes
 from smart_fork.workers.iterm2 import INSTALL, ITerm2Place
 from smart_fork.workers.place import HerePlace, ProcessPlace, WorkerPlace, whereabouts
-from smart_fork.workers.registry import Registry, WorkerRecord
+from smart_fork.workers.registry import LIVING, Registry, WorkerRecord
 from smart_fork.workers.tmux import Panes, TmuxPlace
 
 PLACES: tuple[WorkerPlace, ...] = (TmuxPlace(), ProcessPlace(), ITerm2Place(), HerePlace())
@@ -81,8 +82,7 @@ def lives(
 def note_ends(registry: Registry, processes: Processes, env: Mapping[str, str], now: float) -> list[WorkerRecord]:
     """Have the registry say what is true now: the workers that are found to have ended."""
     panes = Panes(processes, env)
-    said_to_run = registry.workers(states=("starting", "running"))
-    gone = [worker for worker in said_to_run if not lives(worker, processes, env, now, panes=panes)]
+    gone = [worker for worker in registry.workers(states=LIVING) if not lives(worker, processes, env, now, panes=panes)]
     return [worker for one in gone if (worker := registry.note_end(one, now=now))]
 
 
@@ -105,7 +105,6 @@ def _is_becoming(worker: WorkerRecord, now: float, began: float | None, panes: P
 def _window_is_gone(worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> bool:
     if worker.terminal_id is None:
         return False
-    try:
+    with suppress(SmartForkError):
         return place_of(worker).ended(whereabouts(worker), processes, env) is not None
-    except SmartForkError:
-        return False
+    return False

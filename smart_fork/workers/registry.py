@@ -50,7 +50,7 @@ class WorkerRecord:
     A later worker may go on with the same session: `Registry.of_session` says who has it now.
 
     `source_session_id` is empty for a new session. `worktree` and `branch` are those that were made for it, on
-    top of `base_commit`. `status_note` is what it waits for.
+    top of `base_commit`. `copied_to` is the copy of a log that was made for it. `status_note` is what it waits for.
     """
 
     #: The permissions of a worker that asks nobody; Claude Code's word for it.
@@ -85,6 +85,7 @@ class WorkerRecord:
     status_at: str | None = None
     ended_at: str | None = None
     maker: int | None = None
+    copied_to: str | None = None
 
     @property
     def is_over(self) -> bool:
@@ -209,6 +210,10 @@ class Registry:
     def set_planned(self, identity: str, tree: Worktree) -> WorkerRecord:
         """Note which worktree will be made for it: whoever comes next removes it if the start is cut off."""
         return self._set(identity, _TREE, *_of_tree(tree))
+
+    def set_copying(self, identity: str, path: Path) -> WorkerRecord:
+        """Note which copy of a log will be made for it, likewise."""
+        return self._set(identity, "copied_to = ?", str(path))
 
     def set_ready(
         self, identity: str, *, cwd: Path, tree: Worktree | None, session_id: str | None, now: float | None = None

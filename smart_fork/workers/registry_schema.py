@@ -44,7 +44,7 @@ def unusable(path: Path, error: apsw.Error) -> RegistryUnavailable:
 
 
 #: Raised with the tables: those of an older form are brought up to it.
-_FORM = 6
+_FORM = 7
 _TABLES = """
 CREATE TABLE workers (
     id TEXT PRIMARY KEY, agent TEXT NOT NULL, name TEXT NOT NULL, source_session_id TEXT NOT NULL,
@@ -59,7 +59,9 @@ CREATE TABLE workers (
     -- The session that it had last. A later worker may go on with it: then that one has it in `session_id`.
     last_session_id TEXT,
     -- The process that starts it: where that has died, nothing comes of the start.
-    maker INTEGER
+    maker INTEGER,
+    -- The copy of a log that is made for it.
+    copied_to TEXT
 );
 CREATE INDEX workers_of_caller ON workers (caller_session_id);
 -- The transcripts that were copied for workers.

@@ -9,13 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from indexer.errors import joined
-from indexer.files import remove
 from indexer.project import Project
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, value
 from smart_fork.agents import AGENTS
-from smart_fork.agents.copier import is_part_of
+from smart_fork.agents.copier import is_part_of, remove_copy
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError
 from smart_fork.finding.session_place import in_project
@@ -57,9 +56,7 @@ def stop_workers(project: Project | None, *, remove_worktree: bool = False) -> t
     """End all workers of a project that run, or of all projects where `None`."""
     around = Machine()
     with Registry() as registry:
-        running = [
-            worker for worker in registry.workers(states=LIVING) if project is None or in_project(worker.cwd, project)
-        ]
+        running = [worker for worker in registry.workers(states=LIVING) if _is_within(worker.cwd, project)]
         return tuple(_close(worker, registry, around, remove_worktree=remove_worktree) for worker in running)
 
 
@@ -159,11 +156,11 @@ def worktrees(processes: Processes, within: Project | None) -> list[WorkersTree]
     """Those of a project, or all, that are left, the newest first: as a directory, in git's list, or as a branch."""
     with Registry() as registry:
         undo_cut_off(registry, Machine(processes))
-        workers = registry.workers()
-    note_outcomes([one for one in workers if one.worktree and _is_within(one.worktree, within)], processes)
-    in_each: dict[str, list[WorkerRecord]] = {}
+        workers = [one for one in registry.workers() if one.worktree and _is_within(one.worktree, within)]
+    note_outcomes(workers, processes)
+    in_each: dict[str | None, list[WorkerRecord]] = {}
     for worker in workers:
-        if worker.worktree and worker.branch and _is_within(worker.worktree, within):
+        if worker.branch:
             in_each.setdefault(worker.worktree, []).append(worker)
     return [
         _tree(tree, found, processes)
@@ -174,13 +171,10 @@ def worktrees(processes: Processes, within: Project | None) -> list[WorkersTree]
 
 def prune(processes: Processes, within: Project | None) -> tuple[list[WorkersTree], list[WorkersTree]]:
     """Remove those that hold nothing unsaved and whose workers have all ended: which are gone, and which are left."""
-    gone: list[WorkersTree] = []
-    left: list[WorkersTree] = []
-    for tree in worktrees(processes, within):
-        here = Worktree.of(tree.worktree, tree.branch, tree.base_commit)
-        removed = tree.removable and here.remove_if_saved(processes) is None
-        (gone if removed else left).append(tree)
-    return gone, left
+    left = worktrees(processes, within)
+    here = [(tree, Worktree.of(tree.worktree, tree.branch, tree.base_commit)) for tree in left if tree.removable]
+    gone = [tree for tree, made in here if made.remove_if_saved(processes) is None]
+    return gone, [tree for tree in left if tree not in gone]
 
 
 def remove_copies_of_gone(within: Project | None) -> tuple[list[Path], list[str]]:
@@ -196,22 +190,18 @@ def remove_copies_of_gone(within: Project | None) -> tuple[list[Path], list[str]
 def _tree(tree: Worktree, workers: Sequence[WorkerRecord], processes: Processes) -> WorkersTree:
     worker = workers[0]
     files = tree.changes(processes)
-    ended = all(_has_ended(one, processes) for one in workers)
+    runs_there = next((one.id for one in workers if lives(one, processes, os.environ, time.time())), None)
     reason = tree.what_would_be_lost(processes)
-    if reason is None and not ended:
-        reason = f"Its worker is still running: {next(one.id for one in workers if not _has_ended(one, processes))}"
+    if reason is None and runs_there:
+        reason = f"Its worker is still running: {runs_there}"
     return WorkersTree(
-        str(tree.path), tree.branch, tree.base, worker.id, worker.session_id, worker.name, ended,
+        str(tree.path), tree.branch, tree.base, worker.id, worker.session_id, worker.name, runs_there is None,
         None if files is None else len(files), tree.ahead(processes), reason is None, reason,
     )  # fmt: skip
 
 
-def _is_within(worktree: str, project: Project | None) -> bool:
-    return project is None or in_project(worktree, project)
-
-
-def _has_ended(worker: WorkerRecord, processes: Processes) -> bool:
-    return not lives(worker, processes, os.environ, time.time())
+def _is_within(folder: str, project: Project | None) -> bool:
+    return project is None or in_project(folder, project)
 
 
 def remove_copies(worktrees: Iterable[Path], registry: Registry) -> tuple[list[Path], list[str]]:
@@ -233,7 +223,7 @@ def remove_copies(worktrees: Iterable[Path], registry: Registry) -> tuple[list[P
             continue
         if path.is_file():
             removed.append(path)
-        _remove(path, copy.session_id)
+        remove_copy(path, copy.session_id)
         registry.forget_staged_copy(path)
     return removed, kept
 
@@ -258,13 +248,3 @@ def _why_kept(agent: AgentName, path: Path, session_id: str) -> str:
 def _turns(path: Path) -> set[str]:
     named = (line.record.get("uuid") for line in LineReader(path))
     return {one for one in named if isinstance(one, str)}
-
-
-def _remove(path: Path, session_id: str) -> None:
-    """The log first, so that it never stands without what is beside it; the folder where nothing else is in it."""
-    remove(path)
-    beside = path.with_suffix("")
-    if beside.name == session_id and not beside.is_symlink():
-        remove(beside)
-    with suppress(OSError):
-        path.parent.rmdir()

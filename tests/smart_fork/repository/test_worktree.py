@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smart_fork.errors import ForkRefused, ProgramFailed
+from smart_fork.repository.git import FOLDER
 from smart_fork.repository.worktree import Worktree, empty_submodules, plain_name
 from smart_fork.system.processes import Processes
 from tests.cases import first
@@ -42,6 +43,33 @@ def test_names_that_are_taken_get_a_number(repo):
 
     assert ["retry", "retry-3", "retry-4"] == made
     assert "fork" == Worktree.create(repo, None, PROCESSES).path.name
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [("smart-fork", "smart-fork-retry"), ("smart-fork/retry/old", "smart-fork/retry-1"), ("Smart", "smart-fork/retry")],
+)
+def test_a_branch_that_git_cannot_keep_beside_ours_stops_no_worktree(repo, theirs, ours, packed):
+    git(repo, "branch", theirs)
+    if packed:
+        git(repo, "pack-refs", "--all")
+    planned = Worktree.plan(repo, "retry", PROCESSES)
+
+    made = Worktree.create(repo, "retry", PROCESSES)
+
+    assert (ours, planned) == (made.branch, made)
+    assert ours == git(made.path, "branch", "--show-current").strip()
+    assert theirs in git(repo, "branch", "--list", theirs)
+    assert None is made.remove_if_saved(PROCESSES)
+    assert "" == git(repo, "branch", "--list", ours)
+
+
+def test_a_file_where_worktrees_are_kept_is_said_before_anything_is_made(repo):
+    (repo / FOLDER).write_text("")
+
+    with pytest.raises(ForkRefused, match="is a file"):
+        Worktree.plan(repo, "retry", PROCESSES)
 
 
 def test_a_worktree_starts_from_what_is_checked_out_where_it_was_asked_for(repo):

@@ -1,0 +1,163 @@
+"""Starts that are killed at any moment: nothing is left of them but what is listed, and no worker that does not run."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.copier import stage_transcript
+from smart_fork.system.processes import Machine
+from smart_fork.workers.observation import reconcile, undo_cut_off
+from smart_fork.workers.places import lives
+from smart_fork.workers.registry import Registry
+from smart_fork.workers.termination import prune, remove_copies_of_gone
+from tests import warm
+from tests.drilled import drilled
+from tests.smart_fork.forks import SESSION, said, snapshot
+from tests.smart_fork.world import git
+
+ROOT = Path(__file__).resolve().parents[3]
+#: Forks a session of an agent that is played. At the given event of the start it is interrupted, or killed by a signal.
+START = """
+import os, sys
+from pathlib import Path
+from smart_fork.agents.options import Options
+from smart_fork.agents.readers import READERS
+from smart_fork.forking.session_copy import Point
+from smart_fork.forking.start import prepare
+from smart_fork.forking.worker import Content, WorkerSpec
+from smart_fork.agents.claude.log import folder_of
+from smart_fork.agents.copier import stage_transcript
+from smart_fork.system.processes import Machine
+from tests.smart_fork.forking.conftest import SystemThatHelps, source_of
+
+agent, log, repo, how, moment = sys.argv[1:]
+seen = 0
+
+class Played(SystemThatHelps):
+    def start(self, argv, **how):
+        return super().start(["/bin/sleep", "600"], **how)
+
+def watch(event, args):
+    global seen
+    if event in ("open", "os.mkdir", "os.link", "os.rename", "os.remove", "subprocess.Popen"):
+        seen += 1
+        if seen == int(moment):
+            if how == "interrupted":
+                raise KeyboardInterrupt
+            os.kill(os.getpid(), int(how))
+
+source = source_of(agent, Path(log), Path(repo))
+options = Options(prompt="go", place="process", worktree="x")
+content = Content(point=Point(0, source.turns[-1].id)) if agent == "codex" else Content()
+machine = Machine(Played(), os.environ)
+prepared = prepare(WorkerSpec("fork", agent, source, options, content=content), machine)
+sys.addaudithook(watch)
+prepared.launch(patience=0)
+moment = 0
+print(seen)
+"""
+
+
+@pytest.fixture
+def begin(repo, programs, claude_session, codex_session, tmp_path):
+    """Begin a start that ends at an event, or by a git that is called for the n-th time and outlives it."""
+    logs = {"claude": claude_session, "codex": codex_session}
+    wrapper = tmp_path / "bin/git"
+    wrapper.parent.mkdir()
+    wrapper.write_text(
+        f'#!/bin/sh\necho >> "{tmp_path}/calls"\nif [ "$(wc -l < "{tmp_path}/calls")" = "$KILLING" ]; then kill -9 $PPID; fi\n'
+        f'"{which("git")}" "$@"; status=$?; echo >> "{tmp_path}/done"; exit $status\n'
+    )
+    wrapper.chmod(0o755)
+
+    def run(agent: str, how: str, moment: int) -> subprocess.CompletedProcess:
+        for name in ("calls", "done"):
+            (tmp_path / name).write_text("")
+        outlived = how == "git"
+        env = os.environ | {
+            "PATH": f"{wrapper.parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "KILLING": str(moment) if outlived else "",
+        }
+        words = [sys.executable, "-c", START, agent, str(logs[agent]), str(repo), "9" if outlived else how]
+        done = warm.run([*words, "0" if outlived else str(moment)], capture_output=True, text=True, env=env)
+        deadline = time.monotonic() + 60
+        while len((tmp_path / "done").read_text()) < len((tmp_path / "calls").read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return done
+
+    return run
+
+
+def clean_up(repo: Path, logs: dict) -> None:
+    """What whoever comes next does, and a person who wants nothing of it any more."""
+    around = Machine()
+    with Registry() as registry:
+        undo_cut_off(registry, around)
+        reconcile(registry, around.processes, around.env)
+        counted = [one for one in registry.workers() if lives(one, around.processes, around.env, around.clock.now())]
+        assert [] == [one for one in counted if one.pid is None], "none counts for the limit that does not run"
+        started = [one for one in registry.workers() if one.pid is not None]
+        for one in counted:
+            around.processes.end(one.pid, force=True)
+    prune(around.processes, None)
+    remove_copies_of_gone(None)
+    listed = subprocess.run(["git", "worktree", "list"], cwd=repo, capture_output=True, text=True, check=True).stdout
+    branches = subprocess.run(["git", "branch"], cwd=repo, capture_output=True, text=True, check=True).stdout
+    assert (1, "* main", []) == (listed.count("\n"), branches.strip(), [*(repo / ".worktrees").glob("*")])
+    sessions = {one.session_id for one in started}
+    new = {name for name in snapshot(Path.home()) if ".smart-fork" not in name and "shop" not in name} - logs.keys()
+    assert [] == [name for name in new if not any(one and one in name for one in sessions) and "log" not in name]
+    git(repo, "fsck")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("how", ["9", "15", "interrupted", "git"])
+def test_nothing_is_left_of_a_start_that_is_killed_at_any_moment(how, begin, repo):
+    before = {name: 0 for name in snapshot(Path.home()) if "shop" not in name}
+    draw = random.Random(f"killed {how}")  # noqa: S311 - the same moments each time
+    for agent in ("claude", "codex"):
+        whole = begin(agent, "9", 0)
+        assert 0 == whole.returncode, whole.stderr
+        clean_up(repo, before)
+        before |= {name: 0 for name in snapshot(Path.home()) if "shop" not in name}
+        last = int(whole.stdout) if how != "git" else 12
+        for moment in sorted(draw.sample(range(1, last + 1), drilled(8, 4))):
+            done = begin(agent, how, moment)
+            assert "Traceback" not in done.stderr or how == "interrupted", done.stderr
+            clean_up(repo, before)
+            before |= {name: 0 for name in snapshot(Path.home()) if "shop" not in name}
+
+
+def test_a_copy_of_a_killed_start_is_undone_and_one_in_which_somebody_worked_stays(repo, claude_session, home):
+    elsewhere = home / "elsewhere"
+    target = folder_of(elsewhere) / f"{SESSION}.jsonl"
+    with Registry() as registry:
+        for work in (False, True):
+            worker = registry.add("claude", source_session_id=SESSION, place="process", cwd=repo, maker=2**22 + 1)
+            registry.set_copying(worker.id, target)
+            registry.add_staged_copy(target, session_id=SESSION, source_path=claude_session)
+            stage_transcript(claude_session, SESSION, target.parent)
+            (target.parent / f".{target.name}.0123456789abcdef.tmp").write_text("half")
+            if work:
+                with target.open("a") as file:
+                    file.write(
+                        json.dumps(said("u9", "a5", "user", "mine", timestamp="2999-01-01T00:00:00.000Z")) + "\n"
+                    )
+
+            undo_cut_off(registry, Machine())
+
+            assert work == target.exists() == bool(registry.staged_copies())
+            assert "failed" == registry.get(worker.id).state
+    assert claude_session.exists()
