@@ -251,11 +251,10 @@ class Worktree:
 
         A base that has carried changes is no commit of the branch: what the branch has beside it are the worker's.
         """
-        opened, at = Repository.open_worktree, self.path
-        if not self.path.is_dir():
-            opened, at = Repository.open, self.path.parent.parent
+        there = self.path.is_dir()
+        opened = Repository.open_worktree if there else Repository.open
         try:
-            where = opened(at, processes)
+            where = opened(self.path if there else self.path.parent.parent, processes)
         except SmartForkError:
             return None
         done = where.git("rev-list", "--count", "--end-of-options", f"refs/heads/{self.branch}", f"^{self.base}")
