@@ -166,8 +166,8 @@ def mask_again(store: Store, session: SessionRow) -> bool:
     said = dict.fromkeys(LABELS, "")
     for placement, text in zip(placements, texts, strict=True):
         said[placement.role] += text.removeprefix(LABELS[placement.role]) + "\n"
-    names = (mask(session.title), mask(session.also_called))
-    words = Words(names[0], said["user"], said["assistant"], said["action"], "", also_called=names[1])
+    title, others, headline = map(mask, (session.title, session.also_called, session.headline))
+    words = Words(title, said["user"], said["assistant"], said["action"], "", also_called=others, headline=headline)
     store.replace_texts(session.row, [*zip(chained(texts, session.root_id), texts, strict=True)], words)
     path = export_path(session.agent, session.session_id)
     with suppress(FileNotFoundError):

@@ -41,7 +41,7 @@ from indexer.transcripts.commands import calls_us
 from indexer.transcripts.model import AgentName, BrokenLine, Exchange, Session, Turn
 from indexer.transcripts.retold import DONE, calls_of, retold
 from indexer.transcripts.symbols import Symbols
-from indexer.transcripts.texts import title_of
+from indexer.transcripts.texts import headline_of, title_of
 
 _US = re.compile(r"smart[-_ ]fork", re.IGNORECASE)
 _SENTENCES = re.compile(r"(?<=[.!?])(?=\s)|(?<=\n)")
@@ -75,8 +75,6 @@ def told(session: Session, pieces: Sequence[Piece], agents: Agents) -> OwnTalk:
     acting = (one.index for one in exchanges for turn in one.turns if any(call.action for call in calls_of(turn)))
     acted = max(acting, default=-1)
     asking = {one.index: one for one in exchanges if _asks(one)}
-    if not asking and all(len(one.text) <= LONG_CHARACTERS for one in pieces):
-        return OwnTalk(tuple(pieces), session.title, session.also_called, session.last_activity, acted)
     quoting = {turn.id for one in asking.values() for turn in _quoting(one)}
     left: list[Piece] = []
     apart = False
@@ -367,22 +365,20 @@ def document_of(session: Session, agents: Agents, repo_root: str = "") -> tuple[
     project = begun_at(session.head, project)
     export = to_markdown(session, pieces_of(session, mask_once), project.root if project.git else "")
     known = told(session, export.pieces, agents)
-    words = _words(known, " ".join(_symbols(session)), (*edited_paths(session), *session.wrote))
+    words = _words(known, session, " ".join(_symbols(session)), (*edited_paths(session), *session.wrote))
     passages = chunk(known.pieces, session.root_id)
     outcome, edits = Outcome.of(session), edits_of(session, resolved)
     found_by = (known.until, known.acted, export.digest)
-    answered = last_answered(session)
-    authored = authored_by(session, resolved)
-    left = (answered, authored, errors_of(session))
+    left = (last_answered(session), authored_by(session, resolved), errors_of(session))
     document = Document(session, project, resolved, passages, words, *found_by, outcome, edits, *left)
     return replace(document, guests=tuple(_guests(document, known))), export
 
 
-def _words(known: OwnTalk, symbols: str, work: Iterable[str]) -> Words:
+def _words(known: OwnTalk, session: Session, symbols: str, work: Iterable[str]) -> Words:
     asked, answered, actions = (
         "\n".join(one.text for one in known.pieces if one.role == role) for role in ("user", "assistant", "action")
     )
-    return Words(known.title, asked, answered, actions, symbols, known.also_called, "\n".join(work))
+    return Words(known.title, asked, answered, actions, symbols, known.also_called, "\n".join(work), session.headline)
 
 
 def _guests(document: Document, known: OwnTalk) -> Iterator[Document]:
@@ -398,9 +394,10 @@ def _guests(document: Document, known: OwnTalk) -> Iterator[Document]:
         pieces = tuple(piece for piece in known.pieces if piece.exchange in there)
         talk = replace(known, pieces=pieces, title=title_of("", _prompts(pieces)), also_called=NOTHING)
         files = tuple(one for one in document.edits.files if is_within(one, host.root))
+        own = replace(session, title=talk.title, headline=headline_of(talk.title, session.turns_in(there)))
         yield replace(
-            document, session=replace(session, title=talk.title), project=guest_of(host), resolved_cwd=host.root,
-            chunks=tuple(one for one in document.chunks if one.exchange in there), words=_words(talk, "", files),
+            document, session=own, project=guest_of(host), resolved_cwd=host.root,
+            chunks=tuple(one for one in document.chunks if one.exchange in there), words=_words(talk, own, "", files),
             edits=replace(document.edits, files=files),
             authored=tuple(one for one in document.authored if one.exchange in there),
             errors=tuple(one for one in document.errors if one.exchange in there),

@@ -30,7 +30,7 @@ def bigrams(text: str) -> str:
 class Words:
     """A session's text by role, for ranking whole sessions by their words. `also_called` counts like the title.
 
-    `work` is which files it edited, and the names of code in what it wrote.
+    `work` is which files it edited, and the names of code in what it wrote. `headline` is not searched.
     """
 
     title: str
@@ -40,6 +40,7 @@ class Words:
     symbols: str
     also_called: str = ""
     work: str = ""
+    headline: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,7 @@ class SessionRow(NamedTuple):
     forgotten: int = 0
     instructions: int = 0
     own: int = 0
+    headline: str = ""
     home: int | None = None
 
     @property

@@ -23,7 +23,7 @@ from indexer.store.base import bigrams
 #: How words are cut: stemmed, case and accents folded; ``_`` and ``.`` separate, so parts of identifiers are found.
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 #: Raised with the tables. An index of an older form is brought up to it, and one of a newer form is left alone.
-FORM = 20
+FORM = 21
 #: The vectors of an older one are elsewhere: it is built again.
 _OLDEST = 8
 _TABLES = f"""
@@ -60,6 +60,7 @@ CREATE TABLE sessions(
     forgotten INTEGER NOT NULL DEFAULT 0,    -- how many turns its last compaction has forgotten
     instructions INTEGER NOT NULL DEFAULT 0, -- the tokens of its agent's own instructions and tools
     own INTEGER NOT NULL DEFAULT 0,          -- of a fork, how many turns it has from its parent
+    headline TEXT NOT NULL DEFAULT '',       -- what it did, where its title does not say it
     -- The session itself, if this row is what it did in a repository that it was not begun in. The id of such a row has
     -- a second line.
     home INTEGER REFERENCES sessions(id),

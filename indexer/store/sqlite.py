@@ -117,9 +117,8 @@ class SqliteStore(StoreReading):
             )
             vectors.adopt(self.db, part, sorted(set(has) - had))
             self._drop_orphans(had - set(has))
-            self.db.execute(
-                "UPDATE sessions SET title = ?, also_called = ? WHERE id = ?", (words.title, words.also_called, session)
-            )
+            named = (words.title, words.also_called, words.headline, session)
+            self.db.execute("UPDATE sessions SET title = ?, also_called = ?, headline = ? WHERE id = ?", named)
             self._write_words(session, part, words)
             if edits := self.edits([session]).get(session):
                 self._write_edits(session, edits.masked_again())
@@ -218,7 +217,7 @@ class SqliteStore(StoreReading):
     def _write_session(self, row: int, document: Document, home: int | None = None) -> bool:
         """Whether words have gone from it, or from what it did in other repositories."""
         session = document.session
-        names = self.db.execute("SELECT title || ' ' || also_called FROM sessions WHERE id = ?", (row,)).get or ""
+        names = self.db.execute("SELECT title, also_called, headline FROM sessions WHERE id = ?", (row,)).fetchone()
         part = self._part(document)
         values = (
             part, str(session.source_path), session.cwd, document.resolved_cwd,
@@ -228,7 +227,7 @@ class SqliteStore(StoreReading):
             len(session.turns), sum(turn.prompt for turn in session.turns), session.token_estimate, session.compactions,
             document.until, document.acted, session.inferred_from, session.head, document.outcome,
             document.answered, *session.cache(), *session.resumed[:2], session.compacted(), session.instructions,
-            session.own, home, document.export,
+            session.own, document.words.headline, home, document.export,
         )  # fmt: skip
         settings = ", ".join(f"{name} = ?" for name in _SESSION_COLUMNS)
         self.db.execute(f"UPDATE sessions SET {settings} WHERE id = ?", (*values, row))  # noqa: S608 - constant names
@@ -239,7 +238,7 @@ class SqliteStore(StoreReading):
         self._write_errors(row, document.errors)
         if home is None:
             gone |= self._write_guests(row, document)
-        return gone or not _has_words_of(names, document.words)
+        return gone or not _has_words_of(" ".join(names or ()), document.words)
 
     def _family_of(self, row: int, session: Session) -> str:
         """The name of a session's family, which all sessions of its agent share that may begin with the same turn: that
@@ -438,8 +437,8 @@ def _is_continued(text: str, texts: Sequence[str]) -> bool:
 
 
 def _has_words_of(names: str, words: Words) -> bool:
-    """Whether every word of a title that was, and of other names, is still in one of the texts."""
-    texts = (words.title, words.also_called, words.asked, words.answered, words.actions)
+    """Whether every word of a title that was, of other names and of a headline is still in one of the texts."""
+    texts = (words.title, words.also_called, words.headline, words.asked, words.answered, words.actions)
     return all(any(word in text for text in texts) for word in _WORD.findall(names))
 
 

@@ -10,7 +10,7 @@ from itertools import chain, islice
 from sys import intern
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from indexer.masking import NOTHING, Masked, mask
+from indexer.masking import NOTHING, Masked, mask, shorten
 from indexer.transcripts.actions import (
     KEEPS_ITS_PLACE,
     SHELLS,
@@ -32,6 +32,7 @@ from indexer.transcripts.error_lines import error_lines, hashed, telling
 from indexer.transcripts.model import GivenBack, Proof, ToolCall, ToolResult, UsedTool
 from indexer.transcripts.state import is_path
 from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
+from indexer.transcripts.texts import TITLE_CHARACTERS
 
 
 class Deed(NamedTuple):
@@ -83,7 +84,7 @@ _GIT_VALUES = {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-pa
 _PARTS = re.compile(r"&&|\|\||[|;&\n]")
 
 #: How git says that it has committed, and that there was nothing to commit.
-_COMMITTED = re.compile(r"^\[([^\]\n]{1,300}) ([0-9a-f]{7,64})\] ", re.MULTILINE)
+_COMMITTED = re.compile(r"^\[([^\]\n]{1,300}) ([0-9a-f]{7,64})\] ([^\r\n]*)", re.MULTILINE)
 _FIRST_COMMIT = "(root-commit)"
 #: How it names the remote that it pushes to, before what it did with each branch.
 _PUSHED = re.compile(r"^To (\S{1,500})\n [ *+=!-] ", re.MULTILINE)
@@ -178,10 +179,13 @@ def proof_of(deed: Deed, output: str, *, done: bool | None) -> Proof:
     return Proof.FAILED if failed else Proof.NOTHING
 
 
-def commits_made(output: str) -> list[str]:
-    """The names of the commits that git has made, shortened. First commits are left out: templates share them."""
-    found = _COMMITTED.finditer(_COLOURS.sub("", output))
-    return [one[2] for one in found if not one[1].endswith(_FIRST_COMMIT)]
+def commits_made(output: str) -> tuple[list[str], Masked]:
+    """Return the shortened names of the commits that git has made, without first ones, which templates share; and the
+    subject of the last one.
+    """
+    found = list(_COMMITTED.finditer(_COLOURS.sub("", output)))
+    subject = shorten(mask(found[-1][3]), TITLE_CHARACTERS) if found else NOTHING
+    return [one[2] for one in found if not one[1].endswith(_FIRST_COMMIT)], subject
 
 
 def pushed_to(output: str) -> str:
@@ -357,7 +361,7 @@ class Doings:
 
     def result(self, back: GivenBack) -> ToolResult:
         """Note the result of a call."""
-        identity, note, proof, errors, words = intern(back.id), NOTHING, Proof.NOTHING, b"", NOTHING
+        identity, note, proof, errors, words, subject = intern(back.id), NOTHING, Proof.NOTHING, b"", NOTHING, NOTHING
         asked = self.asked.pop(identity, None)
         if identity not in self.ours:
             if self.names_code:
@@ -368,10 +372,10 @@ class Doings:
             words = self._tools.answers.words_in(back.output, asked, failed=back.failed)
             proof = self.end(back)
             errors = self._errors(back, proof, tried=tried)
-            if proof == Proof.COMMITTED:
-                self.commits = [*self.commits, *commits_made(back.output)][-_MOST_COMMITS:]
+            made, subject = commits_made(back.output) if proof == Proof.COMMITTED else ([], NOTHING)
+            self.commits = [*self.commits, *made][-_MOST_COMMITS:]
             self.remote = mask(pushed_to(back.output)) or self.remote
-        return ToolResult(identity, back.failed, note, proof, errors, words)
+        return ToolResult(identity, back.failed, note, proof, errors, words, subject)
 
     def _errors(self, back: GivenBack, proof: Proof, *, tried: bool) -> bytes:
         """The hashes of what went wrong. `tried` is a test or a commit: what it prints when all is well is no error."""

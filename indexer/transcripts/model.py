@@ -7,7 +7,7 @@ and everything the agent did until the next.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -63,7 +63,7 @@ class ToolResult:
 
     `errors` are the joined hashes of the lines that tell what went wrong, where they are noted: of what failed, and of
     tests and commits that went well, which print such lines all the same. `words` are what a person answers in it to
-    the agent's question, or says when refusing the call.
+    the agent's question, or says when refusing the call. `commit` is the subject of the last commit that it made.
     """
 
     tool_use_id: str
@@ -72,6 +72,7 @@ class ToolResult:
     proof: Proof = Proof.NOTHING
     errors: bytes = b""
     words: Masked = NOTHING
+    commit: Masked = NOTHING
 
 
 class RecordSize(NamedTuple):
@@ -203,6 +204,7 @@ class Session:
     file lies elsewhere than where the session was begun: another file of the same session is the original. `named` is
     whether a person has given it its title, as far as that can be told: Codex makes its own from the first prompt.
     `also_called` are its other names, former ones too, a line each: it is found by them, and not shown with them.
+    `headline` is as in `headline_of`.
     `circular` says that records name each other as parents, so that their order is that of the file. `interrupted` is
     whether the person has stopped the agent in what it did last. `inferred_from` is what `cwd` was taken from where the
     log does not state it; `head` the commit that it was begun at, where that matters: without a `cwd`, or with one that
@@ -228,6 +230,7 @@ class Session:
     git_branch: Masked = NOTHING
     title: Masked = NOTHING
     also_called: Masked = NOTHING
+    headline: Masked = NOTHING
     version: str = ""
     started: str = ""
     last_activity: str = ""
@@ -256,14 +259,13 @@ class Session:
 
     def exchanges(self) -> tuple[Exchange, ...]:
         """The turns grouped by what the person asked; turns before the first prompt form an exchange of their own."""
-        starts = [i for i, turn in enumerate(self.turns) if turn.prompt]
-        if self.turns and (not starts or starts[0] != 0):
-            starts.insert(0, 0)
-        ends = [*starts[1:], len(self.turns)] if starts else []
-        return tuple(
-            Exchange(index, start, self.turns[start:end])
-            for index, (start, end) in enumerate(zip(starts, ends, strict=True))
-        )
+        starts = [i for i, turn in enumerate(self.turns) if turn.prompt or i == 0]
+        parts = pairwise((*starts, len(self.turns)))
+        return tuple(Exchange(index, start, self.turns[start:end]) for index, (start, end) in enumerate(parts))
+
+    def turns_in(self, exchanges: Collection[int]) -> tuple[Turn, ...]:
+        """Return the turns of the exchanges with these numbers."""
+        return tuple(turn for one in self.exchanges() if one.index in exchanges for turn in one.turns)
 
     @property
     def token_estimate(self) -> int:

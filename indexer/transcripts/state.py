@@ -21,7 +21,7 @@ from indexer.masking import Masked, mask_once
 from indexer.transcripts.model import Proof, ToolCall, ToolResult, Turn
 
 #: A reader whose fold changes raises this, so that kept states of the old form are not used.
-READER_VERSION = 27
+READER_VERSION = 28
 #: Turns packed together: the state of a long log is never whole in memory as JSON, and what is new is the last ones.
 _BATCH = 256
 #: More tokens, messages or records than anything has: a larger number is no count, and would not fit the index.
@@ -167,7 +167,7 @@ def turn_to_row(turn: Turn) -> list[Any]:
             for call in turn.tool_calls
         ],
         [
-            [one.tool_use_id, one.is_error, one.note, one.proof, one.errors.hex(), one.words]
+            [one.tool_use_id, one.is_error, one.note, one.proof, one.errors.hex(), one.words, one.commit]
             for one in turn.tool_results
         ],
         turn.prompt, turn.group, turn.loaded, turn.cached_for, turn.summary, *_paths((turn.cwd,)),
@@ -194,8 +194,8 @@ def turn_from_row(row: list[Any]) -> Turn:
             for call, name, action, asks, edits, reads, lines, places in calls
         ),
         tuple(
-            ToolResult(intern(call), failed, Masked(note), Proof(proof), bytes.fromhex(errors), Masked(words))
-            for call, failed, note, proof, errors, words in results
+            ToolResult(intern(call), failed, Masked(note), Proof(proof), bytes.fromhex(errors), *map(Masked, said))
+            for call, failed, note, proof, errors, *said in results
         ),
         prompt, intern(group), loaded=loaded, cached_for=cached, summary=Masked(summary), cwd=intern(cwd),
     )  # fmt: skip

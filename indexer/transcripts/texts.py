@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from itertools import islice, takewhile
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, islice, takewhile
 
 from indexer.lazy import late
 from indexer.masking import NOTHING, Masked, beginning, joined, mask, mask_cut, shorten
 from indexer.transcripts.error_lines import plain
+from indexer.transcripts.model import Turn
 
 TITLE_CHARACTERS = 100
 #: Other names that a session is found by as well: the last ones.
@@ -25,15 +26,14 @@ _PLACEHOLDERS = late(r"\[(?:Image|Pasted text|Request interrupted)[^\]\n]*\]")
 _PATH = late(r"""(?P<quote>["'`]?)@?(?:file://|~?/|\.{1,2}/|[A-Za-z]:[\\/]|@)(?:\\.|[^\s"'`])*(?(quote)(?P=quote))""")
 _QUOTED_PATH = late(r"""\s*(["'`])(?:file://|~?/|\.{1,2}/|[A-Za-z]:[\\/])[^"'`\n]*\1\s*""")
 _FILE = late(r"(?:[\w.-]+/)*[\w-]+\.\w{1,5}|(?:[\w.-]+/)+[\w.-]*")
-#: What is said before a plan or document that has a heading: the rest is its body.
-_HEADED = late(r"(?P<before>[^#\n]{1,80}:)[ \t]*\n\s*#{1,6}[ \t]+(?P<heading>[^\n]+)")
+#: The few words before a plan or document that has headings, and a heading: it need not repeat that it is of a plan.
+_HEADED = late(r"(?:[^\w#\n]*+\w++){0,5}[^\w#\n]*:[ \t]*\n[\s`~*=_-]*(?:markdown|md)?\s*#")
+_HEADING = late(r"^[ \t]*#{1,6}[ \t]+(?:(?:\w+ )?plan:[ \t]+)?([^\n]+)", re.MULTILINE | re.IGNORECASE)
 #: So many lines at both ends of a long prompt are looked at; what a sentence has in it, and how lines of outputs begin.
 _ENDS, _SENTENCE_WORDS, _WORDS_SHARE = 60, 3, 0.8
 _OUTPUT = late(
     r"\W*(?:\w*error|warning|info|debug|trace(?:back)?|\w*exception|fatal|panic|at|note|hint)\b", re.IGNORECASE
 )
-#: So few words only say that a document follows.
-_ANNOUNCING = 5
 #: How the line of a heading, a quotation or a list begins.
 _MARKUP = late(r"(?m)^[ \t]*(?:#{1,6}|>+|[-*+])(?:[ \t]+|$)|^[ \t]*(?:`{3,}|~{3,})[^\n]*$|^[ \t]*[-=*_]{3,}[ \t]*$")
 #: So many characters of a script without spaces say as much as two words.
@@ -56,6 +56,8 @@ _EMPTY_WORDS = """
     はい 続けて 続けてください こんにちは ありがとう ありがとうございます 안녕 안녕하세요 계속 네
 """
 _EMPTY = frozenset(_EMPTY_WORDS.split())
+#: What points at something and does not name it: addresses, and words as in "review the changes of this branch".
+_POINTING = late(r"(?i:https?://\S+|\b(?:branch|changes|comments?|conflicts|fix|merge|open|pull|review)\b)")
 #: What an agent says where it could not ask its model.
 _FAILURE = r"\[?(?:API Error|Invalid API key|Request timed out|Credit balance|Prompt is too long)\b"
 FAILED = late(_FAILURE, re.IGNORECASE)
@@ -117,12 +119,21 @@ def says_something(prompt: str) -> bool:
     text = _PLACEHOLDERS.sub(" ", prompt[:_LOOKED_AT]).strip()
     text = _COMMAND.sub("", text, count=1) if _COMMAND.match(text) else text
     text = "" if _QUOTED_PATH.fullmatch(text) or _FILE.fullmatch(text) else _PATH.sub(" ", text)
-    words = [word.lower() for word in _WORD.findall(text)]
-    return any(map(_tells, words))
+    return any(_tells(word.lower()) for word in _WORD.findall(text))
+
+
+def headline_of(title: Masked, turns: Sequence[Turn]) -> Masked:
+    """Return what a session did in these turns, where its title names no work: the subject of its last commit, or a
+    prompt; the first of these that does. Empty where the title says it best.
+    """
+    commits = (one.commit for turn in reversed(turns) for one in reversed(turn.tool_results) if one.commit)
+    prompts = (title_of("", (turn.text,)) for turn in turns if turn.prompt)
+    said = telling(title, chain(commits, islice(filter(None, prompts), _PROMPTS)))
+    return NOTHING if said == title else Masked(said)
 
 
 def telling(title: str, others: Iterable[str]) -> str:
-    """The title where it names work, else the first of the others that does, or else says anything."""
+    """Return the title where it names work, else the first of the others that does, or else says anything."""
     if names_work(title):
         return title
     said = list(others)
@@ -133,7 +144,7 @@ def names_work(title: str) -> bool:
     """Whether a title says what a session works on: two words that tell, and no question and no command of an agent."""
     if title.endswith(("?", "\uff1f")) or _COMMAND.match(title) or not says_something(title):
         return False
-    words = [word.lower() for word in _WORD.findall(title) if _tells(word.lower())]
+    words = [word for word in _WORD.findall(_POINTING.sub(" ", title)) if _tells(word.lower())]
     return len(words) > 1 or any(len(word) >= _DENSE_NAME and _DENSE.search(word) for word in words)
 
 
@@ -157,19 +168,9 @@ def _tells(word: str) -> bool:
 def _without_markup(prompt: str) -> str:
     """A prompt's words without the marks of headings, lists and what was pasted; as it is where nothing is left."""
     text = _PLACEHOLDERS.sub("", prompt).strip()
-    if headed := _HEADED.match(text):
-        return _under_heading(headed["before"], headed["heading"])
+    if _HEADED.match(text):
+        text = next(filter(names_work, _HEADING.findall(text)), text)
     return _MARKUP.sub("", text).strip() or prompt
-
-
-def _under_heading(before: str, heading: str) -> str:
-    """What a prompt that is a document is called: its heading, with what stands before it where that says much, too."""
-    announced = _WORD.findall(before)
-    if len(announced) > _ANNOUNCING:
-        return f"{before} {heading}"
-    kind, _, rest = heading.partition(":")  # "the following plan:" and then "Plan: Retry the upload"
-    is_kind = bool(announced) and kind.lower() == announced[-1].lower()
-    return rest.strip() if is_kind and rest.strip() else heading
 
 
 def _title(text: str) -> Masked:

@@ -26,7 +26,7 @@ from indexer.transcripts.lines import (
 )
 from indexer.transcripts.model import AgentName, Inferred, Origin, RecordSize, Resumed, Session, Turn
 from indexer.transcripts.state import is_path, utc
-from indexer.transcripts.texts import TITLE_CHARACTERS, also_called, title_of
+from indexer.transcripts.texts import TITLE_CHARACTERS, also_called, headline_of, title_of
 from smart_fork.agents.codec import Codec
 
 Record = dict[str, Any]
@@ -222,6 +222,7 @@ class Fold(ABC):
             git_branch=facts.get("gitBranch", NOTHING),
             title=title,
             also_called=also_called(title, self.names(turns)),
+            headline=headline_of(title, turns[self.own(turns) :] or turns),
             version=facts.get("version", ""),
             started=facts.get("started", ""),
             last_activity=self.last_activity(),

@@ -209,7 +209,7 @@ def list_sessions(
             plain(f"{short(one.session_id):<13}", "bold cyan"),
             plain(f"{one.agent_type:<{wide}}"),
             plain(minute(one.last_modified)),
-            plain(one.title),
+            plain(one.headline or one.title),
             *([plain(one.project_path, "dim")] if everywhere else []),
             *([plain(f"({mark})", "dim")] if (mark := place_mark(one.project_inferred_from, one.began_in)) else []),
             *([plain(f"(shared by {one.author})", "dim")] if one.author else []),

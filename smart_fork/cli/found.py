@@ -193,6 +193,7 @@ def _explained(hit: Hit) -> Iterator[str]:
             *([f"alone it {hit.resumed.sentence}"] if hit.resumed else []),
             *([f"{family} in its family"] if family > 1 else []),
             *([f"branch {hit.git_branch}"] if hit.git_branch else []),
+            *([f"edited {', '.join(hit.edited_files)}"] if hit.edited_files else []),
         ]
         yield from (f"{INDENT}{line}" for line in wrapped(" · ".join(facts), _MARGIN))
         reranked = f"; the reranker makes it {why.reranked:.2f}" if why.reranked is not None else ""
@@ -225,7 +226,7 @@ def _print_fallback(answer: Answer) -> None:
     if sessions:
         say("The most recent sessions here:")
     for one in sessions:
-        out.row(plain(f"    {one.session_id}  {one.agent_type}  {one.title}"))
+        out.row(plain(f"    {one.session_id}  {one.agent_type}  {one.headline or one.title}"))
 
 
 def _state(answer: Found, min_score: float | None = None) -> Iterator[str]:

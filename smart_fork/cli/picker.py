@@ -99,7 +99,7 @@ def _of_recent(sessions: Sequence[RecentSession]) -> list[PickerRow]:
         PickerRow(
             Reference(one.agent_type, one.session_id),
             (_age(one.last_modified), one.agent_type),
-            _words(one.title),
+            _words(one.headline or one.title),
             _marks(one.git_branch, one.forked_from, one.noted),
         )
         for one in sessions

@@ -446,7 +446,7 @@ def ours_with(agent: AgentName, session_id: str, gone: Collection[str], reason: 
 
 def _indexed(store: SqliteStore, row: SessionRow, gone: Collection[str]) -> set[str]:
     chunks = {placement.chunk for placement in store.placements_of(row.row)}
-    there = said_in(text.encode() for text in (row.title, *store.texts(chunks).values()))
+    there = said_in(text.encode() for text in (row.title, row.headline, *store.texts(chunks).values()))
     found = there.intersection(gone)
     words = (word for word in gone if word not in found and " " not in word)
     terms = {f'"{word}"': word for word in words if not _is_form(word, there)}

@@ -138,11 +138,12 @@ class IndexState(Value):
 
 @record
 class RecentSession(Value):
-    """A session as lists show it. `began_in` is as in `Hit`."""
+    """A session as lists show it. `began_in` is as in `Hit`, and so is `headline`, where it is not the title."""
 
     session_id: str
     agent_type: AgentName
     title: str
+    headline: str = rare("")
     project_path: str
     project_inferred_from: str = rare("")
     began_in: str = rare("")

@@ -211,7 +211,7 @@ def _ranges(lines: Sequence[tuple[str, Line]]) -> Iterator[Range]:
 # The commits that came of sessions, in the repository that these worked in.
 
 #: Of more commits the newest are told, of more places the first, and so much of a subject.
-MOST_COMMITS, MOST_PLACES, CHARACTERS = 20, 20, 300
+MAX_TOLD, MOST_PLACES, CHARACTERS = 20, 20, 300
 
 log = logging.getLogger(__name__)
 
@@ -230,8 +230,7 @@ def commits_made(
     if isinstance(works, ProgramFailed):
         notice = f"Its commits are not known: {works.message}"
         return {row.session_id: CommitsMade(0, (), 0, (), notice) for row in rows}
-    none = Work((), 0, ())
-    told = {row.session_id: _told(works.of.get(row.row, none), works) for row in rows}
+    told = {row.session_id: _told(works.of.get(row.row, Work((), 0, ())), works) for row in rows}
     return {id_: one for id_, one in told.items() if one.count or one.notice}
 
 
@@ -277,7 +276,7 @@ def _told(work: Work, works: Works) -> CommitsMade:
             one.lines,
             one.of,
         )
-        for one in work.commits[:MOST_COMMITS]
+        for one in work.commits[:MAX_TOLD]
     )
     places = tuple(quoted(f"{one.name}:{one.first}-{one.last}", CHARACTERS) for one in work.places[:MOST_PLACES])
     left = [

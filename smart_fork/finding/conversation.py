@@ -120,12 +120,14 @@ class Conversation(Value):
 
     `resumed` is what the agent's own program loads, where that is not all. `models` are those that have answered,
     `owner` is whose it is where the team shares it, `resolved` as what it was found. `commits` are told with its first
-    message. `left_out` says what of a very long session was not read.
+    message. `left_out` says what of a very long session was not read. `headline` and `edited_files` are as in `Hit`.
     """
 
     session_id: str
     agent_type: AgentName
     title: str
+    headline: str = rare("")
+    edited_files: tuple[str, ...] = rare(())
     working_directory: str
     project_inferred_from: str = rare("")
     last_activity: str

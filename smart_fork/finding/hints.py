@@ -28,6 +28,7 @@ from smart_fork.finding.notes import noted_of
 from smart_fork.finding.query import Candidate, Candidates, Query, plain
 from smart_fork.finding.ranking import lost
 from smart_fork.finding.request import FindRequest
+from smart_fork.finding.results import headline
 from smart_fork.finding.session_place import where_now
 from smart_fork.finding.worth import obstacles
 from smart_fork.repository.git import Repository
@@ -102,7 +103,7 @@ def line_of(hit: Candidate, noted: Noted | None = None) -> str:
     some = place.tokens if place else 0
     at = place.ends if place and lost(place.turn, place.ends, row.forgotten, row.gap) else None
     command = " ".join((Registration.NAME, "fork", row.session_id, *(() if at is None else ("--at", str(at)))))
-    title = quotation(row.title, TITLE_CHARACTERS)
+    title = quotation(headline(row), TITLE_CHARACTERS)
     loads = row.tokens if at is None else some
     upto = f" ({some:,} up to the answer)" if 0 < some < loads else ""
     began = quotation(where_now(row.cwd), TITLE_CHARACTERS)

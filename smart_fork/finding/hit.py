@@ -200,9 +200,7 @@ class Hit(Value):
         at, there = self.match.ends_at_message, self.match.token_estimate
         if self.wrote is not None or self.match.lost:
             return at
-        if at is None or there is None:
-            return None
-        return at if _saves(there, self.token_estimate) else None
+        return None if at is None or there is None or not _saves(there, self.token_estimate) else at
 
     @property
     def suggested_budget(self) -> str | None:

@@ -205,7 +205,7 @@ def _session(row: SessionRow, file: LogFile) -> Session:
         row.agent, row.session_id, file.path, (), row.cwd, Masked(row.git_branch), Masked(row.title),
         started=row.started, last_activity=row.last_activity, origin=cast("Origin", row.origin),
         parent_id=row.parent_id, root_id=row.root_id, inferred_from=row.inferred_from, head=row.head,
-        guest=row.home is not None,
+        guest=row.home is not None, headline=Masked(row.headline),
     )  # fmt: skip
 
 

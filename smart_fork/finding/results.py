@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from indexer.export import export_path
@@ -69,23 +69,24 @@ def results_of(
         warnings = _warnings(one.session, problems, works_in)
         asks = not others.isdisjoint(_named(one.session))
         hit = _hit(rank, one, quotation, worth[one.session.row], warnings, explain=explain, of_others=asks)
-        told, files = known.get((one.session.agent, one.session.session_id)), store.most_edited(one.session.row)
+        told = known.get((one.session.agent, one.session.session_id))
         family = _lineage(one.session, one.family, parents)
-        edited = tuple(_inside(files, one.session))[:MAX_FILES]
-        hits.append(replace(hit, headline=_headline(one, store), edited_files=edited, lineage=family, noted=told))
+        matched = (beginning_of(store, one.session, place.exchange)[2] for place in (one.place,) if place)
+        did, edited = telling(headline(one.session), matched), edited_files(store, one.session)
+        hits.append(replace(hit, headline=did, edited_files=edited, lineage=family, noted=told))
     return tuple(hits)
 
 
-def _headline(one: Candidate, store: Store) -> str:
-    """What a session did, for people: its title, its last commit or the prompt that matched, whichever tells first."""
-    matched = (beginning_of(store, one.session, place.exchange)[2] for place in (one.place,) if place)
-    return telling(title(one.session.title), matched)
+def headline(one: SessionRow | Session) -> Masked:
+    """What a session did, as every list shows it; see `headline_of`."""
+    return title(one.headline or one.title)
 
 
-def _inside(files: Sequence[str], row: SessionRow) -> Iterator[str]:
-    """The names of these files from the top of the session's repository, of those that are in it."""
+def edited_files(store: Store, row: SessionRow) -> tuple[str, ...]:
+    """The files in its repository that a session edited most often, from the top of the repository."""
     top = f"{row.repo_root or row.resolved_cwd}/"
-    return (title(file.removeprefix(top)) for file in files if file.startswith(top))
+    inside = (file.removeprefix(top) for file in store.most_edited(row.row) if file.startswith(top))
+    return tuple(map(title, islice(inside, MAX_FILES)))
 
 
 def index_state(counts: Counts, covered: Covered, left: int | None, problem: str, seconds_left: int = 0) -> IndexState:
@@ -108,8 +109,8 @@ def _recent(session: Session, noted: Noted | None, parents: Mapping[str, str]) -
     export = export_path(session.agent, session.session_id)
     return RecentSession(
         session_id=session.session_id, agent_type=session.agent, title=title(session.title),
-        project_path=where_now(session.cwd), project_inferred_from=session.inferred_from,
-        began_in=where_now(session.cwd) if session.guest else "", git_branch=printable(session.git_branch),
+        headline=title(session.headline), project_path=where_now(session.cwd), git_branch=printable(session.git_branch),
+        project_inferred_from=session.inferred_from, began_in=where_now(session.cwd) if session.guest else "",
         last_modified=session.last_activity, source_path=str(export) if export.is_file() else None,
         jsonl_path=str(session.source_path), author=checkpoints.author_of(str(session.source_path)), noted=noted,
         forked_from=parent_of(session, (), parents) or "",
@@ -259,8 +260,7 @@ def parent_of(one: SessionRow | Session, family: Sequence[SessionRow], parents: 
 
 def _warnings(row: SessionRow, problems: Mapping[AgentName, str], works_in: str | None) -> list[str]:
     """Why this session cannot be forked now; empty where it can."""
-    problem = problems.get(row.agent)
     asked = bool(row.prompts)
     whys = obstacles(row.agent, row.session_id, row.path, row.cwd, origin=row.origin, asked=asked, works_in=works_in)
     closed = "" if row.home is None or permits(row) else "it began in a project that this client may not read"
-    return [*whys, *filter(None, (problem, closed))]
+    return [*whys, *filter(None, (problems.get(row.agent), closed))]

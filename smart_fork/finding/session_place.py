@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from indexer.masking import Masked, mask
+from indexer.masking import Masked
 from indexer.project import Project, is_within, project_of, resolve
 from indexer.repositories import known, recorded
 from indexer.transcripts.model import Inferred, Session
@@ -42,11 +42,12 @@ def as_guest(session: Session, project: Project) -> Session | None:
     if not (session.turns and project.git) or session.received:
         return None
     from indexer.outcome import worked_in  # most sessions were begun where they are listed
-    from indexer.transcripts.texts import title_of
+    from indexer.transcripts.texts import headline_of, title_of
 
     there = {number for place, of in worked_in(session).items() if in_project(place, project) for number in of}
-    asked = [turn.text for one in session.exchanges() if one.index in there for turn in one.turns if turn.prompt]
-    return dataclasses.replace(session, title=mask(title_of("", asked)), guest=True) if there else None
+    turns = session.turns_in(there)
+    title = title_of("", (turn.text for turn in turns if turn.prompt))
+    return dataclasses.replace(session, title=title, headline=headline_of(title, turns), guest=True) if there else None
 
 
 def in_project(cwd: str, project: Project) -> bool:

@@ -224,19 +224,21 @@ def conversation(
         return read
     from smart_fork.finding.commits import commits_made
 
-    made = commits_made([(session.agent, session.session_id)], session.cwd)
-    parent = _parent(session)
-    return replace(read, commits=made.get(session.session_id), noted=noted, forked_from=parent or "")
+    made = commits_made([(session.agent, session.session_id)], session.cwd).get(session.session_id)
+    parent, edited = _indexed_facts(session)
+    return replace(read, commits=made, noted=noted, forked_from=parent or "", edited_files=edited)
 
 
-def _parent(session: Session) -> str | None:
+def _indexed_facts(session: Session) -> tuple[str | None, tuple[str, ...]]:
+    """Return a session's parent, and the files that it edited most often as far as the index knows it."""
     from smart_fork.finding.index_access import known_index
-    from smart_fork.finding.results import known_parents, parent_of
+    from smart_fork.finding.results import edited_files, known_parents, parent_of
 
+    family, edited = list["SessionRow"](), tuple[str, ...]()
     with known_index() as store:
-        row = store.session(session.agent, session.session_id) if store and session.own else None
-        return parent_of(session, store.family(row.root_id) if store and row else (), known_parents())
-    return parent_of(session, (), known_parents())
+        if store and (row := store.session(session.agent, session.session_id)):
+            family, edited = store.family(row.root_id) if session.own else [], edited_files(store, row)
+    return parent_of(session, family, known_parents()), edited
 
 
 def messages(
@@ -297,11 +299,12 @@ def as_markdown(read: Conversation) -> Iterator[tuple[str, str]]:
     whose += f" · fork of {printable(read.forked_from)}" if read.forked_from else ""
     numbers = [one.number for one in read.messages]
     head = [
-        f"# {read.title}",
+        f"# {read.headline or read.title}",
         "",
         f"{read.agent_type} {read.session_id} · {where} · {minute(read.last_activity)}{whose}",
         *(("", _JUMPS) if numbers and numbers[-1] - numbers[0] >= len(numbers) else ()),
         *(_noted_in_words(read.noted) if read.noted else ()),
+        *(("", f"Edited most: {', '.join(read.edited_files)}") if read.edited_files else ()),
         *(_commits_in_words(read.commits) if read.commits else ()),
         *(("", f"Its agent alone {read.resumed.sentence}") if read.resumed else ()),
     ]
@@ -317,10 +320,8 @@ def as_markdown(read: Conversation) -> Iterator[tuple[str, str]]:
 
 
 def _noted_in_words(noted: Noted) -> Iterator[str]:
-    if noted.marks:
-        yield from ("", ", ".join(noted.marks))
-    for sentence in noted.sentences:
-        yield from ("", sentence)
+    for said in filter(None, (", ".join(noted.marks), *noted.sentences)):
+        yield from ("", said)
 
 
 def _commits_in_words(made: CommitsMade) -> Iterator[str]:
@@ -371,7 +372,7 @@ def told(
         left = joined(f"Messages from {next_at} on are not printed", rest, left)
     return Conversation(
         session_id=session.session_id, agent_type=session.agent, title=title(called or session.title),
-        working_directory=session.cwd, project_inferred_from=session.inferred_from,
+        headline=title(session.headline), working_directory=session.cwd, project_inferred_from=session.inferred_from,
         last_activity=session.last_activity, models=tuple(map(printable, session.models)), notice=notice, owner=owner,
         resolved=resolved, resumed=resumed_part(session.resumed, session.compacted(), len(session.turns)),
         messages=tuple(chosen), left_out=left, read_on={} if reading.characters is None else {"next_at": next_at},

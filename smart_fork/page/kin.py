@@ -317,8 +317,7 @@ def names_of(family: Sequence[Relative], own: Mapping[str, OwnWork]) -> Mapping[
     titles = {one.session_id: one.title for one in family}
     names = {}
     for one in family:
-        inherited = titles.get(one.parent or "", "")
-        work = own.get(one.session_id)
+        inherited, work = titles.get(one.parent or "", ""), own.get(one.session_id)
         repeats = bool(inherited) and one.title.startswith(inherited)
         names[one.session_id] = (work.question if work and repeats else "") or one.title or one.session_id
     return names

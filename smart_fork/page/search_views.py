@@ -27,12 +27,12 @@ from smart_fork.finding.answer import Answer, Found, RecentSession
 from smart_fork.finding.authorship import names_lines
 from smart_fork.finding.conversation import Noted
 from smart_fork.finding.hit import Hit, outcome_in_words
-from smart_fork.finding.index_access import opened
+from smart_fork.finding.index_access import known_index, opened
 from smart_fork.finding.library import Opening
 from smart_fork.finding.query import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS
 from smart_fork.finding.recent import list_recent
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.results import title
+from smart_fork.finding.results import headline
 from smart_fork.finding.session_place import permits, where_now
 from smart_fork.finding.team_search import is_known, team_room, team_search
 from smart_fork.forking.search_and_fork import fits
@@ -294,19 +294,16 @@ def by_day(sessions: Sequence[SessionLine]) -> tuple[tuple[str, tuple[SessionLin
 
 
 def _indexed_line(one: RecentSession, row: SessionRow | None) -> SessionLine:
-    known = one.agent_type, one.session_id, one.title, one.project_path, one.git_branch, one.last_modified
-    line = SessionLine(*known, noted=one.noted, began_in=one.began_in)
+    named, known = one.headline or one.title, (one.project_path, one.git_branch, one.last_modified)
+    line = SessionLine(one.agent_type, one.session_id, named, *known, noted=one.noted, began_in=one.began_in)
     return replace(line, tokens=row.tokens, outcome=row.outcome.value) if row else line
 
 
 def _rows(wanted: Iterable[tuple[AgentName, str]]) -> Mapping[str, SessionRow]:
-
-    try:
-        with opened() as store:
-            found = (store.session(agent, session_id) for agent, session_id in wanted)
-            return {row.session_id: row for row in found if row is not None}
-    except IndexUnavailable:  # the search says so
-        return {}
+    with known_index() as store:  # the search says why there is none
+        found = (store.session(agent, session_id) for agent, session_id in wanted) if store else ()
+        return {row.session_id: row for row in found if row is not None}
+    return {}
 
 
 def _steps() -> Shown:
@@ -379,7 +376,7 @@ def _family_line(rows: list[SessionRow]) -> Shown | None:
 
 
 def _of(row: SessionRow) -> SessionLine:
-    known = (row.agent, row.session_id, title(row.title), where_now(row.cwd), row.git_branch, row.last_activity)
+    known = (row.agent, row.session_id, headline(row), where_now(row.cwd), row.git_branch, row.last_activity)
     return SessionLine(*known, row.tokens, row.outcome.value)
 
 

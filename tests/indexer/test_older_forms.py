@@ -21,6 +21,7 @@ ONE, TWO = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-2222
 SECRET = "kX7mQ2zanzibarW9pL4"
 #: What takes the tables of this form back to an older one.
 BACK = {
+    20: "ALTER TABLE sessions DROP COLUMN headline",
     19: """INSERT INTO chunk_words(chunk_words) VALUES('delete-all');
         INSERT INTO chunk_words(rowid, part, text) SELECT id, 'p' || part, text FROM chunks""",
     16: "; ".join(

@@ -160,7 +160,7 @@ def content(path: Path) -> dict:
 
 def _content(db: apsw.Connection) -> dict:
     session_names = (
-        "agent, session_id, path, cwd, resolved_cwd, repo_root, git_branch, title, version, started, last_activity, "
+        "agent, session_id, path, cwd, resolved_cwd, repo_root, git_branch, title, headline, version, started, last_activity, "
         "origin, parent_id, root_id, turns, prompts, tokens, compactions, export"
     )
     chunk_of = dict(
