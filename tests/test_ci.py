@@ -46,6 +46,14 @@ def test_the_whole_suite_runs_as_everywhere():
     assert [".ci/run"] in commands()
 
 
+def test_the_newest_agents_are_tried_beside_the_pinned_ones():
+    job = JOBS["newest"]
+    (files,) = [split(words[2].removeprefix("ARGS=")) for words in commands() if words[:2] == ["make", "test"]]
+
+    assert {"SMART_FORK_E2E_AGENTS": "newest"} == job["env"]
+    assert [] == [file for file in files if not (ROOT / file).is_file()]
+
+
 def test_the_light_install_is_tried_wherever_the_full_one_is():
     full, light = (JOBS[name]["strategy"]["matrix"] for name in ("test", "light"))
 

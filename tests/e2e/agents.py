@@ -119,7 +119,8 @@ class Machine:
         """Put the server for Codex's terminals where Codex would copy it, 404 MB, at the first start in a new home."""
         for package in self.programs.parent.glob("node_modules/@openai/codex-*/vendor/*"):
             folder = self.home / ".codex/packages/app-server-daemon"
-            release = folder / "releases" / f"{CODEX_VERSION}-{package.name}"
+            version = json.loads((package.parents[2] / "codex/package.json").read_text())["version"]
+            release = folder / "releases" / f"{version}-{package.name}"
             shutil.copytree(package, release, copy_function=os.link)
             (release / "codex").symlink_to("bin/codex")
             (folder / "current").symlink_to(release)

@@ -15,8 +15,10 @@ from pathlib import Path
 
 from filelock import FileLock
 
-CLAUDE_VERSION = "2.1.197"
-CODEX_VERSION = "0.169.0"
+#: Those that npm has now instead of the pinned ones: what their makers have changed is seen before users see it.
+NEWEST = os.environ.get("SMART_FORK_E2E_AGENTS") == "newest"
+CLAUDE_VERSION = "latest" if NEWEST else "2.1.197"
+CODEX_VERSION = "latest" if NEWEST else "0.169.0"
 QMD_VERSION = "2.8.3"
 #: qmd runs on node 22 and newer: what a distribution brings may be older.
 NODE_VERSION = "24.21.0"
