@@ -24,7 +24,6 @@ from smart_fork.snippets import in_words, printable
 
 if TYPE_CHECKING:
     from smart_fork.finding.answer import RecentSession
-    from smart_fork.finding.conversation import Noted
     from smart_fork.finding.hit import Hit
 
 Action = Literal["fork", "open", "copy"]
@@ -41,21 +40,18 @@ _LETTERS: dict[str, Action] = {"o": "open", "y": "copy"}
 
 
 class PickerRow(NamedTuple):
-    """A session to choose, with what is said of it before and behind its headline. `at` is the message that answers."""
+    """A session to choose, and what is said of it. `at` is the message that answers."""
 
     session: Reference
     facts: tuple[str, ...]
     headline: str
-    marks: tuple[str, ...] = ()
     at: int | None = None
 
 
 def pick() -> int | list[str]:
     """Let the person choose a session, and do what they want with it: return the exit code, or a command to run."""
-    everywhere = False
-    rows = rows_for("")
-    if not rows and (rows := rows_for("", everywhere=True)):
-        everywhere = True
+    everywhere = not (rows := rows_for(""))
+    if everywhere and (rows := rows_for("", everywhere=True)):
         say("No sessions of this project; these are of all projects.")
     if not rows:
         from smart_fork.agents import AGENTS
@@ -95,33 +91,29 @@ def rows_for(words: str, *, everywhere: bool = False) -> list[PickerRow]:
 
 
 def _of_recent(sessions: Sequence[RecentSession]) -> list[PickerRow]:
-    return [
-        PickerRow(
-            Reference(one.agent_type, one.session_id),
-            (_age(one.last_modified), one.agent_type),
-            _words(one.headline or one.title),
-            _marks(one.git_branch, one.forked_from, one.noted),
-        )
-        for one in sessions
-        if is_id(one.session_id)
-    ]
+    rows = [_row(one, (_age(one.last_modified), one.agent_type), one.forked_from) for one in sessions]
+    return list(filter(None, rows))
 
 
 def _of_hits(hits: Sequence[Hit]) -> list[PickerRow]:
     from smart_fork.cli.found import OUTCOMES
     from smart_fork.finding.ranking import percent
 
-    return [
-        PickerRow(
-            Reference(hit.agent_type, hit.session_id),
-            (percent(hit.score), _age(hit.last_activity), hit.agent_type, OUTCOMES.get(hit.outcome, hit.outcome)),
-            _words(hit.headline),
-            _marks(hit.git_branch, hit.lineage.parent, hit.noted),
-            hit.match.turn_index,
-        )
-        for hit in hits
-        if is_id(hit.session_id)
-    ]
+    rows = list[PickerRow | None]()
+    for hit in hits:
+        outcome = OUTCOMES.get(hit.outcome, hit.outcome)
+        facts = (percent(hit.score), _age(hit.last_activity), hit.agent_type, outcome)
+        rows.append(_row(hit, facts, hit.lineage.parent, hit.match.turn_index))
+    return list(filter(None, rows))
+
+
+def _row(
+    one: RecentSession | Hit, facts: tuple[str, ...], parent: str | None, at: int | None = None
+) -> PickerRow | None:
+    noted = (*one.noted.marks, *one.noted.sentences) if one.noted else ()
+    marks = filter(None, (one.git_branch, f"fork of {short(parent)}" if parent else "", *noted))
+    line = one_line(printable(f"{one.headline or one.title} ({', '.join(marks)})".removesuffix(" ()")))
+    return PickerRow(Reference(one.agent_type, one.session_id), facts, line, at) if is_id(one.session_id) else None
 
 
 def _age(moment: str) -> str:
@@ -130,21 +122,12 @@ def _age(moment: str) -> str:
     return in_words(passed) if (passed := age_of(moment)) is not None else ""
 
 
-def _marks(branch: str | None, parent: str | None, noted: Noted | None) -> tuple[str, ...]:
-    said = (branch, f"fork of {short(parent)}" if parent else "", *((*noted.marks, *noted.sentences) if noted else ()))
-    return tuple(_words(one) for one in said if one)
-
-
-def _words(text: str) -> str:
-    return one_line(printable(text))
-
-
 def shown(rows: Sequence[PickerRow]) -> Iterator[str]:
     """The line of each row, its facts in columns before its headline."""
     columns = [column for column in zip(*(row.facts for row in rows), strict=False) if any(column)]
     for number, row in enumerate(rows):
         facts = (f"{one[number]:{'<' if one[number][:1].isalpha() else '>'}{max(map(len, one))}}" for one in columns)
-        yield "  ".join((*facts, row.headline, *([f"({', '.join(row.marks)})"] if row.marks else [])))
+        yield "  ".join((*facts, row.headline))
 
 
 def _fzf_lines(rows: Sequence[PickerRow]) -> str:

@@ -212,7 +212,7 @@ def _act(step: Step, plan: SetupPlan, ledger: Ledger) -> StepTold:
             _say_below(error.message)
             _say_below(error.hint)
         return replace(told, error=error.message, hint=error.hint)
-    if not wants_json():
+    if notes and not wants_json():  # the plan has the others
         out.print(plain(_line(verb, step)))
         for note in notes:
             _say_below(note)
@@ -223,7 +223,7 @@ def _tried(plan: SetupPlan, *, ask: bool) -> Iterator[Trial]:
     from smart_fork.cli.setup.plan import try_server
 
     if not wants_json():
-        say("\nTrying the connection of each agent …")
+        say("Trying the connection of each agent …")
     foreign = {step.agent for step in plan.steps if step.what == "server" and step.state == "left"}
     for found in plan.found:
         if found.way.agent in foreign:

@@ -74,11 +74,11 @@ def test_the_list_leaves_room_on_the_screen(monkeypatch, capsys):
 
 
 def test_a_line_has_what_is_known_in_columns_and_then_branch_and_parent():
-    fork = PickerRow(MAP, ("> 99 %", "2 days", "claude", ""), "draw the map", ("maps", "fork of 60309e1e"))
+    fork = PickerRow(MAP, ("> 99 %", "2 days", "claude", ""), "draw the map (maps, fork of 60309e1e)")
     other = PickerRow(UPLOAD, ("3 %", "12 days", "codex", ""), RETRY)
 
     assert [
-        "> 99 %   2 days  claude  draw the map  (maps, fork of 60309e1e)",
+        "> 99 %   2 days  claude  draw the map (maps, fork of 60309e1e)",
         f"   3 %  12 days  codex   {RETRY}",
     ] == list(shown([fork, other]))
 
@@ -184,7 +184,7 @@ def test_the_lines_for_fzf_are_the_sessions_that_answer_and_open_at_the_answer(w
     lines = choices(RETRY)
 
     assert [f"claude:{FIRST}", "--at=0"] == lines[0][:2]
-    assert lines[0][2].endswith(f"{RETRY}  (main)")
+    assert lines[0][2].endswith(f"{RETRY} (main)")
     assert {f"claude:{FIRST}", f"claude:{SECOND}"} == {line[0] for line in choices("")}
 
 

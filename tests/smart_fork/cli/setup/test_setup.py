@@ -317,7 +317,7 @@ def test_a_program_that_has_moved_is_registered_anew_and_undone_to_the_byte(setu
 
     done = setup("--yes")
 
-    assert "updated MCP server" in done.out
+    assert "update  MCP server" in done.out
     assert str(moved) == CODEX.value(CODEX.path().read_text())["command"]
     setup("--remove")
     assert before == everything(settled)
