@@ -228,11 +228,9 @@ def _search(search: SearchPage, library: Opening) -> Answer:
 
 def projects() -> list[str]:
     """The projects that sessions are known of; none where the index cannot be used, of which the search tells."""
-    try:
-        with opened() as store:
-            return store.projects()
-    except IndexUnavailable:
-        return []
+    with known_index() as store:
+        return store.projects() if store else []
+    return []
 
 
 @dataclass(frozen=True, slots=True)
