@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +25,17 @@ _COMMANDS_INTRO = """# Commands
 
 Every command has `--help` and, except `mcp` and `serve`, `--json`. Data goes to stdout, everything else to stderr.
 Exit codes: 0 done, 1 error, 2 wrong use, 3 not found. `team` commands also use 4 (not logged in, or not allowed) and
-9 (the other side has advanced). Arguments that start with a dash follow `--`.
+9 (the other side has advanced). Arguments that start with a dash follow `--`:
+`smart-fork find -- "-Werror breaks the build"`.
 
 A session is named by its id, by 8 or more characters of it, or by a worker's id. If two agents share an id, put the
 agent before it: `codex:70f1a07f`.
+
+`--help` shows the usage of a command. Here each argument and option is described once a section; a command names
+its shared ones after *Also*.
 """
+#: Said once in the introduction.
+_DASH = re.compile(r'(?:What|Words) start\w* with a dash go\w* after "--":.*')
 _TOOLS_INTRO = """# MCP tools
 
 Agents see seven tools. `smart-fork mcp --tools all` lists all of them. Descriptions are the texts that the agents read.
@@ -65,35 +73,60 @@ def pages() -> dict[str, str]:
 def _commands() -> str:
     text = _COMMANDS_INTRO
     group: Any = command_line(*COMMANDS)
-    panels: dict[str, list[str]] = {}
+    panels: dict[str, dict[str, Any]] = {}
     for name, entry in COMMANDS.items():
-        if help_pages.examples(name):
-            panels.setdefault(entry.panel, []).extend(_pages_of(group.commands[name], name))
-    for panel, parts in panels.items():
-        text += f"\n## {panel}\n\n" + "\n".join(parts)
+        panels.setdefault(entry.panel, {}).update(_within(group.commands[name], name))
+    for panel, inner in panels.items():
+        if inner:
+            text += f"\n## {panel}\n\n" + _panel(inner)
     return _MADE + text
 
 
-def _pages_of(command: Any, path: str) -> Iterator[str]:
+def _within(command: Any, path: str) -> dict[str, Any]:
+    """Return a command and those in it that have examples, by their words."""
     if not help_pages.examples(path):
-        return
-    inner = getattr(command, "commands", {})
-    arguments = "".join(f" {one.make_metavar(_context(command))}" for one in command.params if _is_argument(one))
-    usage = f"smart-fork {path}{' COMMAND' if inner else arguments}"
-    lines = [f"### {path}", "", *_paragraphs(command.help or ""), "```", usage, "```", ""]
-    rows = [row for one in command.params if (row := _row(one))]
-    if rows:
-        lines += ["| Option | Meaning |", "| --- | --- |", *rows, ""]
-    lines += ["```sh", *(f"smart-fork {example}" for example in help_pages.examples(path)), "```", ""]
-    yield "\n".join(lines)
-    for name, one in inner.items():
-        yield from _pages_of(one, f"{path} {name}")
+        return {}
+    found = {path: command}
+    for name, one in getattr(command, "commands", {}).items():
+        found |= _within(one, f"{path} {name}")
+    return found
 
 
-def _context(command: Any) -> Any:
-    import click
+def _panel(commands: dict[str, Any]) -> str:
+    """The parameters that several commands share, then each command with its own."""
+    rows = {path: [row for one in command.params if (row := _row(one))] for path, command in commands.items()}
+    counted = Counter(row for own in rows.values() for row in own)
+    shared: dict[str, str] = {}
+    for (name, meaning), count in counted.most_common():
+        if count > 1:
+            shared.setdefault(name, meaning)
+    text = ""
+    if shared:
+        text = "In several of these commands:\n\n" + _listed(sorted(shared.items())) + "\n"
+    shown = {example for path, command in commands.items() if not _is_group(command) for example in _examples(path)}
+    for path, command in commands.items():
+        own = [(name, meaning) for name, meaning in rows[path] if shared.get(name) != meaning]
+        also = [name.split(", ")[0] for name, meaning in rows[path] if shared.get(name) == meaning]
+        examples = [one for one in _examples(path) if not (_is_group(command) and one in shown)]
+        text += f"### {path}\n\n" + "\n".join(_paragraphs(command.help or ""))
+        text += f"\n{_listed(own)}" if own else ""
+        text += f"\nAlso {', '.join(also)}.\n" if also else ""
+        text += "\n```sh\n" + "".join(f"smart-fork {one}\n" for one in examples) + "```\n" if examples else ""
+        text += "\n"
+    return text
 
-    return click.Context(command)
+
+def _listed(rows: Iterable[tuple[str, str]]) -> str:
+    return "".join(f"* {name}: {meaning}\n" for name, meaning in rows)
+
+
+def _examples(path: str) -> list[str]:
+    """Return the examples of a command, without those that only add `--json`."""
+    return [one for one in help_pages.examples(path) if " --json" not in one]
+
+
+def _is_group(command: Any) -> bool:
+    return hasattr(command, "commands")
 
 
 def _is_argument(parameter: Any) -> bool:
@@ -101,16 +134,21 @@ def _is_argument(parameter: Any) -> bool:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
+    """Yield the paragraphs of a help text, without what the introduction says of every command."""
     for one in text.split("\n\n"):
-        yield " ".join(one.split())
-        yield ""
+        kept = _DASH.sub("", " ".join(one.split())).strip()
+        if kept:
+            yield f"{kept}\n"
 
 
-def _row(option: Any) -> str:
-    if _is_argument(option) or option.hidden or option.name in {"help", "as_json"}:
-        return f"| `{_cell(option.human_readable_name)}` | {_cell(option.help)} |" if _is_argument(option) else ""
-    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
-    return f"| {names} | {_cell(option.help)}{_default(option)} |"
+def _row(parameter: Any) -> tuple[str, str] | None:
+    """Return the names of a parameter and its meaning."""
+    if _is_argument(parameter):
+        return f"`{parameter.human_readable_name}`", " ".join((parameter.help or "").split())
+    if parameter.hidden or parameter.name in {"help", "as_json"}:
+        return None
+    names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+    return names, " ".join((parameter.help or "").split()) + _default(parameter)
 
 
 def _default(option: Any) -> str:
@@ -128,7 +166,7 @@ def _tools() -> str:
         text += f"\n## {tool['name']}\n\n{tool['title']}. {shown}\n\n```text\n{tool['description'].strip()}\n```\n"
         rows = list(_arguments(tool["inputSchema"]))
         if rows:
-            text += "\n| Argument | Type | Meaning |\n| --- | --- | --- |\n" + "\n".join(rows) + "\n"
+            text += "\n" + "\n".join(rows) + "\n"
     text += _PROMPTS_INTRO
     for prompt in catalogue["prompts"]:
         text += f"| `{prompt['name']}` | `{prompt['arguments'][0]['name']}` | {_cell(prompt['description'])} |\n"
@@ -139,7 +177,7 @@ def _arguments(schema: Any) -> Iterator[str]:
     required = schema.get("required", [])
     for name, one in schema.get("properties", {}).items():
         mark = " (required)" if name in required else ""
-        yield f"| `{name}` | {_type(one)}{mark} | {_cell(one.get('description', ''))} |"
+        yield f"* `{name}`, {_type(one)}{mark}: {' '.join(one.get('description', '').split())}"
 
 
 def _type(schema: Any) -> str:
