@@ -1,6 +1,7 @@
-"""The tables of docs/reference/json.md, from the answered values: ``make json-docs`` writes keys and types.
+"""The keys in docs/reference/json.md, from the answered values: ``make json-docs`` writes keys and types.
 
-What a key means is written by hand, in the table itself, and stays; a key that is new says nothing yet.
+What a key means is written by hand beside it, and stays; a key that is new says nothing yet. A key without a meaning
+of its own that is one of the common keys is only named.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ from smart_fork.sharing.sync import setup as sync_setup
 from smart_fork.workers import state, termination
 
 DOCS = Path(__file__).resolve().parent.parent / "docs/reference/json.md"
-_HEAD = ("| Key | Type | Meaning |", "|---|---|---|")
+_COMMON = "Common keys"
+_ALSO = f"* [{_COMMON}](#common-keys):"
+_NULL = " or null"
+#: A key that several values have, and its type.
+_ROW = re.compile(r"^\* `(\w+)` ([^:,\n]*):", re.MULTILINE)
 _NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
 
@@ -131,31 +136,47 @@ _PLACES = {table.kinds[0]: heading for heading, table in TABLES.items()}
 
 
 def made(text: str) -> str:
-    """The text with its tables as the values are."""
-    return "".join(_section(one) for one in re.split(r"^(?=##+ )", text, flags=re.MULTILINE))
+    """The text with its lists of keys as the values are."""
+    common = dict(_ROW.findall(_part(text, _COMMON)))
+    return "".join(_section(one, common) for one in re.split(r"^(?=##+ )", text, flags=re.MULTILINE))
 
 
-def _section(text: str) -> str:
+def _part(text: str, heading: str) -> str:
+    return text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+
+
+def _section(text: str, common: Mapping[str, str]) -> str:
     heading = text.splitlines()[0].lstrip("# ")
-    table = re.search(r"(?:^\|[^\n]*\n)+", text, re.MULTILINE)
-    if heading not in TABLES or table is None:
+    listed = re.search(
+        rf"(?:^\* (?:`\w+`\??[^:,\n]*(?::|$)|{re.escape(_ALSO)})[^\n]*\n(?:^\* [^\n]*\n)*)", text, re.MULTILINE
+    )
+    if heading not in TABLES or listed is None:
         return text
-    rows = "\n".join(_rows(TABLES[heading], table[0].splitlines()[2:]))
-    return f"{text[: table.start()]}{rows}\n{text[table.end() :]}"
+    rows = "\n".join(_rows(TABLES[heading], listed[0].splitlines(), common))
+    return f"{text[: listed.start()]}{rows}\n{text[listed.end() :]}"
 
 
-def _rows(table: Table, before: Sequence[str]) -> Iterator[str]:
-    """The table: the value's own keys in their order, then what was written by hand besides."""
-    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in before]
-    meanings = {key.strip("`?"): found[-1].strip("| ") for key, *found in cells}
-    yield from _HEAD
+def _rows(table: Table, before: Sequence[str], common: Mapping[str, str]) -> Iterator[str]:
+    """Yield the value's own keys in their order, the common ones in one line, then what was written by hand besides."""
+    meanings = {}
+    for line in before:
+        if row := re.match(r"\* `(\w+)`\??[^:,]*(?:: (.*))?$", line):
+            meanings[row[1]] = row[2]
+    folded = []
     keys = list(_keys(table))
     for name, mark, kind in keys:
-        yield f"| `{name}`{mark} | {kind} | {meanings.get(name, '')} |".replace("|  |", "| |")
+        meaning = meanings.get(name)
+        if meaning is None and common.get(name) == kind.removesuffix(_NULL):
+            folded.append(f"`{name}`{mark}{_NULL if kind.endswith(_NULL) else ''}")
+        else:
+            yield f"* `{name}`{mark} {kind}" + (f": {meaning}" if meaning else "")
+    if folded:
+        yield f"{_ALSO} {', '.join(folded)}"
     own = {name for name, _, _ in keys}
-    for key, *said in cells:
-        if key.strip("`?") not in own:
-            yield f"| {key} | {said[0] if len(said) > 1 else ''} | {said[-1]} |".replace("|  |", "| |")
+    for line in before:
+        row = re.match(r"\* `(\w+)`\??[^:,]*(?::|$)", line)
+        if not line.startswith(_ALSO) and (row is None or row[1] not in own):
+            yield line
 
 
 def _keys(table: Table) -> Iterator[tuple[str, str, str]]:

@@ -43,7 +43,9 @@ def documented() -> dict[str, tuple[set[str], set[str]]]:
     """For each heading of docs/reference/json.md the keys that are always there, and those that may be."""
     tables: dict[str, tuple[set[str], set[str]]] = {}
     for part in re.split(r"^##+ ", (ROOT / "docs/reference/json.md").read_text(), flags=re.MULTILINE)[1:]:
-        rows = re.findall(r"^\| `(\w+)`(\??) \|", part, re.MULTILINE)
+        rows = re.findall(r"^\* `(\w+)`(\??)[^:,\n]*(?::|$)", part, re.MULTILINE)
+        for line in re.findall(r"^\* \[Common keys\].*", part, re.MULTILINE):
+            rows += re.findall(r"`(\w+)`(\??)", line)
         tables[part.splitlines()[0]] = {key for key, may in rows if not may}, {key for key, may in rows if may}
     return tables
 
@@ -162,12 +164,20 @@ def test_each_table_that_is_made_has_its_heading(json_docs):
 
 def test_a_key_that_is_new_or_gone_is_seen(json_docs):
     text = (ROOT / "docs/reference/json.md").read_text()
-    row = next(line for line in text.splitlines() if line.startswith("| `tokens_at_match`"))
+    row = next(line for line in text.splitlines() if line.startswith("* `tokens_at_match`"))
 
-    assert text == json_docs.made(text.replace(f"{row}\n", "")).replace(
-        "| `tokens_at_match` | integer or null | |", row
-    )
+    assert text == json_docs.made(text.replace(f"{row}\n", "")).replace("* `tokens_at_match` integer or null", row)
     assert row in json_docs.made(text.replace(row, row.replace("`tokens_at_match`", "`tokens_at_match`?")))
+
+
+def test_a_common_key_is_only_named_unless_it_means_something_else_here(json_docs):
+    text = (ROOT / "docs/reference/json.md").read_text()
+    listed = "* [Common keys](#common-keys): "
+    own = text.replace(f"{listed}`subject`, ", f"* `subject` string: in this section\n{listed}")
+
+    assert own != text
+    assert "* `subject` string: in this section\n" in json_docs.made(own)
+    assert json_docs.made(own.replace(": in this section", "")) == text
 
 
 def test_a_fork_is_documented():
