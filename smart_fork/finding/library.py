@@ -175,7 +175,7 @@ class Library(ProjectIndex):
             if store.meta("model") != self.engine.embedder.model:
                 return None
             hidden = frozenset({first.session_id})
-            query = asked.query(self.scope(asked), hidden=hidden, **self.pointed_at(asked.intent))
+            query = self.relevant(asked.query(self.scope(asked), hidden=hidden, **self.pointed_at(asked.intent)))
             return recalled(search(store, query, partial(self.vectors, "")))
 
     def fix(self, request: FindRequest) -> Fixes:
@@ -282,7 +282,7 @@ class Library(ProjectIndex):
             state = self.refreshed_for(partial(query_of, store, session, asked), (session.agent, session.session_id))
             if state.problem and not store.counts().sessions:
                 raise IndexUnavailable(state.problem, _what_to_do("", off=False)[0])
-            query = query_of(store, session, asked)
+            query = self.relevant(query_of(store, session, asked))
             if not query.scope.parts:
                 return ExchangeEvidence(why_not=state.problem or "the session is not in the index")
             weighed = self._weighed.get(query.phrasings, ())
@@ -345,7 +345,7 @@ class Library(ProjectIndex):
         there, project, own = self.elsewhere, self.project, self.search_program is None
         if there is None or project is None or not own or asked.tag or asked.code:
             return None
-        query = asked.query(Scope(), directory=Path(project.root), **self.pointed_at(asked.intent))
+        query = self.relevant(asked.query(Scope(), directory=Path(project.root), **self.pointed_at(asked.intent)))
         there.begin(replace(query, limit=max(query.limit, RIVALS)), self.meaning(query.meanings))
         return there
 

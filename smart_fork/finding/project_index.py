@@ -13,7 +13,7 @@ from pathlib import Path
 import apsw
 
 from indexer import repositories
-from indexer.embedder import telling
+from indexer.embedder import ModelUnavailableError, telling
 from indexer.files import index_db
 from indexer.project import Project, is_within, resolve
 from indexer.store.base import Scope, SessionRow
@@ -25,7 +25,7 @@ from smart_fork.finding.engine import SearchEngine, configured_engine
 from smart_fork.finding.evidence import relatives
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.notes import marked, tag
-from smart_fork.finding.query import Code, Query, further, plain
+from smart_fork.finding.query import LONG_WORDS, Code, Query, further, plain
 from smart_fork.finding.ranking import ExchangeEvidence
 from smart_fork.finding.request import FindRequest, current_project
 from smart_fork.finding.search import Meaning, check_comparable
@@ -58,6 +58,7 @@ class ProjectIndex:
         self._meanings: dict[tuple[str, ...], Meaning] = {}
         self._evidence: dict[tuple[str, ...], ExchangeEvidence] = {}
         self._weighed: dict[tuple[str, ...], Sequence[Mapping[str, float]]] = {}
+        self._relevant: dict[str, str] = {}
 
     @cached_property
     def project(self) -> Project | None:
@@ -124,11 +125,22 @@ class ProjectIndex:
         The caller's own session, its workers and what is `withheld` are not found.
         """
         caller, own = self._caller_and_own()
-        return asked.query(
+        return self.relevant(asked.query(
             self.scope(asked), everywhere=self.project is None, caller=caller, hidden=own | withheld,
             relatives=relatives(self.store, caller) if caller else (), directory=self.directory,
             **self.pointed_at(asked.intent),
-        )  # fmt: skip
+        ))  # fmt: skip
+
+    def relevant(self, query: Query) -> Query:
+        """The query without what only says how to work; as it is where it is short, or the model cannot tell."""
+        if len(query.intent.split()) < LONG_WORDS:
+            return query
+        if query.intent not in self._relevant:
+            from smart_fork.finding.instructions import without_instructions
+
+            with suppress(ModelUnavailableError):
+                self._relevant[query.intent] = without_instructions(query.intent, self.engine.embedder)
+        return replace(query, relevant=self._relevant.get(query.intent, ""))
 
     def pointed_at(self, intent: str) -> dict[str, str]:
         """What is checked out, with the subjects of its commits if the intent points at it, for a query."""

@@ -33,7 +33,12 @@ if TYPE_CHECKING:
 MAX_CHARACTERS = 4000
 MAX_WORDS = 48
 #: The points against every session for a question of so many words; none for one of so few, and no step between them.
-LONG_DOUBT, SHORT_WORDS = 0.4, 16
+LONG_DOUBT, SHORT_WORDS = 0.3, 16
+#: The points against every session for a short prompt to an agent: who searches remembers a session, a prompt need not
+#: have one. A plan of so many words says enough to be told by.
+PROMPT_DOUBT, PLAN_WORDS = 3.0, 150
+#: A question of so many words is searched without what only says how to work.
+LONG_WORDS = 24
 #: Longer words are random data, and a phrase of more words than this is found by its beginning.
 MAX_WORD_CHARACTERS, MAX_PHRASE_WORDS = 64, 8
 
@@ -67,6 +72,23 @@ _STOP = frozenset(
 )
 
 
+#: The end of a sentence, with or without another one; how a prompt speaks to an agent; how long a sentence is without.
+_SENTENCE = re.compile(r"[.?!](?:\s+[A-Z]|\s*$)")
+_ADDRESS = re.compile(r"\b(?:please|can you|could you|let'?s)\b|(?<!\w)@[\w./]", re.IGNORECASE)
+SENTENCE_OF_WORDS = 9
+#: Words of any prompt, in the singular, that name no work.
+_EVERYWHERE = frozenset(
+    """
+    add again agent anything branch break broken bug build change check ci clean code comment commit complete continue
+    create do done error everything fail failed failing failure feature feedback file finish fix fixed function get go
+    good help implement implementation improve issue it keep last left lint linter linting look main make merge missing
+    my new next ok open path plan please pr problem project prompt pull push quick quickly ready red refactor remaining
+    request resolve review run see ship show side small something start still task test thank thing todo try unit update
+    valid version whole work working write wrong yes
+    """.split()  # noqa: SIM905 - easier to read than so many quotes
+)
+
+
 def plain(intent: str) -> str:
     """`intent` as it can be searched, embedded and repeated: without NUL and half surrogates, of bounded length."""
     text = intent[:MAX_CHARACTERS].replace("\0", " ").encode("utf-8", "replace").decode("utf-8").strip()
@@ -84,9 +106,23 @@ def words_of(text: str) -> tuple[str, ...]:
     return tuple((telling or words)[:MAX_WORDS])
 
 
-def doubt_of(text: str) -> float:
-    """The points against every session for a long question: it has something in common with most of them."""
-    return LONG_DOUBT * max(0.0, (len(words_of(text)) - SHORT_WORDS) / (MAX_WORDS - SHORT_WORDS))
+def doubt_of(text: str, words: int | None = None) -> float:
+    """The points against every session: for a long question, which has something in common with most of them, and for
+    a short prompt, which may ask for what is new. It may have more `words`, which only say how to work.
+    """
+    long = LONG_DOUBT * max(0.0, (len(words_of(text)) - SHORT_WORDS) / (MAX_WORDS - SHORT_WORDS))
+    return long + (PROMPT_DOUBT * max(0.0, 1 - (words or len(text.split())) / PLAN_WORDS) if is_prompt(text) else 0.0)
+
+
+def is_prompt(text: str) -> bool:
+    """Tell if `text` is written to an agent, and not to search with: it addresses it, or has a whole sentence."""
+    sentence = text[:1].isupper() and (_SENTENCE.search(text) or len(text.split()) >= SENTENCE_OF_WORDS)
+    return bool(sentence or "\n" in text or _ADDRESS.search(text))
+
+
+def names_nothing(text: str) -> bool:
+    """Tell if all words of `text` are of every prompt: it may mean any work here."""
+    return all(word.isascii() and word.rstrip("s") in _EVERYWHERE for word in words_of(text))
 
 
 def terms_of(text: str) -> tuple[str, ...]:
@@ -192,7 +228,8 @@ class Query:
 
     `everywhere` means all projects, `caller` is the session that asks, `relatives` are those of other families that
     know what it knows, `hidden` is never found, `doubt` counts against all: what is not known yet may speak for others.
-    `read` is the share of sessions that were read: the one that is meant may be among the rest.
+    `read` is the share of sessions that were read: the one that is meant may be among the rest. `relevant` is the
+    intent without what only says how to work, where that is known.
     `branch` is what is checked out where it is asked, `landed` the subjects of its commits, `in_play` the files that
     are worked on there, `given` by the caller or found changed. `agents` are those whose sessions are searched, and
     `directory` is where it is asked.
@@ -209,6 +246,7 @@ class Query:
     relatives: tuple[SessionRow, ...] = ()
     doubt: float = 0.0
     read: float = 1.0
+    relevant: str = ""
     branch: str = ""
     landed: str = ""
     in_play: tuple[str, ...] = ()
@@ -230,7 +268,7 @@ class Query:
     def phrasings(self) -> tuple[str, ...]:
         """The question in each of its wordings, the person's own first, with the words of what it points at."""
         pointed = (branch_words(self.branch), self.landed) if is_of_this_branch(self.intent) else ()
-        return (" ".join(filter(None, (self.intent, *pointed))), *self.also)
+        return (" ".join(filter(None, (self.relevant or self.intent, *pointed))), *self.also)
 
     @cached_property
     def embedded(self) -> tuple[int, ...]:

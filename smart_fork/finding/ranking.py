@@ -37,8 +37,9 @@ LIKELY, FITS = 0.5, 0.3
 #: The lowest score of what answers in a session that was named: the name speaks for it already. Words that have nothing
 #: to do with a session score below 0.01.
 NAMED_FLOOR = 0.05
-#: The best chance of a session that was only asked: it hardly knows what nothing came of.
-ONLY_ASKED = 0.2
+#: The best chance of a session that was only asked: it hardly knows what nothing came of; and of one that is asked for
+#: by a prompt that names nothing.
+ONLY_ASKED, POSSIBLE = 0.2, 0.45
 
 
 class Parts(NamedTuple):
@@ -73,9 +74,9 @@ class Weights(NamedTuple):
 Known = Literal["both", "words", "meaning"]
 #: Where both were searched; for a session of which only the words, or only the vectors, are known.
 KNOWN: Mapping[Known, Weights] = {
-    "both": Weights(Parts(3.38, 3.34, 6.09, 3.24, 6.63, 12.34, 3.8), nothing=9.7),
-    "words": Weights(Parts(6.07, 6.89, 10.86, 4.0, files=4.3), nothing=7.37),
-    "meaning": Weights(Parts(nearest=18.86, whole=9.69), nothing=11.48),
+    "both": Weights(Parts(4.06, 4.01, 7.31, 3.89, 7.96, 14.81, 4.56), nothing=9.89),
+    "words": Weights(Parts(7.28, 8.27, 13.03, 4.8, files=5.16), nothing=7.09),
+    "meaning": Weights(Parts(nearest=22.63, whole=11.63), nothing=12.03),
 }
 #: The same for a question that is put in several ways: what all of them agree on says more.
 KNOWN_AGAIN: Mapping[Known, Weights] = {
@@ -162,8 +163,11 @@ class Score(NamedTuple):
         doubted = self._replace(against=self.against + doubt)
         if read >= 1:
             return doubted
-        chance = max(read * doubted.chance, 1e-12)
-        return doubted._replace(against=sum(self.points) + math.log(1 / chance - 1))
+        return doubted.at_most(max(read * doubted.chance, 1e-12))
+
+    def at_most(self, chance: float) -> Score:
+        """The same with no better chance than this."""
+        return self._replace(against=max(self.against, sum(self.points) - math.log(chance / (1 - chance))))
 
     @property
     def chance(self) -> float:

@@ -21,9 +21,19 @@ from indexer.transcripts.model import Session
 from smart_fork.errors import NotFound, advice
 from smart_fork.finding.answer import Exchanges, KnownExchange, Mode
 from smart_fork.finding.evidence import Gathered, admitted, beginning_of, family_of, gather, gather_more
-from smart_fork.finding.query import Candidate, Candidates, Query, QueryWords, doubt_of, words_of
+from smart_fork.finding.query import Candidate, Candidates, Query, QueryWords, doubt_of, names_nothing, words_of
 from smart_fork.finding.quotations import matched_words
-from smart_fork.finding.ranking import WORTH, ExchangeEvidence, PointParts, Score, rivals, scores, share, weigh
+from smart_fork.finding.ranking import (
+    POSSIBLE,
+    WORTH,
+    ExchangeEvidence,
+    PointParts,
+    Score,
+    rivals,
+    scores,
+    share,
+    weigh,
+)
 from smart_fork.finding.request import DEFAULT_LIMIT, FindRequest
 from smart_fork.finding.results import UNTRUSTED, title
 from smart_fork.finding.session_place import is_there
@@ -59,8 +69,11 @@ def _search(store: Store, query: Query, embed: Embed, mode: Mode, look: SecondLo
     family = found.families
     weighed = weigh(found.phrasings, words=mode != "vector")
     among = rivals(weighed, family)
-    doubt = query.doubt + (0.0 if query.also else doubt_of(query.intent))
+    asked = query.phrasings[0]
+    doubt = query.doubt + (0.0 if query.also else doubt_of(asked, len(query.intent.split())))
     score = {row: one.doubted(doubt, query.read) for row, one in share(weighed, family, among).items()}
+    if not query.also and names_nothing(asked):
+        score = {row: one.at_most(POSSIBLE) for row, one in score.items()}
     ranked = _one_a_family(score, found.sessions, family)
     if look.rerank:
         chunk_of = {row: found.passages[row].place.chunk for row, _ in ranked[:RERANKED] if row in found.passages}

@@ -245,7 +245,7 @@ class Choice:
     arguments of the tool that asks, for the calls that it is told to make.
     """
 
-    auto_fork: bool = said(bool, default=False, described="Fork your agent's best, if it scores min_score (0.3).")
+    auto_fork: bool = said(bool, default=False, described="Fork your agent's best, if it scores min_score (0.5).")
     fork_index: int | None = said(int, described="Fork this result, from 0.")
     ask: Ask | None = None
     or_all: bool = False
@@ -257,7 +257,7 @@ class Best:
     """How many of the sessions that a search finds are forked, and what they must score."""
 
     top: int | None = said(int, help="Fork the N best sessions of this project.")
-    min_score: float | None = said(float, help="Lowest score for --top. Default: 0.3.")
+    min_score: float | None = said(float, help="Lowest score for --top. Default: 0.5.")
 
 
 #: Nothing is forked.

@@ -25,7 +25,7 @@ from smart_fork.finding.answer import Answer, Found, RecentSession, Unsearched
 from smart_fork.finding.engine import OWN
 from smart_fork.finding.hit import Hit, score_in_words
 from smart_fork.finding.library import Library
-from smart_fork.finding.ranking import FITS
+from smart_fork.finding.ranking import LIKELY
 from smart_fork.finding.request import MAX_LIMIT, FindRequest, check_score
 from smart_fork.finding.worth import least_close
 from smart_fork.forking import plan
@@ -279,7 +279,7 @@ def fits(answer: Found) -> bool:
 
     Another engine's scores are no chances.
     """
-    return bool(answer.results) and (answer.engine != OWN or sum(hit.score for hit in answer.results) >= FITS)
+    return bool(answer.results) and (answer.engine != OWN or sum(hit.score for hit in answer.results) >= LIKELY)
 
 
 def _sessions(answer: Answer) -> list[Hit | RecentSession]:
@@ -367,7 +367,7 @@ def _started_or_not(planned: Fork) -> Forked | NotForked:
 
 
 #: Below this chance nothing is forked, unless `min_score` says otherwise.
-FLOOR = FITS
+FLOOR = LIKELY
 
 
 def fitting(answer: Answer, most: int, min_score: float | None) -> tuple[tuple[Hit, ...], int]:
@@ -382,7 +382,10 @@ def fitting(answer: Answer, most: int, min_score: float | None) -> tuple[tuple[H
     results = answer.results
     floor = FLOOR if min_score is None else min_score
     able = [hit for hit in results if hit.can_fork]
-    # Of about equally likely ones the better to fork stands first, and may be just below the floor.
+    least = least_close(max((hit.score for hit in able), default=0.0))
+    # Those that are about as likely share the chance of the one that is meant: whichever is forked, it fits.
+    if min_score is None and sum(hit.score for hit in able if hit.score >= least) >= floor:
+        floor = min(floor, least)
     fit = tuple(hit for hit in able if hit.score >= floor)[:most]
     if not results and min_score:
         raise NotFound(f"Nothing was forked: no session scores {min_score:g} or more", "min_score 0 sets no limit.")

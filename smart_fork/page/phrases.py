@@ -12,7 +12,7 @@ from smart_fork.forking.worker import name_of
 from smart_fork.snippets import printable, time_of
 
 #: Each word for a score, and the lowest one that it describes.
-_WORDS = ((0.6, "very likely"), (0.3, "likely"), (0.1, "possible"), (0.0, "unlikely"))
+_WORDS = ((0.75, "very likely"), (0.5, "likely"), (0.3, "possible"), (0.0, "unlikely"))
 #: How a list of sessions is divided: the most days of each period.
 _PERIODS, _EARLIER = ((0, "Today"), (1, "Yesterday"), (7, "Last 7 days"), (30, "Last 30 days")), 31
 #: How much of a prompt names its worker.

@@ -299,7 +299,7 @@ def ask(client: Client, project: str, query: Query, meaning: Meaning) -> wire.Fo
     made = meaning.within(VECTOR_SECONDS) if meaning.model == LightEmbedder().model else None
     wanted = wire.made(
         wire.Search,
-        question=query.intent,
+        question=query.relevant or query.intent,
         also=query.also,
         space=space_of(meaning.model, LightEmbedder.dimensions) if made else None,
         e=halves(made or ()),

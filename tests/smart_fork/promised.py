@@ -156,7 +156,7 @@ def it_forks_what_is_said(s: Scene) -> None:
                 "resume_session_id"
             ]
         )
-    assert "0.30" in s.ask("smart_fork", intent="asparagus sauce", auto_fork=True)["error"]
+    assert "0.50" in s.ask("smart_fork", intent="asparagus sauce", auto_fork=True)["error"]
     assert "error" not in s.ask("smart_fork", intent="asparagus sauce", auto_fork=True, min_score=0, dry_run=True)
     assert not s.scripted.ran()
     made = s.fork(dry_run=False, prompt="do the rest", brief=False)

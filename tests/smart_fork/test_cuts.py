@@ -181,6 +181,7 @@ def test_only_the_masking_functions_make_a_masked_text():
         "indexer/masking/__init__.py",
         "indexer/pipeline.py",  # as its reader masked it
         "indexer/transcripts/state.py",
+        "indexer/transcripts/texts.py",
         "smart_fork/finding/notes.py",  # as it was stored
         "smart_fork/finding/recent.py",
     } == makers

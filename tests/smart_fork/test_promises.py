@@ -63,7 +63,7 @@ PROMISES: dict[str, dict[str, Callable[[Scene], None]]] = {
         "Quote what matched.": calls.limits_hold,
     },
     "smart_fork.auto_fork": {
-        "Fork your agent's best, if it scores min_score (0.3).": calls.it_forks_what_is_said,
+        "Fork your agent's best, if it scores min_score (0.5).": calls.it_forks_what_is_said,
     },
     "smart_fork.fork_index": {
         "Fork this result, from 0.": calls.it_forks_what_is_said,

@@ -192,7 +192,7 @@ class TestFind:
 
         assert re.search(r"a\.py  claude \w+  \d+ \w+  committed  \d+$", out, re.MULTILINE)
         assert re.search(
-            r" · committed · none of its 1 file changed since · [\d,]+ tokens · branch main$", out, re.MULTILINE
+            r" · committed · none of its 1 file changed since · [\d,]+ tokens", out, re.MULTILINE
         )
 
     def test_it_is_said_why_results_do_not_stand_in_the_order_of_their_scores(self, run, world, shop):

@@ -216,7 +216,7 @@ def test_top_forks_what_fits_and_says_how_many_are_left_out(run, world, shop, fo
 
     assert [knows] == [one["resume_session_id"] for one in told["forks"]]
     assert 2 == told["left_out"]
-    assert "2 more were skipped: their scores are below 0.30. --min-score 0 takes all." in done.err
+    assert "2 more were skipped: their scores are below 0.50. --min-score 0 takes all." in done.err
     assert (3, False) == (len(everything["forks"]), "left_out" in everything)
 
 

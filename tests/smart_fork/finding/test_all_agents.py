@@ -178,7 +178,7 @@ def test_a_likelier_one_that_cannot_be_forked_is_named_beside_the_fork(world: Wo
     """Here of the same agent as asks, and another one is forked in its place."""
     knows, other = world.claude(shop, RETRY, DONE), world.codex(shop, RETRY, DONE)
     found = an_answer(
-        a_hit(0.7, knows, can_fork=False, warning="claude is too old"), a_hit(0.4, other, agent_type="codex")
+        a_hit(0.7, knows, can_fork=False, warning="claude is too old"), a_hit(0.6, other, agent_type="codex")
     )
     monkeypatch.setattr("smart_fork.forking.search_and_fork.find_in_all", lambda *_: found)
 

@@ -146,11 +146,11 @@ def test_in_all_projects_each_repository_is_asked(world, shop):
 
 
 def test_the_floor_looks_at_scores_and_not_at_who_stands_first():
-    found = an_answer(*(a_hit(score, str(score)) for score in (0.28, 0.31, 0.1)))
+    found = an_answer(*(a_hit(score, str(score)) for score in (0.2, 0.51, 0.1)))
 
-    assert [hit.score for hit in fitting(found, 1, None)[0]] == [0.31]
-    with pytest.raises(Exception, match=r"is 0\.31, below 0\.50"):
-        fitting(found, 1, 0.5)
+    assert [hit.score for hit in fitting(found, 1, None)[0]] == [0.51]
+    with pytest.raises(Exception, match=r"is 0\.51, below 0\.60"):
+        fitting(found, 1, 0.6)
 
 
 @pytest.mark.parametrize(

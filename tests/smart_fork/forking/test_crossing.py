@@ -92,8 +92,8 @@ def test_the_tree_names_the_agents_where_there_are_several(family, run, world, s
 
     said, other = run("lineage", family[0]).out, run("lineage", alone).out
 
-    assert "Claude Code, 20" in said
-    assert "Codex, 20" in said
+    assert "Claude Code · " in said
+    assert "Codex · " in said
     assert "Claude Code" not in other
 
 

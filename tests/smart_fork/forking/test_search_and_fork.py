@@ -105,7 +105,7 @@ def test_nothing_is_forked_where_nothing_fits_and_the_answer_says_how_to_do_it_a
     assert 2 == answer["count"] == len(answer["results"])
     assert answer["results"][0]["score"] < 0.3
     assert answer["error"].startswith("Nothing was forked: the best score")
-    assert answer["error"].endswith(", below 0.30.")
+    assert answer["error"].endswith(", below 0.50.")
     assert "smart-fork fork ID" in answer["hint"]
     assert "--min-score" in answer["hint"]
 

@@ -21,10 +21,10 @@ from smart_fork.page import renderer
 from smart_fork.page.desk import Desk, Frame, ServiceState
 from smart_fork.page.entry import ALIKE_SECONDS, FORM_SECONDS, MAX_KEPT, PageForms
 from smart_fork.page.kin import own_beginning, timeline
-from smart_fork.page.phrases import ago, chance, clock, day, exact, homely, inside, place, session_link
+from smart_fork.page.phrases import chance, clock, day, exact, homely, inside, place, session_link
 from smart_fork.page.reading import leaving, reading
 from smart_fork.page.session import AddressedSession
-from smart_fork.snippets import tokens_about
+from smart_fork.snippets import ago, tokens_about
 from tests.smart_fork.relatives import a_relative
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -87,8 +87,8 @@ def test_times_are_told_as_people_tell_them(moment, said):
 
 
 def test_chances_sizes_and_places_are_told_as_people_tell_them(home):
-    assert [("> 99 %", "very likely"), ("31 %", "likely"), ("< 1 %", "unlikely")] == [
-        (percent(one), chance(one)) for one in (0.999, 0.31, 0.001)
+    assert [("> 99 %", "very likely"), ("51 %", "likely"), ("< 1 %", "unlikely")] == [
+        (percent(one), chance(one)) for one in (0.999, 0.51, 0.001)
     ]
     assert ["0", "850", "14k"] == [tokens_about(one) for one in (None, 850, 14_200)]
     assert ["~", "~/shop", f"{home}x", "/srv/\u202egnp".replace("\u202e", "")] == [
