@@ -122,7 +122,7 @@ class _Following:
 
 @app.command("status")
 def status() -> None:
-    """Show what the index holds, how fresh it is and what it could not read."""
+    """Show what the index holds, and how fresh it is."""
     from smart_fork.finding.status import index_status
 
     state = index_status()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -70,7 +69,10 @@ class Attempt:
         self, worker: WorkerRecord, repository: Path, name: str | None, *, with_changes: bool = False
     ) -> Worktree:
         """Make a worktree for the worker."""
-        note = partial(self.registry.set_planned, worker.id)
+
+        def note(planned: Worktree) -> None:
+            self.registry.set_planned(worker.id, planned.made)
+
         made = Worktree.create(repository, name, self.machine.processes, with_changes=with_changes, note=note)
         self.otherwise(lambda: self._without(made))
         return made

@@ -108,7 +108,9 @@ class Prepared:
             with one_at_a_time(plan):
                 began = machine.clock.now()
                 new = plan.new_session_id if spec.form != "resume" else None
-                worker = registry.set_ready(worker.id, cwd=plan.cwd, tree=made, session_id=new, now=began)
+                worker = registry.set_ready(
+                    worker.id, cwd=plan.cwd, tree=made.made if made else None, session_id=new, now=began
+                )
                 _give_back(attempt, plan, worker)
                 refuse_cancelled()
                 if place.replaces:  # nothing of ours is left to say so afterwards

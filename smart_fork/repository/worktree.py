@@ -51,6 +51,11 @@ class Worktree:
         """The worktree that was made at `path`."""
         return cls(Path(path), branch or "", Path(path).parent.parent, base or "")
 
+    @property
+    def made(self) -> tuple[str, str, str]:
+        """Its path, branch and base, as a register notes them."""
+        return str(self.path), self.branch, self.base
+
     def left_unfiltered(self, processes: Processes) -> str:
         """What a person should know of files that a filter makes, such as large ones kept elsewhere; empty if none."""
         there = Repository.open_worktree(self.path, processes)

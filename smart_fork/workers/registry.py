@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import apsw
 import orjson
@@ -24,9 +24,6 @@ from smart_fork.system import permission
 from smart_fork.workers.registry_file import has_registry, registry_file
 from smart_fork.workers.registry_schema import opened, unusable
 
-if TYPE_CHECKING:
-    from smart_fork.repository.worktree import Worktree
-
 BUSY_MILLISECONDS = 15_000
 MIN_PREFIX = 8
 
@@ -39,6 +36,8 @@ OVER: tuple[State, ...] = ("ended", "failed")
 LIVING: tuple[State, ...] = ("starting", "running")
 #: How a worker came about. A branch is a fork that had been written before.
 Kind = Literal["fork", "branch", "new", "resume", "continue"]
+#: A worktree: its path, its branch, and the commit that the work in it is on top of.
+Tree = tuple[str, str, str]
 _TREE = "worktree = ?, branch = ?, base_commit = ?"
 _SESSION = "coalesce(session_id, last_session_id)"
 
@@ -207,21 +206,21 @@ class Registry:
                 self._own(identity, session_id)
         return self._by_id(identity)
 
-    def set_planned(self, identity: str, tree: Worktree) -> WorkerRecord:
+    def set_planned(self, identity: str, tree: Tree) -> WorkerRecord:
         """Note which worktree will be made for it: whoever comes next removes it if the start is cut off."""
-        return self._set(identity, _TREE, *_of_tree(tree))
+        return self._set(identity, _TREE, *tree)
 
     def set_copying(self, identity: str, path: Path) -> WorkerRecord:
         """Note which copy of a log will be made for it, likewise."""
         return self._set(identity, "copied_to = ?", str(path))
 
     def set_ready(
-        self, identity: str, *, cwd: Path, tree: Worktree | None, session_id: str | None, now: float | None = None
+        self, identity: str, *, cwd: Path, tree: Tree | None, session_id: str | None, now: float | None = None
     ) -> WorkerRecord:
         """Note what was made for it, and its session, where that is a new one whose id is known. It is started now:
         what it says itself is later than that.
         """
-        values = (str(cwd), _iso(now), *_of_tree(tree))
+        values = (str(cwd), _iso(now), *(tree or (None, None, None)))
         return self._set(identity, f"cwd = ?, started_at = ?, {_TREE}", *values, session_id=session_id)
 
     def set_started(
@@ -467,10 +466,6 @@ def _worker(row: dict[str, Any]) -> WorkerRecord:
         if row[name] not in get_args(words):
             row[name] = otherwise
     return WorkerRecord(**row | {"command": _words(row["command"])})
-
-
-def _of_tree(tree: Worktree | None) -> tuple[str | None, ...]:
-    return (str(tree.path), tree.branch, tree.base) if tree else (None, None, None)
 
 
 def _words(text: object) -> tuple[str, ...]:

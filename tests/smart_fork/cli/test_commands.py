@@ -191,9 +191,7 @@ class TestFind:
         out = run("find", RETRY, "--explain").out
 
         assert re.search(r"a\.py  claude \w+  \d+ \w+  committed  \d+$", out, re.MULTILINE)
-        assert re.search(
-            r" · committed · none of its 1 file changed since · [\d,]+ tokens", out, re.MULTILINE
-        )
+        assert re.search(r" · committed · none of its 1 file changed since · [\d,]+ tokens", out, re.MULTILINE)
 
     def test_it_is_said_why_results_do_not_stand_in_the_order_of_their_scores(self, run, world, shop):
         world.worked("claude", shop, f"> {RETRY}", DONE, "> and more")

@@ -462,16 +462,6 @@ def test_what_keeps_a_search_from_its_best_is_said_above_what_it_finds(served, w
     assert "smart-fork doctor" in text
 
 
-def test_a_question_that_cannot_be_asked_is_answered_in_its_place(served):
-    status, text = served.get("/results", q="x", project="/not/there")
-
-    assert 400 == status
-    assert "project_path does not exist" in text
-    assert "<!doctype" not in text
-    status, text = served.get("/", q="x", agent="nobody")
-    assert (400, True) == (status, 'id="q"' in text)
-
-
 def test_however_many_are_asked_for_so_many_are_shown(served, world, shop):
     for number in range(12):
         world.claude(shop, f"{RETRY} number {number}", DONE)

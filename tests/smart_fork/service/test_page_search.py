@@ -84,3 +84,13 @@ def test_prompts_of_deleted_sessions_stand_apart_without_links_or_forms(served, 
         assert "href" not in apart
         assert "form" not in apart.replace("information", "")
         assert gone not in text
+
+
+def test_a_question_that_cannot_be_asked_is_answered_in_its_place(served):
+    status, text = served.get("/results", q="x", project="/not/there")
+
+    assert 400 == status
+    assert "project_path does not exist" in text
+    assert "<!doctype" not in text
+    status, text = served.get("/", q="x", agent="nobody")
+    assert (400, True) == (status, 'id="q"' in text)
