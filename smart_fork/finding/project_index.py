@@ -25,9 +25,9 @@ from smart_fork.finding.engine import SearchEngine, configured_engine
 from smart_fork.finding.evidence import relatives
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.notes import marked, tag
-from smart_fork.finding.query import LONG_WORDS, Code, Query, further, plain
+from smart_fork.finding.query import LONG_WORDS, Code, Query, plain
 from smart_fork.finding.ranking import ExchangeEvidence
-from smart_fork.finding.request import FindRequest, current_project
+from smart_fork.finding.request import FindRequest, current_project, further
 from smart_fork.finding.search import Meaning, check_comparable
 from smart_fork.finding.this_branch import pointed_at
 from smart_fork.finding.upkeep import SOON_SECONDS, Engine, Upkeep, embed_some, refresh

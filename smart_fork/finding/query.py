@@ -19,10 +19,9 @@ from indexer.export import PieceRole
 from indexer.lazy import dataclass
 from indexer.store.base import HavingTable, Placement, Scope, Scored, Searchable, SessionRow, WordTable, bigrams
 from indexer.transcripts.model import AgentName
-from smart_fork.errors import Usage, is_empty
+from smart_fork.errors import is_empty
 from smart_fork.finding.ranking import FITS, Score
 from smart_fork.finding.this_branch import branch_words, is_of_this_branch
-from smart_fork.snippets import shown
 
 if TYPE_CHECKING:
     from smart_fork.finding.answer import Mode
@@ -155,49 +154,6 @@ def quoted_names(given: Iterable[str]) -> tuple[str, ...]:
 def _phrase(compound: str) -> tuple[str, ...]:
     words = _WORD.findall(compound.replace("_", " "))
     return tuple(word[:MAX_WORD_CHARACTERS] for word in words[:MAX_PHRASE_WORDS])
-
-
-# A question in other words: what may be given, and what of it is asked.
-
-
-#: How many further phrasings a question may have, and of how many characters each.
-MAX_PHRASINGS, MAX_PHRASING_CHARACTERS = 8, 300
-
-
-def check_also(also: object) -> None:
-    """Whether these can be further phrasings of a question. `None` are none.
-
-    Raises:
-        Usage: they are no list of texts, too many, or one is too long.
-    """
-    if also is None:
-        return
-    if isinstance(also, str | bytes) or not isinstance(also, Sequence):
-        raise Usage(f"also must be a list of texts, not {shown(also)}", "Each text is the same intent in other words.")
-    if len(also) > MAX_PHRASINGS:
-        raise Usage(
-            f"also takes at most {MAX_PHRASINGS} texts, not {len(also)}", "Four different phrasings are enough."
-        )
-    for number, text in enumerate(also, start=1):
-        if not isinstance(text, str):
-            raise Usage(f"also must be a list of texts; number {number} is {shown(text)}")
-        if len(text) > MAX_PHRASING_CHARACTERS:
-            raise Usage(
-                f"also takes texts of at most {MAX_PHRASING_CHARACTERS} characters; number {number} has {len(text)}",
-                "Give a sentence, a title, or a few names.",
-            )
-
-
-def further(intent: str, also: Sequence[str] | None) -> tuple[str, ...]:
-    """Those of `also` that ask `intent` in other words: no blank ones, and each once."""
-    given = (plain(text) for text in also or ())
-    different = {_essence(text): text for text in reversed([*given]) if text}
-    return tuple(text for essence, text in reversed(different.items()) if essence and essence != _essence(intent))
-
-
-def _essence(text: str) -> str:
-    """What two texts have in common that differ in case and white space alone."""
-    return " ".join(text.casefold().split())
 
 
 # What is asked of the index and what was found in it: values.

@@ -19,13 +19,15 @@ from smart_fork.agents.readers import READERS
 from smart_fork.errors import Usage, advice, is_empty
 from smart_fork.finding.engine import collection_of, collections
 from smart_fork.finding.notes import tag
-from smart_fork.finding.query import Code, Query, check_also, further, plain
+from smart_fork.finding.query import Code, Query, plain
 from smart_fork.snippets import one_of, printable, quoted, shown
 from smart_fork.system import permission
 
 #: Of a path that is no project's, how much is repeated.
 MAX_SHOWN = 500
 DEFAULT_LIMIT, MAX_LIMIT = 5, 50
+#: How many further phrasings a question may have, and of how many characters each.
+MAX_PHRASINGS, MAX_PHRASING_CHARACTERS = 8, 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,3 +238,42 @@ def _is_number(value: object) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+# A question in other words: what may be given, and what of it is asked.
+
+
+def check_also(also: object) -> None:
+    """Whether these can be further phrasings of a question. `None` are none.
+
+    Raises:
+        Usage: they are no list of texts, too many, or one is too long.
+    """
+    if also is None:
+        return
+    if isinstance(also, str | bytes) or not isinstance(also, Sequence):
+        raise Usage(f"also must be a list of texts, not {shown(also)}", "Each text is the same intent in other words.")
+    if len(also) > MAX_PHRASINGS:
+        raise Usage(
+            f"also takes at most {MAX_PHRASINGS} texts, not {len(also)}", "Four different phrasings are enough."
+        )
+    for number, text in enumerate(also, start=1):
+        if not isinstance(text, str):
+            raise Usage(f"also must be a list of texts; number {number} is {shown(text)}")
+        if len(text) > MAX_PHRASING_CHARACTERS:
+            raise Usage(
+                f"also takes texts of at most {MAX_PHRASING_CHARACTERS} characters; number {number} has {len(text)}",
+                "Give a sentence, a title, or a few names.",
+            )
+
+
+def further(intent: str, also: Sequence[str] | None) -> tuple[str, ...]:
+    """Those of `also` that ask `intent` in other words: no blank ones, and each once."""
+    given = (plain(text) for text in also or ())
+    different = {_essence(text): text for text in reversed([*given]) if text}
+    return tuple(text for essence, text in reversed(different.items()) if essence and essence != _essence(intent))
+
+
+def _essence(text: str) -> str:
+    """What two texts have in common that differ in case and white space alone."""
+    return " ".join(text.casefold().split())

@@ -29,9 +29,8 @@ from smart_fork.finding.conversation import Noted
 from smart_fork.finding.hit import Hit, outcome_in_words
 from smart_fork.finding.index_access import known_index, opened
 from smart_fork.finding.library import Opening
-from smart_fork.finding.query import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS
 from smart_fork.finding.recent import list_recent
-from smart_fork.finding.request import FindRequest
+from smart_fork.finding.request import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS, FindRequest
 from smart_fork.finding.results import headline
 from smart_fork.finding.session_place import permits, where_now
 from smart_fork.finding.team_search import is_known, team_room, team_search

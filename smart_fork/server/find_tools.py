@@ -29,8 +29,7 @@ from smart_fork.errors import IndexUnavailable, NotFound, Usage, advice
 from smart_fork.finding.answer import Exchanges, Fixes, Found, IndexStatus, NoIndex, Recents, Unsearched
 from smart_fork.finding.conversation import Conversation, Exported
 from smart_fork.finding.hit import Hit
-from smart_fork.finding.query import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS
-from smart_fork.finding.request import FindRequest, RecentRequest
+from smart_fork.finding.request import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS, FindRequest, RecentRequest
 from smart_fork.finding.team_search import team_room, team_search
 from smart_fork.forking.request import Ask, BudgetAsked, Choice, ForkRequest, Later
 from smart_fork.server.calls import Caller, progress_of, project_for, sent

@@ -8,8 +8,9 @@ from typing import cast
 from indexer.embedder import ModelUnavailableError
 from indexer.export import PieceRole
 from smart_fork.finding.evidence import Gathered, Passage, gather
-from smart_fork.finding.query import Query, further, plain
+from smart_fork.finding.query import Query, plain
 from smart_fork.finding.ranking import Parts, Weighed, weigh
+from smart_fork.finding.request import further
 from smart_fork.team import wire
 from smart_fork.team.server import sessions
 from smart_fork.team.server.auth import Person, Project

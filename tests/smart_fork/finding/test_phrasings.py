@@ -11,9 +11,9 @@ from smart_fork import public
 from smart_fork.errors import Usage
 from smart_fork.finding.evidence import gather
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.query import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS, Query, check_also, further
+from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import parts
-from smart_fork.finding.request import FindRequest
+from smart_fork.finding.request import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS, FindRequest, check_also, further
 from smart_fork.finding.search import embedded
 from tests.cases import each, first
 from tests.smart_fork.world import BrokenModel, WordsModel
