@@ -126,6 +126,7 @@ class TestFind:
 
         assert "None of these is a sure match" in run("find", "why is the mail server unreachable").err
         assert "None of these is a sure match" not in run("find", "rename the colours of the theme").err
+        assert "This names no work: say which." in run("find", "fix the failing tests").err
 
     def test_where_nothing_fits_no_fork_is_suggested(self, run, world, shop):
         world.claude(shop, "rename the colours of the theme", "done")
