@@ -39,7 +39,7 @@ def test_a_text_of_instructions_alone_is_asked_as_it_is(embedder):
 
 
 def test_an_instruction_that_names_code_is_kept(embedder):
-    named = "Read the instructions in sitemap_rules.md first."
+    named = "Keep to the conventions of CODE_STYLE.md and write small commits."
 
     assert named in without_instructions(f"{named} {STANDING} {QUESTION}", embedder)
 
