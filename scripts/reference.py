@@ -31,7 +31,7 @@ Exit codes: 0 done, 1 error, 2 wrong use, 3 not found. `team` commands also use 
 A session is named by its id, by 8 or more characters of it, or by a worker's id. If two agents share an id, put the
 agent before it: `codex:70f1a07f`.
 
-`--help` shows the usage of a command. Here each argument and option is described once a section; a command names
+`--help` shows the usage of a command and more examples. Here each argument and option is described once a section; a command names
 its shared ones after *Also*.
 """
 #: Said once in the introduction.
@@ -121,8 +121,8 @@ def _listed(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def _examples(path: str) -> list[str]:
-    """Return the examples of a command, without those that only add `--json`."""
-    return [one for one in help_pages.examples(path) if " --json" not in one]
+    """Return the first example of a command; `--help` shows the others."""
+    return list(help_pages.examples(path)[:1])
 
 
 def _is_group(command: Any) -> bool:
@@ -161,23 +161,28 @@ def _tools() -> str:
     catalogue = orjson.loads(CATALOGUE.read_bytes())
     few = catalogue["few"]
     text = _TOOLS_INTRO
+    told: set[str] = set()
     for tool in sorted(catalogue["tools"], key=lambda one: one["name"] not in few):
         shown = "Listed by default." if tool["name"] in few else "Listed with `--tools all`."
         text += f"\n## {tool['name']}\n\n{tool['title']}. {shown}\n\n```text\n{tool['description'].strip()}\n```\n"
-        rows = list(_arguments(tool["inputSchema"]))
-        if rows:
-            text += "\n" + "\n".join(rows) + "\n"
+        rows = dict(_arguments(tool["inputSchema"]))
+        own = [row for row in rows if row not in told]
+        also = [name for row, name in rows.items() if row in told]
+        told.update(rows)
+        text += "\n" + "\n".join(own) + "\n" if own else ""
+        text += f"\nAs in the tools above: {', '.join(also)}.\n" if also else ""
     text += _PROMPTS_INTRO
     for prompt in catalogue["prompts"]:
         text += f"| `{prompt['name']}` | `{prompt['arguments'][0]['name']}` | {_cell(prompt['description'])} |\n"
     return _MADE + text
 
 
-def _arguments(schema: Any) -> Iterator[str]:
+def _arguments(schema: Any) -> Iterator[tuple[str, str]]:
+    """Yield the description of each argument, and its name."""
     required = schema.get("required", [])
     for name, one in schema.get("properties", {}).items():
         mark = " (required)" if name in required else ""
-        yield f"* `{name}`, {_type(one)}{mark}: {' '.join(one.get('description', '').split())}"
+        yield f"* `{name}`, {_type(one)}{mark}: {' '.join(one.get('description', '').split())}", f"`{name}`"
 
 
 def _type(schema: Any) -> str:
