@@ -31,8 +31,8 @@ Exit codes: 0 done, 1 error, 2 wrong use, 3 not found. `team` commands also use 
 A session is named by its id, by 8 or more characters of it, or by a worker's id. If two agents share an id, put the
 agent before it: `codex:70f1a07f`.
 
-`--help` shows the usage of a command and more examples. Here each argument and option is described once a section; a command names
-its shared ones after *Also*.
+`--help` shows the usage of a command and more examples. Here each argument and option is described once a section;
+a command names its shared ones after *Also*.
 """
 #: Said once in the introduction.
 _DASH = re.compile(r'(?:What|Words) start\w* with a dash go\w* after "--":.*')
