@@ -138,8 +138,8 @@ def _fzf_lines(rows: Sequence[PickerRow]) -> str:
 
 def with_fzf(program: str, rows: Sequence[PickerRow], *, everywhere: bool = False) -> tuple[Action, Reference] | None:
     """What the person chose in fzf, which searches again whenever what is typed has changed; `None` where nothing."""
+    from smart_fork.cli.preload import may_hand_over
     from smart_fork.cli.preload.start import begin
-    from smart_fork.cli.program import may_hand_over
     from smart_fork.system.processes import Processes
 
     if may_hand_over():
