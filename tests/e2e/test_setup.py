@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from collections.abc import Iterator
 
 import pytest
@@ -56,7 +57,9 @@ class TestSetUp:
         registered = json.loads(bare.codex("mcp", "get", "smart-fork", "--json").stdout)
 
         assert "Connected" in line
-        assert set_up["program"] == registered["transport"]["command"]
+        started = registered["transport"]
+        assert Path(set_up["program"]).parent == Path(started["command"]).parent
+        assert ["-I", "-m", "smart_fork", "mcp"] == started["args"]
         assert (30.0, 300.0) == (registered["startup_timeout_sec"], registered["tool_timeout_sec"])
 
     @pytest.mark.thorough  # as by the plugin
