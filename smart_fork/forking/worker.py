@@ -212,20 +212,10 @@ def as_worker(launched: Launched) -> StartedWorker:
 
 def describe(worker: WorkerRecord, command: str, warnings: Sequence[str], *, confirmed: bool) -> StartedWorker:
     """A worker as the registry knows it."""
-    return StartedWorker(
-        worker_id=worker.id,
-        session_id=worker.session_id,
-        agent_type=worker.agent,
-        name=worker.name,
-        kind=worker.kind,
+    return worker.told(
+        StartedWorker,
         source_session_id=worker.source_session_id or None,
-        cwd=worker.cwd,
-        worktree=worker.worktree,
-        branch=worker.branch,
-        place=worker.place,
-        terminal_id=worker.terminal_id,
         log=worker.log_path,
-        attach=worker.attach,
         command=command,
         warnings=tuple(warnings),
         confirmed=confirmed,

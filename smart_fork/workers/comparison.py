@@ -220,18 +220,11 @@ def last_fan_out(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
 
 def _compared(worker: WorkerRecord, processes: Processes, *, patch: bool) -> Compared:
     living = lives(worker, processes, os.environ, time.time())
-    one = Compared(
-        worker_id=worker.id,
-        session_id=worker.session_id,
-        name=worker.name,
-        agent_type=worker.agent,
-        kind=worker.kind,
+    one = worker.told(
+        Compared,
         state=worker.state if living or worker.state == "failed" else "ended",
         status=worker.status if living else "",
         prompt=mask(worker.prompt),
-        started_at=worker.started_at,
-        worktree=worker.worktree,
-        branch=worker.branch,
     )
     return _with_changes(_with_words(one, worker), worker, processes, patch=patch)
 

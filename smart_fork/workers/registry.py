@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, TypeVar, get_args
 
 import apsw
 import orjson
@@ -17,7 +17,7 @@ from indexer.lazy import dataclass
 from indexer.masking import mask
 from indexer.store.schema import compact, immediate
 from indexer.transcripts.model import AgentName, Session, Turn
-from indexer.values import json_in, list_in
+from indexer.values import Value, json_in, list_in
 from smart_fork.errors import NotFound, Usage, advice
 from smart_fork.snippets import quoted, storable
 from smart_fork.system import permission
@@ -40,6 +40,7 @@ Kind = Literal["fork", "branch", "new", "resume", "continue"]
 Tree = tuple[str, str, str]
 _TREE = "worktree = ?, branch = ?, base_commit = ?"
 _SESSION = "coalesce(session_id, last_session_id)"
+_Told = TypeVar("_Told", bound=Value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,12 @@ class WorkerRecord:
         """Return its own turns in order. Copied turns keep their times, so turns since its start are its own."""
         start = next((i for i, turn in enumerate(session.turns) if turn.timestamp >= self.started_at), None)
         return session.turns[start:] if start is not None else ()
+
+    def told(self, kind: type[_Told], **also: Any) -> _Told:
+        """An answer about it: it has what it is named for of the worker, unless `also` says it otherwise."""
+        both = {one.name for one in fields(kind)} & {one.name for one in fields(self)}
+        known = {name: getattr(self, name) for name in both}
+        return kind(**{"worker_id": self.id, "agent_type": self.agent} | known | also)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,11 +39,8 @@ class WorkerReader(WorkerWatch):
     @staticmethod
     def described(worker: WorkerRecord, seen: Seen) -> WorkerState:
         """A worker and what it does. Both ids are always there."""
-        return WorkerState(
-            worker_id=worker.id,
-            session_id=worker.session_id,
-            agent_type=worker.agent,
-            kind=worker.kind,
+        return worker.told(
+            WorkerState,
             name=title(worker.name),
             prompt=shorten(title(worker.prompt), PROMPT_CHARACTERS),
             state=seen.state,
@@ -52,13 +49,7 @@ class WorkerReader(WorkerWatch):
             last_activity=seen.last_activity,
             tokens=seen.tokens,
             first_answer=seen.first_answer,
-            started_at=worker.started_at,
             source_session_id=worker.source_session_id or None,
-            cwd=worker.cwd,
-            branch=worker.branch,
-            place=worker.place,
-            terminal_id=worker.terminal_id,
-            attach=worker.attach,
             log=worker.log_path,
         )
 
