@@ -275,6 +275,19 @@ class Calls:
         return []
 
 
+#: Logs of a folder that are looked into for the session that calls.
+MAX_LOGS = 8
+
+
+def newest_logs(folder: Path, pattern: str) -> list[Path]:
+    """Return the logs of that name in a folder that were written last, the newest first; none if it cannot be read."""
+    try:
+        logs = [path for path in folder.glob(pattern) if path.is_file()]
+        return sorted(logs, key=lambda path: path.stat().st_mtime_ns, reverse=True)[:MAX_LOGS]
+    except OSError:
+        return []
+
+
 class KeptPrompt(NamedTuple):
     """One prompt, as its agent keeps it: not masked. `moment` is in UTC, `directory` as the agent names it."""
 

@@ -151,8 +151,7 @@ def _write(planned: CutPlan, parent: Conversation, target: Path, new: NewSession
         for path in filter(lambda one: one.is_relative_to(source.with_suffix("")), planned.beside):
             remove(target.with_suffix("") / path.relative_to(source.with_suffix("")))
 
-    machine = Machine()
-    return list(AGENTS.copier_of(parent.agent).write(copy, target, new, machine, without_what_is_gone).warnings)
+    return list(AGENTS.copier_of(parent.agent).write(copy, target, new, Machine(), without_what_is_gone).warnings)
 
 
 def _records(planned: CutPlan) -> Iterator[tuple[bytes, dict[str, Any]]]:

@@ -95,10 +95,6 @@ class Written:
         """When the record was said; empty where that is not known."""
         return self.times.get(_short(digest), "")
 
-    def count_after(self, count: int, edits: Edits) -> int:
-        """How many of the first `count` records stay."""
-        return sum(edits.get(digest, b"") is not None for digest, _ in self.records[:count])
-
     def save(self, *, settled: bool = False) -> None:
         """Keep it; with `settled` nothing is owed any more."""
         state.change(
@@ -185,11 +181,6 @@ def remember_crossed(of: Written, records: Sequence[bytes]) -> None:
     """The same of a copy for another agent, in which they are not known by themselves any more."""
     there = tuple(sha256(one).hexdigest() for one in records)
     replace(of, crossed_from=there, times=_times(records)).save()
-
-
-def remember_file(of: Written, records: Iterable[bytes]) -> None:
-    """The same of a file of the project that has the records as they are."""
-    replace(of, records=tuple((digest, digest) for one in records if (digest := sha256(one).hexdigest()))).save()
 
 
 def pushed(

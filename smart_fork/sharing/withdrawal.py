@@ -114,7 +114,8 @@ def _settled_file(one: Written, edits: Edits, *, remove: bool) -> bool:
         one.forget()
         return True
     head, *lines = one.path.read_bytes().splitlines()
-    head = _undescribed(head)
+    said = orjson.loads(head)  # it goes on without words of the session's own: they may be made of what went
+    head = orjson.dumps(said | {"session": said["session"] | {"title": "", "summary": "", "tags": []}})
     digests = ((sha256(line).hexdigest(), line) for line in lines)
     left = [line for digest, was in digests if (line := edits.get(digest, was)) is not None]
     replace_file(one.path, [line + b"\n" for line in (head, *left)])
@@ -255,18 +256,12 @@ def _track(one: Written, edits: Edits, before: int, *, gone: bool) -> None:
         tracking.change(change)
 
 
-def _undescribed(head: bytes) -> bytes:
-    """The first line of such a file without words of the session's own: they may be made of what went."""
-    said = orjson.loads(head)
-    return orjson.dumps(said | {"session": said["session"] | {"title": "", "summary": "", "tags": []}})
-
-
 def _moved(one: Written, alias: Alias, edits: Edits, before: int) -> Alias:
     """An alias after the edits; its base is computed here, and no server's word for it is taken."""
     alias = alias.model_copy(update={"title": ""})  # it may be made of what went; the next answer of the server has it
     if not alias.base_digest or one.digest(alias.base_count) != alias.base_digest:
         return alias
-    count = one.count_after(alias.base_count, edits)
+    count = sum(edits.get(digest, b"") is not None for digest, _ in one.records[: alias.base_count])
     after = one.edited(edits)
     here = local(read_log(one.path, one.agent, one.root), one.root)
     known = max(0, len(here.records) - max(0, before - alias.local_count))

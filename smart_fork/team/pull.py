@@ -196,8 +196,10 @@ def _as_file(project: Project, taken: Download, name: str) -> Shared:
     path = project.place.file_for(name)
     header = orjson.dumps({"smart_fork": 1, "session": taken.info.model_dump(mode="json")})
     replace_file(path, (line + b"\n" for line in (header, *taken.records)))
-    here = pulled.Written(path, pulled.AS_FILE, project.place.root, project.server, project.key, (), (taken.info.id,))
-    pulled.remember_file(here, taken.records)
+    digests = [sha256(one).hexdigest() for one in taken.records]
+    known = tuple(zip(digests, digests, strict=True))
+    root, server, key = project.place.root, project.server, project.key
+    pulled.Written(path, pulled.AS_FILE, root, server, key, known, (taken.info.id,)).save()
     return replace(shared("pull", project.server, taken.info, None), files=(str(path),))
 
 

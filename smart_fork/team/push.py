@@ -29,7 +29,7 @@ from smart_fork.team.download import tail
 from smart_fork.team.passages import halves, hash_of, searched, space_of
 from smart_fork.team.project import Begun, Project, Shared, begin, shared
 from smart_fork.team.pull import default_alias, track, tracked_as
-from smart_fork.team.push_plan import Plan, Preview, is_another, plan, reached, visible_of, way_out
+from smart_fork.team.push_plan import Plan, Preview, plan, reached, visible_of, way_out
 from smart_fork.team.requests import PushRequest
 from smart_fork.team.segments import Segment, pack
 
@@ -91,7 +91,7 @@ def _sent(project: Project, made: Plan) -> Shared:
     if alias is None:
         begun = begin(project, "push", made.session.source_path)
         info, sent, created = _root(project, begun, made)
-    elif alias.session_id is None or is_another(alias, made.session):
+    elif made.creates:
         begun = begin(project, "push", made.session.source_path, alias.parent_id, alias.base_count)
         child, created = _child(project, begun, alias, made)
         info, sent = _appended(project, child, made)

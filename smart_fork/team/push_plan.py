@@ -148,7 +148,8 @@ class Plan:
     @property
     def creates(self) -> bool:
         """Whether there is no such session before."""
-        return self.alias is None or self.alias.session_id is None or is_another(self.alias, self.session)
+        alias = self.alias
+        return alias is None or alias.session_id is None or not alias.is_of(self.session.source_path)
 
     def preview(self, project: Project) -> Preview:
         """The same for a person, before it is sent: who can read it then, and before. A title as it would be sent."""
@@ -319,11 +320,6 @@ def _log_of(project: Project, name: str, one: Alias) -> Session:
     if one.file is None:
         raise NotFound(f"{name} is not on this machine.", f"smart-fork team pull {name} writes it here.")
     return read_log(one.log or one.file, one.platform, project.place.root)
-
-
-def is_another(alias: Alias, session: Session) -> bool:
-    """Whether an alias is that of a parent."""
-    return not alias.is_of(session.source_path)
 
 
 def reached(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -> int:

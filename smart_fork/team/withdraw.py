@@ -139,11 +139,29 @@ def withdrawn_before(project: Project, asked: ExciseAsked) -> Done | None:
     """What the same words have withdrawn already, though the answer was lost: they would now name other messages.
 
     Raises:
-        Conflict: what other words asked for was withdrawn meanwhile.
+        Conflict: what other words asked for was withdrawn meanwhile, so that messages have other numbers than they had.
     """
     session_id = project.meant(asked.reference)
-    said = _answered(project, session_id, asked.messages)
-    return None if said is None else _followed(project, said)
+    found = state.rows("SELECT asked FROM withdrawals WHERE session_id = ?", session_id)
+    if not found:
+        return None
+    kept = _Unanswered.model_validate_json(found[0][0])
+    if (kept.server, kept.project) != (project.server, project.key):
+        return None
+    said = None
+    if project.client.session(project.key, session_id).session.revision != kept.wanted.revision:
+        with suppress(Conflict):  # it never arrived, and the session was changed otherwise
+            said = project.client.rewrite(project.key, session_id, kept.wanted)
+    if said is None:
+        _forget(session_id)
+        return None
+    if kept.messages == asked.messages:
+        return _followed(project, said)
+    _forget(session_id)
+    raise Conflict(
+        f"The earlier request is withdrawn ({kept.messages or 'the secrets'}). Its answer was lost.",
+        f"Messages may have other numbers now: smart-fork team show {session_id}",
+    )
 
 
 def send(project: Project, made: Withdrawal) -> Done:
@@ -291,31 +309,3 @@ def _keep(project: Project, session_id: str, messages: str, wanted: wire.Rewrite
 def _forget(session_id: str) -> None:
     """The answer has come."""
     state.change("DELETE FROM withdrawals WHERE session_id = ?", session_id)
-
-
-def _answered(project: Project, session_id: str, messages: str) -> wire.Rewritten | None:
-    """What the same words have withdrawn already, though its answer never came; nothing where nothing was.
-
-    Raises:
-        Conflict: other words have, so that messages have other numbers than they had then.
-    """
-    found = state.rows("SELECT asked FROM withdrawals WHERE session_id = ?", session_id)
-    if not found:
-        return None
-    kept = _Unanswered.model_validate_json(found[0][0])
-    if (kept.server, kept.project) != (project.server, project.key):
-        return None
-    said = None
-    if project.client.session(project.key, session_id).session.revision != kept.wanted.revision:
-        with suppress(Conflict):  # it never arrived, and the session was changed otherwise
-            said = project.client.rewrite(project.key, session_id, kept.wanted)
-    if said is not None and kept.messages != messages:
-        _forget(session_id)
-        what = kept.messages or "the secrets"
-        raise Conflict(
-            f"The earlier request is withdrawn ({what}). Its answer was lost.",
-            f"Messages may have other numbers now: smart-fork team show {session_id}",
-        )
-    if said is None:
-        _forget(session_id)
-    return said

@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from smart_fork.agents.agent import Calls, ClientCall
+from smart_fork.agents.agent import Calls, ClientCall, newest_logs
 from smart_fork.agents.claude import HOME, SESSION
 from smart_fork.agents.hooks import Hooks
 
@@ -26,8 +26,6 @@ MIN_CALL_ID = 8
 TAIL_BYTES = 512 * 1024
 #: So often, and so far apart, it is looked for where nothing else names the session: seen in the log after 53-88 ms.
 LOOKS, LOOK_SECONDS = 6, 0.06
-#: Logs of the project looked into for it, newest first.
-LOGS_LOOKED_INTO = 8
 
 
 class ClaudeCalls(Calls):
@@ -50,18 +48,10 @@ def _session_with(tool_use: str, project: str | None, looks: int) -> str | None:
     for number in range(looks):
         if number:
             time.sleep(LOOK_SECONDS)
-        if found := _newest_with(folder, tool_use.encode("utf-8", "replace")):
-            return found
+        needle = tool_use.encode("utf-8", "replace")
+        if found := next((path for path in newest_logs(folder, "*.jsonl") if _ends_with(path, needle)), None):
+            return found.stem
     return None
-
-
-def _newest_with(folder: Path, needle: bytes) -> str | None:
-    try:
-        logs = [path for path in folder.iterdir() if path.suffix == ".jsonl" and path.is_file()]
-        newest = sorted(logs, key=lambda path: path.stat().st_mtime_ns, reverse=True)
-    except OSError:
-        return None
-    return next((path.stem for path in newest[:LOGS_LOOKED_INTO] if _ends_with(path, needle)), None)
 
 
 def _ends_with(path: Path, needle: bytes) -> bool:

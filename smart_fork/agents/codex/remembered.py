@@ -234,17 +234,13 @@ class Measured:
 
     def above(self, other: Measured, end: int) -> None:
         """Take what stands before record `end` of the rollout from which this one goes on."""
-        self._seen = [one for one in other._seen if _is_before(one.turn.id, end)] + self._seen
+        self._seen = [one for one in other._seen if not one.turn.id.isdigit() or int(one.turn.id) < end] + self._seen
         self._records = [one for one in other._records if int(one[0]) < end] + self._records
 
     def sizes(self, shown: Sequence[Turn]) -> Iterator[tuple[int, RecordSize]]:
         """The sizes of the records that are remembered, each with the number of its turn."""
         for number, (_, stub) in remembered(joined(self._seen), shown, self._records):
             yield number, stub["size"]
-
-
-def _is_before(identity: str, end: int) -> bool:
-    return not identity.isdigit() or int(identity) < end
 
 
 def _is_instruction(item: Record) -> bool:

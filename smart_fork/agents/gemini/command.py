@@ -24,7 +24,7 @@ from pathlib import Path
 from indexer.masking import Masked, mask_screen
 from indexer.transcripts.state import utc
 from indexer.values import seconds_in
-from smart_fork.agents.agent import Calls, ClientCall
+from smart_fork.agents.agent import Calls, ClientCall, newest_logs
 from smart_fork.agents.gemini.home import BEGINS, CHATS, id_of, project_for, root_of
 from smart_fork.agents.gemini.log import GeminiAdapter, start_of
 from smart_fork.agents.presence import START_SECONDS, Note, Presence
@@ -69,8 +69,7 @@ class GeminiStarter(OptionStarter):
 
 #: The options that name the session of a process.
 _NAMING = ("--resume", "-r", "--session-id")
-#: How many logs of the project are looked at, the newest first.
-_LOOKED_AT = 8
+_LOGS = f"{BEGINS}*.jsonl"
 
 
 class GeminiCalls(Calls):
@@ -103,16 +102,8 @@ def _named(words: Sequence[str]) -> str | None:
 
 def _begun(project: Path, since: str) -> str | None:
     """The session that was written last of those that were begun in a directory since then."""
-    newest = _newest(project_for(project) / CHATS)
+    newest = newest_logs(project_for(project) / CHATS, _LOGS)
     return next((id_of(path) for path in newest if start_of(path) >= since), None)
-
-
-def _newest(chats: Path) -> list[Path]:
-    try:
-        logs = [path for path in chats.glob(f"{BEGINS}*.jsonl") if path.is_file()]
-        return sorted(logs, key=lambda path: path.stat().st_mtime_ns, reverse=True)[:_LOOKED_AT]
-    except OSError:
-        return []
 
 
 class GeminiPresence(Presence):
@@ -126,7 +117,7 @@ class GeminiPresence(Presence):
         Where several run in a directory, each is also in the one that was begun just after its start.
         """
         here = self._at(log, processes) if log else {}
-        starts = {path: seconds_in(start_of(path)) for path in _newest(log.parent)} if log and here else {}
+        starts = {path: seconds_in(start_of(path)) for path in newest_logs(log.parent, _LOGS)} if log and here else {}
         begun: dict[int, list[tuple[float, str]]] = {pid: [] for pid in here}
         for path, began in starts.items():
             since = [pid for pid in here if began is not None and here[pid].born <= began]

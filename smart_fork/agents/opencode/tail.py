@@ -23,10 +23,6 @@ def _records(path: Path) -> Iterator[Mapping[str, Any]]:
         yield {"timestamp": utc(when.get("completed")) or utc(when.get("created")), "info": info, "parts": parts}
 
 
-def _backwards(path: Path) -> Iterator[Mapping[str, Any]]:
-    return iter(list(_records(path))[::-1])
-
-
 def _sign(record: Mapping[str, Any]) -> RecordSign:
     info = dict_in(record.get("info"))
     if info.get("role") == "user":
@@ -54,4 +50,4 @@ def _answers(records: Iterable[Mapping[str, Any]]) -> AnswerTokens:
 
 
 #: Sessions of OpenCode.
-TAIL = Tail("opencode", _sign, no_steps, _answers, _records, _backwards)
+TAIL = Tail("opencode", _sign, no_steps, _answers, _records, lambda path: iter([*_records(path)][::-1]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from pathlib import Path
@@ -101,18 +101,6 @@ def withdraw(source: str, here: Copies) -> None:
     for one in copies_of(source, here):
         if any(one.digests):
             one.owe(dict.fromkeys(one.digests))
-
-
-def pending() -> Iterator[str]:
-    """Copies of which something is still to be taken out, since an agent has them open."""
-    return (one.id for one in pulled.owing() if not one.server)
-
-
-def forget_gone() -> None:
-    """Keep nothing of copies that are gone."""
-    for session_id in copies():
-        if not foreign_sessions.is_taken(session_id):
-            keep_copy(session_id, None)
 
 
 def receive(source: str, entry: Entry, records: Sequence[bytes], root: Path) -> Path | None:
@@ -311,7 +299,9 @@ class _Run:
                 withdraw(source, here)
         if not self._dry:
             withdrawal.settle()
-            forget_gone()
+            for session_id in copies():
+                if not foreign_sessions.is_taken(session_id):
+                    keep_copy(session_id, None)
             self._settled = replace(self._settled, withdrawn=gone)
         left = {source: entry for source, entry in there.sessions.items() if source not in gone}
         return there.model_copy(update={"sessions": left, "withdrawn": gone})
@@ -346,8 +336,9 @@ class _Run:
                 self._done.failed[source] = NotMoved(entry.session_id, f"It cannot be written: {what_failed(error)}")
         self._progress("receiving", len(there.sessions), len(there.sessions))
         if not self._dry:
-            for session_id in pending():
-                self._done.failed[session_id] = NotMoved(session_id, _STILL, "End the agent that has it open.")
+            for one in pulled.owing():
+                if not one.server:
+                    self._done.failed[one.id] = NotMoved(one.id, _STILL, "End the agent that has it open.")
         return tuple(Waiting(*place, number) for place, number in waiting.items())
 
     def _receive(self, source: str, entry: Entry, fetched: Fetched, root: Path) -> None:

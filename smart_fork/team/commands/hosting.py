@@ -27,7 +27,6 @@ from smart_fork.team.server.installed import check_installed
 
 if TYPE_CHECKING:
     from smart_fork.team.server.backup import Place
-    from smart_fork.team.server.database import Connection
 
 people = Commands(help="Manage users and their projects.", no_args_is_help=True)
 tokens = Commands(help="List and revoke tokens.", no_args_is_help=True)
@@ -65,8 +64,7 @@ def add(
     where: Where,
 ) -> None:
     """Add a user and print an invitation."""
-    told = _administered(where, verb="add", name=name, admin=admin, project=project or "")
-    _print_invitation(told)
+    _print_invitation(_administered(where, verb="add", name=name, admin=admin, project=project or ""))
 
 
 @people.command("invite")
@@ -91,8 +89,7 @@ def list_users(where: Where) -> None:
 @people.command("disable")
 def disable(name: UserArgument, where: Where) -> None:
     """Disable a user. Pushed sessions stay."""
-    told = _administered(where, verb="disable", name=name)
-    _done(told, f"{name} can no longer sign in.")
+    _done(_administered(where, verb="disable", name=name), f"{name} can no longer sign in.")
 
 
 @people.command("enable")
@@ -112,8 +109,7 @@ def member(
     where: Where,
 ) -> None:
     """Set a user's role in a project."""
-    asked = {"name": name, "role": role, "project": project, "make": make}
-    told = _administered(where, verb="member", **asked)
+    told = _administered(where, verb="member", name=name, role=role, project=project, make=make)
     said = f"{name} is not a member of {project}." if role == "none" else f"{name} is a {role} of {project}."
     _done(told, said)
 
@@ -135,8 +131,7 @@ def revoke(
     where: Where,
 ) -> None:
     """Log a machine out."""
-    told = _administered(where, verb="revoke", token=token)
-    _done(told, f"Token {token} is revoked.")
+    _done(_administered(where, verb="revoke", token=token), f"Token {token} is revoked.")
 
 
 @app.command("jobs")
@@ -172,21 +167,14 @@ def _administered(where: Where, **asked: object) -> dict[str, Any]:
     dsn = where.dsn or os.environ.get(Setting.TEAM_DSN) or None
     here = where.data or dsn or (where.server is None and (Where().folder.exists() or not login.is_known()))
     if here:
-        with _at_hand(where.folder, dsn) as db:
-            from smart_fork.team.server.admin import do
+        check_installed(embedded=False)
+        from smart_fork.team.server.admin import do
+        from smart_fork.team.server.database import at_hand
 
+        with at_hand(where.folder, dsn) as db:
             return do(db, wanted)
     with Client(login.account(where.server)) as client:
         return client.administer(wanted)
-
-
-@contextmanager
-def _at_hand(folder: Path, dsn: str | None) -> Iterator[Connection]:
-    check_installed(embedded=False)
-    from smart_fork.team.server.database import at_hand
-
-    with at_hand(folder, dsn) as db:
-        yield db
 
 
 def _print_invitation(told: dict[str, Any]) -> None:

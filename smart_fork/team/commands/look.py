@@ -15,7 +15,7 @@ from smart_fork.team.commands.words import CurrentArgument, SessionArgument, Tea
 
 if TYPE_CHECKING:
     from smart_fork.errors import SmartForkError
-    from smart_fork.team.conversation import Side, TeamMessage
+    from smart_fork.team.conversation import TeamMessage
     from smart_fork.team.project import Project
 
 #: States that are no words for a person.
@@ -174,7 +174,11 @@ def diff(
         return
     out.print(plain(f"They have {found.common_messages} messages in common, {found.common_records} records."))
     for side in (found.a, found.b):
-        _print_side(side)
+        out.print(plain(f"\n{side.session_id[:13]}", "bold") + plain(f"  {side.owner}  {side.title}"))
+        for message in side.said:
+            _print_message(message)
+        if not side.said:
+            out.print(plain("The server gave no reason."))
 
 
 @app.command("status")
@@ -203,14 +207,6 @@ def status(place: TeamPlace) -> None:
         say(f"{in_words(failed)} {NEXT}")
     if not found:
         say("Nothing is tracked here: `smart-fork team push`, `pull`, `branch` or `fork` starts it.")
-
-
-def _print_side(side: Side) -> None:
-    out.print(plain(f"\n{side.session_id[:13]}", "bold") + plain(f"  {side.owner}  {side.title}"))
-    for message in side.said:
-        _print_message(message)
-    if not side.said:
-        out.print(plain("The server gave no reason."))
 
 
 def _print_message(message: TeamMessage) -> None:

@@ -270,7 +270,7 @@ def at_hand(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
         ProgramFailed: None runs, or somebody else's.
     """
     try:
-        connection = _connected(dsn) if dsn else _once_started(_cluster(folder).conninfo(OWNER))
+        connection = _connected(dsn) if dsn else _once_started(address(folder))
     except psycopg.OperationalError as error:
         where = "the database" if dsn else f"the team server of {folder}"
         raise ProgramFailed(
@@ -300,10 +300,6 @@ def address(folder: Path) -> str:
     Raises:
         ProgramFailed: There is none.
     """
-    return _cluster(folder).conninfo(OWNER)
-
-
-def _cluster(folder: Path) -> Cluster:
     try:
         seen = folder.stat()
     except OSError as error:
@@ -312,7 +308,7 @@ def _cluster(folder: Path) -> Cluster:
             "Start it (smart-fork team serve), or name its folder (--data)",
         ) from error
     account = Account(seen.st_uid, seen.st_gid, str(seen.st_uid))
-    return Cluster(folder, account, Programs(Path(), 0))
+    return Cluster(folder, account, Programs(Path(), 0)).conninfo(OWNER)
 
 
 def _once_started(conninfo: str) -> Connection:
