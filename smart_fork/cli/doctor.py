@@ -92,19 +92,15 @@ def examine(seed: int, embedder: Embedder | None = None, progress: Progress | No
     """All checks. The same `seed` chooses the same sample of an index that has not changed."""
     embedder, told = embedder or embedding.configured_embedder(), progress or (lambda *_: None)
     if not index_db().exists():
-        return [
-            Check("index", ok=False, detail="there is no index to examine", next_step=RUN_INDEX),
-            *Check.run("service", _service),
-        ]
+        missing = Check("index", ok=False, detail="there is no index to examine", next_step=RUN_INDEX)
+        return [missing, *Check.run("service", _service)]
     try:
         with telling(progress), read_only(index_db()) as db:
             return _Examination(StoreReading(db), random.Random(seed), embedder, told).checks()  # noqa: S311 - a sample
     except apsw.Error as error:
         problem = unavailable(error)
-        return [
-            Check("integrity", ok=False, detail=problem.message, next_step=problem.hint),
-            *Check.run("service", _service),
-        ]
+        damaged = Check("integrity", ok=False, detail=problem.message, next_step=problem.hint)
+        return [damaged, *Check.run("service", _service)]
 
 
 class _Examination:

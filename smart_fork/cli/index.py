@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from indexer.locks import IndexBusyError, give_way
+from indexer.locks import IndexBusyError, give_way, step_back
 from smart_fork.agents.readers import READERS
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import NOT_ERASED, out, plain, printed_as_json, say, say_passed_over
@@ -49,7 +49,6 @@ def run(
     from indexer.embedder import ModelUnavailableError, forget_absence
     from indexer.embedding import configured_embedder
     from indexer.freshness import complete
-    from indexer.locks import step_back
     from indexer.pipeline import is_of_another
     from indexer.store.schema import VectorsUnavailableError
     from smart_fork.cli.service.renewal import renewed

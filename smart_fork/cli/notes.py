@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,10 +12,6 @@ from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.errors import Usage
 from smart_fork.finding import notes
 from smart_fork.workers.comparison import NotedSession
-
-if TYPE_CHECKING:
-    from smart_fork.workers.comparison import NotedSession
-
 
 SessionsArgument = Annotated[list[str], typer.Argument(metavar="ID…", help="Session ids, 8 characters or more.")]
 SessionArgument = Annotated[str, typer.Argument(metavar="ID", help="Session id, 8 characters or more, or a worker.")]

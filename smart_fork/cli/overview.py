@@ -320,7 +320,8 @@ def agents() -> None:
         return
     for one in found.agents:
         out.print(plain(f"{one.title:<14}", "bold"), plain(_standing(one)), sep="")
-        out.print(plain(f"{'':<14}{_abilities(one)}"))
+        able = (ability.words for name, ability in Agent.ABILITIES.items() if one.can[name])
+        out.print(plain(f"{'':<14}{'; '.join(able) or 'nothing yet'}"))
         for name, why in one.why_not.items() if one.installed else ():
             out.print(plain(f"{'':<14}no {Agent.ABILITIES[name].words}: {why}", "dim"))
         if one.unknown_records:
@@ -338,9 +339,3 @@ def _standing(one: AgentAtAGlance) -> str:
     seen = f"{one.against_seen} than {one.seen}, which was tried" if one.against_seen else ""
     count = f"{one.sessions:,} session{'s' * (one.sessions != 1)}" if one.can["found"] else ""
     return ", ".join(filter(None, (where, version, seen, count)))
-
-
-def _abilities(one: AgentAtAGlance) -> str:
-
-    able = [ability.words for name, ability in Agent.ABILITIES.items() if one.can[name]]
-    return "; ".join(able) or "nothing yet"

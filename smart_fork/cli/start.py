@@ -19,7 +19,7 @@ from smart_fork.cli.options import FIRST, NOTHING_SAID, AnyStartedOption, CwdOpt
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import starting
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
-from smart_fork.forking.worker import WorkerSpec
+from smart_fork.forking.worker import WorkerSpec, describe
 from smart_fork.system.processes import Processes
 from smart_fork.workers.places import choose_place
 
@@ -187,8 +187,6 @@ def _start(spec: WorkerSpec) -> None:
 
 def _attach(there: AlreadyRuns, prompt: str | None) -> None:
     """Say the prompt there, and go to where the session is open; where nobody sits at a terminal, say how."""
-    from smart_fork.forking.worker import describe
-
     worker = there.worker
     told = _deliver(there, prompt) if prompt and prompt.strip() else None
     warnings = told.warnings if told else ()

@@ -25,7 +25,6 @@ from smart_fork.workers.termination import WorkersTree
 if TYPE_CHECKING:
     from smart_fork.workers.state import WorkerClosed, WorkerState
 
-
 WorkerArgument = Annotated[str, typer.Argument(metavar="ID", help="Worker: id, name, session id or terminal.")]
 WorkersArgument = Annotated[list[str], typer.Argument(metavar="ID…", help="Workers: id, name, session id or terminal.")]
 WorktreeOption = Annotated[
@@ -112,9 +111,7 @@ def wait(
 
 def close(workers: WorkersArgument, remove_worktree: WorktreeOption = False) -> None:
     """End workers. What they wrote stays."""
-    from smart_fork.workers.termination import close_workers
-
-    _print_closed(close_workers(workers, remove_worktree=remove_worktree))
+    _print_closed(trees.close_workers(workers, remove_worktree=remove_worktree))
 
 
 def stop(
@@ -123,10 +120,8 @@ def stop(
     remove_worktree: WorktreeOption = False,
 ) -> None:
     """End all workers of the current project that run. What they wrote stays."""
-    from smart_fork.workers.termination import stop_workers
-
     within = None if everywhere else current_project(project)
-    closed = stop_workers(within, remove_worktree=remove_worktree)
+    closed = trees.stop_workers(within, remove_worktree=remove_worktree)
     if not closed and not wants_json():
         say("Nothing runs here." + ("" if everywhere else " --all looks everywhere."))
     _print_closed(closed)

@@ -21,7 +21,8 @@ from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError
 from smart_fork.system.processes import Machine
-from smart_fork.workers.place import Started, WorkerPlace
+from smart_fork.workers.place import SCREEN_SECONDS as TYPING_SECONDS
+from smart_fork.workers.place import Started, Typist, WorkerPlace
 
 if TYPE_CHECKING:
     from smart_fork.agents.questions import Screen
@@ -105,9 +106,6 @@ def confirm(
 
 def _typed(text: str, place: WorkerPlace, started: Started, machine: Machine, screens: Screen) -> bool:
     """Whether the prompt could be typed and sent off."""
-    from smart_fork.workers.place import SCREEN_SECONDS as TYPING_SECONDS
-    from smart_fork.workers.place import Typist
-
     types = Typist(place, started, screens, machine)
     try:
         types.type(text)

@@ -224,7 +224,7 @@ def _member(
         copies=tuple(str(kin.path) for kin in own[1:]),
         resume_command=command_to_resume(agent, session_id, facts.cwd) if own else None,
         started_by=_started_by(session_id, workers),
-        running=_running(running),
+        running=running.told(Running, status=running.status or running.state) if running else None,
     )
 
 
@@ -236,20 +236,6 @@ def _started_by(session_id: str, workers: Sequence[WorkerRecord]) -> str | None:
     """Who had it started, where it is a worker's."""
     worker = next((one for one in workers if one.session_id == session_id), None)
     return worker.caller_session_id if worker else None
-
-
-def _running(worker: WorkerRecord | None) -> Running | None:
-    """The worker that it runs as."""
-    if worker is None:
-        return None
-    return Running(
-        worker_id=worker.id,
-        kind=worker.kind,
-        name=worker.name,
-        place=worker.place,
-        status=worker.status or worker.state,
-        attach=worker.attach,
-    )
 
 
 class _Telling:

@@ -26,7 +26,7 @@ from smart_fork.finding.sessions import Located
 from smart_fork.finding.team_search import sessions_here
 from smart_fork.finding.worth import age_of, cache_in_words, is_cached, obstacles, own_cached_until
 from smart_fork.forking.bringing_back import brought_back, is_borrowed, refuse_without_log
-from smart_fork.forking.budget import Answers, content_of, gathered, handed_to
+from smart_fork.forking.budget import Answers, content_of, gathered, handed_to, merged
 from smart_fork.forking.choice import Selected, chooser_of, within
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.request import MATCH, Amount, ForkRequest, Wanted, check
@@ -217,8 +217,6 @@ def _content(
 ) -> Content:
     if request.merge is None or request.budget is None:
         return content_of(request, read[0], agent, answers, borrowed=borrowed)
-    from smart_fork.forking.budget import merged
-
     return merged(request, read, request.budget, agent, answers)
 
 

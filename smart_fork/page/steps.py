@@ -219,13 +219,9 @@ def _file_diff(path: str, how: str, lines: Sequence[DiffLine], most: int = MOST_
 
 def _cut(path: str, how: str, lines: Sequence[DiffLine], most: int = MOST_LINES) -> FileDiff:
     lines = lines[1:] if lines and lines[0] == DiffLine("gap", "line 1") else lines
-    shown = tuple(DiffLine(line.kind, _shortened(line.text)) for line in lines[:most])
+    shown = tuple(DiffLine(line.kind, _short(line.text, MOST_COLUMNS)) for line in lines[:most])
     hidden = sum(line.kind != "gap" for line in lines[most:])
     return FileDiff(_name(path), how, shown, _count(lines, "added"), _count(lines, "removed"), hidden)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= MOST_COLUMNS else f"{text[:MOST_COLUMNS]}…"
 
 
 def _count(lines: Iterable[DiffLine], kind: LineKind) -> int:
@@ -442,8 +438,8 @@ def _answer(body: str) -> tuple[str, ...]:
     return (text,) if text else ()
 
 
-def _short(line: str) -> str:
-    return line if len(line) <= _COLUMNS else f"{line[:_COLUMNS]}…"
+def _short(line: str, columns: int = _COLUMNS) -> str:
+    return line if len(line) <= columns else f"{line[:columns]}…"
 
 
 def _said(text: str) -> str:

@@ -104,9 +104,9 @@ class WorkerRecord:
 
     def told(self, kind: type[_Told], **also: Any) -> _Told:
         """An answer about it: it has what it is named for of the worker, unless `also` says it otherwise."""
-        both = {one.name for one in fields(kind)} & {one.name for one in fields(self)}
-        known = {name: getattr(self, name) for name in both}
-        return kind(**{"worker_id": self.id, "agent_type": self.agent} | known | also)
+        known = {"worker_id": self.id, "agent_type": self.agent}
+        known |= {one.name: getattr(self, one.name) for one in fields(self)}
+        return kind(**{one.name: known[one.name] for one in fields(kind) if one.name in known} | also)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from indexer.files import private_dir, state_home
+from indexer.files import private_dir, replace_file, state_home
 from indexer.lazy import dataclass
 from indexer.settings import Setting
 from smart_fork.snippets import quoted
@@ -46,8 +46,6 @@ class Address:
 
 def publish(address: Address) -> None:
     """Write the address for other programs."""
-    from indexer.files import replace_file
-
     private_dir(state_home())
     replace_file(_file(), [orjson.dumps(asdict(address))])
 
@@ -96,8 +94,6 @@ def wanted_port(
 
 def keep_port(port: int, state: Path | None = None) -> None:
     """Keep `port` for every later start."""
-    from indexer.files import replace_file
-
     replace_file(private_dir(state or state_home()) / "service-port", [str(port).encode()])
 
 

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from indexer.files import private_dir, state_home
+from indexer.files import private_dir, replace_file, state_home, write_new
 from indexer.values import Value, record
 from smart_fork.agents import AGENTS
 from smart_fork.cli.service.client import find_service
@@ -41,8 +41,6 @@ def token() -> str:
         return _private_token(path)
     except FileNotFoundError:
         made = secrets.token_hex(TOKEN_BYTES)
-    from indexer.files import write_new  # who only asks writes nothing
-
     try:
         write_new(path, [made.encode()])
     except FileExistsError:  # another process was first
@@ -52,8 +50,6 @@ def token() -> str:
 
 def change() -> str | None:
     """Write a new token. Return the old one if it was usable."""
-    from indexer.files import replace_file
-
     path = _file()
     try:
         before = _private_token(path)
