@@ -16,7 +16,7 @@ from indexer.masking import knowing, mask
 from indexer.masking.secrets import hidden, hidden_in_parts, lines_at, spans_of, together
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Turn
-from indexer.values import dict_in
+from indexer.values import dict_in, json_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import ties
 from smart_fork.agents.cuts.model import CutWarning, Transcript, TranscriptTurn
@@ -388,12 +388,7 @@ def mapped(value: Any, change: _Change, lines: _ChangeAll = list, depth: int = 0
     return value
 
 
-def _mapped_text(value: str, change: Callable[[str], str], lines: Callable[[list[str]], list[str]], depth: int) -> str:
+def _mapped_text(value: str, change: _Change, lines: _ChangeAll, depth: int) -> str:
     new = change(value)
-    if new == value or not value.startswith(("{", "[")):
-        return new
-    try:
-        inner = orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return new
-    return orjson.dumps(mapped(inner, change, lines, depth + 1)).decode()
+    inner = json_in(value) if new != value and value.startswith(("{", "[")) else None
+    return new if inner is None else orjson.dumps(mapped(inner, change, lines, depth + 1)).decode()

@@ -101,7 +101,10 @@ class Project:
         """
         named = self._tracked(reference).named(reference)
         if named is not None:
-            return _shared_id(*named)
+            name, one = named
+            if one.session_id is None:
+                raise NotFound(f"{name} is not shared yet.", f"smart-fork team push {name} shares it.")
+            return one.session_id
         if reference is None:
             raise Usage(
                 "Which session?", "Name it: `smart-fork team list` lists them. This project has no current alias."
@@ -214,12 +217,6 @@ def _account(server: str | None, tracking: Tracking) -> login.Account:
         raise NotAuthenticated(
             error.message, f"This project is shared on {tracked}: log in there. --server names another one."
         ) from error
-
-
-def _shared_id(name: str, one: Alias) -> str:
-    if one.session_id is None:
-        raise NotFound(f"{name} is not shared yet.", f"smart-fork team push {name} shares it.")
-    return one.session_id
 
 
 #: An id, or the beginning of one that is enough to be looked for.

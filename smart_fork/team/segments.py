@@ -104,7 +104,7 @@ def unpack(body: bytes, digest: str) -> list[bytes]:
         raise TooLarge(f"A segment has {len(records)} records; at most {limits.SEGMENT_RECORDS} are allowed.")
     for record in records:
         canonical.decode(record)
-    if not _is_one(records):
+    if sum(len(record) + 1 for record in records[:-1]) >= limits.SEGMENT_BYTES:
         raise Unshareable("A segment is longer than announced.")
     return records
 
@@ -123,11 +123,6 @@ def cut(places: Sequence[Place], count: int, body_of: Callable[[Place], bytes]) 
     last = places[len(kept)]
     records = unpack(body_of(last), last.digest)[: count - last.first_record]
     return kept, _packed(records, last.first_record, last.chain_start)
-
-
-def _is_one(records: Sequence[bytes]) -> bool:
-    """Return whether these records are at most one segment."""
-    return sum(len(record) + 1 for record in records[:-1]) < limits.SEGMENT_BYTES
 
 
 def _packed(records: Sequence[bytes], first_record: int, chain_start: bytes) -> Segment:

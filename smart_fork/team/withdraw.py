@@ -170,6 +170,7 @@ def send(project: Project, made: Withdrawal) -> Done:
     Raises:
         Conflict: the session has changed since this was planned.
         SmartForkError: it was not withdrawn.
+        OSError: what is asked for cannot be kept, so nothing was sent.
     """
     wanted = wire.Rewrite(
         kind="cut" if made.cut else "mask",
@@ -181,7 +182,10 @@ def send(project: Project, made: Withdrawal) -> Done:
         records=tuple({new for new in made.edits.values() if new is not None}),
         title=made.title,
     )
-    _keep(project, made.info.id, made.messages, wanted)
+    # Kept before it is sent: what cannot be kept is not.
+    one = _Unanswered(server=project.server, project=project.key, messages=made.messages, wanted=wanted)
+    asked = one.model_dump_json(exclude_none=True)
+    state.change("INSERT OR REPLACE INTO withdrawals VALUES (?, ?)", made.info.id, asked)
     said = project.client.rewrite(project.key, made.info.id, wanted)
     if said.session.revision == made.info.revision + 1 and said.session.head_digest != made.left:
         hint = f"Check the rest: smart-fork team show {made.info.id}"
@@ -293,17 +297,6 @@ class _Unanswered(fields.Message):
     project: str
     messages: str
     wanted: wire.Rewrite
-
-
-def _keep(project: Project, session_id: str, messages: str, wanted: wire.Rewrite) -> None:
-    """Remember what is about to be withdrawn.
-
-    Raises:
-        OSError: it cannot be kept, so nothing may be sent.
-    """
-    one = _Unanswered(server=project.server, project=project.key, messages=messages, wanted=wanted)
-    asked = one.model_dump_json(exclude_none=True)
-    state.change("INSERT OR REPLACE INTO withdrawals VALUES (?, ?)", session_id, asked)
 
 
 def _forget(session_id: str) -> None:

@@ -43,17 +43,12 @@ def _statements(text: str) -> Iterator[Statement]:
                 read = tomllib.loads(piece)
             except tomllib.TOMLDecodeError:
                 continue
-            yield _statement(piece, read)
+            is_table = piece.lstrip().startswith("[")
+            yield Statement(piece, tuple(_names(read))) if is_table else Statement(piece, key=next(iter(read), None))
             at = end
             break
         else:  # not reached for what is TOML as a whole
             raise ValueError("it is not plain TOML")
-
-
-def _statement(piece: str, read: dict[str, Any]) -> Statement:
-    if piece.lstrip().startswith("["):
-        return Statement(piece, table=tuple(_names(read)))
-    return Statement(piece, key=next(iter(read), None))
 
 
 def _names(read: Any) -> Iterator[str]:

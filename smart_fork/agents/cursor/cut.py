@@ -89,10 +89,6 @@ def _bytes(value: object) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
 
 
-def _decoded(value: bytes) -> dict[str, Any] | None:
-    return bubble if isinstance(bubble := json_in(value), dict) else None
-
-
 def _load_side_car(path: Path, composer: str) -> Transcript:
     """The conversation `composer`, else the first; the lines of others are none of its turns."""
     file, stamp = opened(path)
@@ -177,8 +173,7 @@ class CursorCutter(Cutter):
             parts = key.split(":")
             if len(parts) < 3 or parts[1] != chosen:
                 continue
-            bubble = _decoded(value)
-            if bubble is not None:
+            if isinstance(bubble := json_in(value), dict):
                 kept = orjson.dumps({"composerId": chosen, "bubble": bubble})  # no escaping of <>&
                 turns.append(_turn(parts[2], bubble, kept))
         left, stamp = _left_by_cuts(side_car(path.resolve()), chosen)

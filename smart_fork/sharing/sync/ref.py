@@ -99,7 +99,9 @@ class Ref:
         Raises:
             ProgramFailed: the remote does not answer.
         """
-        self._make()
+        if not (self._folder / "HEAD").exists():
+            private_dir(self._folder)
+            self._asked("init", "--quiet", "--bare", "--template=")
         if not self._there():
             return Fetched()
         self._moved(
@@ -145,11 +147,6 @@ class Ref:
         if now != before.commit:
             return False
         raise ProgramFailed(f"git push failed: {done.complaint}", f"May you write to {self.remote}?")
-
-    def _make(self) -> None:
-        if not (self._folder / "HEAD").exists():
-            private_dir(self._folder)
-            self._asked("init", "--quiet", "--bare", "--template=")
 
     @property
     def _folder(self) -> Path:

@@ -233,16 +233,14 @@ class Cluster:
             shutil.rmtree(half)
         new = Path(tempfile.mkdtemp(dir=self.folder, prefix=halves))
         self.account.own(new)
-        done = self._run([self.programs["initdb"], "--pgdata", str(new), *self._initial()])
+        local = ["--locale-provider=builtin", "--locale=C.UTF-8"] if self.programs.major >= 17 else ["--locale=C.UTF-8"]
+        auth = ["--auth-local=trust", "--auth-host=reject"]
+        options = [*local, *auth, "--encoding=UTF8", f"--username={OWNER}", "--no-instructions"]
+        done = self._run([self.programs["initdb"], "--pgdata", str(new), *options])
         if done.returncode:
             said = beginning(mask(done.stderr.decode("utf-8", "replace").strip()), 500)
             raise ProgramFailed(f"The database in {self.folder} could not be made.", f"initdb: {said}")
         new.rename(self.data)
-
-    def _initial(self) -> list[str]:
-        local = ["--locale-provider=builtin", "--locale=C.UTF-8"] if self.programs.major >= 17 else ["--locale=C.UTF-8"]
-        auth = ["--auth-local=trust", "--auth-host=reject"]
-        return [*local, *auth, "--encoding=UTF8", f"--username={OWNER}", "--no-instructions"]
 
     def _same_version(self) -> None:
         there = (self.data / "PG_VERSION").read_text(encoding="ascii").strip()
