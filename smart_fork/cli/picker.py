@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from indexer.settings import Setting
 from smart_fork.agents.references import Reference
 from smart_fork.cli.options import EverywhereOption
 from smart_fork.cli.output import complain, one_line, out, plain, say, write
@@ -138,11 +139,10 @@ def _fzf_lines(rows: Sequence[PickerRow]) -> str:
 
 def with_fzf(program: str, rows: Sequence[PickerRow], *, everywhere: bool = False) -> tuple[Action, Reference] | None:
     """What the person chose in fzf, which searches again whenever what is typed has changed; `None` where nothing."""
-    from smart_fork.cli.preload import may_hand_over
     from smart_fork.cli.preload.start import begin
     from smart_fork.system.processes import Processes
 
-    if may_hand_over():
+    if sys.platform == "linux" and not Setting.PRELOAD.is_off():
         begin()  # it is there when the first words are typed
     ours = shlex.join(Processes.python("smart_fork"))
     search = f"printf %s {{q}} | {ours} choices{' --all-projects' if everywhere else ''}"

@@ -17,6 +17,9 @@ _HANDED_OVER = frozenset(
     wait close stop compare worktrees project status agents hook mcp forget choices
     """.split()  # noqa: SIM905 - easier to read than so many quotes
 )
+#: Switches the preloader off, as all switches of `indexer.settings`; to import that takes as long as all else here.
+VARIABLE = "SMART_FORK_PRELOAD"
+_OFF = ("0", "false", "no", "off", "never")
 
 
 def main() -> None:
@@ -30,8 +33,6 @@ def main() -> None:
             sys.argv[2:] = begun
     if "_SMART_FORK_COMPLETE" in os.environ or sys.argv[1:] in (["welcome"], ["statusline"]):
         _at_once(sys.argv[1:])
-    from smart_fork.cli.preload import may_hand_over
-
     if command not in _HANDED_OVER or not may_hand_over():
         run(os._exit)
     from smart_fork.cli.preload.client import run as hand_over
@@ -41,6 +42,15 @@ def main() -> None:
     if command == "mcp":
         _preload_meanwhile()
     run(_end_and_preload)
+
+
+def may_hand_over() -> bool:
+    """Return whether commands may ask a preloader. macOS may not fork a process that has used its frameworks.
+
+    A Python that was started with options of its own, such as ``-W error``, runs its command itself.
+    """
+    options = sys.warnoptions or sys._xoptions or sys.flags.optimize  # noqa: SLF001 - its documented name
+    return sys.platform == "linux" and not options and os.environ.get(VARIABLE, "").strip().lower() not in _OFF
 
 
 def run(end: Callable[[int], NoReturn]) -> None:

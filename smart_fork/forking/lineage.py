@@ -223,19 +223,13 @@ def _member(
         jsonl_path=str(own[0].path) if own else None,
         copies=tuple(str(kin.path) for kin in own[1:]),
         resume_command=command_to_resume(agent, session_id, facts.cwd) if own else None,
-        started_by=_started_by(session_id, workers),
+        started_by=next((one.caller_session_id for one in workers if one.session_id == session_id), None),
         running=running.told(Running, status=running.status or running.state) if running else None,
     )
 
 
 def _facts(one: SessionRow | Session, may_be_told: bool, turns: int, tokens: int) -> Facts:  # noqa: FBT001 - as it is
     return Facts(one.title, one.cwd, one.started, one.last_activity, turns, tokens, may_be_told, one.inferred_from)
-
-
-def _started_by(session_id: str, workers: Sequence[WorkerRecord]) -> str | None:
-    """Who had it started, where it is a worker's."""
-    worker = next((one for one in workers if one.session_id == session_id), None)
-    return worker.caller_session_id if worker else None
 
 
 class _Telling:

@@ -18,9 +18,10 @@ from typing import TypeVar
 import psutil
 import pytest
 
-from smart_fork.cli.preload import VARIABLE, client
+from smart_fork.cli.preload import client
 from smart_fork.cli.preload.server import may_ask
 from smart_fork.cli.preload.start import begin
+from smart_fork.cli.program import VARIABLE
 from tests.cases import first
 from tests.conftest import move_into
 from tests.drilled import drilled
