@@ -28,12 +28,8 @@ class Statement:
     key: str | None = None
 
 
-def statements(text: str) -> list[Statement]:
-    """Return the statements of `text`. Joined, they are `text` again."""
-    return list(_statements(text))
-
-
-def _statements(text: str) -> Iterator[Statement]:
+def statements(text: str) -> Iterator[Statement]:
+    """Yield the statements of `text`. Joined, they are `text` again."""
     lines = _LINE.findall(text)
     at = 0
     while at < len(lines):
@@ -152,7 +148,7 @@ def _parts(text: str) -> tuple[str, list[Statement], str]:
     Raises:
         UnsuitableError: the entry is not written as tables that stand together.
     """
-    all_of_it = statements(text)
+    all_of_it = list(statements(text))
     ours = [False] * len(all_of_it)
     inside = False
     for at, one in enumerate(all_of_it):

@@ -107,20 +107,16 @@ def main() -> int:
     with never_waiting():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # until all has begun, it ends what has
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        return _served(sys.argv[1])
-
-
-def _served(said: str) -> int:
-    try:
-        options = options_of(said)
-        if options.dsn is None and options.programs is None:
-            programs()  # says what to install
-        serve(options, _print_json if options.as_json else _words(options))
-    except KeyboardInterrupt:
-        return 0
-    except SmartForkError as error:
-        sys.stderr.write(f"error: {error.message}\n" + (f"  {error.hint}\n" if error.hint else ""))
-        return error.exit_code
+        try:
+            options = options_of(sys.argv[1])
+            if options.dsn is None and options.programs is None:
+                programs()  # says what to install
+            serve(options, _print_json if options.as_json else _words(options))
+        except KeyboardInterrupt:
+            return 0
+        except SmartForkError as error:
+            sys.stderr.write(f"error: {error.message}\n" + (f"  {error.hint}\n" if error.hint else ""))
+            return error.exit_code
     return 0
 
 
