@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 MAX_CHARACTERS = 4000
 MAX_WORDS = 48
 #: The points against every session for a question of so many words; none for one of so few, and no step between them.
-LONG_DOUBT, SHORT_WORDS = 0.3, 16
+LONG_DOUBT, SHORT_WORDS = 0.4, 16
 #: The points against every session for a short prompt to an agent: who searches remembers a session, a prompt need not
 #: have one. A plan of so many words says enough to be told by.
-PROMPT_DOUBT, PLAN_WORDS = 3.0, 150
+PROMPT_DOUBT, PLAN_WORDS = 2.5, 150
 #: A question of so many words is searched without what only says how to work.
 LONG_WORDS = 24
 #: Longer words are random data, and a phrase of more words than this is found by its beginning.

@@ -74,9 +74,9 @@ class Weights(NamedTuple):
 Known = Literal["both", "words", "meaning"]
 #: Where both were searched; for a session of which only the words, or only the vectors, are known.
 KNOWN: Mapping[Known, Weights] = {
-    "both": Weights(Parts(4.06, 4.01, 7.31, 3.89, 7.96, 14.81, 4.56), nothing=9.89),
-    "words": Weights(Parts(7.28, 8.27, 13.03, 4.8, files=5.16), nothing=7.09),
-    "meaning": Weights(Parts(nearest=22.63, whole=11.63), nothing=12.03),
+    "both": Weights(Parts(3.72, 3.67, 6.7, 3.56, 7.29, 13.57, 4.18), nothing=9.17),
+    "words": Weights(Parts(6.68, 7.58, 11.95, 4.4, files=4.73), nothing=6.61),
+    "meaning": Weights(Parts(nearest=20.75, whole=10.66), nothing=11.13),
 }
 #: The same for a question that is put in several ways: what all of them agree on says more.
 KNOWN_AGAIN: Mapping[Known, Weights] = {
