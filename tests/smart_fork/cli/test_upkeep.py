@@ -118,7 +118,9 @@ class TestIndex:
         from indexer.locks import only_writer
 
         back: list[int] = []
-        monkeypatch.setattr("indexer.locks.step_back", lambda: back.append(1))  # this process cannot step forward
+        monkeypatch.setattr(
+            "smart_fork.cli.index.step_back", lambda: back.append(1)
+        )  # this process cannot step forward
         monkeypatch.setattr("smart_fork.cli.index.PATIENCE", 0.0)
         with only_writer(0):
             assert run("index", "run", "--if-idle").code == 0

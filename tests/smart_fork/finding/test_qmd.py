@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+from itertools import chain, repeat
 
 import psutil
 import pytest
@@ -85,7 +86,8 @@ class TestTheChain:
     def test_one_that_hangs_is_ended_and_the_next_answers(self, world, shop, knows, qmd, monkeypatch):
         qmd.answers("query", hangs=True)
         qmd.fails("vsearch")
-        monkeypatch.setattr("smart_fork.finding.qmd.Qmd._seconds", lambda self: 0.2 if qmd.searched == [] else 60.0)
+        patience = chain([0.2], repeat(60.0))
+        monkeypatch.setattr("smart_fork.finding.qmd.Qmd._seconds", lambda self: next(patience))
 
         answer = world.find(RETRY, shop, agent_type="claude")
 
