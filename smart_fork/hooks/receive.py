@@ -25,7 +25,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.hooks import Hooks
 from smart_fork.errors import Usage
-from smart_fork.snippets import plain_name
+from smart_fork.snippets import plain_name, time_of
 from smart_fork.workers.registry import Registry, Status, WorkerRecord
 from smart_fork.workers.registry_file import registry_file
 
@@ -111,10 +111,13 @@ def receive(
     body: Mapping[str, Any],
     environment: Mapping[str, str] | None = None,
     ancestry: Sequence[Ancestor] | None = None,
+    *,
+    began: float | None = None,
 ) -> WorkerRecord | None:
     """Note what `body` says. The worker that it was about, `None` where it was none of ours. Twice is once.
 
-    `environment` and `ancestry` are those of the process that the agent has run, as far as they are known.
+    `environment` and `ancestry` are those of the process that the agent has run, and `began` is when it ran it, in
+    seconds since 1970, as far as they are known.
     """
     hooks = AGENTS.hooks_of(agent)
     event = HookEvent.of(hooks.event(body))
@@ -132,7 +135,7 @@ def receive(
         if name == "SessionEnd" or _is_the_sources_own(worker, event):
             return worker
         worker = registry.set_session_id(worker.id, session_id)
-    return _note(registry, worker, event)
+    return _note(registry, worker, event, began)
 
 
 def _seen(
@@ -190,18 +193,24 @@ def _is_the_sources_own(worker: WorkerRecord, event: HookEvent) -> bool:
     return starts and worker.is_fork and event.session_id == worker.source_session_id
 
 
-def _note(registry: Registry, worker: WorkerRecord, event: HookEvent) -> WorkerRecord:
+def _note(registry: Registry, worker: WorkerRecord, event: HookEvent, began: float | None) -> WorkerRecord:
     if event.hook_event_name == "SessionEnd":
         return worker if event.reason in _GOES_ON else registry.set_state(worker.id, "ended")
     says = _status(event)
-    return registry.set_status(worker.id, *says) if says else worker
+    # On a busy machine the hook of a prompt may come to itself after that of the question which the prompt led to.
+    asked = time_of(worker.status_at) if worker.status == "waiting" and says == _WORKING else None
+    is_late = asked is not None and began is not None and asked.timestamp() > began
+    return registry.set_status(worker.id, *says) if says and not is_late else worker
+
+
+_WORKING: tuple[Status, str] = ("working", "")
 
 
 def _status(event: HookEvent) -> tuple[Status, str] | None:
     """What the worker does now, and what it waits for; `None` where the event does not say."""
     name = event.hook_event_name
     if name == "UserPromptSubmit":
-        return "working", ""
+        return _WORKING
     if name in ("Stop", "Interrupt") or (name == "SessionStart" and event.source == "clear"):
         return "idle", ""
     if name == "PermissionRequest":
@@ -221,9 +230,11 @@ def hear(agent: str, body: bytes, patience: int) -> None:
     Raises:
         Exception: of many kinds; nobody is there to tell.
     """
+    import psutil
+
     event: Any = json.loads(body)
     database = registry_file()
     if AGENTS[agent].hooks is None or not isinstance(event, dict) or not database.is_file():
         return
     with Registry(database, patience=patience) as registry:
-        receive(registry, agent, event, os.environ, ancestors())
+        receive(registry, agent, event, os.environ, ancestors(), began=psutil.Process().create_time())

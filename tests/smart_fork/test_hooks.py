@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
@@ -53,6 +54,18 @@ def run_by(*pids: int, words: tuple[str, ...] = ("claude",)) -> tuple[Ancestor, 
 
 def hear(registry: Registry, worker, body: dict, chain=None):
     return receive(registry, worker.agent, body, {WORKER_ID: worker.id}, run_by(PID, 1) if chain is None else chain)
+
+
+def test_the_hook_of_a_prompt_that_comes_late_hides_no_question(registry):
+    worker = add(registry, session_id=NEW)
+    began = time.time()
+    hear(registry, worker, event("PermissionRequest", tool_name="Bash"))
+
+    def prompted(began: float) -> str:
+        body = event("UserPromptSubmit")
+        return receive(registry, "claude", body, {WORKER_ID: worker.id}, run_by(PID, 1), began=began).status
+
+    assert ["waiting", "working"] == [prompted(began), prompted(time.time() + 1)]
 
 
 def test_a_workers_status_follows_its_hooks(registry):
