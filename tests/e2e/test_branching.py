@@ -307,4 +307,4 @@ def test_forks_of_forks_and_branches_make_one_family(equipped: Machine, agent: P
         assert [(depth, name) for depth, name, _ in expected] == [(one["depth"], one["session_id"]) for one in told]
         for text, (_, _, words) in zip(left, expected, strict=True):
             assert words is None if text is None else words.startswith(text)
-    assert equipped.smart_fork("lineage", again.session_id).stdout.count("left its parent after message") == 5
+    assert equipped.smart_fork("lineage", again.session_id).stdout.count("forked after message") == 5

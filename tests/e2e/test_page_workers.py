@@ -264,9 +264,9 @@ def test_the_whole_way_is_gone_by_keys_alone(served, opened, scripts):
     tab_to(page, "Start the fork")
     keys.press("Enter")
     page.wait_for_selector("h1:has-text('The fork is running')")
-    tab_to(page, "Open the worker")
+    tab_to(page, "All workers")
     keys.press("Enter")
-    page.wait_for_url("**/workers#*")
+    page.wait_for_url("**/workers")
     asks = "#column-asks .worker"
     if scripts:
         page.wait_for_selector(asks)
