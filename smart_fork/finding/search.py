@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from indexer.embedder import Embedder, ModelUnavailableError, Rerank
 from indexer.export import export_path, is_export
@@ -38,9 +37,6 @@ from smart_fork.finding.request import DEFAULT_LIMIT, FindRequest
 from smart_fork.finding.results import UNTRUSTED, title
 from smart_fork.finding.session_place import is_there
 from smart_fork.snippets import shown
-
-if TYPE_CHECKING:
-    pass
 
 
 def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = None) -> Candidates:

@@ -69,11 +69,10 @@ class Attempt:
         self, worker: WorkerRecord, repository: Path, name: str | None, *, with_changes: bool = False
     ) -> Worktree:
         """Make a worktree for the worker."""
-
-        def note(planned: Worktree) -> None:
-            self.registry.set_planned(worker.id, planned.made)
-
-        made = Worktree.create(repository, name, self.machine.processes, with_changes=with_changes, note=note)
+        made = Worktree.create(
+            repository, name, self.machine.processes, with_changes=with_changes,
+            note=lambda planned: self.registry.set_planned(worker.id, planned.made),
+        )  # fmt: skip
         self.otherwise(lambda: self._without(made))
         return made
 
