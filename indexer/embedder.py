@@ -69,7 +69,7 @@ class Embedder(Protocol):
 
 
 def has_frameworks() -> bool:
-    """Whether sentence-transformers is installed: the extra of that name brings it."""
+    """Tell if sentence-transformers is installed: the extra of that name brings it."""
     return find_spec("sentence_transformers") is not None
 
 

@@ -232,7 +232,7 @@ class Understood(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """How many sessions of a project, agent and outcome were last used on a `day`, and the latest of these moments."""
+    """Count of sessions of a project, agent and outcome last used on a `day`, and the latest of these moments."""
 
     root: str
     agent: AgentName

@@ -437,7 +437,7 @@ def _is_continued(text: str, texts: Sequence[str]) -> bool:
 
 
 def _has_words_of(names: str, words: Words) -> bool:
-    """Whether every word of a title that was, of other names and of a headline is still in one of the texts."""
+    """Tell if every word of a title that was, of other names and of a headline is still in one of the texts."""
     texts = (words.title, words.also_called, words.headline, words.asked, words.answered, words.actions)
     return all(any(word in text for text in texts) for word in _WORD.findall(names))
 

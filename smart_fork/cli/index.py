@@ -135,7 +135,7 @@ def status() -> None:
 
 
 def index_rows(state: IndexStatus) -> Iterator[tuple[str, str]]:
-    """What the index holds and how fresh it is, in sentences; the first has its name."""
+    """Sentences about what the index holds and how fresh it is; the first has its name."""
     waiting = f"{state.unread_logs:,} more log{'s' * (state.unread_logs != 1)} to read" if state.unread_logs else ""
     yield "index", f"{state.sessions:,} session{'s' * (state.sessions != 1)}, {waiting or 'up to date'}"
     share = math.floor(100 * state.covered.all_passages)
@@ -151,7 +151,7 @@ def index_rows(state: IndexStatus) -> Iterator[tuple[str, str]]:
 
 
 def _details(state: IndexStatus) -> Iterator[tuple[str, str]]:
-    """Where it is and what it was made with; what a run left out or owes."""
+    """Sentences about where it is, what it was made with, and what a run left out or owes."""
     if (run := state.last_run) and not (run.error or run.failed_logs):
         yield "last run", state.last_run_in_words()
     yield "model", (state.model or "none yet").partition("@")[0]

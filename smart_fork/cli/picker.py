@@ -138,7 +138,7 @@ def _fzf_lines(rows: Sequence[PickerRow]) -> str:
 
 
 def with_fzf(program: str, rows: Sequence[PickerRow], *, everywhere: bool = False) -> tuple[Action, Reference] | None:
-    """What the person chose in fzf, which searches again whenever what is typed has changed; `None` where nothing."""
+    """Ask in fzf, which searches again whenever what is typed has changed; return the choice, `None` where nothing."""
     from smart_fork.cli.preload.start import begin
     from smart_fork.system.processes import Processes
 
@@ -160,7 +160,7 @@ def with_fzf(program: str, rows: Sequence[PickerRow], *, everywhere: bool = Fals
 def with_numbers(
     rows: Sequence[PickerRow], ask: Callable[[str], str], search: Callable[[str], Sequence[PickerRow]]
 ) -> tuple[Action, Reference] | None:
-    """What the person chose from a numbered list; `None` where nothing. Words that are no number are searched."""
+    """Ask with a numbered list, and search for words that are no number; return the choice, `None` where nothing."""
     seen = rows
     while True:
         seen = seen[: max(5, shutil.get_terminal_size().lines - _AROUND)]

@@ -164,7 +164,7 @@ def _print_worker(number: int, one: WorkerState, *, with_directory: bool) -> Non
 
 
 def in_a_word(one: WorkerState) -> str:
-    """What a worker does: "working", "idle", "asks", or that it has ended."""
+    """Word for what a worker does: "working", "idle", "asks", or that it has ended."""
     doing = (one.status if one.state == "running" else one.state) or "starting"
     return "asks" if doing == "waiting" else doing
 
