@@ -1,4 +1,4 @@
-"""Which logs have changed since they were read, and which sessions a person has had forgotten: none of them comes back.
+"""Finds the logs that changed since they were read, and keeps the list of forgotten sessions, which never come back.
 
 A question asks this each time, and mostly finds no change: what reads and stores logs is imported by nothing here.
 """
@@ -40,7 +40,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(slots=True)
 class Report(Value):
-    """What a run did. `failed` are logs that could not be read, with the reason; `seconds` by stage.
+    """Result of a run. `failed` lists unreadable logs, with the reason; `seconds` by stage.
 
     `erased` is whether nothing that was taken out of the index is left in its files.
     """

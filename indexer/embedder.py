@@ -50,7 +50,7 @@ class ModelUnavailableError(IndexerError):
 
 
 class Embedder(Protocol):
-    """What turns texts into vectors."""
+    """An embedding model: turns texts into vectors."""
 
     @property
     def model(self) -> str:
@@ -74,7 +74,7 @@ def has_frameworks() -> bool:
 
 
 def without_frameworks(setting: str, name: str) -> ModelUnavailableError:
-    """What to say where a setting names a model that needs sentence-transformers, which is not installed."""
+    """Return the error for a model that needs sentence-transformers, which is not installed."""
     from indexer.installed import adding, packages_of  # nearly nobody needs it
 
     return ModelUnavailableError(
@@ -114,7 +114,7 @@ class SentenceTransformerEmbedder:
 
     @property
     def precision(self) -> str:
-        """What several texts at once are embedded in.
+        """The precision for embedding several texts in one batch.
 
         By the processor's instructions and not by a trial: those say it for sure, and on a busy machine a trial that
         could be relied on would take as long as loading the model, in every process.
@@ -284,7 +284,9 @@ def packaged_model() -> Path:
 
 
 def _are_expected(weights: Path) -> bool:
-    """Whether these are the default model's. To read 90 MB takes longer than to answer: a file is read once."""
+    """Return True if these are the default model's weights. Reading 90 MB takes longer than answering: a file is read
+    once.
+    """
     facts = weights.stat()
     seen = f"{DEFAULT_WEIGHTS_SHA256} {facts.st_size} {facts.st_mtime_ns} {facts.st_ino} {weights}"
     note = state_home() / "weights-checked"
@@ -307,7 +309,7 @@ def _digest(weights: Path, _facts: str) -> str:
 
 @cache
 def _has_bfloat16() -> bool:
-    """Whether the processor multiplies bfloat16 itself; where it is emulated it is slower than full precision."""
+    """Return True if the processor multiplies bfloat16 itself. Emulation is slower than full precision."""
     try:
         flags = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -225,7 +225,7 @@ def configured_embedder(*, background: bool = False) -> Embedder:
 
 @runtime_checkable
 class Beginning(Protocol):
-    """What can load a model while its process does other work."""
+    """An embedder that can load its model in the background."""
 
     def begin(self) -> None:
         """There will be many texts soon. Returns immediately."""
@@ -233,7 +233,7 @@ class Beginning(Protocol):
 
 @runtime_checkable
 class Closing(Protocol):
-    """What can be ended while it works."""
+    """An embedder that can be closed while it works."""
 
     def close(self) -> None:
         """Work no more."""
@@ -270,7 +270,7 @@ class DefaultEmbedder:
         return self._light.embed(texts)
 
     def is_light(self, count: int) -> bool:
-        """Whether so many texts are embedded at once, beside whatever else is being embedded."""
+        """Return True if so many texts are embedded immediately, beside other work."""
         if count == 1 or self._only_light:
             return True
         return count < FEW_TEXTS and (self._apart or self._heavy is None)

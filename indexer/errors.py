@@ -42,7 +42,7 @@ def joined(*parts: str) -> str:
 
 
 class IndexerError(SmartForkError):
-    """What keeps logs from being read, indexed or searched: the base of all errors of `indexer`."""
+    """An error in reading, indexing or searching logs: the base of all errors of `indexer`."""
 
     code = "indexer_error"
     http_status = 503

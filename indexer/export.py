@@ -178,7 +178,7 @@ def to_markdown(session: Session, pieces: Iterable[Piece], repo_root: str = "") 
 
 
 def export_path(agent: AgentName, session_id: str) -> Path:
-    """Where a session's export lives."""
+    """Return the path of a session's export."""
     return index_root() / agent / f"{file_name(session_id)}.md"
 
 
@@ -206,7 +206,7 @@ def write_export(path: Path, text: str) -> bool:
 
 
 def is_export(path: Path, digest: bytes) -> bool:
-    """Whether the export there is byte for byte the one of this digest; never of what is no file of its own."""
+    """Return True if the file is byte for byte the export of this digest. A link or folder never is."""
     try:
         descriptor = os.open(path, _READ)
     except OSError:
@@ -353,7 +353,7 @@ def _placed(piece: Piece, limit: int) -> Iterator[tuple[str, int]]:
 
 
 def split(text: str, limit: int) -> Iterator[tuple[int, int]]:
-    """Where parts of `text` of at most `limit` characters begin and end, cut at a paragraph, line, sentence or word."""
+    """Yield spans of `text` with at most `limit` characters, cut at a paragraph, line, sentence or word."""
     start, last = len(text) - len(text.lstrip()), len(text.rstrip())
     while last - start > limit:
         cut = _cut(text, start, limit)

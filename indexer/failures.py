@@ -1,4 +1,4 @@
-"""What went wrong with the index or its disk: whose fault it is, and what somebody can do about it."""
+"""Explains failures of the index or its disk, and what to do about them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OF_A_LOG = (apsw.TooBigError, apsw.MismatchError, apsw.RangeError)
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether this tells that the database is not what was written.
+    """Return True if the error shows that the database is damaged.
 
     Bytes that are no text where text was stored, and rows that contradict each other, are what SQLite itself finds
     last: nothing that is indexed can bring that about.
@@ -36,19 +36,19 @@ def is_damage(error: BaseException) -> bool:
 
 
 def is_of_the_store(error: BaseException) -> bool:
-    """Whether the index failed, and not the log that was to be stored: the next log would fare no better."""
+    """Return True if the index failed and not the log to store: the next log would fail as well."""
     return is_damage(error) or (isinstance(error, apsw.Error) and not isinstance(error, _OF_A_LOG))
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether there is no room on the disk."""
+    """Return True if the disk is full."""
     if isinstance(error, apsw.IOError | apsw.CantOpenError):  # what SQLite says when a file beside it cannot grow
         return _has_no_room(state_home())
     return isinstance(error, apsw.FullError) or (isinstance(error, OSError) and error.errno in _NO_ROOM)
 
 
 def next_step(error: BaseException, *, indexing: bool = False) -> str:
-    """What somebody can do about it; empty where nothing is known. What is `indexing` goes on by itself."""
+    """Advise what to do about an error; empty if unknown. A process that is `indexing` continues by itself."""
     home = state_home()
     if isinstance(error, StateUnavailable) and error.errno in (errno.EINVAL, errno.EIO):
         path = error.filename
@@ -105,7 +105,7 @@ def _meant(path: Path) -> Path:
 
 
 def _full_of(home: Path) -> Path:
-    """Whose disk is full, where the error names no file: a temporary file may be on another one than ours."""
+    """Return a path on the full disk if the error names none: a temporary file may be on another disk than ours."""
     temporary = Path(tempfile.gettempdir())
     return temporary if _has_no_room(temporary) and not _has_no_room(home) else home
 

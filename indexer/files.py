@@ -1,4 +1,4 @@
-"""Where our state lives, files written completely or not at all, and files opened that others write.
+"""Paths of our state, atomic writes, and safe reading of files that others write.
 
 Whoever reads a file sees the old or the new one, also after a loss of power. Files are private, unless the one that
 they replace was not. The folder can be moved by one environment variable.
@@ -52,7 +52,7 @@ class Disk:
         os.close(descriptor)
 
     def look(self, path: Path) -> os.stat_result | None:
-        """What is there now."""
+        """Return the file's current stat, or `None`."""
         try:
             return path.stat()
         except FileNotFoundError:

@@ -99,7 +99,7 @@ class _Cancelled(Exception):
 
 
 class _Job(NamedTuple):
-    """What to do next. `paths` are the logs to look at, `None` for all."""
+    """The next job. `paths` are the logs to look at, `None` for all."""
 
     scheduled: bool
     paths: Collection[str] | None
@@ -198,11 +198,11 @@ class Freshener:
 
     @property
     def doing(self) -> str:
-        """What it is at, such as ``reading 3/7``; empty where nothing is to be done."""
+        """Describe the current work, such as ``reading 3/7``; empty if idle."""
         return self._doing
 
     def status(self) -> Freshness:
-        """How it goes; never waits for a run."""
+        """Return the indexer's state, without waiting for a run."""
         next_run = self._schedule.next_run
         alive = self._threads[0].is_alive()
         return Freshness(
@@ -220,7 +220,7 @@ class Freshener:
             self._run(job)
 
     def _next(self) -> _Job | None:
-        """What to do next, as soon as there is something; `None` at the end."""
+        """Wait for the next job; `None` at the end."""
         while not self._stop.is_set():
             with self._changed:
                 if job := self._due():
@@ -337,7 +337,7 @@ class Freshener:
                 self._embedded_for = self._clock() - since
 
     def _read_all(self, store: Store, report: Report) -> None:
-        """What has changed, the newest first, and then what there is beside logs."""
+        """Read all changed logs, newest first, then other files."""
         while read_some(store, self._adapters, report, PIECE_SECONDS, progress=self._progress):
             self._progress("reading", 0, 0)
         done: set[str] = set()

@@ -107,8 +107,8 @@ def read_changed(
 def read_rest(
     store: Store, adapters: Agents, report: Report, seconds: float, done: set[str], *, progress: Progress | None = None
 ) -> bool:
-    """What there is to do when all logs have been read (see `remembering.remember`), for about `seconds`. Whether it is
-    done. The next piece goes on behind this one if it is given the same set as `done`, an empty one at first.
+    """Do the work that remains when all logs have been read (see `remembering.remember`), for about `seconds`. Return
+    True if it is done. A further call continues if it gets the same set as `done`, empty at first.
 
     Raises:
         IndexBusyError: another process is indexing.

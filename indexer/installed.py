@@ -1,4 +1,4 @@
-"""How further packages are added to this installation: by the program that has made it."""
+"""Adds packages to this installation, with the program that installed it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def adding(*packages: str) -> str:
 
 
 def _source(receipt: Path) -> tuple[str, ...]:
-    """What uv has installed: a checkout by its directory, as an editable one where it was, else by its name."""
+    """Return the source that uv installed: a checkout's directory, editable if it was, else the package's name."""
     try:
         own = tomllib.loads(receipt.read_text(encoding="utf-8"))["tool"]["requirements"][0]
         return ("--editable", str(own["editable"])) if "editable" in own else (str(own.get("directory", _NAME)),)

@@ -95,7 +95,7 @@ def up_to_date(source: Path, folder: Path, before: Compressed | None) -> Compres
 
 
 def sampled(source: Path, most: int) -> tuple[int, int]:
-    """How many bytes the beginning of a file has, at most `most`, and about how many they take in a copy.
+    """Return the size of a file's beginning, at most `most`, and its estimated compressed size.
 
     Raises:
         OSError: it cannot be read.
@@ -108,7 +108,7 @@ def sampled(source: Path, most: int) -> tuple[int, int]:
 
 
 def pieces(folder: Path, copy: Compressed) -> Iterator[bytes]:
-    """What was copied, piece by piece.
+    """Yield the copied content piece by piece.
 
     Raises:
         DamagedCopyError: it is not what was copied. Said at the end: what came before must not be used either.
@@ -151,12 +151,12 @@ class KeptLog:
 
     @property
     def folder(self) -> Path:
-        """Where it is."""
+        """The copy's folder."""
         return folder_of(self.agent, self.session_id)
 
     @property
     def length(self) -> int:
-        """How much room it takes."""
+        """The copy's size on disk."""
         return self.log.length + sum(part.length for part in self.beside.values())
 
 
@@ -178,7 +178,7 @@ def wanted(reader: AgentAdapter) -> bool:
 
 
 def refused() -> bool:
-    """Whether ``SMART_FORK_KEEP_TRANSCRIPTS`` says that none are kept."""
+    """Return True if ``SMART_FORK_KEEP_TRANSCRIPTS`` disables copies."""
     return Setting.KEEP_TRANSCRIPTS.is_off()
 
 
@@ -188,12 +188,12 @@ def switch_of(agent: AgentName) -> Path:
 
 
 def room() -> int:
-    """How many bytes all copies together may take (``SMART_FORK_KEEP_MEGABYTES``)."""
+    """Return the maximum size of all copies together (``SMART_FORK_KEEP_MEGABYTES``)."""
     return Setting.KEEP_MEGABYTES.number() * 1_000_000
 
 
 def folder_of(agent: AgentName, session_id: str) -> Path:
-    """Where the copy of a session is, if there is one."""
+    """Return the folder of a session's copy, whether it exists or not."""
     return _root() / agent / file_name(session_id)
 
 
@@ -310,7 +310,7 @@ def sweep_reading() -> None:
 
 
 def folders() -> list[Path]:
-    """Where files of copies are."""
+    """List the folders of all copies."""
     return [_root(), *_folders()]
 
 
@@ -361,7 +361,7 @@ def _below(location: str, home: Path) -> str:
 
 
 def _is_plain(place: object) -> bool:
-    """Whether this is a path that leads below wherever it begins."""
+    """Return True if the path stays below its starting folder."""
     if not isinstance(place, str) or "\0" in place:
         return False
     return all(part not in ("", ".", "..") for part in place.split("/"))
@@ -382,7 +382,7 @@ def _beside(file: LogFile) -> Iterator[tuple[str, Path]]:
 
 
 def _facts(folder: Path) -> KeptLog | _LetGo | None:
-    """What is known of the copy in this folder; `None` where there is none, or nothing that can be understood."""
+    """Read the facts about the copy in this folder; `None` if there is none or it cannot be understood."""
     try:
         facts = orjson.loads((folder / _FACTS).read_bytes())
         if "let_go" in facts:
@@ -412,7 +412,7 @@ def _sweep(folder: Path, copy: KeptLog | None) -> None:
 
 
 def _written() -> int:
-    """How much was written since the room was measured."""
+    """Return the number of bytes written since the total size was measured."""
     try:
         return int((_root() / "written").read_bytes())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""How those that index get along with all others: who may write, one at a time, and what is left over to index with.
+"""Locks of the indexer: one writer at a time, and reduced priority beside other work.
 
 The system lets go of a lock when its process dies. Indexing takes what others leave over: the thread that does it steps
 back, and nothing else of its process. A process that is not root cannot become more important again, nor can what it
@@ -145,7 +145,7 @@ def give_way(*_: object) -> None:
 
 
 def processors() -> int:
-    """How many processors the calling thread may use: one where it has stepped back, else all of this process."""
+    """Count the processors for the calling thread: one if it has stepped back, else all of this process."""
     if getattr(_thread, "has_stepped_back", False):
         return 1
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

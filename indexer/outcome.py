@@ -1,4 +1,4 @@
-"""What became of a session's work, which files it edited and what it left unanswered: from its own actions. Pure."""
+"""Derives a session's outcome, edited files and unfinished work from its own actions. Pure."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Authored:
 
 
 class Fate(IntEnum):
-    """What became of a line of an error: its command did not run again without it, it did, or it is no error's."""
+    """The fate of an error's line: its command never ran again without it, it did, or the line is no error's."""
 
     MET = 0
     ENDED = 1
@@ -136,7 +136,7 @@ class _Step(NamedTuple):
 
     @property
     def settled(self) -> bool:
-        """Whether it shows that an error is gone: it went well, or wrong otherwise."""
+        """Return True if it shows that an error is gone: it succeeded, or failed otherwise."""
         if self.failed:
             return bool(self.result.errors)
         return self.result.proof is not Proof.NOTHING or not Commands.hide_the_end(self.call.action)
@@ -151,7 +151,7 @@ class _Step(NamedTuple):
 
 
 def edits_of(session: Session, resolved_cwd: str) -> Edits:
-    """What a session has edited, with success. Left out are paths that hold secrets or are no text of one line."""
+    """Return the files that a session edited, without paths that hold secrets or are not text of one line."""
     done = _edits_done(session)
     files: dict[str, None] = {}
     until = ""
@@ -248,7 +248,7 @@ def _ended(line: bytes, number: int, steps: Sequence[_Step]) -> MetError:
 
 @lru_cache(maxsize=1024)
 def _commands(action: str) -> Commands:
-    """What the action of a call runs."""
+    """Return the commands that a call's action runs."""
     return Commands.of(action.removeprefix(_RUN)) if action.startswith(_RUN) else Commands()
 
 
@@ -260,8 +260,8 @@ def edited_paths(session: Session) -> tuple[str, ...]:
 def known_files(
     session: Session, resolved_cwd: str, end: int | None = None, kept: Collection[int] | None = None
 ) -> KnownFiles:
-    """What a session knows, by what it has read and edited with success; up to turn `end`, where it is cut there, and
-    only by the turns that are `kept`, where others are left out.
+    """Return the files that a session knows, from successful reads and edits; only up to turn `end` and only in the
+    turns `kept`, if given.
     """
     turns = session.turns if end is None else session.turns[: end + 1]
     if kept is not None:
@@ -276,7 +276,7 @@ def known_files(
 
 
 def _is_unfinished(session: Session) -> bool:
-    """Whether it ends in the middle, be it that of the session that it is told of."""
+    """Return True if it ends unfinished, which may be that of the session handed over to it."""
     spoken = next((turn for turn in reversed(session.turns) if turn.speaks), None)
     return session.unfinished or (spoken is not None and breaks_off(spoken))
 
@@ -295,7 +295,7 @@ def _done(turns: Sequence[Turn], files_of: Callable[[ToolCall], tuple[str, ...]]
 
 @lru_cache(maxsize=1024)
 def _fit(path: str) -> bool:
-    """Whether a path may be kept: text of one line, without a secret."""
+    """Return True if a path may be stored: text of one line, without a secret."""
     return path.isprintable() and mask(path) == path
 
 
@@ -356,7 +356,7 @@ def _changing(turn: Turn) -> list[str]:
 
 
 def _was_run(result: ToolResult) -> bool:
-    """Whether the call was carried out: also a command that ended with another status than 0."""
+    """Return True if the call was carried out, even if a command ended with another status than 0."""
     return not result.is_error or result.note.startswith(_ENDED)
 
 
@@ -365,7 +365,7 @@ def _asked(exchange: Exchange) -> list[str]:
 
 
 def _is_answered(exchange: Exchange) -> bool:
-    """Whether more than a greeting is asked, and the agent has the last word."""
+    """Return True if the prompt is more than a greeting and the agent has the last word."""
     spoken = next((turn for turn in reversed(exchange.turns) if turn.speaks), None)
     if spoken is None or spoken.role != "assistant" or spoken.tool_calls or breaks_off(spoken):
         return False
@@ -375,13 +375,13 @@ def _is_answered(exchange: Exchange) -> bool:
 
 
 def _only_asks_back(exchange: Exchange, said: str) -> bool:
-    """Whether the agent has looked at nothing, and said no more than one short question."""
+    """Return True if the agent looked at nothing and only asked one short question."""
     asks = said.rstrip().endswith(_QUESTION_MARKS) and len(said) <= _SHORT and "\n" not in said.strip()
     return asks and not any(calls_of(turn) for turn in exchange.turns)
 
 
 def _does_not_know(said: str) -> bool:
-    """Whether an answer says no more than that the agent does not know."""
+    """Return True if an answer says only that the agent does not know."""
     return len(said) <= _SHORT and bool(_NOT_KNOWN.search(said)) and not _FACT.search(said)
 
 

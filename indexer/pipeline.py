@@ -127,7 +127,7 @@ def _parts(piece: Piece, quoting: Collection[str], agents: Agents) -> list[tuple
 
 
 def _runs(piece: Piece, parts: Sequence[tuple[str, bool]]) -> Iterator[Piece | None]:
-    """What is kept of a piece, in stretches without a gap, each with the line on which it begins; `None` for a gap."""
+    """Yield the kept parts of a piece, in stretches without a gap, each with its first line; `None` for a gap."""
     if all(kept for _, kept in parts):
         yield piece
         return
@@ -223,8 +223,8 @@ def read_logs(
 
 
 def is_of_another(store: Store, embedder: Embedder) -> bool:
-    """Whether the index has the vectors of another model, which only `index run` replaces: two processes with two
-    models would take them away from each other. A newer revision is no other model.
+    """Return True if the index has another model's vectors, which only `index run` replaces: two processes with two
+    models would keep deleting each other's. A newer revision is the same model.
     """
     known = store.meta("model").partition("@")[0]
     return known not in ("", embedder.model.partition("@")[0])

@@ -1,4 +1,4 @@
-"""Which project a directory belongs to: its git repository (all worktrees are one) or, outside git, itself.
+"""Finds a directory's project: its git repository (all worktrees are one) or, outside git, itself.
 
 Found by reading `.git` alone, since it is asked for every session and git need not be installed. What a `.git` says is
 believed as far as it can be proven: one that leads elsewhere, where what it leads to points back. Whoever fills a
@@ -107,7 +107,7 @@ def removed_worktrees(common: Path) -> Iterator[Path]:
 
 
 def _elsewhere(top: Path, git: Path, kind: int) -> Checkout:
-    """What a pointer or a symbolic link leads to, if that is proven."""
+    """Follow a pointer or symbolic link to a checkout, if it is proven."""
     own = _target(git, kind)
     if not os.path.lexists(own / "HEAD"):
         raise Unproven(f"{git} points to {own}, which is not a repository")
@@ -301,6 +301,6 @@ def resolve(directory: str | Path) -> Path:
 
 
 def is_within(directory: str | Path, root: str | Path) -> bool:
-    """Whether `directory` is `root` or below it, both resolved; ``/repo-other`` is not in ``/repo``."""
+    """Return True if `directory` is `root` or below it, both resolved; ``/repo-other`` is not in ``/repo``."""
     inner, outer = str(directory), str(root)
     return inner == outer or inner.startswith(outer.rstrip("/") + "/")

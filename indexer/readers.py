@@ -72,7 +72,7 @@ def read_ahead(
 
 
 def _worth(files: Sequence[LogFile]) -> int:
-    """How many readers these logs are worth."""
+    """Return the number of readers to start for these logs."""
     if len(files) < 2 or sum(file.size for file in files) < WORTH_BYTES:
         return 0
     return min(processors() - 1, MOST_READERS)
@@ -117,7 +117,7 @@ class _Reader:
         return reader
 
     def takes(self) -> bool:
-        """Whether it has room for one more."""
+        """Return True if it has room for one more."""
         return len(self.asked) < _AHEAD
 
     def ask(self, file: LogFile, checkpoint: Checkpoint | None) -> None:

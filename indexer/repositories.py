@@ -87,7 +87,7 @@ def _listed(index: Path, names: Collection[str]) -> Iterator[str]:
 
 
 def _has(table: bytes, name: str, size: int) -> bool:
-    """Whether one of these digests of `size` bytes begins so."""
+    """Return True if one of these digests of `size` bytes begins so."""
     begins = bytes.fromhex(name[: len(name) // 2 * 2])
     place = table.find(begins)
     while place >= 0 and (place % size or not table[place : place + size].hex().startswith(name)):
@@ -102,7 +102,7 @@ def _is_loose(folder: Path, rest: str) -> bool:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether it is there, and not by a symbolic link."""
+    """Return True if the path exists and is no symbolic link."""
     return os.path.lexists(path) and os.path.realpath(path) == str(path)
 
 
@@ -144,7 +144,7 @@ class Repository:
 
     @property
     def is_there(self) -> bool:
-        """Whether something is still in its directory."""
+        """Return True if its directory still has something."""
         return os.path.lexists(self.top)
 
 
@@ -187,7 +187,7 @@ def why_same(old: Repository, new: Repository) -> str:
 
 
 def shares_history(old: Repository, new: Repository) -> bool:
-    """Whether they have a first commit in common, or `new` has the last one of `old`. Forks and templates do, too."""
+    """Return True if they share a first commit, or `new` has the last one of `old`. Forks and templates do, too."""
     return bool(old.roots & new.roots) or bool(known(Path(new.key), {old.head, *old.made}))
 
 
@@ -270,7 +270,7 @@ def places_of(one: Repository) -> tuple[dict[str, str], tuple[str, ...]]:
 
 
 def now_at(directory: Path) -> Path | None:
-    """Where the work of a resolved directory is now; `None` if it is there itself, or nothing is known of it."""
+    """Return today's directory of the work; `None` if the resolved directory exists, or nothing is known of it."""
     try:
         given, before = _adopted(*(stamp := _stamp())), _noted(*stamp)
     except OSError:  # without these facts each directory is where its log says
@@ -294,7 +294,8 @@ def now_at(directory: Path) -> Path | None:
 
 @lru_cache(maxsize=512)
 def _moved_to(old: str, here: str, _path: str, _changed: int) -> str:
-    """Where the repository is now that was in `old`; empty if nobody knows. All sessions of a directory ask for it.
+    """Return today's place of the repository that was in `old`; empty if unknown. All sessions of a directory ask for
+    it.
 
     Of a worktree: where it was moved to, or the repository's top.
     """
@@ -315,7 +316,7 @@ def work_tree(common: Path) -> Path | None:
 
 
 def successor(directory: Path) -> Path | None:
-    """Where the work of a resolved directory that is gone goes on: at the top of the repository that it was in."""
+    """Return the directory that replaces a deleted one: the top of the repository that it was in."""
     try:
         here, tops = [str(Path.cwd())], sorted(noted())
     except OSError:  # that directory is gone itself, or nothing is noted

@@ -1,4 +1,4 @@
-"""What became of runs of the indexer, and when the next is: for people and for the service's status."""
+"""Results of indexer runs, and the time of the next: for people and for the service's status."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FailedLog(Value):
 
 @record
 class LastRun(Value):
-    """What is told of a run: of what it did only the counts, of the logs that could not be read the first."""
+    """Summary of a run: counts of its work, and the first of the logs that could not be read."""
 
     started_at: str = ""
     seconds: float = 0.0
@@ -50,7 +50,7 @@ class LastRun(Value):
 
     @classmethod
     def kept(cls, told: Mapping[str, Any]) -> LastRun:
-        """What was kept of one, whoever wrote it: what is missing, or is nothing of the kind, is as if nothing was."""
+        """Read a stored summary. Missing or invalid values count as absent."""
         logs = dicts_in(told.get("failed"))
         return cls(
             **{one.name: told[one.name] for one in fields(cls) if _is_such(told.get(one.name), one.default)},
@@ -90,8 +90,8 @@ def ended_run(started_at: str, seconds: float, outcome: Outcome, report: Report,
 
 @value
 class Freshness(Value):
-    """How indexing goes. `last_run` looked at everything, `last_change` at what was seen to change; `failing`
-    says that the latest of them failed.
+    """State of the indexing. `last_run` looked at everything, `last_change` at observed changes; `failing` says that
+    the latest of them failed.
     """
 
     state: Literal["stopped", "idle", "indexing"]

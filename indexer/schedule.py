@@ -80,7 +80,7 @@ class Schedule:
 
 
 def trigger_of(text: str | None) -> BaseTrigger:
-    """What `parsed` understands; an hour, with a warning, for anything else."""
+    """Parse a schedule like `parsed`; for anything else, warn and return an hour."""
     try:
         return parsed(text if text is not None else Setting.INDEX_CRON.default)
     except ValueError as error:
@@ -95,7 +95,7 @@ def trigger_of(text: str | None) -> BaseTrigger:
 
 
 def parsed(text: str) -> BaseTrigger:
-    """What ``15m``, ``6h`` or a cron expression of five fields means.
+    """Parse ``15m``, ``6h`` or a cron expression of five fields.
 
     Raises:
         ValueError: it is neither, or never comes due.
@@ -238,7 +238,7 @@ class Watcher:
             notify.close()
 
     def _folders(self) -> Iterator[_Folder]:
-        """Where logs are, and, for a folder that is not there, the nearest one above in which it will appear."""
+        """Yield the folders of logs, and for a missing one its nearest existing parent, in which it will appear."""
         for root, depth in self._roots:
             there = next((folder for folder in (root, *root.parents) if folder.is_dir()), None)
             if there == root:

@@ -43,11 +43,13 @@ class Variable(str):
         return (os.environ if environment is None else environment).get(self, "").strip()
 
     def is_on(self, environment: Mapping[str, str] | None = None) -> bool:
-        """Whether it says ``1``, ``true``, ``yes`` or ``on``, in any case; left out it does not."""
+        """Return True if the value is ``1``, ``true``, ``yes`` or ``on``, in any case. An unset variable is not on."""
         return self.text(environment).lower() in _ON
 
     def is_off(self, environment: Mapping[str, str] | None = None) -> bool:
-        """Whether it says ``0``, ``false``, ``no``, ``off`` or ``never``, in any case; left out it does not."""
+        """Return True if the value is ``0``, ``false``, ``no``, ``off`` or ``never``, in any case. An unset variable is
+        not off.
+        """
         return self.text(environment).lower() in _OFF
 
     def number(self, environment: Mapping[str, str] | None = None) -> int:
@@ -56,7 +58,7 @@ class Variable(str):
         return int(text if text.isascii() and text.isdigit() and len(text) < 10 else self.default)
 
     def fault(self, environment: Mapping[str, str] | None = None) -> str:
-        """What is wrong with its value; empty where it is allowed, or not set."""
+        """Describe the defect of its value; empty if it is valid or unset."""
         import re  # the status line reads settings, too
 
         text, (pattern, said) = self.text(environment), Setting.ALLOWED.get(self, (".*", ""))

@@ -83,7 +83,7 @@ class StateUnavailable(OSError):
 
 
 def rows(query: str, *values: object) -> list[tuple[Any, ...]]:
-    """What `query` finds; nothing where nothing was ever kept. The file is not made by looking.
+    """Run a query; empty if nothing was ever stored. Reading does not create the file.
 
     Raises:
         StateUnavailable: it cannot be read.
@@ -153,7 +153,7 @@ def keep(name: str, value: Any) -> None:
 
 
 def damage() -> str:
-    """What is damaged in it, as SQLite says it; empty where nothing is.
+    """Describe the file's damage in SQLite's words; empty if there is none.
 
     Raises:
         StateUnavailable: it cannot be read at all.
@@ -163,7 +163,7 @@ def damage() -> str:
 
 
 def path() -> Path:
-    """Where it is."""
+    """Return the path of the file."""
     return state_home() / "state.db"
 
 
@@ -223,7 +223,7 @@ def _take_over(db: apsw.Connection) -> None:
 
 
 def _said(error: apsw.Error) -> tuple[int, str]:
-    """What the system would say of a file."""
+    """Convert to the system's error number and message."""
     import apsw
 
     for kind, number in (

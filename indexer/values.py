@@ -30,7 +30,7 @@ def spread(**keys: Any) -> Any:
 
 
 class Value:
-    """What all of them can: ``value.as_json()``."""
+    """Base of values: ``value.as_json()``."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]

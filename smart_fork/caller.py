@@ -1,4 +1,4 @@
-"""Who asks: the agent, and the session, that has started this program."""
+"""Identifies the caller: the agent and session that started this program."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def homes() -> tuple[str, ...]:
 
 
 def team() -> TeamSection:
-    """What is settled of what leaves this machine. Raises `Usage` as `section` does."""
+    """Return the rules for content that leaves this machine. Raises `Usage` as `section` does."""
     return section(TeamSection)
 
 

@@ -123,7 +123,7 @@ def run_checks(embedder: Embedder | None = None, processes: Processes | None = N
 
 
 def team_checks() -> Iterator[Check]:
-    """Whether the team's server answers, and what it has given up. None without a login."""
+    """Check the team's server and its failed jobs. Without a login there is nothing to check."""
     if is_known() and (there := team_room().server_state()) is not None:
         detail = there.problem or there.origin
         yield Check("team", ok=not there.problem, detail=detail, next_step=there.next_step, optional=True)
@@ -151,7 +151,7 @@ def _state() -> Iterator[Check]:
 
 
 def _facts() -> Iterator[Check]:
-    """What cannot be made again from logs."""
+    """Check the data that cannot be rebuilt from logs."""
     file, damaged = state.path(), state.damage()
     step = f"Stop smart-fork and move {file} away. Hand-overs, shared sessions and forgotten sessions are noted in it."
     detail = f"{file}: {damaged}" if damaged else str(file) if file.exists() else "nothing is kept yet"
@@ -170,7 +170,7 @@ def _settings() -> Iterator[Check]:
 
 
 def _project() -> Iterator[Check]:
-    """What the directory that it is run in is taken for."""
+    """Report the project of the current directory."""
     try:
         project = project_of(Path.cwd())
     except FileNotFoundError:
@@ -278,7 +278,7 @@ def _database() -> Iterator[Check]:
 
 
 def _vectors() -> Iterator[Check]:
-    """What keeps them can be loaded, whether or not the index has any."""
+    """Check that the vector store can be loaded, even if the index has no vectors."""
     with closing(apsw.Connection(":memory:")) as db:
         load_vectors(db)
         version = db.execute("SELECT vec_version()").get
@@ -286,7 +286,7 @@ def _vectors() -> Iterator[Check]:
 
 
 def _install() -> Iterator[Check]:
-    """Which one it is: both are sound."""
+    """Report the kind of installation. Both kinds are sound."""
     detail = "full: sentence-transformers embeds many passages, and other models are possible"
     if not has_frameworks():
         detail = "light: onnxruntime embeds everything; other models need sentence-transformers"

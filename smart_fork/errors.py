@@ -1,4 +1,4 @@
-"""What can go wrong, in words for a person. Whoever catches `SmartForkError` catches all that a caller can meet.
+"""Errors, in words for a person. `SmartForkError` is the base of all that a caller can meet.
 
 SmartForkError          anything below; `message` says what, `hint` says what to do next, `code` tells a program
 ├── Usage               the request itself is wrong: a bad id, an empty or too long prompt
@@ -70,13 +70,13 @@ class Usage(SmartForkError):
 
 
 class Ambiguous(Usage):
-    """What is named could be several: which of them must be said before anything is done."""
+    """The reference is ambiguous: the caller must choose first."""
 
     code = "ambiguous"
 
 
 class NotFound(SmartForkError):
-    """What was asked for is not there."""
+    """The requested object does not exist."""
 
     code = "not_found"
     exit_code = 3
@@ -162,7 +162,7 @@ class ServerUnavailable(SmartForkError):
 
 
 class Unshareable(SmartForkError):
-    """What is sent or was received is not in the form in which sessions are shared."""
+    """The sent or received content is not in the form in which sessions are shared."""
 
     code = "unshareable"
     http_status = 422

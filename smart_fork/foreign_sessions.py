@@ -1,4 +1,4 @@
-"""Which sessions of this machine hold what somebody else's has said, and which of their messages.
+"""Records which sessions and messages on this machine come from other people.
 
 Whoever could share a session could have put words there. So an agent that goes on from it asks before it acts, whatever
 settings and records say. Forks have these messages, too.
@@ -29,12 +29,12 @@ def forget(session_id: str) -> None:
 
 
 def there_are() -> bool:
-    """Whether there is any; nearly nobody has one."""
+    """Return True if there are any. Nearly nobody has one."""
     return bool(state.rows("SELECT 1 FROM foreign_ids LIMIT 1"))
 
 
 def is_taken(session_id: str) -> bool:
-    """Whether the log of a session was written here from what a teammate, or another machine, has shared."""
+    """Return True if the session's log was written here from a teammate's or another machine's session."""
     return bool(state.rows("SELECT 1 FROM pulled WHERE id = ?", session_id))
 
 

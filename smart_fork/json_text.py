@@ -52,7 +52,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def items(text: str, at: int, decode: Decode = _decode) -> list[Item]:
-    """What is in the object or array that begins at `at`."""
+    """Parse the members of the object or array at `at`."""
     named = text[at] == "{"
     found: list[Item] = []
     at = skip(text, at + 1)
@@ -70,7 +70,7 @@ def items(text: str, at: int, decode: Decode = _decode) -> list[Item]:
 
 
 def root(text: str) -> int:
-    """Where the outermost value begins."""
+    """Return the start of the outermost value."""
     return skip(text, 0)
 
 
@@ -80,7 +80,7 @@ def interior(text: str, at: int) -> str:
 
 
 def member(text: str, at: int, key: str) -> Item | None:
-    """That member of the object that begins at `at`; `None` where there is none, or `at` is no object."""
+    """Find a member of the object at `at`; `None` if it is missing, or there is no object."""
     return next((item for item in items(text, at) if item.key == key), None) if text[at] == "{" else None
 
 
@@ -188,7 +188,7 @@ def _indentation(text: str, at: int) -> str:
 
 
 def skip(text: str, at: int) -> int:
-    """Where what is no white space is from `at` on."""
+    """Return the position after white space."""
     found = _SPACE.match(text, at)
     return found.end() if found else at
 
@@ -268,7 +268,7 @@ def _list(text: str, before: Sequence[Any], after: Sequence[Any]) -> str:
 
 
 def _members(text: str) -> Iterator[_Member]:
-    """What stands in an object or a list."""
+    """Yield the members of an object or a list."""
     begin = 1
     for one in items(text, 0, _DECODER.raw_decode):
         name = one.key.encode("utf-8", "replace").decode()  # as it is decoded where it is read

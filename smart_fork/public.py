@@ -1,4 +1,4 @@
-"""What a script author uses, as `smart_fork.find` and so on.
+"""The public functions for scripts, such as `smart_fork.find`.
 
 Whatever is answered is a frozen value: `as_json()` gives its JSON.
 """
@@ -219,7 +219,7 @@ def preview(
     as_agent: str | None = None,
     **options: Any,
 ) -> Forked:
-    """What `fork` would start, given the same, while nothing is: its command, and its `selection` within a `budget`.
+    """Preview what `fork` would start with the same arguments: its command, and its `selection` within a `budget`.
 
     Its `ways` are what each way to fork the session loads: all of it, up to `at`, up to what answers the intent, and
     within budgets.

@@ -49,7 +49,7 @@ def in_words(seconds: float) -> str:
 
 
 def ago(moment: str | None, now: datetime | None = None) -> str:
-    """How long `moment` is past, in one unit: "3 days ago"; empty where it is not known."""
+    """Return the age of `moment` in one unit: "3 days ago"; empty if unknown."""
     then = time_of(moment)
     seconds = ((now or datetime.now(UTC)) - then).total_seconds() if then else 0
     return f"{in_words(seconds)} ago" if seconds >= _MINUTE else "just now" if then else ""
@@ -75,7 +75,7 @@ def printable(text: str) -> str:
 
 
 def quoted(given: str, limit: int = QUOTED_CHARACTERS) -> Masked:
-    """What somebody gave, as an error repeats it: on one line, without secrets, shortened."""
+    """Quote user input for an error: on one line, without secrets, shortened."""
     return shorten(printable(mask(given)), limit)
 
 
@@ -95,7 +95,7 @@ def _visible(character: str) -> str:
 
 
 def shown(value: object) -> Masked:
-    """What was given, as a refusal repeats it: as JSON."""
+    """Quote a value for a refusal, as JSON."""
     return quoted(json.dumps(value, ensure_ascii=False, default=str))
 
 

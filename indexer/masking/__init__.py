@@ -126,7 +126,7 @@ def mask_parts(parts: Sequence[str]) -> list[Masked]:
 
 
 def mask_screen(text: str) -> Masked:
-    """What a terminal shows, masked: a secret may be wrapped, or cut where an ellipsis or the end is."""
+    """Mask a terminal's screen: a secret may be wrapped, or cut at an ellipsis or the end."""
     from indexer.masking.secrets import masked_screen
 
     return Masked(masked_screen(text))

@@ -140,7 +140,7 @@ def _of_stem(text: str, lower: bytes, stem: bytes, places: Iterable[int]) -> Ite
 
 
 def _named(text: str, position: int, end: int, kind: str) -> Iterator[Span]:
-    """What is assigned to the name whose telling part is between two positions."""
+    """Yield the values assigned to the name whose key part is between two positions."""
     match = _SEPARATOR.match(text, end)
     if (
         match
@@ -156,7 +156,7 @@ def _named(text: str, position: int, end: int, kind: str) -> Iterator[Span]:
 
 
 def _may_name(text: str, lower: bytes, stem: bytes, position: int) -> bool:
-    """Whether a short stem stands where a word begins, also one in the midst of a name."""
+    """Return True if a short stem is at the start of a word, including one inside a name."""
     if stem == b"_pat":
         return not lower[position + 4 : position + 5].isalpha()
     if stem not in (b"pass", b"pw") or lower[position : position + 5] in (b"passw", b"passp"):
@@ -180,7 +180,7 @@ def _may_name(text: str, lower: bytes, stem: bytes, position: int) -> bool:
 
 
 def _may_set(text: str, stem: int, match: re.Match[str]) -> bool:
-    """Whether what is behind a name and a blank may be its value: the line is over there, or something is set."""
+    """Return True if the text after a name and a blank can be its value: the line ends there, or something is set."""
     rest = text[match.end() : ended(text, match.end(), 258)]
     if " " not in rest.strip(" \t,;\r"):
         return True
@@ -189,7 +189,7 @@ def _may_set(text: str, stem: int, match: re.Match[str]) -> bool:
 
 
 def _owns_line(text: str, stem: int, match: re.Match[str]) -> bool:
-    """Whether a line is a property, a blank and one word: so Java and Redis write them."""
+    """Return True if a line is a property, a blank and one word, as Java and Redis write them."""
     start = text.rfind("\n", max(0, stem - 80), stem) + 1
     name = text[start : match.end("suffix")].strip()
     return ("." in name or name == "requirepass") and _PROPERTY.fullmatch(name) is not None
@@ -202,7 +202,7 @@ def _value_at(text: str, match: re.Match[str]) -> re.Match[str] | None:
 
 
 def _words_at(text: str, match: re.Match[str], value: re.Match[str]) -> int:
-    """Where a password of several words ends that stands in quotes; 0 where it is none."""
+    """Return the end of a quoted password of several words; 0 if it is none."""
     quote = match["quote"]
     if not quote or len(quote) > 1 or text[value.end() : value.end() + 1] != " ":
         return 0
@@ -254,14 +254,14 @@ def _length_of_head(earlier: str) -> int:
 
 
 def _is_secret_id(text: str, name: str, name_start: int, value: str) -> bool:
-    """Whether this is the secret half of a role, which some programs call an id."""
+    """Return True if this is the secret half of a role, which some programs call an id."""
     if name.lower().replace("_", "").replace("-", "") != "secretid":
         return False
     return is_uuid(value) or "role" in _line(text, name_start)
 
 
 def _is_of_an_account(text: str, name: str, match: re.Match[str]) -> bool:
-    """Whether this is only called a key, beside the lines of an account."""
+    """Return True if this is only named a key, beside the lines of an account."""
     near = text[max(0, match.start() - 240) : match.end() + 160]
     if match["sep"].strip() == ":" and not match["quote"]:
         return False
@@ -295,7 +295,7 @@ def _names(name: str, word: str, kind: str, match: re.Match[str]) -> bool:
 
 
 def _is_key(name: str, word: str, value: str) -> bool:
-    """Whether a key of whatever it is of says by its value that it lets somebody in."""
+    """Return True if the value shows that a key, whatever it belongs to, grants access."""
     if word.lower() != "key" or len(name) == len(word) or _OPEN_KEYS.search(name):
         return False
     value = value.rstrip(",;)")
@@ -403,7 +403,7 @@ def _bare(text: str, name: str, name_start: int, match: re.Match[str], value: re
 
 
 def _is_symbolic(words: str) -> bool:
-    """Whether signs of code stand in the midst of what no code is: a password."""
+    """Return True if code signs are inside text that is no code: a password."""
     return _CODE.search(words) is None and any(c.isdigit() for c in words)
 
 

@@ -133,7 +133,7 @@ def _finders(
 
 
 def _heads(lower: bytes, start: int, end: int) -> bool:
-    """Whether such a word is the heading of a column."""
+    """Return True if such a word is the heading of a column."""
     return (
         _BEHIND_HEADING.match(lower, end) is not None
         and _BEFORE_HEADING.search(lower, max(0, start - 18), start) is not None
@@ -200,7 +200,7 @@ class _Column(NamedTuple):
 
 
 def _mark(line: str) -> str:
-    """What parts the cells of a line."""
+    """Return the separator of a line's cells."""
     return next((mark for mark in ("|", ";", "\t", "  ") if mark in line.strip()), ",")
 
 
@@ -282,7 +282,7 @@ def _shape(code: str) -> list[int]:
 
 
 def is_code(value: str) -> bool:
-    """Whether it is no word: with a digit, and none of the ids of a log."""
+    """Return True if it is no word: it has a digit, and is no id of a log."""
     return any(c.isdigit() for c in value) and not monotone(value)
 
 
@@ -360,7 +360,7 @@ _ABOUT = late(expanded("{about_answers}"))
 
 
 def asks_for_one(line: str) -> bool:
-    """Whether a command, or a line, says that a secret follows and nothing else."""
+    """Return True if a command or line announces a secret and nothing else."""
     last = line.rstrip().rpartition("\n")[2]
     if len(last) > _LONGEST:
         return False

@@ -408,7 +408,7 @@ def _pieces(text: str, lower: bytes, position: int, *, told: bool, password: boo
 
 
 def _is_told(text: str, position: int, start: int, value: str) -> bool:
-    """Whether it is said that this is the secret, which is all small or all large letters, and no sum of a file."""
+    """Return True if the text says that this is the secret, all in one case and no checksum of a file."""
     if is_uuid(value):
         before = text[max(0, position - 24) : position]
         return _ONLY_SAID.fullmatch(text, position, start) is not None and not _BARE_TOKEN.search(before)
@@ -441,7 +441,7 @@ def keys_in(text: str, plain: bytes, starts: Sequence[int]) -> Iterator[Span]:
 
 
 def _in_company(text: str, begin: int, end: int, *, number: bool) -> bool:
-    """Whether the line of a key says that it is one, or the line above where little else is beside it."""
+    """Return True if a key's line says that it is one, or the line above does, with little else beside it."""
     first = begun(text, begin, 200)
     before, behind = text[first:begin], text[end : ended(text, end, 100)]
     if (
@@ -470,7 +470,7 @@ def _in_company(text: str, begin: int, end: int, *, number: bool) -> bool:
 
 
 def _is_below(text: str, first: int, before: str, behind: str) -> bool:
-    """Whether a value of a block stands there, of whose head it is said."""
+    """Return True if the position has a value of a block whose heading says so."""
     if len(before) + len(behind) > 40 or not first:
         return False
     indent = len(before) - len(before.lstrip())

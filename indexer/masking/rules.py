@@ -1,4 +1,4 @@
-"""Where a secret stands in a text, and the rules by which it is found: text files here, each rule with its samples.
+"""Finds secrets in a text by rules: text files here, each rule with its samples.
 
 They are not TOML, because its parser takes 30 ms for so many rules, and each command that masks something reads them.
 """
@@ -23,7 +23,7 @@ _CHANGES = late(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
 
 
 class Span(NamedTuple):
-    """Where a secret is. `source` puts one known by its shape before one that is assigned, or stands beside a name."""
+    """Position of a secret. `source` ranks one known by its shape before one that is assigned, or is beside a name."""
 
     start: int
     source: int
@@ -56,7 +56,7 @@ def ended(text: str, position: int, most: int) -> int:
 
 
 def positions_of(text: AnyStr, needle: AnyStr) -> Iterator[int]:
-    """Where `needle` is."""
+    """Yield the positions of `needle`."""
     position = text.find(needle)
     while position >= 0:
         yield position
@@ -64,12 +64,12 @@ def positions_of(text: AnyStr, needle: AnyStr) -> Iterator[int]:
 
 
 def monotone(value: str) -> bool:
-    """Whether the end of `value` is one or two characters over and over, as in ``ghp_xxxxxxxx``."""
+    """Return True if the end of `value` repeats one or two characters, as in ``ghp_xxxxxxxx``."""
     return len(value) >= 8 and len(set(value[-12:])) <= 2
 
 
 def changes(value: str) -> int:
-    """How often digits and letters follow each other."""
+    """Count the changes between digits and letters."""
     return len(_CHANGES.findall(value))
 
 

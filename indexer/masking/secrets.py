@@ -266,7 +266,7 @@ def _wraps(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _cut_at(text: str, end: int) -> Iterator[Span]:
-    """What may be the beginning of a secret that is cut at `end`."""
+    """Yield possible beginnings of a secret that is cut at `end`."""
     start = max(0, end - _LOOKED_AT)
     for way in _WAYS_ON:
         for span in spans_of(text[start:end] + way):
@@ -341,7 +341,7 @@ def key_lines(text: str) -> set[str]:
 
 
 def lines_at(text: str, lines: Collection[str]) -> list[Span]:
-    """Where such lines are in a text."""
+    """Return the spans of these lines in a text."""
     return [
         Span(found.start(), SHAPE, found.end(), "private-key")
         for found in (_KEY_LINE.finditer(text) if lines else ())

@@ -1,4 +1,4 @@
-"""Whether a value is a secret, a name, a reference or a placeholder; what people call a secret, in many languages."""
+"""Tells secrets from names, references and placeholders, and knows the words for a secret in many languages."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ _CHOSEN_SIGNS = frozenset("!#$%^*~@")
 
 
 def placeholder(value: str) -> bool:
-    """Whether `value` only stands for a secret."""
+    """Return True if `value` is only a placeholder for a secret."""
     return _STANDS_FOR.search(value[:256]) is not None or value[:1] in "<$" or len(set(value)) <= 2
 
 
 def is_secret(text: str, kind: str, form: Form, *, amazon: bool = False) -> bool:
-    """Whether what is assigned to a telling name is a secret, which would be one of that kind.
+    """Return True if the value of a key name is a secret, which would be of that kind.
 
     `amazon` is whether the name says that it is of Amazon, whose keys may begin like a path.
     """
@@ -105,7 +105,7 @@ def _is_jumbled(text: str) -> bool:
 
 
 def is_chosen(text: str) -> bool:
-    """What somebody thought up as a secret."""
+    """Return True if it looks like a secret that a person thought up."""
     mixed = is_mixed(text)
     signs = sum(c in _CHOSEN_SIGNS for c in (text if mixed else text.strip("*~!#"))[1:])
     cases = not text.islower() and not text.isupper()
@@ -159,7 +159,7 @@ def _refers(text: str, kind: str, form: Form) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Whether a variable, a field or a label may be called so."""
+    """Return True if it can be the name of a variable, a field or a label."""
     return _WORDS.search(text) is not None and not _NO_NAME.match(text)
 
 
@@ -185,17 +185,17 @@ def is_scrambled(text: str) -> bool:
 
 
 def is_strong(text: str) -> bool:
-    """What no word is: with a digit or a sign."""
+    """Return True if it is no word: it has a digit or a sign."""
     return len(text) >= 4 and any(c.isdigit() or c in _STRONG_SIGNS for c in text) and not _REFERENCE.match(text)
 
 
 def is_hard(text: str) -> bool:
-    """What no word, no number and no name is."""
+    """Return True if it is no word, number or name."""
     return (is_mixed(text) and is_strong(text)) or is_tangled(text) or is_chosen(text)
 
 
 def is_alone(text: str) -> bool:
-    """What a command prints as a secret, and as nothing else."""
+    """Return True if it looks like a secret that a command prints alone."""
     if _HEX.fullmatch(text):
         return len(text) >= 32 and is_mixed(text)
     return (
@@ -208,7 +208,7 @@ def is_alone(text: str) -> bool:
 
 
 def is_unlike_words(text: str) -> bool:
-    """What is a password or a key even where little says so: signs among letters and digits, or made by chance."""
+    """Return True if it is a password or key even in weak context: signs among letters and digits, or random."""
     signs = any(c in "!#$%^*~" for c in text[1:]) or sum(c == "@" for c in text[1:]) == 1
     if not is_alone(text) or is_identity(text) or _FORMAT.search(text):
         return False
@@ -216,7 +216,9 @@ def is_unlike_words(text: str) -> bool:
 
 
 def is_strange(text: str) -> bool:
-    """What nobody calls anything: letters and digits in no order, with signs among them, or words with a number."""
+    """Return True if it cannot be a name: letters and digits in no order, with signs among them, or words with a
+    number.
+    """
     # None of what follows is without a digit, as most words of code are.
     if len(text) < 8 or not any(map(str.isdigit, text)):
         return False
@@ -241,7 +243,7 @@ def is_key_pair(said: str) -> bool:
 
 
 def is_made_up(text: str) -> bool:
-    """What people make up of words, digits and signs, where it is said that a password follows."""
+    """Return True if it looks like a password of words, digits and signs, where the text announces one."""
     return (
         len(text) >= 8
         and is_alone(text)
@@ -254,7 +256,7 @@ def is_made_up(text: str) -> bool:
 
 
 def is_thrown(text: str) -> bool:
-    """What is thrown together of one kind of letters and digits: a long key that no sum of git is."""
+    """Return True if it is a random mix of one case of letters and digits: a long key that is no git hash."""
     if _HEX.fullmatch(text):
         return len(text) >= 32 and is_mixed(text)
     if _LOWER_WORDS.fullmatch(text):
@@ -289,7 +291,9 @@ def is_number(text: str) -> bool:
 
 
 def is_told(text: str) -> bool:
-    """What people tell each other as a password: no word, and none of what else has letters and digits in it."""
+    """Return True if it looks like a password passed on in a conversation: no word, and nothing else that has letters
+    and digits.
+    """
     return (
         (is_mixed(text) or is_coined(text) or _SIGNED.match(text) is not None)
         and not placeholder(text)
@@ -301,7 +305,7 @@ def is_told(text: str) -> bool:
 
 
 def is_sentence(text: str) -> bool:
-    """Whether words stand there as sentences have them."""
+    """Return True if the words form sentences."""
     return _FUNCTION_WORDS.search(text.lower()) is not None
 
 
@@ -321,17 +325,17 @@ def is_long(text: str) -> bool:
 
 
 def is_uuid(text: str) -> bool:
-    """Whether this is a UUID."""
+    """Return True if this is a UUID."""
     return _UUID.fullmatch(text) is not None
 
 
 def is_identity(text: str) -> bool:
-    """Whether this is a UUID, or a sum as git and others write it."""
+    """Return True if this is a UUID, or a hash as git and others write it."""
     return is_uuid(text) or (_HEX.fullmatch(text) is not None and len(text) in (40, 64))
 
 
 def is_opaque(value: str) -> bool:
-    """What is made by chance and is no identifier."""
+    """Return True if it is random and no identifier."""
     return looks_random(value, lenient=len(value) >= 32) and not _UUID.fullmatch(value) and not _HEX.fullmatch(value)
 
 
@@ -381,7 +385,7 @@ _ORDINARY = bytes(range(128))
 
 
 class Noun(NamedTuple):
-    """Where such a word is, and what its value is."""
+    """Position of a word for a secret, and of its value."""
 
     start: int
     end: int
@@ -395,7 +399,7 @@ def speaks_abroad(text: str) -> bool:
 
 
 def nouns_in(text: str) -> list[Noun]:
-    """What is called a secret in letters beyond ASCII."""
+    """Find words for a secret in letters beyond ASCII."""
     if not speaks_abroad(text):
         return []
     return [

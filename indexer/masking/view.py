@@ -111,11 +111,11 @@ class View:
         self.text = "".join(pieces)
 
     def original(self, start: int, end: int) -> tuple[int, int]:
-        """Where in the original it stands what is read between two positions."""
+        """Map a span of the view to its span in the original."""
         return self._place(start)[0], self._place(end - 1)[1]
 
     def _place(self, position: int) -> tuple[int, int]:
-        """Where one character stands."""
+        """Map one character to its span in the original."""
         starts, places = self._pieces
         number = bisect_right(starts, position) - 1
         start, end, same = places[number]
@@ -126,7 +126,7 @@ class View:
 
     @cached_property
     def _pieces(self) -> tuple[list[int], list[tuple[int, int, bool]]]:
-        """Where in `text` each piece begins, where it stands in the original, and whether it is the same there.
+        """Compute each piece's start in `text`, its span in the original, and whether it is identical there.
 
         Most texts are only read.
         """
@@ -222,7 +222,7 @@ def joined(
 
 
 def _begun(plain: bytes, token: int) -> tuple[int, int, int, bool] | None:
-    """Where the word at the end of the line before begins and ends, and where it goes on, if `token` begins a line.
+    """Return the span of the word at the end of the line before, and its continuation, if `token` begins a line.
 
     The last value is whether a sign says that it goes on.
     """
@@ -236,19 +236,19 @@ def _begun(plain: bytes, token: int) -> tuple[int, int, int, bool] | None:
 
 
 def _is_rest(plain: bytes, start: int) -> bool:
-    """Whether a line has the rest of a token from there on, and nothing else."""
+    """Return True if the rest of the line is only the rest of a token."""
     return _THROWN.match(plain, start) is not None
 
 
 def _going_on(plain: bytes, token: int) -> re.Match[bytes] | None:
-    """How a token goes on in the next line, if it does."""
+    """Match a token's continuation in the next line, if there is one."""
     run = _RUN.match(plain, token)
     end = run.end() if run else token
     return _GOES_ON.match(plain, end) if plain[end : end + 1] in _MAY_GO_ON else None
 
 
 def _wrapped(plain: bytes, line: int, token: int, found: re.Match[bytes]) -> bool:
-    """Whether a line is so long that it was broken, or a string in it, and what follows is given no value."""
+    """Return True if a line is so long that it was wrapped, or a string in it, and no value follows."""
     if found.start(1) - line < _FULL_LINE:
         return (
             plain[token - 1 : token] in _QUOTES and plain[found.end(2) : found.end(2) + 1] == plain[token - 1 : token]
@@ -298,7 +298,7 @@ _HEX_TEXT = late(rb"(?:[2-7][0-9a-fA-F]|0[aAdD9]){16,}")
 
 
 def texts_in(plain: bytes, starts: Iterable[int]) -> Iterator[tuple[int, int, str]]:
-    """Where base64 of a readable text is, and that text; `starts` are where long runs of token characters begin."""
+    """Yield base64 spans of readable texts, with the texts. `starts` are where long runs of token characters begin."""
     for begin, end in long_words(plain, starts):
         if _HEX_TEXT.fullmatch(plain, begin, end):
             yield begin, end, bytes.fromhex(plain[begin:end].decode()).decode("ascii", "replace")

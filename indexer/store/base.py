@@ -1,4 +1,4 @@
-"""What an index stores and gives back, whichever engine keeps it."""
+"""Interface of an index: the values it stores and returns, for any engine."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Reading:
 
 
 class SeenFile(NamedTuple):
-    """What is known of a log: enough to tell by one `stat` whether it must be read again."""
+    """Facts about a log, enough to decide by one `stat` if it must be read again."""
 
     size: int
     mtime_ns: int
@@ -143,7 +143,7 @@ class SessionRow(NamedTuple):
 
     @property
     def only_asked(self) -> bool:
-        """Whether nothing came of anything that it was asked."""
+        """Return True if none of its prompts had any result."""
         return self.answered == -1
 
 
@@ -174,8 +174,8 @@ class Lines(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which sessions may be found: those of these parts; where given, at or below `within`, of these `sessions`, or one
-    `session` alone.
+    """Limits of a search: parts of the index and, if given, places at or below `within`, these `sessions`, or one
+    `session`.
 
     `project` is the one that is asked about.
     """
@@ -208,7 +208,7 @@ class Near(NamedTuple):
 
 @value
 class Counts(Value):
-    """How much is in the index, and how much of it has its vector."""
+    """Size of the index, and the share with vectors."""
 
     sessions: int
     chunks: int
@@ -224,7 +224,7 @@ FORGOTTEN = "forgotten"
 
 
 class Understood(NamedTuple):
-    """How many records there are of an agent, how many are of an unknown type, and the versions that wrote them."""
+    """Counts of an agent's records, of those of unknown type, and the versions that wrote them."""
 
     records: int
     unknown: int
@@ -266,25 +266,25 @@ class Searchable(Protocol):
         """The best rows that have any of these terms, by BM25. Rows are chunk ids or session rows."""
 
     def similarities(self, questions: Sequence[bytes], scope: Scope) -> Similarities:
-        """How similar every chunk in scope is to each of these float32 vectors, in one pass over the chunks'."""
+        """Compute every chunk's similarity to each of these float32 vectors, in one pass over the chunks in scope."""
 
     def word_scores(
         self, table: WordTable, terms: Sequence[str], scope: Scope, rows: Collection[int]
     ) -> dict[str, dict[int, float]]:
-        """What each of these quoted words and phrases adds to the BM25 of these rows in scope, by term; rows without it
+        """Compute the BM25 contribution of each quoted word or phrase to these rows in scope, by term. Rows without it
         are left out.
         """
 
     def sessions_with(self, terms: Sequence[str]) -> dict[str, int]:
-        """How many sessions have each of these quoted words and phrases."""
+        """Count the sessions with each of these quoted words and phrases."""
 
     def having(self, table: HavingTable, terms: Sequence[str], rows: Iterable[int]) -> dict[str, set[int]]:
-        """Which of these rows (chunk ids, or sessions by their text, title or work) have each of these quoted words and
+        """Find the rows (chunk ids, or sessions by their text, title or work) with each of these quoted words and
         phrases.
         """
 
     def vector_counts(self, sessions: Iterable[int]) -> dict[int, int]:
-        """How many chunks of each session have a vector."""
+        """Count each session's chunks with a vector."""
 
     def placements(self, chunks: Iterable[int]) -> list[Placement]:
         """Every place of these chunks."""
@@ -305,7 +305,7 @@ class Searchable(Protocol):
         """Sessions by row."""
 
     def session_count(self) -> int:
-        """How many sessions there are: asked with every question, where the rest of `counts` takes too long."""
+        """Count the sessions. Asked with every question, where the rest of `counts` takes too long."""
 
 
 class Store(Searchable, Protocol):
@@ -315,7 +315,9 @@ class Store(Searchable, Protocol):
         """Every log that was read before, by path; of these `paths` alone, where given."""
 
     def checkpoint(self, path: str, version: str, inode: int | None = None) -> Checkpoint | None:
-        """Where readers of that version stopped in that log; none where another file has taken its place since."""
+        """Return the position at which readers of that version stopped in the log; `None` if another file has taken its
+        place since.
+        """
 
     def save(self, reading: Reading, document: Document | None, publish: Callable[[], None] | None = None) -> bool:
         """Store what reading a log gave; `publish` is called in the same transaction, before it becomes visible.
@@ -357,7 +359,7 @@ class Store(Searchable, Protocol):
         """Files among the logs that hold no record: path and why."""
 
     def owes_erasing(self) -> bool:
-        """Whether something that was taken out may still be in the database's files."""
+        """Return True if removed text may still be in the database's files."""
 
     def erase(self, seconds: float | None = None) -> bool:
         """Have nothing of what was taken out in the files. For whoever holds the index's lock.
@@ -396,10 +398,10 @@ class Store(Searchable, Protocol):
         """The parts of a project with all its worktrees, or of all projects."""
 
     def voices(self, place: Placement) -> Voices | None:
-        """Where in a passage others begin to speak than its own role; `None` where that is not known."""
+        """Return the positions at which other speakers than the passage's role begin; `None` if unknown."""
 
     def lines(self, place: Placement) -> Lines | None:
-        """Where in its session's export a passage stands; `None` where it no longer exists, or was never known."""
+        """Return the lines of a passage in its session's export; `None` if it no longer exists, or was never known."""
 
     def log_rows(self, paths: Iterable[str]) -> dict[str, int | None]:
         """Each log with its session's row; `None` for a log that has no session. Without those that hold no record."""
@@ -417,7 +419,7 @@ class Store(Searchable, Protocol):
         """Return the rows of what these sessions did in scope where they were not begun, by the row of the session."""
 
     def edits(self, sessions: Iterable[int]) -> dict[int, Edits]:
-        """Which files these sessions have edited, of those that have edited any."""
+        """Return the files that these sessions edited. Sessions without edits are missing."""
 
     def most_edited(self, session: int) -> list[str]:
         """The files that a session has edited, those first to which it has most often added lines."""
@@ -435,13 +437,13 @@ class Store(Searchable, Protocol):
         """The directories of all projects in which a person has worked, the latest first."""
 
     def holdings(self, scope: Scope | None = None) -> list[Holding]:
-        """How many sessions of which agent each project has."""
+        """Count each project's sessions by agent."""
 
     def families(self, limit: int) -> list[str]:
         """The roots of families that have several sessions, the one used last first."""
 
     def counts(self, scope: Scope | None = None) -> Counts:
-        """How much is in the index, or in a part of it."""
+        """Count the content of the index, or of a part of it."""
 
     def first_passages(self, scope: Scope | None = None) -> tuple[int, int]:
         """Of the chunks that exchanges begin with, how many there are in scope, and how many have their vector."""

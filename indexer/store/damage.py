@@ -125,7 +125,7 @@ def remove_older(path: Path, moment: str) -> None:
 
 
 def _rename(path: Path, why: str) -> Path:
-    """What lies beside it first: if we are killed here, no old log stays beside a new database."""
+    """Set a database aside, files beside it first: if killed here, no old log stays beside a new database."""
     aside = path.with_name(f"{path.name}.{why}-{datetime.now(UTC).strftime(f'{_NAME}%f')}Z")
     for end in _BESIDE:
         with suppress(FileNotFoundError):
@@ -181,7 +181,9 @@ def read_only(path: Path) -> Iterator[apsw.Connection]:
 
 
 def damage(db: apsw.Connection) -> Iterator[str]:
-    """What SQLite finds in its pages, tables, and word indexes (which it has checked itself since 3.44)."""
+    """Yield the damage that SQLite finds in its pages, tables, and word indexes (which it has checked itself since
+    3.44).
+    """
     try:
         for (said,) in db.execute(f"PRAGMA integrity_check({SHOWN})"):
             if said != "ok":

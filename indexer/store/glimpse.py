@@ -45,7 +45,7 @@ def title(path: Path, session_id: str) -> str:
 
 
 def count(path: Path, project: str) -> int:
-    """How many sessions of people the project of this key has in the index; 0 where it cannot be read immediately."""
+    """Count the sessions of people in a project; 0 if the index cannot be read immediately."""
     return next((int(number) for (number,) in rows(path, f"SELECT count(*) {_OF}", (project, project))), 0)
 
 
@@ -56,7 +56,7 @@ _OF = (
 
 
 def rows(path: Path, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
-    """What `query` finds in the database at `path`; nothing where there is none, or none that can be read at once."""
+    """Run a query on the database at `path`; empty if it is missing or cannot be read immediately."""
     try:
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     except apsw.Error:

@@ -1,4 +1,4 @@
-"""How similar vectors are, and which are nearest. It imports NumPy, so it is imported late.
+"""Compares vectors and finds the nearest. Imports NumPy, so it is imported late.
 
 A vector is stored in a byte a dimension, nearly all in the same steps, so that sqlite-vec can compare them as well. Of
 the 50 nearest in full precision more than 99 % are found. The vectors of the parts in question are read from sqlite-vec
@@ -98,7 +98,7 @@ def _passed(groups: Iterable[tuple[bytes, bytes, bytes]], questions: Matrix) -> 
 
 
 def _nearest(chunks: NDArray[np.int64], cosines: Matrix, limit: int) -> NDArray[np.int64]:
-    """Where the greatest cosines stand; of equals those of the lowest chunks."""
+    """Return the positions of the greatest cosines; of equals those of the lowest chunks."""
     least = np.partition(cosines, -limit)[-limit] if len(cosines) > limit else -np.inf
     kept = np.flatnonzero(cosines >= least)
     return kept[np.lexsort((chunks[kept], -cosines[kept]))[:limit]]

@@ -1,4 +1,4 @@
-"""What searching, listing and the status ask of the index."""
+"""Queries for searching, listing and the status."""
 
 from __future__ import annotations
 

@@ -413,7 +413,7 @@ def owe_erasing(db: apsw.Connection) -> None:
 
 
 def owes_erasing(db: apsw.Connection) -> bool:
-    """Whether something that was deleted may still be in the file."""
+    """Return True if deleted text may still be in the file."""
     return _owed(db) != ""
 
 

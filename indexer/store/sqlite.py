@@ -203,8 +203,8 @@ class SqliteStore(StoreReading):
         return self.db.last_insert_rowid()
 
     def _is_rewritten(self, reading: Reading) -> bool:
-        """Whether the log has not only grown since it was read, or is read in another way: what was in the file's row,
-        and names of code that its outputs had, may be in it no more.
+        """Return True if the log changed otherwise than by growing, or is read in another way: text of its row, and
+        code names in its outputs, may be gone.
         """
         old = self.db.execute(
             "SELECT size, inode, version FROM files WHERE path = ?", (str(reading.file.path),)
@@ -215,7 +215,7 @@ class SqliteStore(StoreReading):
         return reading.file.size < size or (reading.file.inode, reading.version) != (inode, version)
 
     def _write_session(self, row: int, document: Document, home: int | None = None) -> bool:
-        """Whether words have gone from it, or from what it did in other repositories."""
+        """Store a session. Return True if words are gone from it, or from its work in other repositories."""
         session = document.session
         names = self.db.execute("SELECT title, also_called, headline FROM sessions WHERE id = ?", (row,)).fetchone()
         part = self._part(document)
@@ -308,8 +308,8 @@ class SqliteStore(StoreReading):
         self.db.execute("INSERT OR REPLACE INTO session_work(rowid, part, names) VALUES(?, ?, ?)", work)
 
     def _place_chunks(self, row: int, part: int, document: Document) -> bool:
-        """What has not changed is only looked at: of a session that grows nearly all is as it was. Whether a text has
-        gone that no other goes on from.
+        """Store a session's chunks and skip unchanged ones: nearly all of a growing session. Return True if a text is
+        gone that no other continues.
         """
         before = self._placed(row)
         known = {(placed_in, digest): placement[2] for placement, placed_in, digest in before}
@@ -432,7 +432,7 @@ def _rank(session: Session, file: LogFile) -> str:
 
 
 def _is_continued(text: str, texts: Sequence[str]) -> bool:
-    """Whether one of these begins with that text."""
+    """Return True if one of these begins with that text."""
     return text in texts or any(one.startswith(text) for one in texts)
 
 

@@ -1,5 +1,5 @@
-"""Where vectors are kept: a vec0 table of sqlite-vec with the part as its partition key, so a search reads what it may
-find and nothing else. A row's number is its chunk's.
+"""Stores vectors in a vec0 table of sqlite-vec, partitioned by part of the index, so that a search reads only what it
+may find. A row's number is its chunk's.
 
 sqlite-vec keeps the vectors of a part in *groups* of 128 in ordinary tables beside its own (``vectors_chunks``: slots
 that are used; ``vectors_rowids``: the slot of a row; ``vectors_vector_chunks00``: the bytes of a group). They are only
@@ -205,7 +205,7 @@ def _fill_up(db: apsw.Connection, group: int) -> None:
 
 
 def _remove_groups(db: apsw.Connection, groups: Iterable[int]) -> None:
-    """What the extension would do to groups that have become empty. Their other chunks wait again."""
+    """Delete emptied groups as the extension would. Their other chunks wait for vectors again."""
     within = numbers(groups)
     db.execute(
         f"UPDATE chunks SET block = 0 WHERE id IN (SELECT rowid FROM vectors_rowids WHERE chunk_id IN ({within})); "  # noqa: S608

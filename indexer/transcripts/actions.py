@@ -108,14 +108,14 @@ def lines_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[bytes, ...]
 
 
 def patch_in(name: str, arguments: Mapping[str, Any] | str) -> str:
-    """What a call was given that can be a patch."""
+    """Return a call's input that can be a patch."""
     if isinstance(arguments, str):
         return arguments
     return (name == "apply_patch" and patch_of(arguments)) or command_of(arguments)
 
 
 def writes(edits: Sequence[str], arguments: Mapping[str, Any] | str) -> bool:
-    """Whether a call edits files or runs something: of what it was given the session is the author."""
+    """Return True if a call edits files or runs something: the session is the author of its input."""
     return bool(edits) or isinstance(arguments, str) or bool(command_of(arguments))
 
 
@@ -143,7 +143,7 @@ def read_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
 
 
 def _shown(words: Sequence[str]) -> Iterator[str]:
-    """What a command that shows files is given that can be the name of one."""
+    """Yield the arguments of a file-showing command that can be file names."""
     program, *given = words
     if program not in _SHOWING or any(sign in word for word in given for sign in "<>"):
         return
@@ -161,7 +161,7 @@ def _patched(text: str) -> tuple[str, ...]:
 
 
 def succeeded(output: str, *, said: bool | None = None, not_run: tuple[str, ...] = ()) -> bool | None:
-    """Whether a command did: its exit status, else what the agent itself has `said`. `None` where it is not known.
+    """Return True if a command succeeded: by its exit status, else by the agent's word (`said`). `None` if unknown.
 
     `not_run` is how the agent begins the answer of a call that was not carried out.
     """

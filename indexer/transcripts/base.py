@@ -1,4 +1,4 @@
-"""What every agent's adapter offers, and which files are logs: by listing folders and `stat` alone."""
+"""Interface of every agent's adapter, and the discovery of logs by listing folders and `stat` alone."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Retention(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where reading stopped: byte `offset`, lines read so far, a digest of the bytes around, the reader's `state`."""
+    """A reader's position: byte `offset`, lines read so far, a digest of the bytes around, the reader's `state`."""
 
     offset: int
     lines: int
@@ -76,7 +76,7 @@ UNREAD = Checkpoint(0, 0, "", b"")
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """What reading a log gave: the session, or `None` with the reason why it is not one; and where to go on next time.
+    """Result of reading a log: the session, or `None` with the reason, and the position to continue from.
 
     `resumed` says that only what was added since the checkpoint was read; `broken` and `bytes_read` speak of that.
     `unknown` counts the records of the whole log that the reader skipped because it does not know them, of `records`.
@@ -133,7 +133,7 @@ class AgentAdapter(Protocol):
         return () if found is None else (found,)
 
     def has_lost(self, location: str) -> bool:
-        """Whether a log within a file is there no more: the file can be read, and does not have it."""
+        """Return True if a log within a file no longer exists: the file can be read, and does not have it."""
         return False
 
     def unread(self) -> str:
@@ -170,7 +170,7 @@ class AgentAdapter(Protocol):
         """The session id as the file's name says it."""
 
     def is_copy(self, path: Path) -> bool:
-        """Whether a log lies elsewhere than where its session was begun, as far as its beginning tells.
+        """Return True if a log is elsewhere than its session began, judging by its beginning.
 
         Raises:
             OSError: the file cannot be opened or is not a regular file.
@@ -185,7 +185,7 @@ class AgentAdapter(Protocol):
         """
 
     def glance(self, path: Path) -> Session | None:
-        """What its first and last records say of it, for a list: title, directory, who started it, when it was last.
+        """Read a log's first and last records for a list: title, directory, starter, last time.
 
         Raises:
             OSError: the file cannot be opened, is not a regular file, or holds no record.
@@ -225,11 +225,11 @@ class AgentAdapter(Protocol):
         return newest and newest.path
 
     def place_of(self, directory: str) -> str:
-        """How the locations begin of logs that were begun in or below `directory`; empty where they do not tell."""
+        """Return the common beginning of locations of logs from `directory` or below; empty if they do not show it."""
         return ""
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:
-        """What a person types to go on in that session."""
+        """Return the command with which a person resumes the session."""
         return (*(self.resumes or (self.name, "--resume")), session_id)
 
 
@@ -264,7 +264,7 @@ class Agents:
         return naming_sessions(place for agent in self for place in agent.places)
 
     def opens_a_session(self, action: str) -> bool:
-        """Whether the line of an action names a log of any agent, or our export of one."""
+        """Return True if an action's line names a log of any agent, or our export of one."""
         return self._sessions.search(action) is not None
 
     @property
@@ -384,7 +384,7 @@ def _walk(folder: str, depth: int) -> Iterator[tuple[str, int, list[os.DirEntry[
 
 
 def _is_known(path: str, seen: set[tuple[int, int]]) -> bool:
-    """Whether a folder was seen; from now on it was."""
+    """Mark a folder as seen. Return True if it already was."""
     try:
         info = os.stat(path)  # noqa: PTH116 - as text
     except OSError:
@@ -418,7 +418,7 @@ def _odd(entry: os.DirEntry[str]) -> str:
 
 
 def is_there(location: str) -> bool:
-    """Whether there is a file at this place of a log, or one that logs are in; not where nothing can be learned."""
+    """Return True if a log's file, or the file that contains it, exists; False if that is unknown."""
     return os.path.exists(location) or os.path.isfile(os.path.dirname(location))  # noqa: PTH110, PTH113, PTH120 - False on any error
 
 
@@ -429,7 +429,7 @@ def file_of(location: str) -> str:
 
 
 def _is_listed(folder: str, below: Sequence[str], depth: int) -> bool:
-    """Whether these names, one below the other, are folders that are looked into."""
+    """Return True if these nested names are folders to search."""
     path, linked = folder, False
     for name in below:
         path = f"{path}/{name}"

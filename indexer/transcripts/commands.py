@@ -1,4 +1,4 @@
-"""What a line of a shell runs, as far as it can be told without running it, and which commands and tools are ours."""
+"""Parses a shell's command line without running it, and recognizes our own commands and tools."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _without_runners(words: Sequence[str]) -> list[str]:
 
 
 def _script_of(command: Sequence[str]) -> str:
-    """What a shell is given to run with ``-c``."""
+    """Return the script that a shell gets with ``-c``."""
     place = next((i for i, word in enumerate(command) if re.fullmatch(r"-\w*c", word)), None)
     return command[place + 1] if place is not None and place + 1 < len(command) else ""
 
@@ -176,7 +176,7 @@ _CHANGING = {"-i", "--in-place", "-delete", "-exec", "-execdir"}
 
 
 def is_ours(name: str, namespace: str = "") -> bool:
-    """Whether a tool is smart-fork's own, whose calls and answers must never be found again."""
+    """Return True if a tool is smart-fork's own, whose calls and answers must never be found again."""
     if names_us(name) or names_us(namespace):
         return True
     server, _, tool = name.rpartition("__")
@@ -184,14 +184,14 @@ def is_ours(name: str, namespace: str = "") -> bool:
 
 
 def runs_ours(arguments: object) -> bool:
-    """Whether these are the arguments of a call that runs smart-fork: its output is our own answer again."""
+    """Return True if a call with these arguments runs smart-fork: its output repeats our answer."""
     if isinstance(arguments, str):
         return names_us(arguments) and _SCRIPTED.search(arguments) is not None
     return isinstance(arguments, Mapping) and (passes_on(arguments) or _any_ours(command_of(arguments)))
 
 
 def passes_on(arguments: Mapping[str, object]) -> bool:
-    """Whether these are the arguments of a call that has another agent ask smart-fork, or reads how that is done."""
+    """Return True if a call with these arguments lets another agent ask smart-fork, or reads how to."""
     told, skill = arguments.get("prompt"), arguments.get("skill")
     if isinstance(skill, str) and skill.partition(":")[0] == "smart-fork":
         return True
@@ -199,7 +199,7 @@ def passes_on(arguments: Mapping[str, object]) -> bool:
 
 
 def calls_us(said: str) -> bool:
-    """Whether a person's words are a command of ours, what one of our prompts makes of it, or what we have printed."""
+    """Return True if a person's text is a command of ours, one of our expanded prompts, or our output."""
     return _CALLED.match(said) is not None or _PRINTED.search(said) is not None
 
 
@@ -215,19 +215,19 @@ def without_ours(line: str) -> str:
 
 
 def only_looks(line: str) -> bool:
-    """Whether a command line does nothing but look at things."""
+    """Return True if a command line only looks at things."""
     return all(map(_looks, simple_commands(line)))
 
 
 def naming_sessions(places: Iterable[str]) -> re.Pattern[str]:
-    """What finds in the line of an action that it names a log, or our export of one: who opens it reads more of our
-    answer. `places` are the folders of the agents' logs, as they stand below a home.
+    """Return a pattern for action lines that name a log or our export of one, since opening it repeats our answer.
+    `places` are the log folders of agents below a home.
     """
     return re.compile(rf"/(?:{'|'.join(map(re.escape, (_EXPORTS, *places)))})/")
 
 
 def names_us(text: str) -> bool:
-    """Whether smart-fork is named in `text`."""
+    """Return True if `text` names smart-fork."""
     return "smart-fork" in text or "smart_fork" in text
 
 

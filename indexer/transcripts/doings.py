@@ -1,4 +1,4 @@
-"""What the calls of a session did, whichever agent made them: files, symbols, command lines and how they ended."""
+"""Collects the results of a session's calls, for any agent: files, symbols, command lines and how they ended."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from indexer.transcripts.texts import TITLE_CHARACTERS
 
 
 class Deed(NamedTuple):
-    """What a command line sets out to do. `hidden` is whether something behind it decides the line's exit status."""
+    """The purpose of a command line. `hidden` says that something behind it decides the line's exit status."""
 
     commits: bool
     tests: bool
@@ -117,7 +117,7 @@ class Deeds:
         self._open = {call: Deed(*deed) for call, deed in (kept or {}).items()}
 
     def kept(self) -> dict[str, list[bool]]:
-        """What can be gone on with, as JSON values."""
+        """Return the state as JSON values, to be continued later."""
         return {call: list(deed) for call, deed in self._open.items()}
 
     def begin(self, call: str, line: str) -> None:
@@ -131,7 +131,7 @@ class Deeds:
             self._open[new] = deed
 
     def end(self, call: str, output: str, *, said: bool | None = None) -> Proof:
-        """What the answer of `call` proves; `said` is whether the agent says that it succeeded."""
+        """Return what the answer of `call` proves. `said` is the agent's own word on its success."""
         deed = self._open.pop(call, None)
         if deed is None:
             return Proof.NOTHING
@@ -142,7 +142,7 @@ class Deeds:
 
 
 def deed_of(line: str) -> Deed | None:
-    """What a shell's command line sets out to do, if that is to commit or to test."""
+    """Return a command line's purpose, if it is to commit or to test."""
     return _known_deed(line) if len(line) <= _KNOWN_CHARACTERS else _deed_of(line)
 
 
@@ -168,7 +168,7 @@ _known_deed = lru_cache(maxsize=1024)(_deed_of)
 
 
 def proof_of(deed: Deed, output: str, *, done: bool | None) -> Proof:
-    """What the answer of such a command proves. `done` is whether it succeeded, `None` where that is not known."""
+    """Return what such a command's answer proves. `done` says if it succeeded, `None` if unknown."""
     output = _COLOURS.sub("", output)
     sure = done and not deed.hidden
     if deed.commits and (_COMMITTED.search(output) or (sure and not _NOTHING_TO_COMMIT.search(output))):
@@ -244,7 +244,7 @@ def _is_test(word: str) -> bool:
 
 
 def _is_hidden(bare: str) -> bool:
-    """Whether the exit status of a line may be that of something behind its commits and tests."""
+    """Return True if the line's exit status may come from something behind its commits and tests."""
     parts = _PARTS.split(bare)
     first = next((number for number, part in enumerate(parts) if _is_deed(part)), None)
     if first is None:  # it is run by something else
@@ -342,7 +342,7 @@ class Doings:
         return ToolCall(identity, name, action, ours, edits, reads, lines, places)
 
     def _where(self) -> tuple[str, str]:
-        """Where the session began, and where its agent stands now."""
+        """Return the session's first directory, and the agent's current one."""
         began = self._facts.get("began_in", "")
         return began, self._facts.get("stands") or began
 
@@ -422,7 +422,7 @@ class Directories:
 
 
 def _directory(arguments: dict[str, Any]) -> str:
-    """Where a command runs, as an absolute path without ``..``; empty where the call does not say so."""
+    """Return a command's directory as an absolute path without ``..``; empty if the call does not name it."""
     goes_to = _CD.match(command_of(arguments)[:2000])
     given = next(filter(None, goes_to.groups()), "") if goes_to else arguments.get("workdir") or arguments.get("cwd")
     return os.path.normpath(given) if is_path(given) and given.startswith("/") else ""

@@ -151,7 +151,7 @@ def parted(joined: bytes) -> list[bytes]:
 
 
 def is_aside(program: str) -> bool:
-    """Whether a program only looks, or only prepares."""
+    """Return True if a program only looks, or only prepares."""
     return program in _IS_ASIDE
 
 
@@ -163,6 +163,6 @@ def _commands(line: str) -> Iterator[tuple[str, ...]]:
 
 
 def _is_its_own(line: str) -> bool:
-    """Whether it has at least two words of its own, or one that is a name of code."""
+    """Return True if it has at least two words of its own, or one that is a name of code."""
     words = {word for word in _WORD.findall(line) if word.lower() not in _IS_COMMON}
     return len(words) >= 2 or any(_NAME.search(word) for word in words)

@@ -162,7 +162,9 @@ class LineReader:
 
     @property
     def worth_resuming(self) -> bool:
-        """Whether what was read should be kept: the log may grow, is long, or has broken lines, to be reported once."""
+        """Return True if the state is worth storing: the log may grow, is long, or has broken lines, to be reported
+        once.
+        """
         long = self.start > 0 or self.offset >= RESUME_BYTES or bool(self.broken)
         return long or time.time() - self.path.stat().st_mtime < RESUME_SECONDS
 
@@ -206,7 +208,7 @@ class LineReader:
 
 
 def _odd(raw: bytes, reason: str, read: int) -> str:
-    """What a file is that has no record up to this line; empty where it may have been begun and no more."""
+    """Describe a file without any record up to this line; empty if it may just have been started."""
     if reason:
         return f"{NO_LOG}no line is a valid record"
     return f"{NO_LOG}only blanks and NUL bytes" if b"\0" in raw or read > _LINE_BYTES else ""
@@ -287,7 +289,7 @@ def probe(path: Path, offset: int) -> str:
 
 
 def only_grown(path: Path, checkpoint: Checkpoint) -> bool:
-    """Whether what was read up to the checkpoint is still there."""
+    """Return True if the content up to the checkpoint is unchanged."""
     return path.stat().st_size >= checkpoint.offset and probe(path, checkpoint.offset) == checkpoint.probe
 
 
@@ -323,7 +325,7 @@ def _decode_long(file: IO[bytes], begun: bytes, most: int) -> tuple[_Objects, st
 
 
 def _piece(file: IO[bytes]) -> bytes:
-    """What comes next, at most to the end of the line."""
+    """Read the next piece, at most to the end of the line."""
     piece = file.read(_PIECE_BYTES)
     end = piece.find(b"\n") + 1
     if end:
@@ -370,7 +372,7 @@ def as_read(source: bytes) -> _Objects:
 
 
 def is_long(source: bytes) -> bool:
-    """Whether a reader abridges that line."""
+    """Return True if a reader abridges that line."""
     return len(source) > MAX_LINE_BYTES
 
 

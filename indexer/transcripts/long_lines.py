@@ -31,12 +31,12 @@ def abridged(pieces: Iterable[bytes]) -> bytes | None:
 
 
 def instead(size: int) -> str:
-    """What stands for a text of so many bytes."""
+    """Return the replacement for a text of so many bytes."""
     return f"[a text of {size:,} bytes, too long to be read]"
 
 
 class _Line:
-    """What is kept of a line so far."""
+    """The kept part of a line so far."""
 
     def __init__(self) -> None:
         self.made = bytearray()

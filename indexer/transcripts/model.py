@@ -1,4 +1,4 @@
-"""What a conversation is, whichever agent wrote it: frozen values, no I/O.
+"""A conversation of any agent: frozen values, no I/O.
 
 A *session* is one conversation in one file. A *turn* is one record of it. An *exchange* is one thing the person asked
 and everything the agent did until the next.
@@ -30,7 +30,7 @@ Inferred = Literal["", "environment_context", "commands", "folder", "commit"]
 
 
 class Proof(StrEnum):
-    """What the answer of a call proves of the work; of nearly all calls nothing. `FAILED` is a test run or a commit."""
+    """Evidence from a call's answer about the work; most calls have none. `FAILED` is a test run or a commit."""
 
     NOTHING = ""
     COMMITTED = "committed"
@@ -59,7 +59,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What came back from a call. `note` is an exit status or the first line of an error, never the output itself.
+    """Result of a call. `note` is an exit status or the first line of an error, never the output itself.
 
     `errors` are the joined hashes of the lines that tell what went wrong, where they are noted: of what failed, and of
     tests and commits that went well, which print such lines all the same. `words` are what a person answers in it to
@@ -87,7 +87,7 @@ class RecordSize(NamedTuple):
 
 
 class Cache(NamedTuple):
-    """How many seconds the model's cache lives, as the log says, and the time of the last request that used it.
+    """Lifetime of the model's cache in seconds, as the log says, and the time of the last request that used it.
 
     Without `seconds` the log does not say it.
     """
@@ -135,12 +135,14 @@ class Turn:
 
     @property
     def speaks(self) -> bool:
-        """Whether it says or does anything: what a command of the agent's own leaves, for one, does not."""
+        """Return True if it has text or calls. Traces of the agent's own commands have none."""
         return self.role != "system" and bool(self.text or self.tool_calls or self.tool_results)
 
     @property
     def answer(self) -> Masked:
-        """What a person says in its results. It begins no exchange: a copy cannot part it from the call it answers."""
+        """The person's words in its results. They begin no exchange: a copy cannot separate them from the call that
+        they answer.
+        """
         return joined("\n", [result.words for result in self.tool_results if result.words])
 
     @property
@@ -182,7 +184,7 @@ ResumedReason = Literal["", "compaction", "gap", "elsewhere"]
 
 
 class Resumed(NamedTuple):
-    """What its agent's own program loads when it resumes or forks a session: the turns from `start` on.
+    """The part that the agent's own program loads to resume or fork a session: the turns from `start` on.
 
     Without a `reason` it loads all of them. After a compaction it loads the summary, the turn at `start`, and what
     follows, and of the turns before it those that the compaction `kept` as they are. At a gap, where a record was never
@@ -345,7 +347,7 @@ class Session:
 
     @property
     def unfinished(self) -> bool:
-        """Whether it ends in the middle: with a prompt or an error without an answer, a call, or an interruption."""
+        """Return True if it ends unfinished: with an unanswered prompt or error, a call, or an interruption."""
         spoken = next((turn for turn in reversed(self.turns) if turn.speaks), None)
         done = spoken is not None and spoken.role == "assistant" and bool(spoken.text) and not spoken.tool_calls
         return self.interrupted or not done
@@ -399,7 +401,9 @@ class Session:
 
     @property
     def messages(self) -> tuple[tuple[int, Turn], ...]:
-        """What a reader sees, as ``show`` and ``--at`` number it: (index into `turns`, turn) of each spoken turn."""
+        """The turns that a reader sees, as ``show`` and ``--at`` number them: (index into `turns`, turn) of each spoken
+        turn.
+        """
         return tuple((i, one) for i, turn in enumerate(self.turns) for one in turn.spoken)
 
 

@@ -1,4 +1,4 @@
-"""What another agent did, as a session that was handed over tells it: a line for each action, below it what came back.
+"""Reads another agent's actions in a handed-over session: a line for each action, its result below it.
 
 It stands in the words of the agent that was told, but nobody has said it: to whoever searches it is actions and output,
 and to whoever asks what became of the work it is calls with their results.
@@ -71,14 +71,14 @@ class Action(NamedTuple):
 
 
 class Retold(NamedTuple):
-    """What was said, and what was done then."""
+    """A text and the actions after it."""
 
     said: str
     done: tuple[Action, ...] = ()
 
 
 def rendered(said: str, done: Iterable[Action]) -> str:
-    """What was said, and then a line for each thing that was done, with how it went below."""
+    """Render a text, then a line for each action with its result below."""
     lines = [line for action in done for line in action.rendered()]
     return "\n".join([*([said] if said else []), *([""] if said and lines else []), *([DONE] if lines else []), *lines])
 
@@ -99,7 +99,7 @@ def retold(text: str) -> Retold:
 
 
 def breaks_off(turn: Turn) -> bool:
-    """Whether a turn tells that the other agent had not finished what it was at."""
+    """Return True if a turn says that the other agent had not finished its work."""
     if turn.role != "assistant":
         return False
     return turn.text == UNANSWERED or (DONE in turn.text and bool(retold(turn.text).done))
@@ -111,13 +111,13 @@ def calls_of(turn: Turn) -> tuple[ToolCall, ...]:
 
 
 def results_of(turn: Turn) -> tuple[ToolResult, ...]:
-    """What a turn says that came back from calls, also from those that it is told of."""
+    """Return the results of a turn's calls, and of handed-over calls that it describes."""
     told = (result for _, result in _told(turn) if result)
     return (*turn.tool_results, *told) if DONE in turn.text else turn.tool_results
 
 
 def _told(turn: Turn) -> Iterator[tuple[ToolCall, ToolResult | None]]:
-    """What a turn is told of as calls, under ids of ours, each with its result where something came back."""
+    """Yield the handed-over calls that a turn describes, with ids of ours and their results if there are any."""
     if turn.role != "assistant":
         return
     for number, one in enumerate(retold(turn.text).done):

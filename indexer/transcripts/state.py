@@ -1,4 +1,4 @@
-"""What a reader remembers of a log between two readings, as bytes that can be kept in the index."""
+"""Serializes a reader's state between two readings, as bytes for the index."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Log(NamedTuple):
 
 
 class Warm:
-    """What was packed last, as objects beside its bytes: of a log that grows only what is new is packed and unpacked.
+    """The last packed objects beside their bytes: for a growing log only new ones are packed and unpacked.
 
     It saves time alone: whatever is not here is made again, and comes out the same. For any number of threads.
     """
@@ -81,7 +81,7 @@ class Warm:
         return None if found is None else [turn for batch in found.batches for turn in batch.turns]
 
     def batches(self, first: Turn) -> tuple[WarmTurns, ...]:
-        """What is known of the log that begins with this turn."""
+        """Return the packed turns of the log that begins with this turn."""
         with self._lock:
             log = self._logs.get(id(first))
         return log.batches if log is not None else ()
@@ -207,7 +207,7 @@ def count(value: object) -> int:
 
 
 def is_path(value: object) -> TypeGuard[str]:
-    """Whether a log's value can be a directory: the system accepts no path with a NUL."""
+    """Return True if a log's value can be a directory: the system accepts no path with a NUL."""
     return isinstance(value, str) and value != "" and "\0" not in value
 
 

@@ -142,7 +142,7 @@ _known = lru_cache(maxsize=16)(mask)
 
 
 def _tells(arguments: Mapping[str, Any]) -> bool:
-    """Whether one of these arguments may say of another that it is a secret."""
+    """Return True if one of these arguments can mark another as secret."""
     return any(map(_is_telling, arguments)) or any(
         key in arguments and isinstance(name := arguments[key], str) and _TELLING.search(name) for key in _NAMES
     )

@@ -1,4 +1,4 @@
-"""What agents and we put into messages, and what a session is called: as it was named, else by its first prompt."""
+"""Recognizes inserted texts of agents and ours, and finds a session's title: its given name, else its first prompt."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _asked(prompt: str) -> str:
 
 
 def _is_sentence(line: str, lines: Mapping[str, int]) -> bool:
-    """Whether a line is one that a person writes: mostly words, and no other is like it."""
+    """Return True if a line looks like a person's: mostly words, and unlike all others."""
     line = line.strip()
     words = sum(one.isalpha() or one.isspace() for one in line)
     said = len(line.split()) >= _SENTENCE_WORDS or (not line.isascii() and _DENSE.search(line) is not None)
@@ -105,7 +105,7 @@ def _is_sentence(line: str, lines: Mapping[str, int]) -> bool:
 
 
 def also_called(title: Masked, names: Iterable[str]) -> Masked:
-    """What a session is or was called besides its title, a name a line: it is found by them, and not shown with them.
+    """Return a session's other names, one a line. They are searched but not shown.
 
     A summary that an agent made too early to be the title still tells what the session began with.
     """
@@ -115,7 +115,7 @@ def also_called(title: Masked, names: Iterable[str]) -> Masked:
 
 
 def says_something(prompt: str) -> bool:
-    """Whether a prompt says what it is about: more than a greeting, a number, a key, a command or a path."""
+    """Return True if a prompt names a topic: more than a greeting, a number, a key, a command or a path."""
     text = _PLACEHOLDERS.sub(" ", prompt[:_LOOKED_AT]).strip()
     text = _COMMAND.sub("", text, count=1) if _COMMAND.match(text) else text
     text = "" if _QUOTED_PATH.fullmatch(text) or _FILE.fullmatch(text) else _PATH.sub(" ", text)
@@ -141,7 +141,7 @@ def telling(title: str, others: Iterable[str]) -> str:
 
 
 def names_work(title: str) -> bool:
-    """Whether a title says what a session works on: two words that tell, and no question and no command of an agent."""
+    """Return True if a title names the work: two key words, no question and no command of an agent."""
     if title.endswith(("?", "\uff1f")) or _COMMAND.match(title) or not says_something(title):
         return False
     words = [word for word in _WORD.findall(_POINTING.sub(" ", title)) if _tells(word.lower())]
@@ -259,7 +259,7 @@ def strip_recall(text: str) -> str:
 
 
 def strip_reminders(text: str) -> str:
-    """What a tool gave back, without what an agent's program has told its own model beside it."""
+    """Remove the reminders that an agent's program adds to a tool's output for its model."""
     return _without_elements(text, _REMINDER).strip()
 
 

@@ -187,7 +187,7 @@ class WithCheckpoints(AgentAdapter):
         return here
 
     def _placed(self, folder: Path, one: Stored) -> Path:
-        """Where a log of this agent is, as its name has to be, in a new folder."""
+        """Return the path of this agent's log in a new folder, named as the agent requires."""
         folder.mkdir()
         if one.agent in _PLAIN:
             return folder / f"{one.session_id}.jsonl"
@@ -219,7 +219,9 @@ def _converted(session: Session, known: Listed, one: Stored, touched: frozenset[
 
 
 def _place_there(session: Session, touched: frozenset[str]) -> HomePlace:
-    """Where its author had the project, as its edits show, or its directory; only to find the same text in it."""
+    """Return the author's project directory, from the session's edits or its own directory. Used only to find that text
+    in it.
+    """
     cwd = session.cwd.rstrip("/")
     if not cwd.startswith("/"):
         raise ValueError("it does not say where it worked")

@@ -1,4 +1,4 @@
-"""What git tells of the checkpoints in a repository: the refs that have some, and the sessions in these.
+"""Reads a repository's checkpoints with git: the refs that have some, and their sessions.
 
 Git is only asked for objects, by their ids. Whatever is in a checkpoint is somebody else's text.
 """
@@ -272,7 +272,7 @@ def _entries(data: bytes) -> Iterator[_Entry]:
 
 
 def _width(data: bytes, end: int) -> int:
-    """How long ids are in a tree: whichever length leads to another entry, or to the end."""
+    """Return the length of ids in a tree: the one that leads to another entry or to the end."""
     for width in (20, 32):
         if end + 1 + width == len(data) or re.match(rb"\d{5,6} ", data[end + 1 + width :][:7]):
             return width
@@ -288,7 +288,7 @@ def agent_named(said: object) -> AgentName | None:
 
 
 def is_session_id(text: str) -> bool:
-    """Whether this can be a session's id of any agent: nothing that is a path or an option."""
+    """Return True if the text can be a session id of any agent, and is no path and no option."""
     return re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z_-]{7,99}", text) is not None
 
 

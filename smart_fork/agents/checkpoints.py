@@ -47,7 +47,7 @@ class Listed(NamedTuple):
 
 
 def is_within(location: str) -> bool:
-    """Whether a log's place is that of a session in a repository."""
+    """Return True if the location is a session in a repository."""
     return "/checkpoints/" in location and location.startswith(f"{checkpoints_dir()}/")
 
 
@@ -99,7 +99,7 @@ def find(location: str) -> tuple[Listed, Stored] | None:
 
 
 def author_of(location: str) -> str:
-    """Who wrote the session at this place; empty for a log of this machine."""
+    """Return the author of the session at this place; empty for a log of this machine."""
     found = find(location)
     return found[1].author if found else ""
 
@@ -210,7 +210,7 @@ def _list(common: str, top: str, before: Listed | None) -> Listed | None:
 
 
 def _stamp(common: str, top: str) -> list[list[Any]]:
-    """What changes when a ref moves, loose refs and their folders, and where packed ones are; or with a history."""
+    """Return values that change when a ref moves, for loose refs, their folders and packed refs; or with a history."""
     found = [_seen(f"{common}/{name}") for name in ("packed-refs", "reftable/tables.list")]
     found += [_seen(path) for path in _loose(common)]
     if os.path.isdir(folder := f"{top}/{HISTORIES}"):  # noqa: PTH112 - as text

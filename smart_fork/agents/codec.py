@@ -66,7 +66,7 @@ class Codec(ABC):
 
 
 class Header(NamedTuple):
-    """Where a record is in its session, and the facts that it states. Values are as the record has them, unchecked.
+    """A record's position in its session, and the facts that it states, with unchecked values.
 
     Without a `role` it says nothing, and only states facts. Without an `id` its number is its id. The `parent` of most
     records is the one before, which is said with an empty text; `None` is a beginning. A user's record is a prompt if a

@@ -1,4 +1,4 @@
-"""What is known of an agent before anything of it is imported: its names, and its own folder."""
+"""Describes an agent without importing its adapter: its names, and its own folder."""
 
 from __future__ import annotations
 

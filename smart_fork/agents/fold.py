@@ -1,4 +1,4 @@
-"""What the records of a log add up to, whichever agent wrote it, and the session that is built from that."""
+"""Folds the records of any agent's log, and builds the session from them."""
 
 from __future__ import annotations
 

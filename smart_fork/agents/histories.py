@@ -162,7 +162,7 @@ def _typed(text: str) -> tuple[str, ...]:
 
 
 def _done(text: str) -> tuple[str, ...]:
-    """What an agent did, in lines as a session that is handed over has them, and what it said."""
+    """Return an agent's actions, as lines of a handed-over session, and its text."""
     actions: list[Action] = []
 
     def note(found: re.Match[str]) -> str:

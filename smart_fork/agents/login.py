@@ -16,7 +16,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Whether an agent would be logged in (`None` if unknown), and the missing variables."""
+    """Login state of an agent (`None` if unknown), and the missing variables."""
 
     logged_in: bool | None
     lacks: tuple[str, ...] = ()

@@ -98,12 +98,12 @@ class Presence(Facet):
         return found
 
     def _may_be(self, words: Sequence[str]) -> bool:
-        """Whether the process of a note is still the agent: what it runs may have another name than the program."""
+        """Return True if a note's process may still be the agent: its command can differ from the program's name."""
         return bool(words) and self.agent in _script(words)
 
 
 def _script(words: Sequence[str]) -> str:
-    """What a process runs: its program, or the script of an interpreter."""
+    """Return a process's program, or the script of an interpreter."""
     if _program(words[0]) not in _INTERPRETERS:
         return words[0]
     return next((word for word in words[1:] if not word.startswith("-")), words[0])

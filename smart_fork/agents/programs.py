@@ -51,7 +51,7 @@ class Program:
     )
 
     def version(self, processes: Processes, env: Mapping[str, str] | None = None) -> str:
-        """What the program says that it is; empty where it is not found, or says nothing like that."""
+        """Return the program's version; empty if it is missing or prints none."""
         try:
             done = self.path and processes.run(
                 [self.path, "--version"], cwd=Path(os.sep), env=env, timeout=STATUS_SECONDS

@@ -51,21 +51,21 @@ class Reference(NamedTuple):
 
     @property
     def names_worker(self) -> bool:
-        """Whether the name can be smart-fork's id of a worker: an agent's name, and a number."""
+        """Return True if the name can be a worker's id: an agent's name and a number."""
         return any(self.name.startswith(one.name) and _NUMBER.fullmatch(self.name, len(one.name)) for one in AGENTS)
 
     @property
     def is_number(self) -> bool:
-        """Whether it is the number of a result."""
+        """Return True if it is the number of a result."""
         return self.agent is None and _RANK.fullmatch(self.name) is not None
 
     @property
     def looks_like_one(self) -> bool:
-        """Whether it means a session by its looks, also one that is not there: a number, an id, or a part of one."""
+        """Return True if it looks like a session's reference, even a missing one's: a number, an id, or part of one."""
         return self.is_number or self.names_session or _SHORT_ID.fullmatch(self.name) is not None
 
     @property
     def names_session(self) -> bool:
-        """Whether the name can be a session's id, its beginning, or smart-fork's id of a worker."""
+        """Return True if the name can be a session's id, its beginning, or a worker's id."""
         starters = (agent.starter for agent in AGENTS if agent.starter)
         return self.names_worker or any(starter.beginnings.fullmatch(self.name) for starter in starters)

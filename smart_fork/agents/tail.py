@@ -43,7 +43,7 @@ class TokenUse(Value):
 
     @property
     def loaded(self) -> int:
-        """How many the model was sent, from its cache or not."""
+        """The tokens sent to the model, cached or not."""
         return self.input + (self.read_from_cache or 0) + (self.written_to_cache or 0)
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ Steps = Iterator[tuple[str, str | None]]
 
 
 class Answered(NamedTuple):
-    """What a record says of the tokens of one answer. An answer may be in several records, of the same `key`.
+    """A record's token counts for one answer. Several records of one answer have the same `key`.
 
     `of` is the session that the record says it is of; empty where it does not.
     """

@@ -101,7 +101,7 @@ class Chain:
 
     @property
     def circular(self) -> bool:
-        """Whether turns named each other as parents, so that only the file tells their order."""
+        """Return True if turns named each other as parents, so that only the file tells their order."""
         return bool(self._mended)
 
     def _mend(self) -> None:
@@ -168,13 +168,13 @@ class Chain:
         return alive
 
     def _is_close(self, before: str, current: str) -> bool:
-        """Whether an agent that does not find a record's parent goes on with what stands before, as of that moment."""
+        """Return True if an agent that misses a record's parent continues from the record before, as of that moment."""
         moment = self._turns[current].timestamp if current in self._turns else self.moments.get(current, "")
         then, now = seconds_in(self._turns[before].timestamp), seconds_in(moment)
         return then is not None and now is not None and 0 <= now - then <= CLOSE_SECONDS
 
     def _leads(self, identity: str | None, beginning: str) -> bool:
-        """Whether a turn goes back to that link, which has nothing before it."""
+        """Return True if a turn leads back to that link, which has nothing before it."""
         seen: set[str] = set()
         while identity in self._turns and identity not in seen:
             seen.add(identity)
@@ -212,7 +212,7 @@ def rooted(record: Record, root: str) -> Record:
 
 
 class Tree(LineFold):
-    """What the records of one file add up to."""
+    """The state after the records of one file."""
 
     #: Whether the agent goes on with what stands before a record whose parent is missing.
     bridged: ClassVar[bool] = True
@@ -252,15 +252,15 @@ class Tree(LineFold):
         return utc(record.get("timestamp")), not self.is_name(record)
 
     def is_name(self, record: Record) -> bool:
-        """Whether a record says what the session is called, or whose copy it is: nothing was done in it then."""
+        """Return True if a record only gives the session's name or original, so that it is no activity."""
         return False
 
     def is_aside(self, record: Record) -> bool:
-        """Whether a record is a sub-agent's, which is no part of the conversation of another one."""
+        """Return True if a record is a sub-agent's, and so no part of the conversation."""
         return record.get("isSidechain") is True and not self._of_subagent
 
     def is_copied(self, record: Record) -> bool:
-        """Whether a fork has a record from its parent, as far as that can be told."""
+        """Return True if a fork copied a record from its parent, as far as known."""
         return isinstance(record.get("forkedFrom"), dict)
 
     def own(self, turns: tuple[Turn, ...]) -> int:
@@ -423,7 +423,7 @@ class Tree(LineFold):
         return any(turn.id == self.facts.get("interrupted") for turn in after)
 
     def is_copy(self) -> bool:
-        """Whether the directory of its first record has another folder, or the session another name than the file.
+        """Return True if its first record's directory has another folder, or its session another name than the file.
 
         Agents go on writing where a session began, however its directory drifts; their forks say of all that they copy
         that it was in their own.

@@ -24,8 +24,8 @@ PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 class About(NamedTuple):
-    """What a cut must know of a record beyond its item: the preview of a line of bookkeeping, the keys of what that
-    `repeats`, and the further keys under which others repeat a record.
+    """Facts that a cut needs beyond a record's item: the preview of a bookkeeping line, the keys of records that it
+    `repeats`, and other keys by which copies know the record.
     """
 
     note: str = ""

@@ -71,7 +71,7 @@ def meant(given: Any) -> Any:
 
 
 class _OurWay:
-    """What commands and groups have in common: the class of typer stands behind it."""
+    """Shared behavior of commands and groups, placed before typer's own class."""
 
     params: list[Any]
     make_parser: Callable[[Any], Any]

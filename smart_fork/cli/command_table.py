@@ -24,7 +24,7 @@ class CommandEntry(NamedTuple):
 
     @property
     def hidden(self) -> bool:
-        """Whether agents and services run it, not people: `help --all` lists it."""
+        """Return True if agents and services run it, not people. `help --all` lists it."""
         return self.panel == _AGENTS
 
     @property

@@ -1,4 +1,4 @@
-"""What a shell completes a command with, and an id: sessions with their titles, workers with what they do.
+"""Completes commands and ids in a shell: sessions with their titles, workers with their tasks.
 
 The shells call as the command line's library has them do. Options are left to that library, which takes five times as
 long. Titles are hostile, and zsh evaluates what it is given: only words without any sign reach it.
@@ -38,7 +38,7 @@ class Completion(NamedTuple):
 
 
 def answer(env: Mapping[str, str]) -> tuple[str, int] | None:
-    """What is printed for the shell that asks and the exit code; `None` where it is no command and no id."""
+    """Return the completions and the exit code; `None` if neither a command nor an id is being completed."""
     shell = env.get(VARIABLE, "").removeprefix("complete_")
     asked = words_before(shell, env)
     if asked is None:

@@ -167,7 +167,7 @@ class _Examination:
         return [_Sample(sessions[row], there[path]) for path, row in chosen]
 
     def _sample(self) -> Iterator[Check]:
-        """What is stored of these logs is what they say, and so are their exports."""
+        """Check that the stored data of these logs and their exports match the logs."""
         faults: list[str] = []
         changed: list[str] = []
         for number, one in enumerate(self._samples):
@@ -183,7 +183,7 @@ class _Examination:
             yield from _told("exports", [f"does not match its log: {path}" for path in changed], "", step)
 
     def _compared(self, one: _Sample) -> tuple[str, str]:
-        """What is wrong with the passages of a log, and the path of its export where that is wrong."""
+        """Return the defect of a log's passages, and the path of its export if that is wrong."""
         agent, file, row = READERS[one.file.agent], one.file, one.session
         who = f"{row.agent} session {row.session_id}"
         try:
@@ -282,7 +282,7 @@ class _Examination:
         return best if len(words_of(best)) >= TELLING_WORDS else ""
 
     def _asked(self, session: SessionRow, text: str) -> tuple[str, str]:
-        """What failed while it was asked, and what was not found."""
+        """Return the failed checks of a question, and the results that are missing."""
         query = Query(text, Scope((session.part,)), FIRST)
         store = cast("Store", self._store)  # to search is to read
         found = search(store, query, partial(embedded, self._embedder))

@@ -159,7 +159,7 @@ def _print_found(found: Soundness) -> None:
 
 
 def _is_not_known(found: Soundness) -> bool:
-    """Whether nothing was found, but not everything was searched for."""
+    """Return True if nothing was found, but the search was incomplete."""
     bad = found.dangling or found.broken_links or found.words_found or found.copies or found.remains
     return not bad and found.unknown > 0
 
@@ -275,7 +275,7 @@ def _hinted(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _means_turns(text: str) -> bool:
-    """Whether a word that stands alone is a range of turns. Ids may begin with nothing but digits as well."""
+    """Return True if a lone word is a range of turns. An id may also begin with digits only."""
     from smart_fork.finding.sessions import is_session
 
     digits = bool(text) and all(character.isdigit() or character in "-, " for character in text)
@@ -283,7 +283,7 @@ def _means_turns(text: str) -> bool:
 
 
 def _agreed(planned: CutPlan, progress: Progress | None) -> bool:
-    """Whether the person says yes; nobody to ask is no."""
+    """Return True if the person agrees; False if there is nobody to ask."""
     if wants_json() or not sys.stdin:
         say("not asked: -y commits")
         return False

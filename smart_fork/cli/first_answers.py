@@ -73,7 +73,7 @@ class _Input:
 
 
 def wanted(options: Sequence[str]) -> str | None:
-    """Which tools are to be listed, `FEW` or `ALL`; `None` where the options are others than ``--tools``."""
+    """Return the tools to list, `FEW` or `ALL`; `None` if there are options other than ``--tools``."""
     said = [word for option in options for word in option.split("=", 1)]
     if not said:
         return ALL if os.environ.get(VARIABLE, "").strip().lower() == ALL else FEW
@@ -142,7 +142,7 @@ def _say(line: bytes, out: BinaryIO) -> None:
 
 
 def listed(catalogue: dict[str, Any], tools: str) -> list[dict[str, Any]]:
-    """What ``tools/list`` says, with `FEW` tools or `ALL`."""
+    """Return the answer to ``tools/list``, with `FEW` tools or `ALL`."""
     return [one for one in catalogue["tools"] if tools == ALL or one["name"] in catalogue["few"]]
 
 
@@ -152,7 +152,7 @@ def _welcome(catalogue: dict[str, Any], version: str) -> dict[str, Any]:
 
 
 def _is_plain(method: str, params: dict[str, Any]) -> bool:
-    """Whether these are the parameters that everybody sends. What the protocol would refuse the server refuses."""
+    """Return True if these are the usual parameters. The server refuses those that the protocol refuses."""
     if method != "initialize":
         return not params.keys() - {"_meta"}
     who = params.get("clientInfo")
@@ -166,7 +166,7 @@ def _is_plain(method: str, params: dict[str, Any]) -> bool:
 
 
 def _can_be_told(params: dict[str, Any], discovered: dict[str, Any]) -> bool:
-    """Whether a client speaks a protocol that needs no handshake, and says so."""
+    """Return True if a client announces a protocol without a handshake."""
     meta = params.get("_meta")
     if params.keys() != {"_meta"} or not isinstance(meta, dict):
         return False
@@ -176,7 +176,7 @@ def _can_be_told(params: dict[str, Any], discovered: dict[str, Any]) -> bool:
 
 
 def _is_clean(line: bytes, params: dict[str, Any]) -> bool:
-    """Whether every parser reads it, also those that take no half character, no NaN and no deep nesting."""
+    """Return True if every parser reads it, including those that reject half characters, NaN or deep nesting."""
     try:
         json.dumps(params, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):

@@ -199,7 +199,7 @@ def print_forked(forked: Forked, *, dry_run: bool) -> None:
 
 
 def print_selection(selection: Selection, *, in_full: bool, alone: bool = True) -> None:
-    """What a fork within a budget has: in figures, and where nothing is started yet, exchange by exchange.
+    """Print a budgeted fork's figures, and before a start each exchange.
 
     Where it is `alone`, and its own agent's, it begins as the session does.
     """
@@ -215,7 +215,7 @@ def print_selection(selection: Selection, *, in_full: bool, alone: bool = True) 
 
 
 def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
-    """What each way to fork loads, side by side, for a person."""
+    """Describe the size of each kind of fork, side by side, for a person."""
     from smart_fork.forking.plan import parts_in_words, way_in_words
 
     yield from parts_in_words(ways)
@@ -226,7 +226,7 @@ def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
 
 
 def price_in_words(price: ForkPrice) -> str:
-    """What a fork loads, for a person."""
+    """Describe the tokens that a fork loads, for a person."""
     from smart_fork.finding.worth import cache_in_words
 
     of = f" of {price.whole_tokens:,}" if price.tokens < price.whole_tokens else ""

@@ -51,12 +51,12 @@ def print_found(answer: Answer, min_score: float | None = None) -> None:
 
 
 def _is_known(answer: Found) -> bool:
-    """Whether a low score says anything: no logs or vectors are missing, and the question is in no other language."""
+    """Return True if a low score is meaningful: no logs or vectors are missing, and the language is the sessions'."""
     return not (answer.unread_notice or answer.early_notice or answer.language_notice)
 
 
 def _next(answer: Found) -> Iterator[str]:
-    """What to type next: to fork the best, or to read it first; where none fits, what else to do."""
+    """Yield the next commands: fork the best, or read it first; if none fits, the alternatives."""
     from smart_fork.finding.ranking import FITS
 
     least = FITS if answer.engine == "builtin" and answer.code is None else 0.0
@@ -156,7 +156,7 @@ def _beside(headline: str, files: Sequence[str], room: int) -> str:
 
 
 def _below(hit: Hit, headline: str, *, quoting: bool) -> Iterator[Plain]:
-    """What stands below a result's line: what else is to be known of it, a quotation, and why it is found if asked."""
+    """Yield the lines below a result: further facts, a quotation, and the explanation if requested."""
     from smart_fork.finding.results import place_mark
 
     marks = [
@@ -178,7 +178,7 @@ def _below(hit: Hit, headline: str, *, quoting: bool) -> Iterator[Plain]:
 
 
 def _explained(hit: Hit) -> Iterator[str]:
-    """How the score came about, and everything that a result's line leaves out; nothing unless it was asked for."""
+    """Yield the explanation of a score and the facts that a result's line omits; nothing unless requested."""
     from smart_fork.finding.worth import age_of, cache_in_words
 
     why, family, at_match = hit.explain, hit.lineage.family_size, hit.price.tokens_at_match
@@ -230,7 +230,7 @@ def _print_fallback(answer: Answer) -> None:
 
 
 def _state(answer: Found, min_score: float | None = None) -> Iterator[str]:
-    """What keeps an answer from being the best one, in a sentence each; empty ones count for nothing."""
+    """Yield a sentence for each reason why an answer may not be the best. Empty ones do not count."""
     from smart_fork.finding.query import names_nothing
     from smart_fork.finding.ranking import LIKELY
 
@@ -260,7 +260,7 @@ def _state(answer: Found, min_score: float | None = None) -> Iterator[str]:
 
 
 def _indexing(answer: Found) -> str:
-    """How far the index is, and what to do: one share of all, and one time."""
+    """Describe the index's progress and what to do, with one total share and one time."""
     state = answer.index
     read = state.sessions / (state.sessions + (state.unread_logs or 0) or 1)
     done = f"{math.floor(100 * read * state.covered.all_passages)} %"

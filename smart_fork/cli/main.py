@@ -68,7 +68,7 @@ def command_line(*names: str, every: bool = False) -> Callable[..., Any]:
 
 
 def _undefined() -> None:
-    """What is listed is not run."""
+    """Refuse to run a command that is only listed."""
     raise NotImplementedError
 
 
@@ -130,7 +130,7 @@ def _unwritten(error: Unprinted) -> int:
 
 
 def _is_nowhere() -> bool:
-    """Whether the working directory was removed."""
+    """Return True if the working directory was removed."""
     try:
         Path.cwd()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What the commands print: data to stdout, everything else to stderr."""
+"""Prints the commands' output: data to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ class _Stream:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether people look at it. What is none, and is not said to be one, is known without rich."""
+        """Return True if people look at the stream. Anything but a terminal is recognized without importing rich."""
         return self._is_made and self.console.is_terminal
 
     @property
     def _is_made(self) -> bool:
-        """Whether there is a console, or one is needed."""
+        """Return True if there is a console, or one is needed."""
         return "console" in vars(self) or self._file.isatty() or bool(_SAID_TO_BE.intersection(os.environ))
 
     @property
@@ -106,7 +106,7 @@ class _Stream:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """What stderr does not take is lost: nothing that is being done ends for that.
+        """Ignore errors of writing to stderr: no command ends because of them.
 
         Raises:
             Unprinted: stdout does not take it.
@@ -192,7 +192,7 @@ def write(text: str) -> None:
 
 
 def _unprinted(error: OSError) -> Exception:
-    """Whoever reads no further has seen enough; all else is said."""
+    """Return the error to raise after a failed write: none that matters if the reader has closed the pipe."""
     return error if isinstance(error, BrokenPipeError) else Unprinted(error)
 
 
@@ -248,12 +248,12 @@ def say_passed_over(logs: Sequence[FailedLog]) -> None:
 
 
 def as_values(error: SmartForkError) -> dict[str, str]:
-    """What went wrong, as JSON values."""
+    """Return the error as JSON values."""
     return {"error": error.message, **({"hint": error.hint} if error.hint else {})}
 
 
 def complain(error: SmartForkError, *, as_json: bool = False) -> None:
-    """What went wrong and what to do next."""
+    """Print the error and the next step."""
     if as_json:
         print_json(as_values(error))
     first, *rest = wrapped(f"error: {error.message}", 0, stream=err)

@@ -56,7 +56,7 @@ _OF_WORKER = ("worker_id", "name", "agent_type", "kind", "state", "status", "wai
 
 @record
 class IndexOverview(IndexStatus):
-    """What the index holds."""
+    """Content of the index."""
 
     set_aside: tuple[str, ...] = rare(())
 
@@ -270,7 +270,7 @@ class AgentAtAGlance(Value):
 
     @property
     def against_seen(self) -> str:
-        """How its version stands to the one that was seen, in a word; empty where they are of one minor version."""
+        """Compare its version with the tested one, in a word; empty if they have the same minor version."""
         return AGENTS[self.name].compared(self.version)
 
 
@@ -314,7 +314,7 @@ def _sessions(agent: AgentName) -> int:
 
 
 def agents() -> None:
-    """Which agents are installed, their versions and sessions, and what can be done with each."""
+    """List the installed agents, their versions and sessions, and the supported features."""
     found = roster()
     if printed_as_json(found):
         return

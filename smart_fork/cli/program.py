@@ -89,7 +89,7 @@ def _preload_meanwhile() -> None:
 
 
 def _open_what_is_closed() -> None:
-    """Whoever closed stdin, stdout or stderr wants nothing of it: a file that we open must not take its place."""
+    """Reopen closed standard streams on /dev/null so that no file gets descriptor 0-2."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             opened = os.open(os.devnull, os.O_RDWR)

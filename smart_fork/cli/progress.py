@@ -1,4 +1,4 @@
-"""How far long work is, on stderr: bars where a person looks at a terminal, else lines at its beginning and its end."""
+"""Shows the progress of long work on stderr: bars on a terminal, else lines at its beginning and its end."""
 
 from __future__ import annotations
 

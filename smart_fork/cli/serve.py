@@ -53,7 +53,7 @@ def serve(
 
 
 def _print_address(address: Address) -> None:
-    """Where it is, how to end it, and how agents and people come to it."""
+    """Print the service's address, how to stop it, and how agents and people connect."""
     token = shlex.quote(str(state_home() / "service-token"))
     say(f"Serving at {address.url}. Ctrl-C ends it, or elsewhere: smart-fork service stop")
     if not address.socket:
@@ -68,7 +68,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new records as they come.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, max=10_000, help="Number of records.")] = 50,
 ) -> None:
-    """What the service has logged."""
+    """Print the service's log."""
     from smart_fork.cli.service.records import follow as following
     from smart_fork.cli.service.records import last_lines
 

@@ -17,7 +17,7 @@ def harmless(text: str, limit: int) -> str:
 
 
 def is_id(text: str) -> bool:
-    """Whether it can stand on a command line as an id."""
+    """Return True if it can be given on a command line as an id."""
     return _ID.fullmatch(text) is not None
 
 

@@ -21,7 +21,7 @@ def main() -> None:
 
 
 def line() -> str:
-    """What a new session in the current directory should know; empty where there is nothing, and for a worker.
+    """Return the welcome line for a new session in the current directory; empty for a worker or without news.
 
     Titles stay out of it: what stands in a log must not get before a model unasked.
     """

@@ -56,7 +56,7 @@ def read(
     worker: WorkerArgument,
     exchanges: Annotated[int, typer.Option("--exchanges", "-n", min=1, help="Number of exchanges.")] = 3,
 ) -> None:
-    """What a worker was asked last and what it said itself, its messages numbered as in its session."""
+    """Print a worker's last prompts and its own answers, numbered as in its session."""
     told = read_worker(worker, exchanges=exchanges)
     if printed_as_json(told):
         return
@@ -190,7 +190,7 @@ def compare(
     diff: Annotated[bool, "Print each diff."] = False,
     html: Annotated[Path | None, "Write answers and diffs to this HTML file."] = None,
 ) -> None:
-    """What workers have made of the same prompt, side by side: answers, changes, tokens and time."""
+    """Compare workers with the same prompt side by side: answers, changes, tokens and time."""
     found = compared(list(workers or ()), Processes(), patch=diff or html is not None)
     if html is not None:
         from smart_fork.page.export import write_comparison

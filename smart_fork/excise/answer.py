@@ -1,4 +1,4 @@
-"""What is asked of the commands that cut, and their answers."""
+"""Requests and answers of the commands that cut."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from smart_fork.agents.options import said
 
 @dataclass(frozen=True, slots=True)
 class CutRequest:
-    """What is to be cut. `follow` is whether copies, branches and the index follow."""
+    """A cut to make. `follow` says whether copies, branches and the index are cut as well."""
 
     reference: str | None = None
     turns: str = said(

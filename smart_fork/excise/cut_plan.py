@@ -171,7 +171,7 @@ class CutPlan:
 
     @property
     def dependents(self) -> frozenset[str]:
-        """What goes with what was named."""
+        """Turns that are removed along with the named ones."""
         return self.gone - self.seeds - self.repeated
 
     @property
@@ -182,17 +182,17 @@ class CutPlan:
 
     @property
     def survivors(self) -> tuple[TranscriptTurn, ...]:
-        """What stays."""
+        """Turns that stay."""
         return tuple(excise(self.session.turns, self.gone))
 
     @property
     def removed(self) -> tuple[TranscriptTurn, ...]:
-        """What goes, in order."""
+        """Turns that are removed, in order."""
         return tuple(turn for turn in self.session.turns if turn.id in self.gone)
 
     @property
     def changes(self) -> bool:
-        """Whether anything is written at all."""
+        """Return True if the cut writes anything."""
         return bool(self.gone or self.edits or self.apart)
 
     @property
@@ -352,7 +352,9 @@ def _without_signed(record: dict[str, Any], new: dict[str, Any]) -> bool:
 def _collecting(
     found: list[str], keys: Collection[str]
 ) -> tuple[Callable[[str], str], Callable[[list[str]], list[str]]]:
-    """What masks a text, and what masks several that are one; lines of known `keys` are secret wherever they are."""
+    """Return a masking function for one text, and one for texts that belong together. Lines of known `keys` are secret
+    everywhere.
+    """
 
     def change(text: str) -> str:
         new = mask(hidden(text, lines_at(text, keys)))

@@ -139,14 +139,14 @@ def _do(planned: CutPlan, change: Change, outcome: Excised, progress: Progress |
 def _told(
     outcome: Excised, planned: CutPlan, ids: Collection[str], descent: Descent, others: Iterable[Descendant] = ()
 ) -> Excised:
-    """What a person should know of what was written."""
+    """Complete an outcome for its reader: remaining places, snapshots, and the command that discards them."""
     kept = tuple(one.id for name in sorted(ids) for one in snapshots.snapshots(name))
     discard = shlex.join(["smart-fork", "excise", "discard", *kept])
     return replace(outcome, remains=tuple(_remains(planned, descent, others)), snapshots=kept, discard=discard)
 
 
 def _remains(planned: CutPlan, descent: Descent, others: Iterable[Descendant]) -> list[str]:
-    """Where what was cut can still be, that is not ours to change."""
+    """Return the places outside smart-fork's control that can still have the cut text."""
     session = planned.session
     found = list(map(str, planned.beside))
     if session.tool in READERS.names:
@@ -254,7 +254,7 @@ def last_cut(session_id: str) -> LastCut | None:
 
 @dataclass(frozen=True, slots=True)
 class _Undoing:
-    """What all files of one undoing have in common."""
+    """Values that all files of one undo share."""
 
     force: bool
     disk: Disk
@@ -299,7 +299,7 @@ def rollback(
 
 
 def _changed_with(entry: snapshots.Noted, logged: Iterable[snapshots.Noted]) -> list[snapshots.Noted]:
-    """What is noted of the other files that were changed together with one."""
+    """Return the notes on the other files that the same cut changed."""
     together = (one for one in logged if entry.change and one.change == entry.change)
     others = (one for one in together if one.source_path != entry.source_path)
     return list({one.source_path: one for one in others if one.snapshot or one.beside}.values())
@@ -346,7 +346,7 @@ def _put_back(snapshot: snapshots.Snapshot, session: Transcript, entry: snapshot
 
 
 def _is_as_before(snapshot: snapshots.Snapshot, session: Transcript) -> bool:
-    """Whether the file is what was kept: an undone cut, or one that could not be made."""
+    """Return True if the file equals the snapshot: the cut was undone, or never made."""
     if session.stamp is None:
         return False
     files = AGENTS.files_of(session.tool)

@@ -1,4 +1,4 @@
-"""What was cut is taken out of what is ours beside the index: the register of workers, their output, logs, copies.
+"""Erases cut text from smart-fork's own data beside the index: worker registry, worker output, logs, kept copies.
 
 A person's transcripts are not touched here, and snapshots neither: they are what a cut is undone with.
 """
@@ -126,7 +126,7 @@ def settle(known: Mapping[int, Collection[str]] = MappingProxyType({})) -> bool:
 
 
 def _is_erased_elsewhere() -> bool:
-    """Whether qmd, which few have, has nothing left of what has been taken out of the exports."""
+    """Return True if qmd, which few have installed, keeps nothing that was removed from the exports."""
     return not (state_home() / "qmd").exists() or bool(resolve_name("smart_fork.finding.qmd:Qmd")().erase())
 
 
@@ -221,7 +221,7 @@ def forget_workers(session_id: str) -> bool:
 
 
 def _leave_out(copy: kept_logs.KeptLog, wanted: frozenset[str]) -> None:
-    """What lay beside a log, such as long outputs, is kept without what has the words."""
+    """Drop files kept beside a log, such as long outputs, that have these words."""
     texts = {name: b"".join(pieces(copy.folder, part)) for name, part in copy.beside.items()}
     if names := [name for name, text in texts.items() if wanted & words_in(text.decode("utf-8", "ignore"))]:
         kept_logs.leave_out(copy, names)
@@ -336,7 +336,7 @@ def _logs_of(tool: str, path: Path) -> list[Path]:
 
 
 def _kept_again(tool: str, path: Path) -> None:
-    """What was exported goes in any case: where the index does not know the log, nobody rewrites it just now.
+    """Delete a log's export, since nothing rewrites it if the index does not know the log.
 
     The compressed copy that was kept of this log, if one was, is what the log is now, or is no more.
     """
@@ -357,7 +357,7 @@ def _kept_again(tool: str, path: Path) -> None:
 
 
 def _read_again(store: SqliteStore, tool: str, paths: list[Path]) -> tuple[int, list[tuple[int, bytes]]]:
-    """How many logs were read, and the vectors of passages whose texts were there before."""
+    """Read these logs again. Return how many were read, and the vectors of passages whose text is unchanged."""
     there = {path.resolve() for path in paths}
     names = {path.name for path in (*paths, *there)}  # of very many: to resolve one asks for each folder above it
     likely = (one for one in store.seen() if one.rpartition("/")[2] in names or os.path.islink(one))  # noqa: PTH114
@@ -387,7 +387,7 @@ def _row_of(store: SqliteStore, tool: str, location: str) -> SessionRow | None:
 
 
 def _unread(store: SqliteStore, row: SessionRow) -> bool:
-    """Whether nothing of the session is read from any log any more."""
+    """Return True if the session is no longer read from any log."""
     now = store.session(row.agent, row.session_id)
     return now is not None and not now.path
 
@@ -403,7 +403,7 @@ def _empty(store: SqliteStore, row: SessionRow, file: LogFile) -> None:
 
 
 def _agent_of(tool: str, location: str) -> AgentName | None:
-    """Whose log it is; where the cut does not say so, that of the agent among whose logs it is. `None` for no log."""
+    """Return the agent of a log: the cut's tool, or else the agent that has the log. `None` if it is no log."""
     if tool != Transcript.UNKNOWN:
         return tool if tool in READERS.names else None
     return next((agent.name for agent in READERS if agent.log_at(location)), None)

@@ -1,4 +1,4 @@
-"""Whether a transcript is whole, and whether anything of what was cut can still be found (``excise verify``).
+"""Checks that a transcript is intact and that no cut text can be found any more (``excise verify``).
 
 It is looked for in everything that was made of a session, and in what agents keep beside their logs.
 """
@@ -60,8 +60,8 @@ _STILL_SHARED = "smart_fork.sharing.remnants:still_shared"
 
 
 def check(reference: str | None, tool: str = "auto") -> Soundness:
-    """What is broken in a transcript, and where anything of its cuts is still found: in the index, in its copies, or in
-    any byte of ours (`remains`).
+    """Find the defects of a transcript, and cut text that remains in the index, in copies, or in any file of smart-fork
+    (`remains`).
 
     What was cut is known from the snapshots that are there. `unknown` is how many cuts have none any more: then nothing
     is `ok`, and `unsearched` are the logs of sessions that were told of it.
@@ -339,7 +339,7 @@ def remaining(session: Transcript, gone: Gone) -> list[CopyBehind]:
 
 
 def says(one: Descendant, planned: CutPlan) -> bool:
-    """Whether a log says something that a cut is about to take out of its session."""
+    """Return True if a log has text that a cut is about to remove from its session."""
     turns, edits = planned.session.turns, planned.edits
     changes = (turn for at, turn in enumerate(turns) if turn.id in planned.gone or at in edits)
     wanted = said_in(TranscriptTurn.raws(changes))
@@ -349,7 +349,7 @@ def says(one: Descendant, planned: CutPlan) -> bool:
 
 
 class _Look:
-    """What is looked for: words, records by their keys, and secrets. `asides` is where these are in no message."""
+    """A search for words, record keys and secrets. `asides` lists secrets found in lines that are no messages."""
 
     def __init__(
         self, session: Transcript, gone: frozenset[str], cut: frozenset[str], secrets: Collection[str]
@@ -374,7 +374,7 @@ class _Look:
         yield from self.beside(one.path, one.agent)
 
     def has_records(self, copy: Transcript | None) -> bool:
-        """Whether a copy has records that were cut."""
+        """Return True if a copy has records that were cut."""
         return copy is not None and bool(matching(copy, self._cut))
 
     def beside(self, log: Path, agent: str = "") -> Iterator[CopyBehind]:
@@ -474,7 +474,7 @@ def _told(one: Descendant) -> str:
 
 
 def _cut_it(reference: str, session_id: str) -> str:
-    """How something is cut out of another transcript."""
+    """Advise how to cut the text out of another transcript."""
     return advice(
         f"smart-fork excise list {shlex.quote(reference)} numbers its turns: cut it there.",
         tool=f"Cut it there: {session_id or reference}.",

@@ -1,4 +1,4 @@
-"""What could be cut, and why. Nothing is cut without being named (``excise suggest``)."""
+"""Suggests turns to cut, each with a reason (``excise suggest``). Nothing is cut that the user does not name."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _texts(turn: TranscriptTurn) -> list[str]:
 
 
 def _outputs(turn: TranscriptTurn) -> Sequence[str]:
-    """What its results say, without what is told twice beside them."""
+    """Return the texts of a turn's tool results, without their repetitions in other fields."""
     found = []
     for _, record in decode_line(turn.raw)[0]:
         message = record.get("message") or record.get("payload") or record.get("bubble")

@@ -23,7 +23,7 @@ from smart_fork.system import permission
 
 
 def auto(path: Path) -> str:
-    """Whose transcript it is: Cursor is tried first.
+    """Return the agent that wrote the transcript. Cursor is tried first.
 
     Raises:
         Usage: nobody's.
@@ -213,7 +213,7 @@ def listed(session: Transcript) -> NumberedTurns:
 
 
 def left_out(session: Transcript) -> str:
-    """How much of a large log was not read to list its turns; empty where all of it was."""
+    """Say how much of a large log was skipped when its turns were listed. Empty if nothing was."""
     return sessions.left_out(session.conversation) if session.conversation else ""
 
 
@@ -315,7 +315,7 @@ def others(session: Transcript) -> list[Path]:
 
 
 def _is_permitted(one: Descendant) -> bool:
-    """Whether the client may ask about the project that it is a copy in: then it may be cut as well."""
+    """Return True if the client may read the project of this copy, and therefore cut it."""
     if not permission.limited():
         return True
     with suppress(OSError):
@@ -325,7 +325,7 @@ def _is_permitted(one: Descendant) -> bool:
 
 
 def keys_of(turns: Iterable[TranscriptTurn]) -> set[str]:
-    """What these records are known by in every copy, and what a title that quotes one of them is known by."""
+    """Return the keys of these records, the same in every copy, and the keys of titles that quote them."""
     return {key for turn in turns for key in (turn.key, *turn.aliases, *titles.marks(turn.says)) if key}
 
 

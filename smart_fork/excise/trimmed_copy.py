@@ -48,7 +48,7 @@ class TrimmedCopy:
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """What was left out, in words and figures, and the new session: its id and path, not its parent's."""
+        """Describe the new session: its id and path, and what was left out, in words and figures."""
         return self.told().as_json()
 
     def told(self) -> Trimmed:
@@ -129,7 +129,7 @@ def _name(planned: CutPlan, parent: Conversation) -> str:
 
 
 def _conversation(session: Transcript, now: datetime) -> Conversation:
-    """What is copied, unless it is just being written."""
+    """Return the session to copy. Refuse one that is being written."""
     conversation = session.conversation
     if conversation is None:
         raise ForkRefused("No conversation to branch.", "It has no prompt.")
@@ -155,7 +155,7 @@ def _write(planned: CutPlan, parent: Conversation, target: Path, new: NewSession
 
 
 def _records(planned: CutPlan) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """What stays, as it would be written, and how it is spelled."""
+    """Yield the records that stay, each with its serialized form."""
     for position, turn in enumerate(planned.session.turns):
         if turn.id not in planned.gone:
             yield from decode_line(planned.edits.get(position, turn.raw))[0]

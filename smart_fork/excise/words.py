@@ -203,12 +203,12 @@ def agent_of(tool: str) -> AgentName | None:
 
 
 def related(worker: WorkerRecord, session_ids: Collection[str]) -> bool:
-    """Whether a worker was started from, by or as one of these sessions."""
+    """Return True if a worker was started from, by or as one of these sessions."""
     return not {worker.session_id, worker.source_session_id, worker.caller_session_id}.isdisjoint(session_ids)
 
 
 def said_by(worker: WorkerRecord) -> str:
-    """What a worker was told and shows."""
+    """Return a worker's texts: its name, prompt, command and status."""
     return "\n".join((worker.name, worker.prompt, *worker.command, worker.status_note))
 
 
@@ -257,7 +257,7 @@ class _OwnFiles:
         self._spared = tuple(f"{one.id}." for one in Registry.known_workers() if not related(one, session_ids))
 
     def kind_of(self, path: Path) -> str:
-        """What it is; empty where it is none of these sessions' business."""
+        """Return the kind of a file, or an empty string if it has nothing of these sessions."""
         first, *rest = path.relative_to(state_home()).parts
         if path.name.endswith(".tmp"):
             return "half a file"
@@ -275,13 +275,13 @@ class _OwnFiles:
         return "file"
 
     def has_trace(self, path: Path, kind: str) -> bool:
-        """Whether something in it is what was cut."""
+        """Return True if a file has cut text."""
         found = words_at(path, self._wanted)
         return bool(found - own_words() if kind in ("log", "file") else found)
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
-    """What is in a file, unpacked as far as it can be, in pieces that overlap; nothing where it has gone."""
+    """Yield a file's content in overlapping pieces, decompressed where possible. Nothing if the file is gone."""
     with suppress(OSError), path.open("rb") as file:
         yield from raw.overlapping(_unpacked(path, file))
 
@@ -315,5 +315,5 @@ def is_telling(word: str) -> bool:
 
 @cache
 def _own_text() -> str:
-    """All that our own messages say."""
+    """Return the text of all our own messages."""
     return " ".join(LETTERS.findall(own_source().lower()))

@@ -31,8 +31,7 @@ NOTHING = Descent()
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What all files of one cut have in common. `keys` are those of the records that go, `masked` those of records that
-    lose their secrets.
+    """Values that all files of one cut share. `keys` name the removed records, `masked` those that lose their secrets.
 
     `follows` says whether what lies beside a log goes with it.
     """
@@ -171,7 +170,7 @@ def _masked(planned: CutPlan) -> list[str]:
 
 
 def _is_as_before(session: Transcript, made: snapshots.Noted) -> bool:
-    """Whether a file still begins with all that was there before a cut: it was only about to be made."""
+    """Return True if a file still begins with the content of before the cut: the cut was noted but not made."""
     kept = next((one for one in snapshots.snapshots(made.session_id) if one.id == made.snapshot), None)
     return kept is not None and AGENTS.cutter_of(session.tool).begins_with(session.source_path, snapshots.content(kept))
 
@@ -194,7 +193,7 @@ def write_lines(session: Transcript, gone: Collection[int], edits: Mapping[int, 
 
 
 def written_size(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes]) -> int:
-    """How long the file is when `write_lines` has written it."""
+    """Return the size of the file that `write_lines` writes."""
     if session.padded and session.stamp:
         return session.stamp.size
     own = (at for at, turn in enumerate(session.turns) if at not in gone and turn.is_line)

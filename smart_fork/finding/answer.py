@@ -1,4 +1,4 @@
-"""What a question is answered with, as the command line, MCP and scripts get it: values."""
+"""Answers to a question, for the command line, MCP and scripts."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Fix(Value):
 
 @value
 class Fixes(Value):
-    """What ended an error, the likeliest first. So many `lines` of it are its own, and `met` sessions printed one."""
+    """Fixes of an error, likeliest first. `lines` counts the lines of its own, `met` the sessions that printed one."""
 
     notice: str
     count: int
@@ -123,7 +123,7 @@ class Covered(Value):
 
 @record
 class IndexState(Value):
-    """How complete the answer can be. `seconds_left` is an estimate for the rest of the embedding, if known."""
+    """Completeness of the answer. `seconds_left` estimates the rest of the embedding, if known."""
 
     sessions: int
     chunks: int
@@ -317,7 +317,7 @@ class BrokenLog(Value):
 
 @record
 class IndexStatus(Value):
-    """What the index holds, how fresh and complete it is."""
+    """Content, freshness and completeness of the index."""
 
     index: str
     exports: str
@@ -340,7 +340,7 @@ class IndexStatus(Value):
     passed_over: tuple[FailedLog, ...]
 
     def last_run_in_words(self) -> str:
-        """What became of the last run, in a line: when, how it ended, what it did, what it could not."""
+        """Describe the last run in a line: when, how it ended, what it did, and what it could not do."""
         if (run := self.last_run) is None:
             return "none yet"
         did = f"{run.read} of {run.logs} logs read, {run.embedded} passages embedded"
@@ -355,14 +355,14 @@ class IndexStatus(Value):
 
 @record
 class Held(Counts):
-    """What the index holds after a run."""
+    """Content of the index after a run."""
 
     covered: Covered
 
 
 @dataclass(kw_only=True)
 class Indexed(Report):
-    """What a run over everything did, and what the index holds now."""
+    """Result of a full run, and the content of the index."""
 
     total_seconds: float = 0.0
     index: Held

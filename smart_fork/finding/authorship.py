@@ -112,7 +112,7 @@ def _porcelain(said: bytes, wanted: Range) -> Iterator[Line]:
 
 
 def is_bot(name: str, mail: str) -> bool:
-    """Whether an author is a program, by the mark that hosting sites give their programs."""
+    """Return True if the author is a program, by the marks that hosting sites give to programs."""
     return name.endswith("[bot]") or "[bot]@" in mail
 
 
@@ -256,7 +256,7 @@ def _named(said: bytes) -> str:
 
 
 def names_lines(said: str) -> bool:
-    """Whether a text is PATH:FIRST-LAST, and not the path of a whole file."""
+    """Return True if the text is PATH:FIRST-LAST and not the path of an existing file."""
     return _LINES.fullmatch(said) is not None
 
 
@@ -349,7 +349,7 @@ def name_of(there: Repository, folder: Path, given: str) -> str:
 
 
 def is_argument(given: str) -> bool:
-    """Whether git can be given this text."""
+    """Return True if the text can be passed to git."""
     try:
         return bool(given) and "\0" not in given and len(os.fsencode(given)) < MOST_BYTES
     except UnicodeEncodeError:  # a lone surrogate
@@ -379,7 +379,7 @@ _REMOTES = ("upstream", "origin")
 
 
 class _Told(NamedTuple):
-    """What gh tells: the commits, and the one that they were merged or squashed as; `answered` is whether it could."""
+    """Data from gh: the commits, and the merged or squashed one. `answered` says whether gh responded."""
 
     commits: Sequence[str] = ()
     merged: str = ""

@@ -50,7 +50,7 @@ class CommitsMade(Value):
 
 @value
 class Verdict(Value):
-    """What came of the work of a session: "merged", "kept" or "dropped", as `said_by` a person, or "git".
+    """A verdict on a session's work: "merged", "kept" or "dropped", from a person or from git (`said_by`).
 
     `said` is a sentence about it, with the reason that the person gave; `tried` is when the session worked.
     """
@@ -65,7 +65,7 @@ class Verdict(Value):
 
 @value
 class Noted(Value):
-    """What is noted of a session, beside its log: what came of it and of its `forks`, and how a person marks it."""
+    """Notes on a session, stored beside its log: verdicts on it and on its `forks`, and a person's marks."""
 
     verdict: Verdict | None = rare()
     forks: tuple[Verdict, ...] = rare(())
@@ -75,12 +75,12 @@ class Noted(Value):
 
     @property
     def sentences(self) -> list[str]:
-        """What came of it and of its forks, in words."""
+        """Return the verdicts on it and its forks as sentences."""
         return [one.said for one in (*([self.verdict] if self.verdict else []), *self.forks)]
 
     @property
     def marks(self) -> list[str]:
-        """How it is marked, in words."""
+        """Return its marks in words."""
         flags = [word for word, on in (("pinned", self.pinned), ("archived", self.archived)) if on]
         return [*flags, *(f"#{one}" for one in self.tags)]
 
@@ -99,7 +99,7 @@ class ResumedPart(Value):
 
     @property
     def sentence(self) -> str:
-        """What is loaded, and why, for a person."""
+        """Describe for a person which part is loaded, and why."""
         if self.reason == "elsewhere":
             return (
                 f"loads one of two ends: the session went on in two folders. Its own end begins at message {self.start}"
@@ -146,7 +146,7 @@ class Conversation(Value):
 
 @record
 class Exported(Value):
-    """What is left of a session whose log is gone."""
+    """The remains of a session whose log is gone."""
 
     session_id: str
     agent_type: AgentName

@@ -33,7 +33,7 @@ class _Passage(NamedTuple):
 
 
 def search_documents(store: Store, query: Query, engine: SearchEngine, agents: tuple[AgentName, ...]) -> Candidates:
-    """What the engine finds, as far as it may be shown."""
+    """Return the engine's results that may be shown."""
     words = words_of(query.intent)
     known = known_to(store, query.caller, query.relatives) if query.caller else set[int]()
     if not query.scope.parts:  # there is nothing to search, which is no failure
@@ -83,7 +83,7 @@ def _order(document: RankedDocument) -> float:
 
 
 def _fits(document: RankedDocument, min_score: float | None) -> bool:
-    """Whether it is good enough; nobody knows of one without a score."""
+    """Return True if the document's score is high enough. One without a score always passes."""
     return min_score is None or (document.score is not None and document.score >= min_score)
 
 

@@ -61,7 +61,7 @@ class Distant:
 
 @dataclass(frozen=True, slots=True)
 class SaidElsewhere:
-    """What was answered, or why nothing was."""
+    """An answer from elsewhere, or the reason for its absence."""
 
     hits: tuple[Distant, ...] = ()
     state: TeamState | None = None
@@ -80,7 +80,7 @@ class SaidElsewhere:
 def weighed_there(
     speaking: Iterable[Mapping[str, float]], phrasings: Sequence[str], *, similar: bool, embedded: bool
 ) -> Weighed:
-    """What speaks for a session there in each phrasing, weighed as it would be here.
+    """Weigh the evidence for a remote session in each phrasing, as for a local one.
 
     `similar` is whether any of its vectors is known, `embedded` whether the question's are.
     """
@@ -90,13 +90,13 @@ def weighed_there(
 
 
 class Elsewhere(Protocol):
-    """Where a question is asked as well."""
+    """Another place to search, such as a team's server."""
 
     def begin(self, query: Query, meaning: Meaning) -> None:
         """Ask about the project of the query's directory, and do not wait. The own search needs the vectors, too."""
 
     def answer(self) -> SaidElsewhere:
-        """What was answered, in time."""
+        """Return the answer, if it arrived in time."""
 
     def withheld(self) -> frozenset[str]:
         """The sessions here that are not offered, since something in them was withdrawn elsewhere."""
@@ -106,7 +106,7 @@ class Elsewhere(Protocol):
 
     @property
     def auto_fork(self) -> bool:
-        """Whether one of these may be forked without being chosen."""
+        """Return True if one of these may be forked without being chosen."""
 
 
 @dataclass(frozen=True, slots=True)

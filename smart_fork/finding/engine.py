@@ -1,4 +1,4 @@
-"""What a search program is asked, and what it answers, whichever it is."""
+"""The common interface of external search programs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RankedDocument(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EngineQuestion:
-    """What is asked: the intent, its telling words, whose exports, and how many documents.
+    """A question to a search engine: the intent, its key words, the agents, and the number of documents.
 
     Where there are more of them, and those do not do as `enough` says, `most` are asked for.
     """
@@ -98,7 +98,7 @@ class SearchEngine(Protocol):
         ...
 
     def erase(self) -> bool:
-        """Whether nothing of what has been taken out of the exports is left in its files."""
+        """Return True if nothing removed from the exports is left in its files."""
         ...
 
     def ask(self, question: EngineQuestion) -> Ranking:
@@ -106,7 +106,7 @@ class SearchEngine(Protocol):
         ...
 
     def what_to_do(self) -> tuple[str, tuple[str, ...]]:
-        """What is said where it is not there: the code of that error, and the next steps."""
+        """Return the error code and the next steps for a missing engine."""
         ...
 
 

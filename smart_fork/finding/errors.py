@@ -1,4 +1,6 @@
-"""What ended an error when a session met it before: for a failed command, told unasked only where that is likely."""
+"""Finds what ended an error when an earlier session met it. After a failed command it speaks unasked, but only if a fix
+is likely.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,8 @@ LEAST = 0.6
 
 
 class Signs(NamedTuple):
-    """What speaks for it that the same ends an error again: which part of its lines a session met, rare ones above all,
-    how many families ended one of these by the same, and whether that was an edit.
+    """Evidence that the same fix works again: the share of its lines that a session met, weighted by rarity, how many
+    families ended it in the same way, and whether by an edit.
     """
 
     share: float
@@ -39,7 +41,7 @@ class Signs(NamedTuple):
     edit: bool = False
 
     def chance(self) -> float:
-        """How likely it is, from 0 to 1."""
+        """The probability that the fix works, from 0 to 1."""
         against = BEGIN + self.share * (SHARE + AGREE * math.log(self.agree)) + EDIT * self.edit
         return 1 / (1 + math.exp(-against))
 
@@ -59,7 +61,7 @@ class Ending(NamedTuple):
 
 
 class Endings(NamedTuple):
-    """How many lines of an output are an error's own, how many families met one, and who ended it, best first."""
+    """Endings of an error, best first, with the number of its own lines and of families that met one."""
 
     lines: int
     met: int
@@ -67,7 +69,7 @@ class Endings(NamedTuple):
 
 
 def fixes(output: str, store: Store, query: Query, new: int) -> Fixes:
-    """What ended the error in an output, in the sessions that are asked; `new` logs of them were never read."""
+    """Find the fixes of the error in an output, in the sessions asked. `new` logs of them were never read."""
     found = endings(output, store, query)
     shown = found.ended[: query.limit]
     known = noted_if_known((one.row.agent, one.row.session_id) for one in shown)
@@ -77,8 +79,8 @@ def fixes(output: str, store: Store, query: Query, new: int) -> Fixes:
 
 
 def end_of(output: str, store: Store, query: Query) -> Hint | None:
-    """What ended the error in the output of a call that failed, in another session, by a name of its own and as one
-    sentence. `None` where it is not likely that the same ends it again.
+    """Find the fix of a failed call's error in another session, as one named sentence. `None` unless it is likely to
+    work again.
 
     Raises:
         OSError: what came of the session cannot be read.

@@ -1,5 +1,5 @@
-"""What a past session knows, told unasked and so only where it is likely: what is asked first in a new session, and
-which exchange wrote the lines that an agent is about to change.
+"""Hints from past sessions, given unasked and so only if likely: for the first prompt of a session, and for lines that
+an agent is about to edit.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TITLE_CHARACTERS, OUTCOME_CHARACTERS = 80, 160
 
 @dataclass(frozen=True, slots=True)
 class HookEvent:
-    """What a hook tells of a session that works in `directory`: its first prompt, or a call and what that is given."""
+    """A hook's event in a session that works in `directory`: its first prompt, or a call and its input."""
 
     agent: AgentName
     session_id: str
@@ -67,7 +67,7 @@ class HookEvent:
 
 
 class Hint(NamedTuple):
-    """What a model is told of a past session, how likely it is right, and a name of its own: it is told once."""
+    """A hint from a past session, its probability, and its key: each is given once."""
 
     key: str
     line: str
@@ -75,7 +75,7 @@ class Hint(NamedTuple):
 
 
 def asked_by(first: HookEvent) -> FindRequest | None:
-    """What a first prompt asks; `None` where it is not a person's."""
+    """Build the question of a first prompt; `None` if no person wrote it."""
     intent = plain(strip_boilerplate(first.prompt))
     if not intent or _is_a_workers(first):
         return None
@@ -118,13 +118,13 @@ def line_of(hit: Candidate, noted: Noted | None = None) -> str:
 
 
 def outcome_of(noted: Noted | None, characters: int) -> str:
-    """What came of a session, and of its last fork, as a quotation behind a sentence; empty if nothing is noted."""
+    """Quote the verdicts on a session and its last fork after a sentence; empty without notes."""
     sentences = noted.sentences[:2] if noted else ()
     return "".join(f' Noted (a quotation): "{quotation(one, characters)}".' for one in sentences)
 
 
 def is_plain_id(text: str) -> bool:
-    """Whether an id can be told to a model, which may put it into a command."""
+    """Return True if an id is safe to tell a model, which may put it into a command."""
     return text.isascii() and text.replace("-", "").isalnum()
 
 
@@ -195,7 +195,7 @@ def origin_of(there: Repository, lines: Sequence[Line], store: Store, query: Que
 
 
 def sentence(row: SessionRow, what: str, quoted: str) -> str:
-    """What a session did, told to a model: with a quotation of the session, and what came of it.
+    """Describe to a model what a session did, with a quotation and the verdict.
 
     Raises:
         OSError: what came of it cannot be read.
@@ -214,7 +214,7 @@ class EditedPlace(NamedTuple):
 
 
 def place_of(edit: HookEvent) -> EditedPlace | None:
-    """Where a call edits; `None` if that is not sure."""
+    """Return the place that a call edits; `None` if uncertain."""
     name = next(iter(edited_by(edit.tool, edit.given)), "")
     file = resolve(Path(edit.directory) / name)
     if not name or not file.is_file() or file.stat().st_size > MOST_BYTES:

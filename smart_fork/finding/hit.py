@@ -28,7 +28,7 @@ MUCH_TOKENS, BUDGET, BUDGET_TOKENS = 100_000, "30k", 30_000
 
 @value
 class Match(Value):
-    """Where in the session the answer stands, what a fork there loads, and why: the intent's words, the similarity.
+    """The matching place in a session, the tokens that a fork there loads, and the evidence: words and similarity.
 
     `lost` is the reason why the agent's own fork of the whole session does not know it: "compaction" or "gap".
     """
@@ -46,7 +46,7 @@ class Match(Value):
 
 @value
 class WroteLines(Value):
-    """Which part of the code that was asked about a session wrote: so many `lines` of these, `share` of them.
+    """A session's share of the code asked about: so many `lines`, `share` of them.
 
     `exchange` wrote most of them, after it was `asked` that; `commits` are those that the lines are from.
     """
@@ -71,7 +71,7 @@ class Lineage(Value):
 
 @value
 class ToldBy(Value):
-    """What one phrasing of the question found in a session: its share of the points, its words in the passage."""
+    """Evidence that one phrasing found in a session: its share of the points, its words in the passage."""
 
     text: str
     points: Mapping[str, float]
@@ -80,7 +80,7 @@ class ToldBy(Value):
 
 @value
 class CacheUse(Value):
-    """How long the model's cache lives, as the log says, and when the last request used it."""
+    """Lifetime of the model's cache, from the log, and the time of its last use."""
 
     seconds: int
     last_request: str
@@ -88,7 +88,7 @@ class CacheUse(Value):
 
 @value
 class Explanation(Value):
-    """How a score came about: ``1 / (1 + exp(against - sum of the points))``; `reranked` is the score after that.
+    """Explains a score: ``1 / (1 + exp(against - sum of the points))``. `reranked` is the final score.
 
     `phrasings` says what each phrasing of the question has found, where there are several; `cache` why the session is
     still cached, or not.
@@ -113,7 +113,7 @@ class Changed(Value):
 
 @value
 class Price(Value):
-    """What a fork loads, and until when the session's model has that in its cache, if the log says it.
+    """Tokens that a fork loads, and the time until which the model's cache has them, if known.
 
     Of each number, `instructions` are the agent's own instructions and tools, as far as they are known.
     """
@@ -127,7 +127,7 @@ class Price(Value):
 
 @value
 class Origin(Value):
-    """Where a session is that a teammate has shared. `also_local` is a session here of the same beginning."""
+    """Origin of a teammate's session. `also_local` is a local session with the same beginning."""
 
     server: str
     owner: str
@@ -233,7 +233,7 @@ class Hit(Value):
 
     @property
     def passage_place(self) -> str:
-        """Where the passage can be opened, such as ``/…/id.md:12-31``; empty where that is not known."""
+        """Place to open the passage, such as ``/…/id.md:12-31``; empty if unknown."""
         if not self.lines:
             return ""
         first, last = self.lines
@@ -241,7 +241,7 @@ class Hit(Value):
 
     @property
     def became_of(self) -> list[str]:
-        """What became of its work and, where that is known, how much has changed since."""
+        """Describe the outcome of its work and, if known, how much has changed since."""
         said, drift = [_OUTCOMES[self.outcome]], self.drift
         if drift:
             files = f"{drift.files} file{'s' if drift.files > 1 else ''}"
@@ -255,7 +255,7 @@ def _saves(tokens: int, whole: int) -> bool:
 
 
 def outcome_in_words(outcome: str) -> str:
-    """What became of a session's work."""
+    """Describe the outcome of a session's work."""
     return _OUTCOMES[Outcome(outcome)]
 
 

@@ -179,7 +179,7 @@ class Library(ProjectIndex):
             return recalled(search(store, query, partial(self.vectors, "")))
 
     def fix(self, request: FindRequest) -> Fixes:
-        """What ended the error that the request gives, in sessions of its repository.
+        """Find fixes of the request's error in the repository's sessions.
 
         Raises:
             Usage: something in the request is not acceptable.
@@ -196,7 +196,7 @@ class Library(ProjectIndex):
             return fixes(error, store, query, state.new(store, query))
 
     def after_failure(self, call: HookEvent) -> Hint | None:
-        """What ended the error in the `output` of a call that failed, in another session. The index is asked as it is.
+        """Find the fix of a failed call's `output` in another session. The index is not refreshed.
 
         Raises:
             SmartForkError: there is no such directory, or no index.
@@ -380,7 +380,7 @@ class Library(ProjectIndex):
         return results.recent_ones(others[:limit])
 
     def _without_program(self, error: EngineUnavailable, asked: FindRequest) -> Unsearched:
-        """What is said where another engine is configured, and is not there."""
+        """Return the answer if another engine is configured and missing."""
         if self.search_program is None:
             raise error
         log.warning("%s is not available: %s", self.search_program.name, error.message)
@@ -390,7 +390,9 @@ class Library(ProjectIndex):
         )
 
     def _without_index(self, message: str, hint: str, asked: FindRequest, there: Elsewhere | None) -> Answer:
-        """What is found elsewhere where nothing can be searched here, and why that is; else why, and what to do."""
+        """Answer from elsewhere if nothing can be searched here, with the reason; otherwise give the reason and next
+        step.
+        """
         log.warning("smart_fork is not available: %s", message)
         told = there.answer() if there is not None else SaidElsewhere()
         steps = _what_to_do(hint, off=Setting.INDEXING.is_off(self.engine.environment))
@@ -425,7 +427,7 @@ def _what_to_do(hint: str, *, off: bool) -> tuple[str, ...]:
 
 
 def _damage_notice(before: Collection[Path]) -> str:
-    """What to say where the index was damaged, and this question has found it so."""
+    """Warn if this question found the index damaged."""
     aside = next((path for path in kept(index_db()) if path not in before), None)
     if aside is None:
         return ""
@@ -454,7 +456,7 @@ def library(
 
 
 def engine(progress: Progress | None = None) -> Engine:
-    """What answers for the command line."""
+    """Return the engine of the command line."""
     return Engine(
         configured_embedder(),
         progress=progress,

@@ -1,4 +1,4 @@
-"""What is noted of sessions beside their logs: what came of them, and the tags, pins and archive of a person.
+"""Notes on sessions, stored beside their logs: verdicts, and a person's tags, pins and archive.
 
 A reason is a person's text that models are shown: masked, on one line, short, and quoted as data.
 """
@@ -36,7 +36,7 @@ _Session = tuple[AgentName, str]
 
 
 def noted(sessions: Iterable[_Session]) -> dict[_Session, Noted]:
-    """What is noted of those of these sessions of which anything is.
+    """Return the notes on these sessions. Sessions without notes are missing.
 
     Raises:
         OSError: that cannot be read.
@@ -61,7 +61,7 @@ def noted(sessions: Iterable[_Session]) -> dict[_Session, Noted]:
 
 
 def noted_of(agent: AgentName, session_id: str) -> Noted | None:
-    """What is noted of one session, if anything is.
+    """Return the notes on one session, or `None`.
 
     Raises:
         OSError: that cannot be read.
@@ -88,7 +88,7 @@ def marked(mark: str) -> frozenset[_Session]:
 
 
 def tags() -> dict[str, int]:
-    """How many sessions have each tag.
+    """Return the number of sessions with each tag.
 
     Raises:
         OSError: that cannot be read.
@@ -126,7 +126,7 @@ def mark(agent: AgentName, session_id: str, marks: Collection[str], *, remove: b
 
 
 def outcome(given: str) -> Outcome:
-    """What is given, if it can have come of a session.
+    """Validate the name of an outcome.
 
     Raises:
         Usage: it cannot.

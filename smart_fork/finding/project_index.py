@@ -71,7 +71,7 @@ class ProjectIndex:
 
     @cached_property
     def directory(self) -> Path:
-        """Where it is asked."""
+        """The directory of the question."""
         return resolve(self.path or Path.cwd())
 
     @cached_property
@@ -111,7 +111,7 @@ class ProjectIndex:
         return self._store
 
     def scope(self, asked: FindRequest) -> Scope:
-        """Whose passages answer: those of the project and the agents, and of them those with a tag."""
+        """Return the scope: sessions of the project and the agents, limited to a tag if one is given."""
         scope = self.store.scope(self.project, asked.agents, automated=asked.include_automated or bool(asked.tag))
         if not asked.tag:
             return scope
@@ -120,7 +120,7 @@ class ProjectIndex:
         return replace(scope, sessions=(*tagged, *(row.row for row in guests.values())))
 
     def query(self, asked: FindRequest, withheld: frozenset[str] = frozenset()) -> Query:
-        """What is asked of the sessions in scope, and what is known of who asks it and where.
+        """Build the query in scope, with the facts known about the caller.
 
         The caller's own session, its workers and what is `withheld` are not found.
         """
@@ -143,7 +143,7 @@ class ProjectIndex:
         return replace(query, relevant=self._relevant.get(query.intent, ""))
 
     def pointed_at(self, intent: str) -> dict[str, str]:
-        """What is checked out, with the subjects of its commits if the intent points at it, for a query."""
+        """Return query fields for the current branch, with its commits' subjects if the intent refers to it."""
         return pointed_at(intent, self.directory, self.engine.processes) if self.project else {}
 
     def refreshed(self, asked: FindRequest, *, vectors: bool = True) -> Upkeep:
@@ -166,7 +166,7 @@ class ProjectIndex:
         return state
 
     def meaning(self, texts: Sequence[str]) -> Meaning:
-        """What makes the vectors of these texts."""
+        """Return a function that embeds these texts."""
         return self._meanings.setdefault(tuple(texts), Meaning(self.engine.embedder, texts))
 
     def vectors(self, absent: str, texts: Sequence[str]) -> list[bytes]:

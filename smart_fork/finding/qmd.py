@@ -47,7 +47,7 @@ _DECODER = json.JSONDecoder()
 
 
 class NotJson(ProgramFailed):
-    """What was printed holds no results, and does not say that there are none; the message says what it is."""
+    """The output has neither results nor a statement that there are none. The message describes it."""
 
     code = "not_json"
 
@@ -84,12 +84,12 @@ def results_in(printed: str) -> list[dict[str, Any]]:
 
 
 def location_of(result: dict[str, Any]) -> str:
-    """Where the document is, as the program says it; empty where it does not."""
+    """Return the document's location as the program prints it; empty if it prints none."""
     return _field(result, _LOCATIONS)
 
 
 def text_of(result: dict[str, Any]) -> str:
-    """What the program quotes of the document."""
+    """Return the program's quotation from the document."""
     return _field(result, _TEXTS)
 
 
@@ -154,7 +154,7 @@ _INSTALL = "Install qmd (npm install -g @tobilu/qmd) and put it on PATH, or set 
 
 
 def _exported(agent: AgentName) -> bool:
-    """Whether that agent has exports. Each question costs a start of qmd for each agent, a quarter of a second."""
+    """Return True if the agent has exports. Each question starts qmd once for each agent, a quarter of a second."""
     return any(index_root().glob(f"{agent}/*"))
 
 
@@ -300,7 +300,7 @@ class Qmd:
         return documents, results - len(documents), more
 
     def _by_words(self, agent: AgentName, question: EngineQuestion, wanted: int) -> list[dict[str, Any]]:
-        """What has most of the words: ``search`` finds only what has all of them, and an intent is a sentence."""
+        """Find documents with most of the words: ``search`` requires all of them, and an intent is a sentence."""
         words = sorted(question.words, key=len, reverse=True)[:MOST_WORDS]
         best: dict[str, dict[str, Any]] = {}
         total: dict[str, float] = {}
@@ -341,7 +341,7 @@ class Qmd:
                 yield RankedDocument(agent, session_id, _score(result), _HUNK.sub("", text_of(result)))
 
     def _looked_up(self, agent: AgentName, place: str) -> str | None:
-        """Whose document qmd has under a name that no export has: versions of it change names."""
+        """Find the agent of a document that qmd lists under another name: its versions change names."""
         try:
             done = self._run(["get", place, "--no-line-numbers", "-l", str(HEADER_LINES)], LIST_SECONDS)
         except (ProgramFailed, EngineUnavailable):
@@ -369,7 +369,7 @@ class Qmd:
         return found
 
     def _run(self, argv: list[str], seconds: float) -> Completed:
-        """What qmd says with these arguments, whatever it ends with.
+        """Run qmd with these arguments and return the result, whatever its exit status.
 
         Raises:
             EngineUnavailable: it is not there.
@@ -408,7 +408,7 @@ def _query(command: str, intent: str) -> str:
 
 
 def _said(way: Way | None, failed: list[str]) -> dict[str, Any]:
-    """What an answer says of qmd."""
+    """Return an answer's fields about qmd."""
     return {"qmd_command": _COMMANDS[way] if way else None, **({"qmd_error": "; ".join(failed)} if failed else {})}
 
 

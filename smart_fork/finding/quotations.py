@@ -1,4 +1,4 @@
-"""What is quoted of a passage: the sentence that matched, what follows it, and who said it."""
+"""Quotes a passage: the matching sentence, the text after it, and the speaker."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _COMPARED, _SENTENCES = 2, 5
 
 
 class Quotation(NamedTuple):
-    """What is shown of a passage; `said_by` is `None` where that is not known."""
+    """A quotation from a passage. `said_by` is `None` if the speaker is unknown."""
 
     said_by: Speaker | None
     text: Masked
 
 
 class Part(NamedTuple):
-    """What somebody says in a passage, not masked again: of most of it nothing is shown."""
+    """One speaker's part of a passage, not masked again, since most of it is never shown."""
 
     said_by: Speaker | None
     text: str
@@ -62,7 +62,7 @@ class Part(NamedTuple):
 
 
 def quotations(hits: Sequence[Candidate], limit: int, nearness: Nearness | None) -> list[Quotation]:
-    """What is shown of each hit, in at most `limit` characters.
+    """Quote each hit in at most `limit` characters.
 
     The sentence with the best evidence for the words that were asked; where no sentence of a passage has one of them,
     that which is nearest in meaning, if `nearness` can tell; else the first.
@@ -101,7 +101,7 @@ def _said(hit: Candidate) -> list[Part]:
 
 
 def _most_telling(parts: Sequence[Part], words: Sequence[str]) -> tuple[int, int] | None:
-    """Which part's which sentence has the best evidence, among equals the first."""
+    """Find the sentence with the best evidence, among equals the first, as (part, sentence)."""
     found, most = None, 0.0
     for number, part in enumerate(parts):
         for place, (start, end) in enumerate(sentences(part.text)):
@@ -111,7 +111,7 @@ def _most_telling(parts: Sequence[Part], words: Sequence[str]) -> tuple[int, int
 
 
 def _nearest(passages: Sequence[Sequence[Part]], nearness: Nearness) -> list[tuple[int, int] | None]:
-    """Which part's which sentence of each passage is nearest in meaning, all compared at once."""
+    """Find each passage's sentence that is nearest in meaning, as (part, sentence). One call compares them all."""
     candidates = [_to_compare(parts) for parts in passages]
     near = iter(nearness([text for among in candidates for *_, text in among]) if any(candidates) else ())
     found: list[tuple[int, int] | None] = []
@@ -184,7 +184,7 @@ def snippet(text: str, words: Iterable[str], limit: int = SNIPPET_CHARACTERS, *,
 
 
 def tidied(text: str) -> str:
-    """What can be shown of `text`: without blank lines, and without lines that are marks of Markdown alone."""
+    """Return `text` without blank lines and without lines that are only Markdown marks."""
     lines = (_HEADING.sub("", line.rstrip()) for line in printable(text).strip().splitlines())
     return "\n".join(line for line in lines if not _MARKS.fullmatch(line))
 
@@ -198,13 +198,15 @@ def matched_words(text: str, words: Iterable[str]) -> tuple[str, ...]:
 
 
 def _begins_one(word: str, in_order: Sequence[str]) -> bool:
-    """Whether one of these begins with `word`: if any does, the first that does not come before it."""
+    """Return True if one of the sorted words begins with `word`. Only the first that is not before it can."""
     place = bisect_left(in_order, word)
     return place < len(in_order) and in_order[place].startswith(word)
 
 
 def _densest(text: str, words: frozenset[str], width: int) -> int:
-    """Where a window of `width` characters has the most different words of the query, a little before the first one."""
+    """Return the start of the window of `width` characters with the most different query words, a little before the
+    first of them.
+    """
     stems = tuple(word[: max(4, len(word) - 2)] for word in words)
     places = (
         [(m.start(), m[0].lower()) for m in _WORD.finditer(text) if m[0].lower().startswith(stems)] if stems else []
@@ -218,7 +220,7 @@ def _densest(text: str, words: frozenset[str], width: int) -> int:
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
-    """Where each begins and ends, in order, without the white space around it."""
+    """Return the span of each sentence, in order, without surrounding white space."""
     spans = []
     for start, end in _paragraphs(text):
         cuts = [start, *(found.end() for found in _END.finditer(text, start, end) if found.end() < end), end]
@@ -227,7 +229,7 @@ def sentences(text: str) -> list[tuple[int, int]]:
 
 
 def evidence(sentence: str, words: Iterable[str]) -> float:
-    """How many of the `words` a sentence has, as they are, inside names, or by their stem."""
+    """Count the `words` in a sentence: exact, inside names, or by stem."""
     text = sentence.lower()
     tokens = {*_TOKEN.findall(text), *_TOKEN.findall(text.replace("_", " "))}
     beginnings = f" {' '.join(tokens)}"
@@ -235,7 +237,7 @@ def evidence(sentence: str, words: Iterable[str]) -> float:
 
 
 def best(text: str, spans: Sequence[tuple[int, int]], words: Sequence[str]) -> int | None:
-    """Which of the sentences of `text` has the best evidence for `words`, among equals the first; `None` for none."""
+    """Return the sentence of `text` with the best evidence for `words`, among equals the first; `None` for none."""
     given = [evidence(text[start:end], words) for start, end in spans]
     return given.index(max(given)) if any(given) else None
 

@@ -1,4 +1,4 @@
-"""What may be asked of the index, checked before anything is read: an intent, whose sessions, of which project."""
+"""Requests to the index, checked before anything is read: an intent, agents, a project."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MAX_PHRASINGS, MAX_PHRASING_CHARACTERS = 8, 300
 
 @dataclass(frozen=True, slots=True)
 class FindRequest:
-    """What is asked, `also` in other words. `None` means the default everywhere, as MCP clients send it.
+    """A question, `also` in other words. `None` means the default everywhere, as MCP clients send it.
 
     `works_in` is where a fork of a result is to work; `None` for where the session itself did. `as_agent` is the agent
     that it is handed to, if any. The fields from `lines` on ask who wrote code, as `Code` has them. With code, an error
@@ -112,7 +112,7 @@ class FindRequest:
         return Code(lines, files, self.commit, self.changes, self.pull)
 
     def query(self, scope: Scope, **known: Any) -> Query:
-        """What is asked of the sessions in `scope`, with what is `known` of the caller."""
+        """Build the query for the sessions in `scope`, with the `known` facts about the caller."""
         return Query(
             self.intent, scope, int(self.limit or DEFAULT_LIMIT), min_score=self.min_score, also=tuple(self.also or ()),
             agents=self.agents, **known,
@@ -154,7 +154,7 @@ class FindRequest:
 
 @dataclass(frozen=True, slots=True)
 class RecentRequest:
-    """Which of the recent sessions are listed."""
+    """Filters of the list of recent sessions."""
 
     agent_type: str = said(default=AGENTS.ALL, described="As for find_sessions.")
     limit: int = said(
@@ -172,7 +172,7 @@ class RecentRequest:
 
 
 def check_score(min_score: float | None) -> None:
-    """Whether this can be the least score that is wanted.
+    """Validate a minimum score.
 
     Raises:
         Usage: it is no number between 0 and 1.
@@ -244,7 +244,7 @@ def _is_number(value: object) -> bool:
 
 
 def check_also(also: object) -> None:
-    """Whether these can be further phrasings of a question. `None` are none.
+    """Validate further phrasings of a question. `None` is an empty list.
 
     Raises:
         Usage: they are no list of texts, too many, or one is too long.
@@ -275,5 +275,5 @@ def further(intent: str, also: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _essence(text: str) -> str:
-    """What two texts have in common that differ in case and white space alone."""
+    """Normalize case and white space for a comparison."""
     return " ".join(text.casefold().split())

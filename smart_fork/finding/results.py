@@ -1,4 +1,4 @@
-"""What was found as the command line and the MCP tools answer it, and what people read of it."""
+"""Renders search results for the command line and MCP tools, as values and as text for people."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def results_of(
 
 
 def headline(one: SessionRow | Session) -> Masked:
-    """What a session did, as every list shows it; see `headline_of`."""
+    """Describe a session's work in one line, as every list shows it; see `headline_of`."""
     return title(one.headline or one.title)
 
 
@@ -90,7 +90,7 @@ def edited_files(store: Store, row: SessionRow) -> tuple[str, ...]:
 
 
 def index_state(counts: Counts, covered: Covered, left: int | None, problem: str, seconds_left: int = 0) -> IndexState:
-    """How complete the answer can be. `left` changed logs have not been read yet; `None` where nobody looked."""
+    """Describe the completeness of an answer. `left` changed logs are unread; `None` if nobody looked."""
     complete = left == 0 and counts.embedded == counts.chunks
     return IndexState(
         sessions=counts.sessions, chunks=counts.chunks, embedded=counts.embedded, covered=covered, complete=complete,
@@ -130,7 +130,7 @@ def place_mark(inferred_from: str, began_in: str = "") -> str:
 
 
 def fork_command(agent: AgentName, session_id: str, cwd: str, *, of_others: bool = False) -> str:
-    """What a person would type by hand to get the same fork, for display."""
+    """Return the shell command for the same fork, for display."""
     if not AGENTS[agent].has("starter"):
         return shlex.join(("smart-fork", "fork", session_id, "--as", AGENTS.first()))
     if where_now(cwd) != cwd:  # from there its agent does not find it
@@ -141,7 +141,7 @@ def fork_command(agent: AgentName, session_id: str, cwd: str, *, of_others: bool
 
 
 def is_moved(hits: Sequence[Candidate]) -> bool:
-    """Whether these do not stand in the order of their scores, as they are shown."""
+    """Return True if the hits are not in the order of their displayed scores."""
     return any(round(one.score, 4) < round(other.score, 4) for one, other in pairwise(hits))
 
 
@@ -187,7 +187,7 @@ def _changed(drift: Drift | None) -> Changed | None:
 def match_of(
     place: Placement | None, words: tuple[str, ...], near: float | None, forgotten: int = 0, gap: int = 0
 ) -> Match:  # fmt: skip
-    """Where a session matched. Its last compaction has `forgotten` so many turns, and so many stand before a `gap`."""
+    """Describe the matching place. The last compaction dropped `forgotten` turns; `gap` turns come before a gap."""
     if place is None:
         return Match(words=words, similarity=near)
     return Match(
@@ -197,7 +197,7 @@ def match_of(
 
 
 def _explain(one: Candidate, why: Score) -> Explanation:
-    """How the score came about: 1 / (1 + exp(against - sum of the points)), then the reranker, if there is one.
+    """Explain a score: 1 / (1 + exp(against - sum of the points)), then the reranker, if there is one.
 
     Where the question was put in several ways, the points are also given by phrasing, with the passage's words of it.
     """
@@ -210,7 +210,7 @@ def _explain(one: Candidate, why: Score) -> Explanation:
 
 
 def _told_by(passage: str, phrasing: str, points: Parts) -> ToldBy:
-    """What one phrasing of the question found in a session."""
+    """Describe the evidence that one phrasing found in a session."""
     return ToldBy(title(phrasing), _points(points), matched_words(passage, words_of(phrasing)))
 
 

@@ -1,4 +1,4 @@
-"""Where a session worked whose log does not say so.
+"""Finds where a session worked if its log does not say so.
 
 A log could name any directory and any commit: what is inferred counts only where the directory is there and of the
 project, or the project's repository has the commit.
@@ -29,7 +29,7 @@ _MOST = 4096
 
 
 def belongs(one: Session | SessionRow, project: Project) -> bool:
-    """Whether a session worked in `project`, as far as it can be known."""
+    """Return True if a session worked in `project`, as far as known."""
     if not isinstance(one, Session) and one.home is not None:
         return in_project(one.repo_root, project)
     if _counts(one) and in_project(one.cwd, project):
@@ -51,7 +51,7 @@ def as_guest(session: Session, project: Project) -> Session | None:
 
 
 def in_project(cwd: str, project: Project) -> bool:
-    """Whether what is done in `cwd` belongs to `project`. A directory that is unknown, or no path here, does not."""
+    """Return True if `cwd` belongs to `project`. An unknown or missing directory does not."""
     directory = recorded(cwd)
     if directory is None:
         return False
@@ -63,7 +63,7 @@ def in_project(cwd: str, project: Project) -> bool:
 
 
 def is_there(cwd: str) -> bool:
-    """Whether the directory that a log names is one of this machine."""
+    """Return True if the directory in a log exists on this machine."""
     directory = recorded(cwd)
     try:
         return directory is not None and directory.is_dir()
@@ -81,7 +81,7 @@ def unplaced(cwd: str) -> str:
 
 
 def where_now(cwd: str) -> str:
-    """Where the work goes on that a log says was done in `cwd`: its repository may have moved, or lost it."""
+    """Return today's place of work done in `cwd`: its repository may have moved, or dropped the directory."""
     there = recorded(cwd) if cwd else None
     if there is not None and not os.path.lexists(there):
         from indexer.repositories import successor  # a status line has no time for it
@@ -96,7 +96,7 @@ def directory_of(cwd: str) -> Masked:
 
 
 def permits(one: Session | SessionRow) -> bool:
-    """Whether a session may be told of: `permission.permits` of where it worked, which has to be so."""
+    """Return True if the caller may read a session: its place must be known, and `permission.permits` it."""
     allowed = permission.projects()
     if allowed is None:
         return True
@@ -124,7 +124,7 @@ def placed_here(one: _One) -> _One:
 
 
 def is_in_doubt(one: Session | SessionRow) -> bool:
-    """Whether neither the log nor the agent says where it worked."""
+    """Return True if neither the log nor the agent says where the session worked."""
     return one.inferred_from not in _STATED
 
 

@@ -53,12 +53,12 @@ class Located:
 
     @property
     def reference(self) -> str:
-        """What means this session and no other agent's."""
+        """The reference that identifies this session among all agents'."""
         return str(Reference(self.agent, self.session_id))
 
     @property
     def readable(self) -> bool:
-        """Whether its log, or a kept copy, can be read; otherwise only its export may be left."""
+        """Return True if its log or a kept copy can be read. Otherwise at most its export is left."""
         return self.path is not None or kept_logs.find(self.agent, self.session_id) is not None
 
 
@@ -111,7 +111,7 @@ def _found(agent: AgentName | None, wanted: str) -> list[Located]:
 
 
 def _is_namesake(one: Located, found: Sequence[Located], wanted: str) -> bool:
-    """Whether a session whose log is gone has the very id of another agent's whose log is there."""
+    """Return True if a session without a log has the same id as another agent's session with one."""
     return one.session_id.lower() == wanted and one.agent not in {other.agent for other in found}
 
 
@@ -244,7 +244,7 @@ def _indexed_facts(session: Session) -> tuple[str | None, tuple[str, ...]]:
 def messages(
     session: Session, at: int | None = None, *, before: int = 0, after: int | None = None, characters: int | None = None
 ) -> tuple[list[Message], int | None]:
-    """What was said, numbered; secrets masked. And the number of the message to read on at, `None` at the end.
+    """Return numbered, masked messages, and the number of the next one to read; `None` at the end.
 
     With `at`, from `before` messages before message `at` to `after` messages behind it; at most about `characters`.
 
@@ -343,7 +343,7 @@ def _commits_in_words(made: CommitsMade) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What of a conversation is read: see `messages`. Without a number of `characters` it has no end to read on at."""
+    """The part of a conversation to read: see `messages`. Without a limit of `characters` it is read to the end."""
 
     at: int | None = None
     before: int = 0
@@ -354,7 +354,7 @@ class Reading:
 def told(
     session: Session, reading: Reading, *, notice: str = "", resolved: str = "", owner: str = "", called: str = ""
 ) -> Conversation:
-    """What is read of a conversation, as it is answered; `called` is a title that its log does not have.
+    """Return the part of a conversation that was read. `called` is a title that its log does not have.
 
     Raises:
         NotFound: there is no message of that number.
@@ -399,7 +399,7 @@ def exported(located: Located) -> Masked:
 
 
 def _not_found(reference: str, whys: Sequence[str] = ()) -> NotFound:
-    """Where the sessions of an agent cannot be read, it may be one of these."""
+    """Return the error for an unknown reference. It may be a session of an agent that cannot be read."""
     listed = advice("`smart-fork list --all-projects` lists all sessions.", tool="list_sessions lists all sessions.")
     return NotFound(f"Session not found: {reference}", permission.hint(joined(*whys, listed)))
 
@@ -412,7 +412,7 @@ def _told(session: Session) -> Session:
 
 
 def _may_be_told(located: Located) -> bool:
-    """Whether a session may be told of: its project is known from the index, else by reading it."""
+    """Return True if the caller may read a session: its project comes from the index, or else from its log."""
     if not permission.limited():
         return True
     if row := _indexed(located):

@@ -1,4 +1,4 @@
-"""What the index holds, for people and for ``index_status``."""
+"""Content of the index, for people and for ``index_status``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def index_status() -> IndexStatus:
 
 
 def indexed(store: SqliteStore, report: Report, before: Mapping[str, SeenFile], engine: str) -> Indexed:
-    """What a run did that has read what is not as it was `before`, and what the index holds now. It has no time yet."""
+    """Summarize a run that read the changes since `before`, and the content of the index. The time is added later."""
     counts = store.counts()
     read = {path for path, _ in store.seen().items() - before.items()}
     broken = [row for row in store.broken_logs() if row[0] in read] if report.broken_lines else []

@@ -78,14 +78,14 @@ def team_room() -> Team:
 
 
 def team_search(*, wanted: bool | None = None) -> Elsewhere | None:
-    """What asks the team's server: where it is known or `wanted`, and not where it is not (false)."""
+    """Return the team's search if its server is known or `wanted`; `None` if it is unwanted (false)."""
     if wanted is False or not (wanted or is_known()):
         return None
     return team_room().search(wanted=wanted is True)
 
 
 def is_shared(reference: str) -> bool:
-    """Whether somebody means a session of the team by that."""
+    """Return True if the reference means a session of the team."""
     return is_known() and team_room().is_shared(reference)
 
 

@@ -37,7 +37,7 @@ _SECONDS = 0.5
 
 
 def is_of_this_branch(text: str) -> bool:
-    """Whether `text` asks for what was done on the branch that is checked out."""
+    """Return True if `text` asks for the work on the current branch."""
     return _THIS_BRANCH.search(text) is not None
 
 

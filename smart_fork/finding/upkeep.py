@@ -53,7 +53,7 @@ _SWITCHED_OFF = "Indexing is switched off (SMART_FORK_INDEXING=false)."
 
 @dataclass(slots=True)
 class Engine:
-    """What answers: the embedder, a reranker, and how long a question may wait. `progress` is told about long work.
+    """The embedder, the reranker, and the time that a question may wait. `progress` receives long work's steps.
 
     `unfinished` is called where there is more to index than somebody should wait for, and no indexer to do it, with the
     project that comes first.
@@ -302,12 +302,12 @@ def background_notice(store: Store, left: int | None, rate: float) -> str:
 
 
 def _about(store: Store, counts: Counts, rate: float) -> str:
-    """How long it takes; nothing where that is not known."""
+    """Describe the remaining time; empty if unknown."""
     return f", about {duration(seconds)}" if (seconds := _seconds_left(store, counts, rate)) else ""
 
 
 def _seconds_left(store: Store, counts: Counts, rate: float) -> float:
-    """How long the embedding takes, as fast as it has gone; 0 where that is not known."""
+    """Estimate the remaining embedding time from the rate so far; 0 if unknown."""
     rate = rate or _last_rate(store)
     return (counts.chunks - counts.embedded) / rate if rate > 0 else 0.0
 
@@ -324,7 +324,7 @@ log = logging.getLogger(__name__)
 
 
 def allowed() -> bool:
-    """Whether a process may be left behind to go on indexing (``SMART_FORK_BACKGROUND``)."""
+    """Return True if a background process may continue indexing (``SMART_FORK_BACKGROUND``)."""
     return not Setting.BACKGROUND.is_off()
 
 

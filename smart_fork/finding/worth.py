@@ -1,6 +1,4 @@
-"""Which of the sessions that answer about equally well is the better one to fork: what became of it, how much of what
-it knows has changed since, and what a fork of it loads.
-"""
+"""Ranks sessions that answer equally well by their worth as a fork: outcome, changes since, tokens to load."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ _RANKS = {outcome: rank for rank, outcome in enumerate(Outcome)}
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """How good a session is to fork. `drift` is `None` where it edited nothing, or where it is not known."""
+    """A session's worth as a fork. `drift` is `None` if it edited nothing, or if unknown."""
 
     outcome: Outcome
     drift: Drift | None
@@ -66,7 +64,7 @@ def least_close(best: float) -> float:
 
 
 def close(hits: Sequence[Candidate]) -> int:
-    """How many of `hits`, best first, are about as likely as the best."""
+    """Count the `hits`, best first, that are about as likely as the best."""
     least = least_close(hits[0].score) if hits else 0.0
     return sum(hit.score >= least for hit in hits[:COMPARED])
 
@@ -172,13 +170,13 @@ def cached_until(cache: Cache) -> str:
 
 
 def is_cached(until: str) -> bool:
-    """Whether a cache that lives until then is still there."""
+    """Return True if a cache with this expiry is still alive."""
     return (_left(until) or 0) > 0
 
 
 def cache_in_words(until: str, first: int = 0) -> str:
-    """How long a cache still lives, for a person; empty where the log does not say it. With `first` it has so many
-    tokens of a fork.
+    """Describe a cache's remaining lifetime for a person; empty if unknown. `first` is the number of the fork's tokens
+    in it.
     """
     left = _left(until)
     if left is None or left <= 0:
@@ -189,7 +187,7 @@ def cache_in_words(until: str, first: int = 0) -> str:
 
 
 def age_of(moment: str) -> float | None:
-    """How many seconds ago that was; `None` for what is no time, or is yet to come."""
+    """Return the age of a moment in seconds; `None` for an invalid or future time."""
     left = _left(moment)
     return -left if left is not None and left <= 0 else None
 

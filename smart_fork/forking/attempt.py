@@ -1,4 +1,4 @@
-"""What is made for a worker before it starts, and taken away again unless it takes up what it is for."""
+"""Creates a worker's files before it starts, and removes them again unless it takes up its task."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def undone(undo: Callable[[], object]) -> None:
 
 
 class Attempt:
-    """What has been made for a worker. Leaving its context undoes all of it, newest first, unless it `succeeded`."""
+    """The files made for a worker. Leaving the context undoes them all, newest first, unless it `succeeded`."""
 
     def __init__(self, machine: Machine, registry: Registry) -> None:
         self.machine = machine
@@ -77,7 +77,7 @@ class Attempt:
         return made
 
     def _without(self, made: Worktree) -> None:
-        """What an agent that did run may have left there is nobody's to throw away."""
+        """Keep a worktree in which an agent ran: its work is not discarded."""
         if not self._began:
             made.remove(self.machine.processes)
         elif problem := made.remove_if_saved(self.machine.processes):

@@ -63,14 +63,14 @@ NAMED = 3
 
 
 def is_unfinished(session: Session) -> bool:
-    """Whether a call or a prompt at its end has no answer."""
+    """Return True if a call or prompt at the session's end has no answer."""
     points = session.branch_points()
     done = [i for i, turn in enumerate(session.turns) if turn.prompt or turn.tool_calls or turn.tool_results]
     return not points or (bool(done) and done[-1] > points[-1])
 
 
 def earlier_message() -> str:
-    """What can be done meanwhile."""
+    """Suggest to fork at an earlier message meanwhile."""
     return advice(
         "Or branch at an earlier message: --at N, numbered as in `smart-fork show`.",
         tool="Or branch at an earlier message: at, numbered as in read_session.",
@@ -92,7 +92,7 @@ def refuse_while_working(session: Session, now: float, hint: str) -> None:
 
 
 def refuse_while_tasks_run(session: Session, hint: str, *, caller: str | None = None) -> None:
-    """What the agent has in the background would go on in the original alone.
+    """Refuse a session whose agent has background tasks: they would continue in the original only.
 
     `caller` is the session that asks, whose agent is there. What an agent has left undone ended with it.
 
@@ -293,7 +293,7 @@ def _belongs(session: Session, project: str) -> bool:
 
 @contextmanager
 def new_title(parent_title: str, target: Path, moment: float, *, name: str | None = None) -> Iterator[str]:
-    """What a branch is called that is written meanwhile: no other that is made at once gets the same title.
+    """Reserve a branch's title while it is written, so that no concurrent branch gets the same one.
 
     Raises:
         SmartForkError: in place of an `OSError`, also one that is met meanwhile.
@@ -319,7 +319,7 @@ def _remember(written: Branch, session: Session, end: int) -> None:
 
 
 def _notes(handed: Handed, agent: AgentName, budget: Wanted | None) -> list[str]:
-    """What a person should know of what was told."""
+    """Return the notes on a handover for a person."""
     from smart_fork.forking.handover import beyond, notes
 
     return [*notes(handed, agent), *(beyond(handed, budget) if budget else ())]
@@ -343,7 +343,7 @@ def _end(
 
 
 def command_to_resume(agent: AgentName, session_id: str, cwd: str, *, session: Session | None = None) -> str:
-    """What a person types to go on in a session, from anywhere; `session` is what was read of it."""
+    """Return the shell command that resumes a session from any directory. `session` is its log, if it was read."""
     asking = AGENTS.starter_of(agent).asking if is_others(session_id, session) else ()
     words = shlex.join((*READERS[agent].resume_command(session_id), *asking))
     home = AGENTS[agent].home

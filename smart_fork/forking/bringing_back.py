@@ -31,7 +31,7 @@ _DEPTH = 100
 
 
 def is_others(session_id: str, session: Session | None = None) -> bool:
-    """Whether it does, as far as that can be known here; `session` is what was read of it, where it was read.
+    """Return True if the session is another user's, as far as this machine knows. `session` is its log, if it was read.
 
     Where an id is that of sessions of several agents, it does: what cannot be told is not trusted.
     """
@@ -135,7 +135,7 @@ def refuse_without_log(located: Located, as_agent: str | None) -> None:
 
 
 def is_borrowed(located: Located) -> bool:
-    """Whether a session is one that a repository keeps: its agent has no log of it, and what is forked is a copy."""
+    """Return True if a session is stored in a repository: its agent has no log of it, and a fork copies it."""
     return located.path is not None and checkpoints.is_within(str(located.path))
 
 

@@ -1,4 +1,4 @@
-"""What goes into a fork: what answers, where it leaves, what a budget keeps, and what another agent is told."""
+"""Decides a fork's content: the matching exchange, the fork point, the budget's choice, and the handover text."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _check(read: Sequence[Session], agent: AgentName) -> None:
 
 
 def _selected(read: Sequence[Session], all_: Wanted, answers: Answers | None) -> list[Selected]:
-    """What is kept of each; the smallest first, so that what it leaves is the others'."""
+    """Choose each session's exchanges, smallest session first. Unused budget goes to the others."""
     found: dict[int, Selected] = {}
     left = all_.budget
     order = sorted(range(len(read)), key=lambda place: sum(turn.token_est for turn in read[place].turns))
@@ -102,7 +102,7 @@ def _selected(read: Sequence[Session], all_: Wanted, answers: Answers | None) ->
 
 
 def _excerpt(session: Session, one: Selected) -> Excerpt:
-    """What is kept of a session, also where that is all of it."""
+    """Return the excerpt of a session, even if it is complete."""
     if one.excerpt is not None:
         return one.excerpt
     end = last_branch_point(session)
@@ -110,7 +110,7 @@ def _excerpt(session: Session, one: Selected) -> Excerpt:
 
 
 class Answers(NamedTuple):
-    """What speaks for each exchange of sessions as an answer to an intent. It is gathered once for each session."""
+    """Evidence for each exchange as an answer to an intent. Gathered once for each session."""
 
     intent: str
     also: Sequence[str]
@@ -278,7 +278,7 @@ def handed_to(
 
 
 def _point(request: ForkRequest, session: Session, answers: Answers | None) -> tuple[Point | None, str]:
-    """Where a fork leaves, `None` for the session's end; and what to say of that."""
+    """Return the fork point, `None` for the session's end, and a remark about it."""
     if request.at_match:
         return _end_of(session, answering(session, answers, request.found))
     if (message := request.message) is None:
@@ -302,7 +302,7 @@ def end_of_whole(session: Session, *, borrowed: bool) -> tuple[Point | None, str
 
 
 def _end_of(session: Session, message_id: str) -> tuple[Point | None, str]:
-    """Where what that message is part of ends, `None` for the session's end; and that in words."""
+    """Return the end of a message's exchange, `None` for the session's end, and its description."""
     turn = next((i for i, turn in enumerate(session.turns) if turn.id == message_id), None)
     if turn is None:
         hint = "The session was rewound after the search. Search again."

@@ -1,4 +1,4 @@
-"""Which turns of a session a budget is spent on: those that gain most a token.
+"""Spends a budget on the turns of a session that gain the most for each token.
 
 What speaks for an exchange says how likely it is the one that answers. What is gained by keeping it grows with how much
 of it is kept: what was asked and answered, then its edits with what they need, then every call with its result, long
@@ -58,7 +58,7 @@ class Gains:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is kept so far, with long results shortened where it is not kept in `full`; and why each exchange is."""
+    """The turns kept so far and the reason for each exchange. Long results are shortened unless kept in `full`."""
 
     kept: frozenset[int] = frozenset()
     full: frozenset[int] = frozenset()
@@ -67,7 +67,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """What would be kept of the exchange in a place, and of what it needs: these turns, those of them in `full`."""
+    """A possible addition: an exchange and what it needs, as turns, and those of them in `full`."""
 
     place: int
     turns: frozenset[int]
@@ -77,7 +77,7 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What may be added: what it gains, and about how many tokens it takes."""
+    """A possible addition with its gain and its estimated tokens."""
 
     gain: float
     tokens: int
@@ -95,7 +95,7 @@ class Chooser:
         self._point = _place_of(units, gains.point)
 
     def smallest(self, drop: Collection[int] = ()) -> Choice:
-        """What is always kept: what was asked first, what answers, and what was said last, each in its words."""
+        """Return the minimum: the first prompt, the matching exchange and the last one, each in its words."""
         choice, best = Choice(), [(place, ANSWER) for place in self._best()[:1]]
         for place, why in ((0, OPENING), *best, (len(self.units) - 1, LAST)):
             if self.units[place].number not in drop:
@@ -108,7 +108,7 @@ class Chooser:
         return Choice(kept, kept, {unit.number: WANTED for unit in self.units if unit.number in keep})
 
     def within(self, most: int | None, keep: Collection[int] = (), drop: Collection[int] = ()) -> Choice:
-        """What fits into `most` tokens, or where that is `None`, as little as answers.
+        """Return the choice that fits into `most` tokens; without a limit, the smallest that answers.
 
         What is to be kept or dropped is, whatever it takes.
         """
@@ -144,17 +144,17 @@ class Chooser:
         return [title(unit) for unit in self.units]
 
     def tokens(self, choice: Choice) -> int:
-        """What all of it takes, with what is told of the rest and what a compaction has left."""
+        """Return the total tokens, with the summary of omitted exchanges and a compaction's remains."""
         told = sum(self.costs.of_text(text) + AROUND for text in self.told(choice.kept).values())
         return self._own(choice) + told
 
     def _own(self, choice: Choice) -> int:
-        """What is kept of it takes, with what a compaction has left: all but what is told of the rest."""
+        """Return the tokens of the kept turns and a compaction's remains, without the summary of omitted exchanges."""
         own = sum(self.costs.of(turn, full=turn in choice.full) for turn in choice.kept)
         return own + self.costs.summary(self.end)
 
     def told(self, kept: frozenset[int]) -> dict[int, str]:
-        """What is told of what is left out, by the turn before which it stands."""
+        """Return summaries of omitted exchanges, by the turn that each precedes."""
         found: dict[int, str] = {}
         first, exchanges, steps = None, 0, 0
         for unit in self.units:
@@ -259,7 +259,7 @@ class Chooser:
 
     @cached_property
     def _chances(self) -> list[float]:
-        """How likely each exchange is the one that answers."""
+        """Return each exchange's probability of being the answer."""
         most, last = max(self._gain), len(self.units) - 1
         odds = [exp(SHARPNESS * (gain - most)) if gain else 0.0 for gain in self._gain]
         if not most:
@@ -267,7 +267,7 @@ class Chooser:
         return [one / sum(odds) for one in odds]
 
     def _by_gain(self, places: Iterable[int], levels: int) -> list[Addition]:
-        """What may be kept of the exchanges in these places, up to so many `levels` of each, by the gain a token."""
+        """Return possible additions from these exchanges, up to so many `levels` of each, by gain per token."""
         pieces = [piece for place in places for piece in self._pieces(place, levels)]
         return [piece.added for piece in sorted(pieces, key=lambda piece: -piece.gain / piece.tokens)]
 
@@ -286,7 +286,7 @@ class Chooser:
         return found if self._chances[place] else []
 
     def _levels(self, place: int) -> Iterator[tuple[frozenset[int], frozenset[int]]]:
-        """How much of an exchange may be kept, from little to all: which turns, and which of them in full."""
+        """Yield growing parts of an exchange: its turns, and those of them in full."""
         yield self.needs.said(place), frozenset()
         yield self.needs.done(place), frozenset()
         yield self.needs.whole(place), frozenset()
@@ -297,7 +297,7 @@ class Chooser:
 
 
 def _gain(gains: Gains, number: int, following: int | None) -> float:
-    """What speaks for an exchange, or for those that are one with it."""
+    """Return the gain of an exchange, or of several that form one."""
     own = [gain for at, gain in gains.of.items() if at >= number and (following is None or at < following)]
     return max(own, default=0.0)
 
@@ -392,7 +392,7 @@ def _new_from(session: Session, end: int, kept: frozenset[int], taken: Sequence[
 
 
 def gains_of(evidence: ExchangeEvidence | None) -> Gains:
-    """What speaks for each exchange, counted from 1, as one number: what it means, and what it says."""
+    """Combine the evidence for each exchange, counted from 1, from meaning and words, into one number."""
     if evidence is None or not evidence.parts:
         return Gains(unknown=evidence.why_not if evidence is not None else "")
     nearest = max(part.nearest for part in evidence.parts.values()) or 1.0

@@ -1,4 +1,4 @@
-"""Whether a worker has taken up what it is for: its own log says so, not that a process or a window is there.
+"""Confirms from a worker's own log that it has taken up its task. A process or window is not enough.
 
 One without a prompt, which writes nothing yet, shows a line to type in. Whoever does not want to wait for either is
 told the rest later.
@@ -105,7 +105,7 @@ def confirm(
 
 
 def _typed(text: str, place: WorkerPlace, started: Started, machine: Machine, screens: Screen) -> bool:
-    """Whether the prompt could be typed and sent off."""
+    """Type the prompt and submit it. Return True on success."""
     types = Typist(place, started, screens, machine)
     try:
         types.type(text)
@@ -115,12 +115,12 @@ def _typed(text: str, place: WorkerPlace, started: Started, machine: Machine, sc
 
 
 def _writes_at_once(plan: ForkPlan) -> bool:
-    """Whether a log will be written without somebody typing something: with the first prompt, if not before."""
+    """Return True if the agent writes its log without further input: with the first prompt, if not before."""
     return bool(plan.prompt) or plan.writes
 
 
 def _took(plan: ForkPlan, session_id: str, adapter: AgentAdapter, began: float) -> bool:
-    """Whether its log says that it works on the prompt, or has done so; a log that begins says neither."""
+    """Return True if the log shows that the worker has begun the prompt. A new log alone does not."""
     if not plan.prompt:
         return True
     for path in adapter.locate(session_id):

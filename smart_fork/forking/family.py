@@ -36,7 +36,7 @@ _SAID = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Crossings:
-    """Whose fork sessions are, as far as logs of their own do not tell it, and whose agent's they are.
+    """Parents of sessions that their own logs do not tell, and the agents of sessions.
 
     `shared` is what else ties sessions of one agent. `through` is the last message that one which was handed over was
     told of. Of what is merged `others` has the parents that come behind the first.
@@ -82,7 +82,7 @@ class Crossings:
 
 
 def crossings(asked: Session, workers: Sequence[WorkerRecord]) -> Crossings:
-    """All that is known of it; of the session that is `asked` for, also by what it was told itself."""
+    """Collect the known relations. For the session `asked` about, its own text is read as well."""
     found = Crossings(shared={(asked.session_id, message_tie(one)) for one in asked.beginnings})
     for one in workers:
         if one.session_id:
@@ -183,7 +183,7 @@ def reached(first: set[str], links: Mapping[str, Iterable[str]]) -> set[str]:
 
 
 class _Shared:
-    """Which messages the logs have in common; sets of logs are bits of a number, since there may be hundreds."""
+    """Messages that logs have in common. Sets of logs are bits of a number, since there may be hundreds."""
 
     def __init__(self, family: Sequence[Kin]) -> None:
         self._family = sorted(family, key=lambda kin: (kin.begun, kin.session_id))
@@ -254,7 +254,7 @@ class Descent:
 
     @property
     def logs(self) -> tuple[Descendant, ...]:
-        """All that have something of it which was, or may have been, made of it."""
+        """All logs that were made of the session, or may have been."""
         return (*self.below, *self.unclear)
 
     @property
@@ -265,7 +265,7 @@ class Descent:
 
 @dataclass(slots=True)
 class _Noted:
-    """What was known of a session before cuts: these take the records by which sessions are known to be of a family."""
+    """Relations noted before cuts, since a cut can remove the records that show them."""
 
     agent: AgentName
     below: set[str] = field(default_factory=set)
@@ -274,7 +274,7 @@ class _Noted:
 
 
 def _notes() -> dict[str, _Noted]:
-    """What was noted with the cuts of each session."""
+    """Read the relations that were noted with each session's cuts."""
     found: dict[str, _Noted] = {}
     for one in snapshots.logged():
         if one.tool in AGENTS:
@@ -370,8 +370,8 @@ class _Logs:
 
 
 def _links(family: Sequence[Kin], guessed: Mapping[str, str], found: Crossings, cut: str) -> defaultdict[str, set[str]]:
-    """All that is certain. Of two logs that share records and began at the same time, either may be the other's, and
-    of one that was `cut` nobody knows when it began.
+    """Return the certain parent links. If two logs share records and began at the same time, or one was `cut`, either
+    may be the parent.
     """
     known = {kin.session_id: kin for kin in family}
     links: defaultdict[str, set[str]] = defaultdict(set)

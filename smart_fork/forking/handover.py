@@ -49,7 +49,7 @@ _ACT = (
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What another agent is told of a session, in order, and how much that is. `title` is what that one is called."""
+    """The text that another agent receives of a session, in order, and its size. `title` is the new session's title."""
 
     said: tuple[Utterance, ...]
     handed: Handed
@@ -114,7 +114,7 @@ def joined(parts: Sequence[Handover]) -> Handover:
 
 
 def notes(handed: Handed, agent: AgentName) -> list[str]:
-    """What a person should know of it."""
+    """Return the remarks on a handover for a person."""
     own, theirs = AGENTS.title_of(agent), AGENTS.title_of(handed.from_agent)
     many = f"{handed.exchanges} exchange{'s' * (handed.exchanges != 1)}"
     said = [f"{own} receives {many} of this {theirs} session, about {handed.tokens:,} tokens"]
@@ -134,7 +134,7 @@ def notes(handed: Handed, agent: AgentName) -> list[str]:
 
 
 def beyond(handed: Handed, wanted: Wanted) -> list[str]:
-    """That what is told takes more than the budget, where it does: in words it may be more than it was."""
+    """Warn if the handover exceeds the budget: retelling can be longer than the original."""
     if wanted.budget == MATCH or handed.tokens <= wanted.budget:
         return []
     return [f"The handed-over session takes about {handed.tokens:,} tokens, more than the budget"]
@@ -153,7 +153,7 @@ def _counted(lost: Mapping[str, int]) -> str:
 
 
 def _headed(said: Sequence[Utterance], head: str) -> list[Utterance]:
-    """What was said behind an element of ours, which readers take out; and the last word is the agent's."""
+    """Insert the utterances after a marked heading, which readers remove. The agent has the last word."""
     if not said:
         return []
     first, *rest = said
@@ -214,7 +214,7 @@ def _shortened(message: Message, room: int) -> Message:
 
 
 def _stood(session: Session, end: int) -> str:
-    """Where the repository was at the cut, and which files had been edited and not committed, as far as that shows."""
+    """Describe the repository at the cut: its commit, and files that were edited but not committed."""
     last = end >= len(session.turns) - 1
     until = (session.last_activity if last else "") or session.turns[end].timestamp
     found = was_checked_out(session, until) if not foreign_sessions.is_taken(session.session_id) else None

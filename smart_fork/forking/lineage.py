@@ -43,7 +43,7 @@ WORDS = 80
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is told of a session."""
+    """Facts about a session."""
 
     title: str = ""
     cwd: str = ""
@@ -88,20 +88,20 @@ def _with_index(told: Callable[[SqliteStore | None], _T]) -> _T:
 
 
 class _Known(NamedTuple):
-    """What is known of a family: who is of it, whose forks they are, and which workers there are."""
+    """Members and parents of a family, and its workers."""
 
     family: list[Kin]
     found: Crossings
     workers: list[WorkerRecord]
 
     def is_alone(self, session: Session) -> bool:
-        """Whether the session has no relatives."""
+        """Return True if the session has no relatives."""
         others = {kin.session_id for kin in self.family} - {session.session_id}
         return not others and session.session_id not in self.found.forks.values()
 
 
 def _known(asked: Session, store: SqliteStore | None) -> _Known:
-    """What logs, notes and the index say: a fork may begin where its parent's agent goes on, not where that began."""
+    """Collect relations from logs, notes and the index. A fork may begin at a later message of its parent."""
     workers = _workers()
     found = crossings(asked, workers)
     row = store.session(asked.agent, asked.session_id) if store else None
@@ -200,7 +200,7 @@ def _member(
     workers: Sequence[WorkerRecord],
     running: WorkerRecord | None,
 ) -> Relative:
-    """What its log tells, nothing where that is gone; and what we know of it as a worker."""
+    """Describe a member from its log, if there is one, and from the worker registry."""
     own = logs.get(session_id, ())
     agent = own[0].agent if own else agent
     facts = telling.facts(own[0]) if own else Facts()
@@ -241,7 +241,7 @@ class _Telling:
         self._read: dict[Path, Session | None] = {asked.source_path: asked}
 
     def facts(self, kin: Kin) -> Facts:
-        """What is told of the session in a log."""
+        """Read the facts about a session from its log."""
         row = self._store.session(kin.agent, kin.session_id) if self._store and self._unchanged(kin) else None
         if row is not None and row.path == str(kin.path):
             return _facts(placed_here(row), permits(row), row.turns, row.tokens)

@@ -1,4 +1,4 @@
-"""Who is in a session: the one answer to that, for whoever goes on in it, branches it or cuts it.
+"""Finds out who uses a session. Resuming, branching and cutting all ask here.
 
 Workers of ours are in the registry. Of other processes each agent notes which session they have open (see `Presence`);
 one that notes nothing may name it in its command, or has its log open.
@@ -47,7 +47,7 @@ class AlreadyRuns(ForkRefused):
 
 
 def limit(env: Mapping[str, str]) -> int:
-    """How many workers may run at once.
+    """Return how many workers may run concurrently.
 
     Raises:
         Usage: the setting is not a number.
@@ -58,7 +58,7 @@ def limit(env: Mapping[str, str]) -> int:
 
 
 def admission(request: Launch, machine: Machine, *, counts: bool) -> Callable[[Sequence[WorkerRecord]], None]:
-    """What refuses the requested worker, given those that run. A terminal that a person sits at does not count.
+    """Return a check that refuses the worker if too many run. A terminal with a person in it does not count.
 
     Raises:
         Usage: the limit is not a number.
@@ -104,7 +104,7 @@ FRESH_SECONDS = 5.0
 
 
 class Occupation:
-    """Who is in one session, whose `log` is not always known, at the moment of the first question."""
+    """The users of one session at the moment of the first question. Its `log` is not always known."""
 
     def __init__(
         self, agent: AgentName, session_id: str, log: Path | None, around: Machine | None = None
@@ -179,7 +179,7 @@ class Occupation:
 
     @property
     def writer(self) -> str:
-        """Who may write to its log, which is more than who is in it; empty if nobody is seen."""
+        """Name who may write to the log, which includes more than the session's users. Empty if nobody is seen."""
         if self.agent in AGENTS and not AGENTS[self.agent].writes_on:
             return ""
         if self.worker:
@@ -209,7 +209,7 @@ class Occupation:
 
     @cached_property
     def _is_fresh(self) -> bool:
-        """Whether somebody else has written to it just now: a worker of ours may have written last."""
+        """Return True if another process wrote to the log just now. A worker of ours may have written last."""
         try:
             now = self._around.clock.now()
             return not self.workers and self.log is not None and now - self.log.stat().st_mtime < FRESH_SECONDS
@@ -233,7 +233,7 @@ def _holder_of_file(log: Path) -> str:
 
 
 def _opened_by_others() -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """What each other process has open: thousands of files in all, so without a `Path` of each.
+    """Yield the files that other processes have open: thousands in all, so without a `Path` for each.
 
     Raises:
         OSError: the system does not tell.

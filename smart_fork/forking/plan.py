@@ -64,7 +64,7 @@ class Fork:
 
     @property
     def content(self) -> Content:
-        """What goes into it."""
+        """The content of the fork."""
         return self.prepared.spec.content
 
     @classmethod
@@ -223,7 +223,7 @@ def _content(
 def _compared(
     request: ForkRequest, session: Session, content: Content, prepared: Prepared, answers: Answers | None
 ) -> tuple[ForkPrice | None, tuple[Way, ...]]:
-    """What a fork of one session loads; of a dry run also what the other ways to fork it would."""
+    """Price the fork of one session. A dry run also prices the alternatives."""
     if request.merge:
         return None, ()
     loads, handover = loads_of(session), content.handover
@@ -309,7 +309,7 @@ def _offered(session: Session, found: Sequence[Way], match: Point | None, at: Po
 
 
 def parts_in_words(ways: Sequence[Way]) -> Iterator[str]:
-    """What a fork of all of it loads, and of what, where that is known."""
+    """Describe the tokens of a full fork and of its parts, where known."""
     for one in ways:
         if one.conversation:
             rest = one.tokens - one.conversation
@@ -361,7 +361,7 @@ def _in_parts(session: Session, whole: Way, counted: Costs | None) -> Way:
 
 
 def _end_of(session: Session, exchange: int) -> Point | None:
-    """Where exchange `exchange` is finished; `None` for the session's end."""
+    """Return the fork point after `exchange`; `None` for the session's end."""
     starts = [one.start for one in session.exchanges()]
     if not 0 <= exchange < len(starts):
         return None
@@ -403,8 +403,8 @@ def shared_until(session: Session, end: int | None = None, *, elsewhere: bool = 
 
 
 def loads_of(session: Session) -> Sequence[int]:
-    """What going on after each turn loads. What an agent has counted has all that was sent in it; where it has counted
-    nothing, as in a copy that nobody has gone on with, all that will be is counted here.
+    """Return the tokens that a fork after each turn loads: the agent's own counts where there are any, else an estimate
+    of everything up to there, as in a copy that was never resumed.
     """
     if not any(turn.loaded for turn in session.turns):
         with suppress(SmartForkError):  # such as of an agent whose sessions have no records

@@ -1,4 +1,4 @@
-"""What a worker's agent is given of a person's own environment, where it is started from one that has less.
+"""Supplies a worker's agent with the user's environment if it starts from a smaller one.
 
 An agent hands its MCP servers a part of its environment, and a service has next to none. So what a person has set for
 the agent that is to work is known by name, and read again where a person would have it read: by the login shell. What
@@ -46,7 +46,7 @@ class Provisions:
 def provisions(
     agent: AgentName, program: str, place: WorkerPlace, processes: Processes, env: Mapping[str, str]
 ) -> Provisions:
-    """What a worker in `place` is given for `agent`, where `env` is what there is.
+    """Return the provisions of a worker in `place` for `agent`, given the environment `env`.
 
     Raises:
         NotLoggedIn: the agent says that it would not be logged in.
@@ -77,7 +77,7 @@ def provisions(
 
 
 def _lacks(names: Sequence[str], whence: str, shell: str) -> str:
-    """What is missing, behind whatever is said of it; empty where it is nothing."""
+    """Name the missing variables as the end of a sentence; empty if none are missing."""
     if not names:
         return ""
     one = len(names) == 1

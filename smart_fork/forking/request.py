@@ -1,4 +1,4 @@
-"""What is asked of a fork, and which of the sessions that were found is to be forked."""
+"""Requests for a fork, and the selection among the sessions found."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Wanted:
     drop: frozenset[int] = frozenset()
 
     def changed(self) -> bool:
-        """Whether a person has moved exchanges over."""
+        """Return True if the user has moved exchanges."""
         return bool(self.keep or self.drop)
 
 
@@ -237,7 +237,7 @@ class BranchRequest(SessionRequest):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which of the sessions found is forked: none, unless one of the fields or the request of the fork says so.
+    """The selection of one session found: none, unless one of these fields or the fork's request names it.
 
     With `auto_fork` it is the best one if it fits: it scores the search's `min_score`, else `FLOOR`. If several fit
     about as well, it is the one that is chosen by whom `ask` asks. With `or_all` all agents' sessions are searched if
@@ -254,7 +254,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """How many of the sessions that a search finds are forked, and what they must score."""
+    """The number of found sessions to fork, and their minimum score."""
 
     top: int | None = said(int, help="Fork the N best sessions of this project.")
     min_score: float | None = said(float, help="Lowest score for --top. Default: 0.5.")
@@ -303,7 +303,7 @@ def _check_merge(request: ForkRequest, number: int) -> None:
 
 
 class Later(Exception):
-    """Whoever was asked answers in a request of its own: until then nothing is forked, and nothing answered."""
+    """Signals that the user's answer comes in a later request: nothing is forked or answered until then."""
 
 
 def about_as_likely(hits: Sequence[Hit]) -> list[Hit]:

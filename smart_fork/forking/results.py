@@ -34,8 +34,8 @@ class SelectedExchange(Value):
 
 @record
 class Selection(Value):
-    """What a fork within a budget has. `tokens` is what it loads beside its agent's own instructions and tools,
-    `whole_tokens` what all of the session would.
+    """The content of a fork within a budget. `tokens` is what it loads beside its agent's instructions and tools,
+    `whole_tokens` what the full session would load.
 
     `new_from` is the first message that is dropped or shortened: before it a fork by the session's own agent sends what
     the session has sent, which may come from the cache. `smallest` says that nothing smaller can be kept, though it is
@@ -91,7 +91,7 @@ class Way(Value):
 
 @value
 class Handed(Value):
-    """What another agent is told of a session of `from_agent`'s: how many exchanges, in about how many tokens.
+    """The size of a handover from a session of `from_agent`: exchanges and estimated tokens.
 
     Of `earlier` ones it knows the titles alone, `left_out` are messages of a last exchange that is too large by itself;
     `lost` counts what no other agent can be told.

@@ -236,7 +236,7 @@ def _calls(results: Sequence[Hit], request: FindRequest, choice: Choice, fork: F
 
 
 def _chosen(results: Sequence[Hit], fork_index: int | None, session_id: str | None) -> tuple[int | None, str]:
-    """Which session was chosen: by its id, or by its index from 0."""
+    """Return the chosen session: by its id, or by its index from 0."""
     if session_id:
         return next((i for i, hit in enumerate(results) if hit.session_id == session_id), None), session_id
     if fork_index is None or not results:
@@ -275,7 +275,7 @@ def find_in_all(request: FindRequest, find: Callable[[FindRequest], Answer]) -> 
 
 
 def fits(answer: Found) -> bool:
-    """Whether the session that is meant may be among them: sessions that are alike share its chance.
+    """Return True if the wanted session may be among the results: similar sessions share its probability.
 
     Another engine's scores are no chances.
     """
@@ -412,7 +412,7 @@ def recommended(hit: Hit, asked: ForkRequest, min_score: float | None = None) ->
 
 
 def none_can_be_forked(results: Sequence[Hit]) -> NotFound:
-    """What is said where no result can be forked at all: other words do not help where a program is missing."""
+    """Return the error for results of which none can be forked: other words do not help if a program is missing."""
     reason = f"The reason: {results[0].warning if results else 'nothing was found'}"
     if results and (install := _missing(results[0].agent_type)):
         return NotFound("No forkable sessions found", joined(reason, install))
@@ -424,7 +424,7 @@ def none_can_be_forked(results: Sequence[Hit]) -> NotFound:
 
 
 def _missing(agent: AgentName) -> str:
-    """How an agent's program is had, where it is missing."""
+    """Advise how to install an agent's missing program."""
     try:
         Program.find(agent, os.environ)
     except SmartForkError as error:

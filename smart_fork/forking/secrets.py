@@ -40,7 +40,7 @@ SAMPLES = 5
 
 @dataclass
 class MaskedSecrets:
-    """What was masked: how often each kind, and a few places of each."""
+    """Counts of masked secrets by kind, with a few places of each."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     samples: dict[str, list[str]] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class MaskedSecrets:
 
 
 class Secrets:
-    """What is masked: what is known to be secret and own patterns, without what is allowed."""
+    """The masking rules: known secrets and own patterns, except allowed texts."""
 
     def __init__(self, redact: Sequence[str] = (), allow: Sequence[str] = ()) -> None:
         self._own = [re.compile(pattern) for pattern in redact]
@@ -187,7 +187,7 @@ class _Walk:
         return self._changed(orjson.dumps(walked).decode())
 
     def _in_context(self, value: Any) -> Any:
-        """What a tool was given, once more as one text: a name may say that what stands beside it is secret."""
+        """Mask a tool's input again as one text: a name can mark the value next to it as secret."""
         if not _tells(value):
             return value
         for spelled in _spellings(value):
@@ -247,7 +247,7 @@ def _is_fixed(name: str, value: Any) -> bool:
 
 
 def _tells(value: Any, depth: int = 0) -> bool:
-    """Whether there is a name in it beside which a value may be secret."""
+    """Return True if a name in it can mark a neighboring value as secret."""
     if depth >= ties.DEPTH:
         return False
     if isinstance(value, dict):

@@ -119,7 +119,7 @@ def _result(index: int, ready: Ready, left: float) -> SpawnedWorker | NotSpawned
 
 
 def checked(said: Any) -> dict[str, Any]:
-    """What is said of a worker, with nothing unknown, of another type or contradictory in it.
+    """Validate a worker's options: known names, right types, no contradictions.
 
     By hand, for the tool and for the command alike: the command does without pydantic, which takes a tenth of a second.
 
@@ -337,7 +337,7 @@ def newest_session(
 
 
 def check_free(session: Session, *, force: bool = False, machine: Machine | None = None) -> None:
-    """Whether nobody is in that session.
+    """Refuse a session that is in use.
 
     Raises:
         AlreadyRuns: one of our workers is.

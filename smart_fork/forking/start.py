@@ -267,7 +267,7 @@ def _give_back(attempt: Attempt, plan: ForkPlan, worker: WorkerRecord) -> None:
 def _noted(
     registry: Registry, worker: WorkerRecord, launched: Launched, look: Callable[[], Confirmation]
 ) -> tuple[Launched, Confirmation | None]:
-    """What is seen of it, written down; and how it ended, if that was before it had taken its prompt.
+    """Record what is seen of a worker, and its end if that came before it took its prompt.
 
     It was started: nothing that fails now takes it back.
     """
@@ -336,7 +336,7 @@ def _check_told(spec: WorkerSpec) -> None:
 
 
 def _check_asks(request: Launch) -> None:
-    """Whoever could share a session could have put words there: no agent acts on them unasked."""
+    """Require confirmations for a session of someone else: its author could have planted instructions."""
     if request.of_others and request.skip_permissions:
         raise ForkRefused(
             f"{request.session_id} continues a teammate's session: its agent asks before it acts",
@@ -367,7 +367,7 @@ def _check_resumable(spec: WorkerSpec, request: Launch) -> None:
 
 
 def _check_delivery(plan: ForkPlan, place: WorkerPlace) -> None:
-    """Whether the prompt gets to the agent in that place."""
+    """Check that the place can deliver the prompt to the agent."""
     if plan.prompt and plan.delivery not in place.delivers:
         hint = advice(
             "Run it in tmux: --in tmux. Or start without a prompt, and type it.",
@@ -380,7 +380,9 @@ def _check_delivery(plan: ForkPlan, place: WorkerPlace) -> None:
 
 
 def _depth(env: Mapping[str, str], caller_session_id: str | None) -> int:
-    """How deep we are: from the environment, or, since Codex does not pass that on, from what we know of the caller."""
+    """Return the nesting depth, from the environment or from the caller's record, since Codex does not pass the
+    variable on.
+    """
     text = env.get(DEPTH, "")
     told = int(text) if text.isascii() and text.isdigit() else 0
     if not caller_session_id:

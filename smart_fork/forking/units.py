@@ -40,7 +40,7 @@ class Costs:
     rate: float
 
     def of(self, turn: int, *, full: bool) -> int:
-        """What a turn takes, in full or with its results shortened."""
+        """Return the tokens of a turn, in full or with its results shortened."""
         return (self.turns if full else self.short)[turn]
 
     def of_text(self, text: str) -> int:
@@ -48,12 +48,12 @@ class Costs:
         return ceil(len(text) / self.rate)
 
     def summary(self, end: int) -> int:
-        """What the newest compaction up to turn `end` has left."""
+        """Return the tokens that the newest compaction up to turn `end` left."""
         return next((tokens for number, tokens in reversed(self.summaries) if number <= end), 0)
 
 
 def costs(session: Session) -> Costs:
-    """What the turns of a session take.
+    """Estimate the tokens of a session's turns.
 
     Raises:
         ForkRefused: the log was rewritten meanwhile.
@@ -72,9 +72,7 @@ def costs(session: Session) -> Costs:
 
 
 def _rate(session: Session, sizes: Sequence[int]) -> float:
-    """How many characters a token had, by how the context has grown while they came into it: from one time that the
-    agent has forgotten something to the next.
-    """
+    """Return the characters per token, from the growth of the context between two compactions."""
     grown = came = 0
     begun = last = within = pending = 0
     for turn, size in zip(session.turns, sizes, strict=True):
@@ -122,11 +120,11 @@ class Step:
     actions: tuple[str, ...] = ()
 
     def shows(self, path: str) -> bool:
-        """Whether it looks at this file."""
+        """Return True if it reads this file."""
         return any(_same(path, one) for one in self.reads)
 
     def names(self, path: str) -> bool:
-        """Whether it runs a command that names this file: it may look at it, or do something else with it."""
+        """Return True if it runs a command that names this file, for whatever purpose."""
         name = PurePosixPath(path).name
         return bool(name) and any(
             action.startswith("run ") and re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", action)
@@ -136,11 +134,11 @@ class Step:
 
     @property
     def runs(self) -> bool:
-        """Whether it runs a command."""
+        """Return True if it runs a command."""
         return any(action.startswith("run ") for action in self.actions)
 
     def changes(self, path: str) -> bool:
-        """Whether it edits this file, or makes it."""
+        """Return True if it edits or creates this file."""
         return any(_same(path, one) for one in self.edits)
 
 
@@ -154,7 +152,7 @@ class Unit:
 
     @property
     def prompt(self) -> str:
-        """What the person asked."""
+        """The person's prompt."""
         return next((step.text for step in self.steps if step.prompt), "")
 
     @cached_property
@@ -164,7 +162,7 @@ class Unit:
 
     @cached_property
     def words(self) -> frozenset[int]:
-        """What was asked, and the last that was said to it."""
+        """The turns of the prompt and of the final answer to it."""
         said = [step for step in self.steps if step.text and not step.prompt and not step.broken]
         last = next((step for step in reversed(said) if not step.calls), said[-1] if said else None)
         if last and last.calls and last.short > AT_MOST:
@@ -178,12 +176,12 @@ class Unit:
 
     @property
     def asks_back(self) -> bool:
-        """Whether it ends with a question to the person."""
+        """Return True if it ends with a question to the person."""
         return any(mark in self.answer[-_END:] for mark in _ASKS)
 
     @property
     def is_short(self) -> bool:
-        """Whether what was asked says little by itself."""
+        """Return True if the prompt says little by itself."""
         return len(self.prompt.strip()) <= SHORT_CHARACTERS
 
 
@@ -210,7 +208,7 @@ def units(session: Session, costs: Costs, end: int) -> tuple[Unit, ...]:
 
 
 def _crosses(session: Session, start: int, border: int, numbers: Sequence[int], of_calls: dict[str, int]) -> bool:
-    """Whether a result after the border is that of a call before it, or a message goes on there."""
+    """Return True if a call and its result, or the parts of a message, are on both sides of the border."""
     groups = {turn.message for turn in session.turns[start:border]} - {""}
     return any(
         session.turns[i].message in groups
@@ -262,7 +260,7 @@ def _step(session: Session, costs: Costs, numbers: Sequence[int], answered: set[
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two names can be of one file: the same, or one below a directory that the other leaves out."""
+    """Return True if two names can mean one file: they are equal, or one is relative to a directory in the other."""
     one, other = one.removeprefix("./"), other.removeprefix("./")
     return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
@@ -276,7 +274,7 @@ SAYS_IT = 240
 
 
 class Needs:
-    """What the turns of a session need of each other."""
+    """Dependencies between the turns of a session."""
 
     def __init__(self, units: Sequence[Unit]) -> None:
         self._units = units
@@ -303,7 +301,7 @@ class Needs:
         return self.closed(self._units[place].whole) | self.question(place)
 
     def question(self, place: int) -> frozenset[int]:
-        """What the person was asked, or had said before, where that is what an exchange begins with."""
+        """Return the question or remark that an exchange's prompt responds to."""
         found = frozenset[int]()
         while place > 0:
             unit, before = self._units[place], self._units[place - 1]

@@ -57,7 +57,7 @@ def name_of(prompt: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What goes into a fork: of its session all up to `point` or the `excerpt`, and of `others` what they keep.
+    """The content of a fork: its session up to `point`, or its `excerpt`, and the parts kept of `others`.
 
     `asked` is the point that was asked for, `leaves` the one before anything was left out. `handover` is what another
     agent is told of all that. `selected` is what a budget keeps of each session.
@@ -104,7 +104,7 @@ class WorkerSpec:
 
     @property
     def form(self) -> Form:
-        """Which of the agent's commands that is."""
+        """The agent's command to use."""
         match self.kind:
             case "continue":
                 return "resume"
@@ -122,7 +122,7 @@ class WorkerSpec:
         return note(target, then, processes, worktree=committed)
 
     def known_until(self, session: Session) -> Then | None:
-        """What the fork will know, and until when; `None` where that is not known."""
+        """Return the files and repository state that the fork will know; `None` if unknown."""
         end = None
         written, point, excerpt = self.written, self.content.point, self.content.excerpt
         if written is not None or point is not None:
@@ -149,7 +149,7 @@ class WorkerSpec:
         )
 
     def unloaded(self) -> list[str]:
-        """What to say where an agent does not load all of the session that it resumes."""
+        """Warn if the agent does not load the complete session that it resumes."""
         session = self.source if self.form == "resume" else None
         part = session and resumed_part(session.resumed, session.compacted(), len(session.turns))
         return [f"Its agent {part.sentence}"] if part else []
@@ -223,7 +223,7 @@ def describe(worker: WorkerRecord, command: str, warnings: Sequence[str], *, con
 
 
 def ended_at_once(plan: ForkPlan, started: Started, seen: Confirmation) -> ProgramFailed:
-    """What is raised of a worker that has ended before it took its prompt, with what it said last."""
+    """Return the error for a worker that ended before it took its prompt, with its last output."""
     before = "it took its prompt" if plan.prompt else "it was ready"
     how = Completed.in_words(seen.status)
     said = ending(printable(seen.last_words or NOTHING), LAST_CHARACTERS)
@@ -241,7 +241,7 @@ def unexpected(error: Exception) -> SmartForkError:
 
 
 def remark(plan: ForkPlan, started: Started, seen: Confirmation) -> str:
-    """What should be known of a worker that was started; empty where all is as it should be."""
+    """Return a remark on a started worker; empty if all is well."""
     if seen.last_words is not None:
         how = Completed.in_words(seen.status)
         return (
@@ -276,7 +276,7 @@ def named_as_shared(forked: Forked, copy: str, shared: str, command: str) -> For
 
 
 def another_agent(spec: WorkerSpec) -> list[str]:
-    """What to say where another agent than the one that asks takes up a session of its own."""
+    """Warn if another agent than the caller's resumes a session of its own."""
     asks = calling.get()
     if asks in (None, spec.agent) or spec.source is None or spec.content.handover:
         return []
@@ -285,7 +285,7 @@ def another_agent(spec: WorkerSpec) -> list[str]:
 
 
 def moved(spec: WorkerSpec, target: Path) -> list[str]:
-    """What to say where a session goes on elsewhere although nobody asked for that."""
+    """Warn if a session resumes in another directory without being asked to."""
     if spec.source is None or spec.cwd is not None:
         return []
     if where_now(spec.source.cwd) == spec.source.cwd:
@@ -294,7 +294,7 @@ def moved(spec: WorkerSpec, target: Path) -> list[str]:
 
 
 def _as_guest(session: Session, target: Path) -> list[str]:
-    """What to say of a session that only worked in the repository in which it is forked."""
+    """Warn about a session that only visited the repository in which it is forked."""
     try:
         here = project_of(Path.cwd())
     except OSError:  # that directory is gone
@@ -306,7 +306,7 @@ def _as_guest(session: Session, target: Path) -> list[str]:
 
 
 def made_first(spec: WorkerSpec, plan: ForkPlan, *, in_worktree: bool) -> list[str]:
-    """What a real run makes before its command works: a dry run makes nothing, so its command alone would fail."""
+    """List the steps before the command. A dry run makes nothing, so its command alone would fail."""
     content, branch = spec.content, plan.staging == "branch"
     worked_in = recorded(spec.source.cwd if spec.source else "")
     elsewhere = plan.staging == "transcript" and (worked_in is None or project_of(worked_in) != project_of(plan.cwd))

@@ -1,4 +1,4 @@
-"""What the agents tell us while they run: their hooks, and how those are installed.
+"""Hooks of agents: their events, and their installation.
 
 Imports nothing: each hook of each session of a person begins here, and is to cost next to nothing.
 """

@@ -41,7 +41,7 @@ def main(agent: str) -> None:
 
 
 class _silence:  # noqa: N801 - as a function; `contextlib` takes longer to import than all else here
-    """Whatever happens in it, nobody hears of it."""
+    """Suppress all errors inside the block."""
 
     def __enter__(self) -> None:
         pass

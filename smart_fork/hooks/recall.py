@@ -94,13 +94,13 @@ def _late(_number: int, _frame: FrameType | None) -> None:
 
 
 def line_for(agent: str, event: Any, state: str, until: float) -> str:
-    """What is to be put before the model; empty where nothing is."""
+    """Return the text to show to the model; empty for none."""
     ask = {EVENT: _first_prompt, BEGUN: _compacted}.get(event["hook_event_name"], _at_a_call)
     return ask(agent, event, state, until)
 
 
 def _first_prompt(agent: str, event: Any, state: str, until: float) -> str:
-    """What is to be said of a first prompt; a session is asked about once."""
+    """Return the hint for a first prompt, once for each session."""
     session_id, prompt = event["session_id"], event["prompt"]
     marks = _marks(f"{state}/{RECALL}/{agent}")
     if event.get("agent_id") or not (_is_id(session_id) and prompt) or NO_PROMPTS in marks:
@@ -120,7 +120,7 @@ def _first_prompt(agent: str, event: Any, state: str, until: float) -> str:
 
 
 def _at_a_call(agent: str, event: Any, state: str, until: float) -> str:
-    """What is to be said of the lines that a call is about to change, or of the error that it met; each once."""
+    """Return hints for the lines that a call is about to change, or for its error, each once."""
     folder, route = _CALLS[event["hook_event_name"]]
     given = event["tool_input"]
     if folder == ERRORS:
@@ -172,7 +172,7 @@ def _sound(line: object) -> str:
 
 
 def _is_id(text: object) -> bool:
-    """Whether it can be a session's id, and so a file's name."""
+    """Return True if it can be a session's id, and so a file's name."""
     if not isinstance(text, str):
         return False
     return text.isascii() and text.replace("-", "").replace("_", "").isalnum() and len(text) <= 128
@@ -187,13 +187,13 @@ def _noted(path: str) -> int | None:
 
 
 def _marks(switch: str) -> list[bytes]:
-    """What is a mark of a begun log of this agent only, as it was when it was switched on."""
+    """Return the marks that only a begun log of this agent has, as of the time of switching on."""
     with open(switch, "rb") as file:  # noqa: PTH123 - nothing is imported for it
         return file.read(ANSWER_BYTES).split()
 
 
 def _is_begun(log: object, marks: Iterable[bytes]) -> bool:
-    """Whether this is not the first prompt of the session with this log, which may not have been written yet."""
+    """Return True if the session with this log, which may not exist yet, had a prompt before."""
     if not isinstance(log, str) or not log:
         return False
     try:
@@ -208,7 +208,7 @@ def _is_begun(log: object, marks: Iterable[bytes]) -> bool:
 
 
 def _answer(state: str, to: str, asked: dict[str, object], until: float) -> dict[str, Any]:
-    """What the service answers at an address, if a process of the same user listens at its socket.
+    """Ask the service, if a process of the same user listens at its socket.
 
     Raises:
         TimeoutError: the time is over.

@@ -1,4 +1,4 @@
-"""What an event of a hook says about a worker, if it is one's.
+"""Reads a worker's state from the event of a hook.
 
 Whose event it is, is decided by evidence only. The mark in the environment is not enough:
 
@@ -43,7 +43,7 @@ class Ancestor:
 
     @property
     def is_shell(self) -> bool:
-        """Whether it only hands a command on."""
+        """Return True if it only passes a command on."""
         return bool(self.words) and self.words[0].rpartition("/")[2].lstrip("-") in SHELLS
 
 
@@ -173,7 +173,7 @@ def _whose(
 
 
 def _speaks(worker: WorkerRecord, session_id: str, runner: Sequence[Ancestor] | None) -> bool:
-    """Whether the agent that runs the hook is the worker's own process, or, as npm's Codex does, was started by it."""
+    """Return True if the hook's agent is the worker's own process or, like npm's Codex, was started by it."""
     if runner is None or worker.pid is None:  # the system does not tell; or its start was not, or not yet, written down
         return worker.session_id in (None, session_id)
     return worker.pid in [process.pid for process in runner]
@@ -207,7 +207,7 @@ _WORKING: tuple[Status, str] = ("working", "")
 
 
 def _status(event: HookEvent) -> tuple[Status, str] | None:
-    """What the worker does now, and what it waits for; `None` where the event does not say."""
+    """Return the worker's status and what it waits for; `None` if the event does not say."""
     name = event.hook_event_name
     if name == "UserPromptSubmit":
         return _WORKING

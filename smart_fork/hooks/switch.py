@@ -1,4 +1,4 @@
-"""Whether first prompts are asked about, which a person switches on and off for each agent, and what came of it."""
+"""Switches the hints at first prompts on and off for each agent, and counts their results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEPT_SECONDS = 30 * 24 * 3600.0
 
 
 class AskedLately(NamedTuple):
-    """How many sessions were asked about of late at their first prompts, and how many got an answer, or a late one."""
+    """Recent first prompts: how many sessions were asked about, and how many got an answer, or a late one."""
 
     sessions: int
     told: int
@@ -28,7 +28,7 @@ class AskedLately(NamedTuple):
 
 
 class Said(NamedTuple):
-    """How many exchanges were named of late, how often the answer came too late, and how many sessions were followed.
+    """Recent hints: how many exchanges were named, how many answers were late, and how many sessions were followed.
 
     A session is followed if the one that was told of it asks a tool or a command for it afterwards.
     """
@@ -44,7 +44,7 @@ def file_of(agent: AgentName) -> Path:
 
 
 def is_on(agent: AgentName) -> bool:
-    """Whether it is on."""
+    """Return True if it is on."""
     return file_of(agent).is_file()
 
 
@@ -72,13 +72,13 @@ def turn_off(agent: AgentName) -> None:
 
 
 def asked() -> AskedLately:
-    """What came of it."""
+    """Return the recent results at first prompts."""
     notes = list(map(_content, _notes(ASKED)))
     return AskedLately(len(notes), sum(len(note) > len(LATE) for note in notes), notes.count(LATE))
 
 
 def said(folder: str) -> Said:
-    """What was said at the point of action that has its notes in this folder."""
+    """Return the recent hints at the point of action that keeps its notes in this folder."""
     lines = [line for path in _notes(folder) for line in _content(path).splitlines()]
     late, followed = lines.count(LATE), sum(line.startswith(FOLLOWED) for line in lines)
     return Said(len(lines) - late - followed, late, followed)

@@ -38,7 +38,7 @@ class Inherited:
 
 
 def inherited(worker: WorkerRecord, watch: WorkerReader) -> Inherited | None:
-    """What a fork began with, as its own log has it; `None` where that has nothing of another session.
+    """Return a fork's inherited beginning from its own log; `None` if it has nothing of another session.
 
     Instructions and tools are not counted: a new session loads them too.
     """
@@ -71,7 +71,7 @@ _OPTION = re.compile(r"^\W*(\d)[.)]\s+(\S.*?)\s*$")
 
 @dataclass(frozen=True, slots=True)
 class ChangeCount:
-    """How much a worker has changed in its worktree."""
+    """Size of a worker's changes in its worktree."""
 
     files: int
     added: int
@@ -124,12 +124,12 @@ class BoardView:
 
     @property
     def asks(self) -> int:
-        """How many ask something."""
+        """The number of workers with a question."""
         return sum(card.column == "asks" for card in self.cards)
 
     @property
     def running(self) -> int:
-        """How many have not ended."""
+        """The number of workers that have not ended."""
         return sum(card.column != "ended" for card in self.cards)
 
     @property
@@ -139,7 +139,7 @@ class BoardView:
 
 
 class _Told(NamedTuple):
-    """What was found out of a worker as it was at a `stamp`."""
+    """Facts about a worker as it was at a `stamp`."""
 
     stamp: object
     said: Masked
@@ -213,7 +213,7 @@ class WorkerBoard:
         return known
 
     def _outcome(self, worker: WorkerRecord, seen: Seen) -> Outcome:
-        """What came of its own work, once it rests."""
+        """Return the outcome of its own work, once it rests."""
         session = self._watch.session_of(worker) if _column(seen) in ("idle", "ended") else None
         return Outcome.of(session) if session else Outcome.UNKNOWN
 
@@ -225,7 +225,7 @@ class WorkerBoard:
 
 
 def asked(question: str | None) -> str:
-    """What a form that answers says of the question that it was shown with, whichever option was marked then."""
+    """Return the fingerprint of the question that a form answers, whichever option was selected then."""
     plain = re.sub(r"^\W+", "", question or "", flags=re.MULTILINE)
     return blake2b(plain.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
@@ -237,7 +237,7 @@ def _column(seen: Seen) -> str:
 
 
 def _hears(worker: WorkerRecord, seen: Seen) -> str:
-    """How it can be told something now, as `message_worker` does it."""
+    """Return how `message_worker` can reach it now."""
     try:
         headless = place_of(worker).headless
     except SmartForkError:
@@ -258,7 +258,7 @@ def _options(seen: Seen) -> tuple[tuple[str, str], ...]:
 
 
 def _question(seen: Seen) -> str:
-    """What stands above the options; all of it where they are not to be told from it."""
+    """Return the text above the options; all of it if they cannot be separated."""
     lines = (seen.waiting_for or "").splitlines()
     options = _options(seen)
     above = list(takewhile(lambda line: not _OPTION.match(line), lines))

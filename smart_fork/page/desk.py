@@ -1,6 +1,4 @@
-"""What all addresses of the page are answered with: a project that is asked about, work in a thread, a frame around it,
-forms that are sent once.
-"""
+"""Answers for all addresses of the page: the current project, work in a thread, a frame, forms that are sent once."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Scopes:
-    """What browsers remember in the cookie of that `name`."""
+    """Project choices that browsers keep in the cookie of that `name`."""
 
     name: str
 
@@ -101,7 +99,7 @@ ModelState = Literal["ready", "loading", "absent"]
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """How the service that shows the page is: its model, and how indexing goes where it does that by itself."""
+    """State of the service that shows the page: its model, and the indexing if the service does it."""
 
     model: ModelState = "ready"
     indexing: Freshness | None = None
@@ -129,7 +127,7 @@ class Frame:
 
     @property
     def doing(self) -> str:
-        """What the indexer is at; empty where it rests."""
+        """The indexer's current work; empty if idle."""
         indexing = self.service.indexing
         if indexing is None:
             return ""
@@ -157,7 +155,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """What pages are made with: the `forms` that were sent, the `board` of workers, the `state` of the service."""
+    """Shared parts for building pages: sent `forms`, the `board` of workers, the service's `state`."""
 
     forms: PageForms[Any]
     board: WorkerBoard
@@ -224,7 +222,7 @@ class Desk:
             return None
 
     def answer(self, form: str, kind: type[T]) -> T:
-        """What was done for a form that was sent.
+        """Return the result of a form that was sent.
 
         Raises:
             NotFound: it was not sent, too long ago, or asked for something else.
@@ -255,10 +253,10 @@ def read(kind: type[T], form: Mapping[str, str], only: Collection[str]) -> T:
 
 
 async def given(request: Request) -> dict[str, str]:
-    """What a form says."""
+    """Return a form's fields."""
     return dict(parse_qsl((await request.body()).decode("utf-8", "replace")))
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """What `work` gives, which waits for disks and programs."""
+    """Run `work`, which waits for disks and programs, in a thread."""
     return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)

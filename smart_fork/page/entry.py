@@ -1,4 +1,5 @@
-"""How a browser gets in, stays, and sends forms: a file that only its owner can read sends a code that works once.
+"""Signs browsers in, keeps them in, and protects forms: a file that only its owner can read sends a code that works
+once.
 
 The code stands in no command line, which every user of the machine can read, and in no address, where the browser's
 history would keep it.
@@ -65,7 +66,7 @@ class Visits:
         return value
 
     def good(self, values: Sequence[str]) -> bool:
-        """Whether one of these is a cookie of ours that has not ended; it is being used."""
+        """Return True if one of these is a valid cookie of ours, and renew it."""
         return any(self._use(value) for value in values)
 
     def end(self) -> None:
@@ -91,7 +92,7 @@ class Visits:
         return -SLACK_SECONDS <= now - begun < LONGEST_SECONDS and -SLACK_SECONDS <= now - used < IDLE_SECONDS
 
     def _key(self, value: str) -> str:
-        """What of a cookie is kept: what is looked up by it tells nothing by how long it takes."""
+        """Return the stored digest of a cookie: the time of a lookup then reveals nothing."""
         return hashlib.blake2b(value.encode("utf-8", "replace"), key=self._token().encode()[:64]).hexdigest()
 
     def _note(self) -> None:
@@ -226,7 +227,7 @@ class PageForms(Generic[T]):
         return f"{nonce}.{self._signature(address, nonce)}"
 
     def send(self, address: str, form: str, work: Callable[[], T], *, alike: Mapping[str, str] | None = None) -> T:
-        """What `work` gives; for a form that was sent before, what it gave then. One that failed may be sent again.
+        """Return the result of `work`; for a form sent before, its earlier result. A failed one may be sent again.
 
         Where another form has asked for the same as `alike` a moment ago, it is what that one has been given.
 
@@ -247,7 +248,7 @@ class PageForms(Generic[T]):
         return sent.done.result()
 
     def answer(self, form: str) -> T:
-        """What was answered to a form that was sent.
+        """Return the result of a form that was sent.
 
         Raises:
             NotFound: it was not, or too long ago.
@@ -331,5 +332,5 @@ class SignIn:
 
     @staticmethod
     def stranger() -> Response:
-        """What a browser is shown that has not signed in."""
+        """Return the page for a browser that has not signed in."""
         return stranger()

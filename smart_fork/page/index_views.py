@@ -65,7 +65,7 @@ def removed(form: Mapping[str, str]) -> Removal:
 
 
 def about_to_cut(_: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
-    """What a cut would take out. Nothing is changed. `secrets` masks instead of cutting.
+    """Show the turns that a cut would remove. Nothing is changed. `secrets` masks instead of cutting.
 
     `shown` is repeated by the form that does it. `said` is by the number of a turn how it begins, or what was done in
     it.
@@ -109,7 +109,7 @@ def excised(form: Mapping[str, str]) -> Excised:
 
 
 def _digest(removed: Iterable[str], masked: Mapping[str, int]) -> str:
-    """What tells one cut from another."""
+    """Return a fingerprint of a cut."""
     return blake2b(repr((*removed, *masked.items())).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
@@ -142,7 +142,7 @@ MOST_LISTED = 20
 
 @dataclass(frozen=True, slots=True)
 class ProjectHoldings:
-    """What the index holds of one project: how many sessions of which agents, the most first."""
+    """A project's sessions in the index by agent, most first."""
 
     root: str
     last_activity: str
@@ -165,7 +165,7 @@ def holdings(checked: Checked | None = None) -> Shown:
 
 
 def by_project(held: Sequence[Holding]) -> tuple[ProjectHoldings, ...]:
-    """What is held by project, the one used last first."""
+    """Group the index's content by project, the one used last first."""
     grouped = groupby(sorted(held, key=lambda one: one.root), key=lambda one: one.root)
     found = []
     for root, same in grouped:

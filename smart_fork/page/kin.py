@@ -39,7 +39,7 @@ MOST_QUESTIONS, MOST_PARTED_FILES = 20, 30
 
 @dataclass(frozen=True, slots=True)
 class OwnPart:
-    """What a session has for itself: what was asked there, in which files it edited how much, and what became of it."""
+    """A session's own part: its prompts, edits by file, and outcome."""
 
     session_id: str
     agent_type: str
@@ -52,7 +52,7 @@ class OwnPart:
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """How two sessions differ: `shared` exchanges are the same; `answer` compares the last answer.
+    """Differences between two sessions: `shared` exchanges are equal; `answer` compares the last answers.
 
     `files` are those that one of the two has edited since, or both have: the path, and what each has changed.
     """
@@ -67,14 +67,14 @@ class Parting:
 
 @dataclass(frozen=True, slots=True)
 class OwnBeginning:
-    """Where what a session has for itself begins: the exchange at turn `asked`, and what is done at turn `done`."""
+    """Start of a session's own part: the exchange at turn `asked`, and its work at turn `done`."""
 
     asked: int
     done: int
 
 
 def own_beginning(session: Session, other: Session) -> OwnBeginning:
-    """Where something is said in `session` for the first time that `other` has not.
+    """Find the first message in `session` that `other` does not have.
 
     What was left out of a fork, `other` has besides. A question that is asked there only later is the same one where
     its answer is.
@@ -95,7 +95,7 @@ def own_beginning(session: Session, other: Session) -> OwnBeginning:
 
 
 def parting(first: Session, second: Session, works: tuple[Codec | None, Codec | None]) -> Parting:
-    """How `second` differs from `first`."""
+    """Compare `second` with `first`."""
     begun = (own_beginning(first, second), own_beginning(second, first))
     own = [range(one.done, len(session.turns)) for one, session in zip(begun, (first, second), strict=True)]
     edits = [_edits(session, turns, work) for session, turns, work in zip((first, second), own, works, strict=True)]
@@ -112,19 +112,19 @@ def parting(first: Session, second: Session, works: tuple[Codec | None, Codec | 
 
 
 def _spoken(exchange: Exchange) -> list[tuple[int, tuple[str, str]]]:
-    """What was said in an exchange and by whom, each with the number of its turn."""
+    """Return an exchange's texts and speakers, each with the number of its turn."""
     turns = enumerate(exchange.turns, exchange.start)
     return [(number, (turn.role, turn.text)) for number, turn in turns if turn.text and turn.role in SPEAK]
 
 
 def _is_within(said: Iterable[tuple[str, str]], there: Iterable[tuple[str, str]]) -> bool:
-    """Whether all that was said stands there in this order."""
+    """Return True if all these texts occur there in this order."""
     rest = iter(there)
     return all(one in rest for one in said)
 
 
 def _asked(begun: OwnBeginning, session: Session) -> int:
-    """How many exchanges stand before what a session has for itself."""
+    """Count the exchanges before a session's own part."""
     return sum(turn.prompt for turn in session.turns[: begun.asked])
 
 
@@ -134,7 +134,7 @@ def _answer(session: Session, turns: range) -> str:
 
 
 def _edits(session: Session, turns: range, work: Codec | None) -> dict[str, list[FileDiff]]:
-    """What was done to each file, as its name is seen from the session's directory."""
+    """Return the changes of each file, named relative to the session's directory."""
     steps, found = Steps(session, work), dict[str, list[FileDiff]]()
     for number in turns:
         for step in steps.of(number):
@@ -181,7 +181,7 @@ def related(place: Mapping[str, str], asked: Mapping[str, str]) -> Shown:
 
 
 def _parted(family: Family, first: str, second: str) -> tuple[Parting | None, str]:
-    """How two sessions of a family differ, or why that is not told."""
+    """Compare two sessions of a family, or say why that is not possible."""
     members = {one.session_id: str(Reference(one.agent_type, one.session_id)) for one in family.sessions}
     if first == second or not {first, second} <= members.keys():
         return None, "Choose two different sessions of this family."
@@ -268,7 +268,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class OwnWork:
-    """What a session has for itself: what was asked there first, the files that it edited, and what became of it."""
+    """A session's own work: its first own prompt, the edited files, and the outcome."""
 
     question: str
     files: tuple[str, ...]
@@ -281,12 +281,12 @@ class OwnWork:
 
     @property
     def more(self) -> int:
-        """How many are not."""
+        """The number of files not shown."""
         return max(0, len(self.files) - MOST_FILES)
 
 
 def own_works(family: Sequence[Relative]) -> Mapping[str, OwnWork]:
-    """What each session has since it left the one that it was forked from. What cannot be read is left out."""
+    """Return each session's work since it was forked. Unreadable ones are missing."""
     read = dict(_read(family))
     found = {}
     for one in family:
@@ -297,7 +297,7 @@ def own_works(family: Sequence[Relative]) -> Mapping[str, OwnWork]:
 
 
 def own_work(session: Session, parent: Session | None) -> OwnWork:
-    """What a session has behind what it shares with its parent; all of it, where it has none. Pure."""
+    """Return a session's work beyond its parent's, or all of it without one. Pure."""
     begun = own_beginning(session, parent) if parent is not None else OwnBeginning(0, 0)
     turns = session.turns[begun.done :]
     failed = {one.tool_use_id for turn in turns for one in turn.tool_results if one.is_error}
@@ -313,7 +313,7 @@ def own_work(session: Session, parent: Session | None) -> OwnWork:
 
 
 def names_of(family: Sequence[Relative], own: Mapping[str, OwnWork]) -> Mapping[str, str]:
-    """What each session is called here: a fork that has its parent's title is, by what was asked there first. Pure."""
+    """Name each session on this page. A fork with its parent's title is named by its first own prompt. Pure."""
     titles = {one.session_id: one.title for one in family}
     names = {}
     for one in family:

@@ -1,4 +1,4 @@
-"""How facts are said to people on the page: times, places, commands, chances, addresses. Pure."""
+"""Words for people on the page: times, places, commands, probabilities, addresses. Pure."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Named(Protocol):
 
 
 def is_named(one: Named) -> bool:
-    """Whether somebody gave the worker a name; without one a fork is called by the first words of its prompt."""
+    """Return True if somebody named the worker. Otherwise a fork is called by the first words of its prompt."""
     return one.name not in ("", one.worker_id, name_of(getattr(one, "prompt", "")))
 
 
@@ -99,11 +99,11 @@ def called(one: Named) -> str:
 
 
 class Addressed(Protocol):
-    """Whatever says which session it is about."""
+    """A value that identifies its session."""
 
     @property
     def agent_type(self) -> str:
-        """Whose session."""
+        """The agent of the session."""
 
     @property
     def session_id(self) -> str:

@@ -1,4 +1,4 @@
-"""What was said, as HTML: Markdown without any HTML of its own, code in colours. Pure.
+"""Renders messages as HTML: Markdown without its own HTML, code in colors. Pure.
 
 Its `Markup` is the only text that templates take as it is. Links lead to the web or to mail alone, images are words,
 nothing that was said names a class, an id or a style.
@@ -101,7 +101,7 @@ def _marked(text: str, words: Sequence[str]) -> Markup:
 
 
 class _Renderer(RendererHTML):
-    """What is written for each kind of token; those that are not here have a tag that `_TAGS` lists, and no more."""
+    """The output for each kind of token. Others only have a tag from `_TAGS`."""
 
     def text(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         return str(_marked(tokens[idx].content, env.get("words", ())))
@@ -140,7 +140,7 @@ class _Renderer(RendererHTML):
         return "</table></div>\n"
 
     def th_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
-        """Where it is aligned stands in a style, which no page of ours has."""
+        """Render a cell without its alignment, which would be a style, and no page of ours has one."""
         align = str(tokens[idx].attrGet("style") or "").removeprefix("text-align:")
         return f'<{tokens[idx].tag} class="{align}">' if align in ("center", "right") else f"<{tokens[idx].tag}>"
 

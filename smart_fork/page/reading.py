@@ -36,7 +36,7 @@ _MARK = re.compile(r"([0-9]{1,9})-([0-9a-f]{16})-([0-9a-f]{16})")
 
 
 class Mark(NamedTuple):
-    """How many turns a session has, and digests of those before the last, which may still be written, and of all."""
+    """The number of a session's turns, with digests of those before the last, which may still change, and of all."""
 
     turns: int
     before: str
@@ -48,7 +48,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Since(PageValues):
-    """What has become of a session. Where it is more, so many `messages`, the new ones from turn number `first` on."""
+    """Changes of a session. If it grew, there are `messages`, new ones from turn number `first` on."""
 
     became: Became
     first: int | None = None
@@ -79,7 +79,7 @@ def mark_in(text: str) -> Mark:
 
 
 def since(mark: Mark, session: Session) -> Since:
-    """What has become of what was shown. What is written last may be written on."""
+    """Compare a session with what was shown. Its last turn may have grown."""
     now = mark_of(session, mark.turns)
     if now == mark and len(session.turns) == mark.turns:
         return Since("same")
@@ -104,7 +104,7 @@ def check_still(mark: str, session: Session) -> None:
 
 
 def looked_at(place: Mapping[str, str], mark: Mark) -> Since:
-    """What has become of the session of an address. While its log is as it was, nothing of it is read again.
+    """Return the changes of the session at an address. An unchanged log is not read again.
 
     Raises:
         OSError: that cannot be told now.
@@ -150,12 +150,12 @@ class ShownMessage:
 
     @property
     def failures(self) -> int:
-        """How many of the steps failed."""
+        """The number of failed steps."""
         return sum(step.failed for step in self.steps)
 
     @property
     def thoughts(self) -> int:
-        """How many of the steps are thoughts."""
+        """The number of steps that are thoughts."""
         return sum(step.kind == "thought" for step in self.steps)
 
 
@@ -177,7 +177,7 @@ class OutlineEntry:
 
 @dataclass(frozen=True, slots=True)
 class ShownExchange:
-    """What was asked once, and all that was said and done until the next question."""
+    """A prompt, and everything up to the next one."""
 
     entry: OutlineEntry
     messages: tuple[ShownMessage, ...]
@@ -294,7 +294,7 @@ class _Reading:
         )  # fmt: skip
 
     def messages(self, place: int) -> Iterator[ShownMessage]:
-        """What was said in an exchange, each message with what was done until the next."""
+        """Yield the messages of an exchange, each with the steps until the next."""
         exchange = self.exchanges[place]
         end = exchange.start + len(exchange.turns)
         begins = [n for n, turn in enumerate(exchange.turns, exchange.start) if turn.spoken]
@@ -312,7 +312,7 @@ class _Reading:
                 steps, asked = (), False
 
     def _matches(self, exchange: Exchange) -> bool:
-        """Whether at least half of the words stand in an exchange."""
+        """Return True if an exchange has at least half of the words."""
         if not self._words:
             return False
         said = "\n".join(one.text for turn in exchange.turns for one in turn.spoken)
@@ -320,7 +320,7 @@ class _Reading:
 
 
 def asked_in_short(question: str) -> Masked:
-    """What was asked, as a line that names an exchange."""
+    """Return a prompt as a line that names its exchange."""
     return shorten(title(question), QUESTION_CHARACTERS)
 
 

@@ -69,7 +69,7 @@ PUBLIC = tuple(f"/static/{name}" for name in FILES)
 
 
 def address(name: str) -> str:
-    """Where a browser finds this version of it."""
+    """Return the URL of this version of a file."""
     return f"/static/{name}?v={FILES[name].version}"
 
 
@@ -109,7 +109,7 @@ class SpokenPart:
 
 
 def why(hit: Hit) -> list[str]:
-    """What speaks for it: its words, how near it is in meaning, its files."""
+    """Return the reasons for a hit: its words, its similarity, its files."""
     return [*_by_words(hit), *_by_meaning(hit), *_by_files(hit)]
 
 
@@ -172,7 +172,7 @@ def _exchange(hit: Hit, store: Store) -> Iterator[SpokenPart]:
 
 
 def _parts(place: Placement, text: str, store: Store) -> Iterator[tuple[str, str]]:
-    """Who says what in a passage; of one from which something was taken out, only who begins."""
+    """Yield the speakers and texts of a passage; after a cut, only the first speaker."""
     starts: list[tuple[int, str]] = [(0, place.role), *(store.voices(place) or ()), (len(text), "")]
     for (start, by), (end, _) in pairwise(starts):
         yield by, text[start:end].removeprefix(LABELS["user"] if by == "user" else "").strip()
@@ -195,7 +195,7 @@ PIECE_CHARACTERS, _NOW = 16_384, "\0"
 
 
 class PageValues:
-    """What a template shows: a dataclass, whose fields are the names in it."""
+    """Values of a template: a dataclass whose fields are the template's names."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -247,7 +247,7 @@ def problem(error: SmartForkError, status: int | None = None) -> Response:
 
 
 def stranger(status: int = 401) -> Response:
-    """What a browser is shown that has not been let in: how it is, and where a code is entered."""
+    """Return the page for a browser that has not signed in: its state, and where to enter a code."""
     return rendered("enter.html", status=status)
 
 

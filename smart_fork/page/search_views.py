@@ -89,7 +89,7 @@ _NAMES: Mapping[str, tuple[str, Callable[[Hit, str], bool]]] = {
 
 
 def chosen(asked: Mapping[str, str]) -> dict[str, str]:
-    """What an address narrows by. What is not known is passed over."""
+    """Return the filters in an address. Unknown ones are ignored."""
     found = {name: asked.get(name, "") for name in _NAMES}
     if found["age"] not in _AGES:
         found["age"] = ""
@@ -102,7 +102,7 @@ def narrowed(hits: Sequence[Hit], by: Mapping[str, str]) -> tuple[Hit, ...]:
 
 
 def facets(hits: Sequence[Hit], by: Mapping[str, str]) -> tuple[Facet, ...]:
-    """What these results differ in, and what is chosen already; nothing that all of them share."""
+    """Return the filters by which these results differ, and those already chosen; none that they all share."""
     branches = list(dict.fromkeys(hit.git_branch for hit in hits if hit.git_branch))[:_MOST_BRANCHES]
     outcomes = dict.fromkeys(hit.outcome for hit in hits if hit.outcome != "unknown")
     present = {age_of(hit) for hit in hits}
@@ -167,7 +167,7 @@ class SearchPage(PageValues):
 
 
 def searched(asked: Mapping[str, str], also: Sequence[str], library: Opening) -> SearchPage:
-    """What a search finds, without one the latest sessions; what is wrong with the question is in `problem`.
+    """Search, or list the latest sessions if there is no question. `problem` describes an invalid question.
 
     `also` are lines of a field, each the question in other words.
     """
@@ -191,7 +191,7 @@ def lines_in(fields: Iterable[str]) -> list[str]:
 
 
 def _answered(search: SearchPage, by: Mapping[str, str], library: Opening) -> SearchPage:
-    """What the question finds, narrowed down, with the exchanges that answer. What is narrowed is asked for in full."""
+    """Answer a narrowed question, with the matching exchanges. A narrowed one is asked in full."""
     if by:
         search = replace(search, limit=MORE, by=by)
     answer = _search(search, library)
@@ -255,7 +255,7 @@ def home(search: SearchPage) -> Shown:
 
 
 def _activity(search: SearchPage) -> Activity:
-    """What the index knows of the sessions of a project and an agent, or of all."""
+    """Summarize the sessions of a project and an agent, or of all."""
     within = project_of(Path(search.project)) if search.project else None
     try:
         with opened() as store:
@@ -304,7 +304,7 @@ def _rows(wanted: Iterable[tuple[AgentName, str]]) -> Mapping[str, SessionRow]:
 
 
 def _steps() -> Shown:
-    """How far somebody is who has just begun: whose logs are here, how many, and how many of them were read."""
+    """Describe a beginner's progress: agents with logs, how many logs, and how many were read."""
     logs = {agent.name: sum(1 for _ in agent.discover()) for agent in READERS}
     present = tuple(AGENTS.title_of(agent.name) for agent in READERS if logs[agent.name] or agent.home().is_dir())
     here = {"agents": present, "logs": sum(logs.values()), "sessions": 0, "read": 0}
@@ -424,7 +424,7 @@ class SearchViews:
         return await self.desk.shown("sessions.html", work, {"scope": scope})
 
     def _found(self, request: Request, scope: Scope) -> tuple[SearchPage, tuple[Shown, Shown]]:
-        """What a question has found, or where there is none, what the first screen shows."""
+        """Return the results of a question, or the content of the first screen without one."""
         also = lines_in(request.query_params.getlist("also"))
         found = searched({**request.query_params, "project": scope.project}, also, self.library)
         if found.q or found.code or found.problem:

@@ -151,7 +151,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
 def read_of(
     session: Session, asked: Mapping[str, str], begun: Mapping[str, str] | None = None
 ) -> tuple[ConversationPage, dict[str, Any]]:
-    """What is read of a session as it is `asked` for, and all of a `SessionPage` that follows from that."""
+    """Return the part of a session to show, and the fields of a `SessionPage` that follow from it."""
     asks = plain(asked.get("q", ""))
     words = words_of(asks) if asks else ()
     before = since(mark_in(asked["since"]), session) if asked.get("since") else None
@@ -165,7 +165,7 @@ def read_of(
 
 
 def become(place: Mapping[str, str], asked: Mapping[str, str], project: str | None = None) -> tuple[Since, str]:
-    """What has become of the session of an address since the state that is asked about, and where that is shown.
+    """Return the changes of the session since the state asked about, and where to show them.
 
     With a `project` of one that is shared of it, as its server has it now.
 
@@ -336,7 +336,7 @@ def session_routes(desk: Desk, scopes: Scopes) -> list[Route]:
         return await desk.shown("session.html", work, by=streamed)
 
     async def since_then(request: Request, *, theirs: bool = False) -> Response:
-        """What a window is told that asks again and again: mostly nothing."""
+        """Answer a window that polls: usually with nothing."""
         project = scopes.of(request).project if theirs else None
         try:
             now, way = await in_thread(partial(become, request.path_params, request.query_params, project))

@@ -1,4 +1,4 @@
-"""What an agent did, step by step, as a person reads it: a line each, an edit as what it has changed. Pure.
+"""Shows an agent's steps for a person: a line each, an edit as its changes. Pure.
 
 What is said here is masked. Whose records they are is known to `Work` alone.
 """
@@ -56,7 +56,7 @@ class DiffLine:
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
-    """What has become of one file. `note` says why no lines are shown, `hidden` how many more there are."""
+    """A file's changes. `note` says why no lines are shown, `hidden` counts the omitted ones."""
 
     path: str
     how: str
@@ -68,7 +68,7 @@ class FileDiff:
 
 
 def diffs_of(given: Mapping[str, Any] | str, patch: str = "") -> tuple[FileDiff, ...]:
-    """What a call that edits was given to change, or by its result, `patch`, has changed."""
+    """Return the changes that an editing call requested or, by its result `patch`, made."""
     for text in _patches(given):
         if _BEGIN in text:
             return tuple(_of_patch(text))
@@ -108,7 +108,7 @@ def _named_twice(said: str) -> str:
 
 
 def compared(path: str, before: str, after: str, *, how: str = "edited") -> FileDiff:
-    """How two texts differ."""
+    """Compare two texts."""
     return _compared(path, [(before, after)], how)
 
 
@@ -293,12 +293,12 @@ class PageStep:
 
     @property
     def added(self) -> int:
-        """How many lines an edit has added."""
+        """The number of lines that an edit added."""
         return sum(diff.added for diff in self.diffs)
 
     @property
     def removed(self) -> int:
-        """How many lines an edit has removed."""
+        """The number of lines that an edit removed."""
         return sum(diff.removed for diff in self.diffs)
 
 
@@ -324,7 +324,7 @@ class Steps:
                 yield step
 
     def output(self, step: PageStep) -> Masked:
-        """All that came back from a step, without the header that a shell puts above it."""
+        """Return a step's complete output, without the header that a shell puts above it."""
         back = self._back(self._session.turns[step.number].tool_calls[step.call].id)
         _, body = status_and_body(back.output) if back else (None, "")
         return printable(beginning(mask(body.strip("\n")), OUTPUT_CHARACTERS))
@@ -371,7 +371,7 @@ class Steps:
         return {one.id: one for one in self._work.used(record)} if self._work and record else {}
 
     def _back(self, call: str) -> GivenBack | None:
-        """What came back from a call, as the record says it in which its result stands."""
+        """Return a call's output from the record with its result."""
         place = self._answered.get(call)
         record = _record(self._session.turns[place].raw) if place is not None and self._work else None
         if record is None or self._work is None:
@@ -426,7 +426,7 @@ def _last(body: str) -> tuple[str, ...]:
 
 
 def _lines(body: str, shown: Sequence[str]) -> int:
-    """How many lines came back; 0 where all of them are shown."""
+    """Count the lines of the output; 0 if all are shown."""
     whole = body.strip()
     if len(whole) <= _END_CHARACTERS and "".join(whole.split()) == "".join("".join(shown).split()):
         return 0

@@ -70,7 +70,7 @@ def forked(form: Mapping[str, str], *, library: Opening, dry_run: bool = False) 
 
 
 def previewed(form: Mapping[str, str], library: Opening) -> Shown:
-    """What a fork that a form asks for would load, and have within its budget: as a dry run says it.
+    """Preview the fork in a form, with its price and its content within the budget: a dry run.
 
     `parts` says what all of the session loads, `chosen` is the option of the way that is asked for, and `moved` are
     exchanges that a person has moved.
@@ -90,7 +90,7 @@ def previewed(form: Mapping[str, str], library: Opening) -> Shown:
 
 
 def _in_way(form: Mapping[str, str]) -> Mapping[str, str]:
-    """What a form asks for whose button is a way: it says where the fork leaves, or how much of that is kept."""
+    """Return the form with the values of the pressed button: fork point, or share to keep."""
     way = form.get("way", "")
     name, _, value = way.removeprefix("--").partition(" ")
     if name == "budget":
@@ -106,7 +106,7 @@ def _option(given: Mapping[str, str]) -> str:
 
 
 def _keeps(option: str) -> str:
-    """What a fork keeps in that way."""
+    """Describe the content that such a fork keeps."""
     name, _, value = option.removeprefix("--").partition(" ")
     if name == "budget":
         return "Only what answers the prompt" if value == MATCH else f"What answers, within {int(value):,} tokens"
@@ -128,7 +128,7 @@ _REPEATED = 200
 
 @dataclass(frozen=True, slots=True)
 class ToldWorker:
-    """What became of a form of a worker's card: `how` is what was done, `text` what it was told."""
+    """Result of a worker card's form: `how` it was delivered, and its `text`."""
 
     worker_id: str
     name: str
@@ -207,7 +207,7 @@ class WorkerViews:
         return StreamingResponse(self._events(), media_type="text/event-stream", headers=headers)
 
     async def _events(self) -> AsyncIterator[bytes]:
-        """What changes; who is one too many is told once, and asks again later."""
+        """Yield changes. A client beyond the limit gets one message, and asks again later."""
         if self._listeners >= MOST_LISTENERS:
             yield b"retry: %d\n" % AGAIN_MILLISECONDS + _event(await in_thread(self._desk.board.view))
             return
@@ -256,12 +256,12 @@ class Page:
 
     @property
     def scopes(self) -> Scopes:
-        """What each browser remembers of the project that it asks about."""
+        """Return each browser's current project."""
         return Scopes(f"{self.sign_in.visits.name}-project")
 
     @property
     def desk(self) -> Desk:
-        """What its answers are made with."""
+        """Return the shared parts of its answers."""
         return Desk(self.sign_in.forms, self.board, self.state)
 
     def routes(self) -> list[Route]:

@@ -1,4 +1,5 @@
-"""What is not committed in a working directory of git: kept as objects, put into another one, compared with a commit.
+"""Uncommitted changes of a working directory: stored as git objects, applied to another directory, compared with a
+commit.
 
 The directory itself, its index and the stashes stay as they are: git works on a copy of the index.
 """
@@ -100,7 +101,7 @@ def forget_base(repository: Repository, worktree: Path) -> None:
 def difference(
     worktree: Path, base: str, processes: Processes, *, patch: bool = False
 ) -> tuple[tuple[FileChange, ...], bytes]:
-    """How the files of `worktree` differ from commit `base`: committed, uncommitted and new ones together.
+    """Compare the files of `worktree` with commit `base`: committed, uncommitted and new ones together.
 
     With `patch` also as a patch. Nothing is written to the repository.
 
@@ -165,7 +166,7 @@ def _all_files(there: Repository, env: Mapping[str, str]) -> str:
 
 
 def _entry(one: Submodule) -> bytes:
-    """What the index is told of a submodule: the commit that is checked out in it, or that it is gone."""
+    """Return a submodule's index entry: its checked-out commit, or its removal."""
     mode, commit = ("160000", one.commit) if one.folder else ("0", "0" * len(one.commit))
     return f"{mode} {commit}\t".encode() + os.fsencode(one.name) + b"\0"
 
@@ -187,7 +188,7 @@ def _refuse_the_impossible(there: Repository, env: Mapping[str, str]) -> None:
 
 
 def _counted(numstat: bytes) -> Iterator[FileChange]:
-    """What ``--numstat -z`` says: a renamed file has an empty name, and its old and new ones behind that."""
+    """Parse ``--numstat -z``. A renamed file has an empty name, followed by its old and new ones."""
     fields = iter(numstat.split(b"\0"))
     for field in fields:
         if not field:

@@ -1,4 +1,4 @@
-"""What has changed of a file."""
+"""A change of a file."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ class FileChange(Value):
     removed: int | None
 
     def counted(self) -> str:
-        """How many lines of it."""
+        """Describe the number of changed lines."""
         return "binary" if self.added is None else f"+{self.added} -{self.removed}"

@@ -80,7 +80,7 @@ class Repository:
 
     @property
     def has_filters(self) -> bool:
-        """Whether some were configured, and are switched off."""
+        """Return True if filters are configured. They are switched off."""
         return any(name.startswith("filter.") for name in self.environment.values())
 
     @property
@@ -152,7 +152,7 @@ class Repository:
 
 
 def paths(done: Completed) -> list[str]:
-    """What git listed with ``-z``."""
+    """Parse git's list of paths (``-z``)."""
     return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
 
 
@@ -168,7 +168,7 @@ def _proven(folder: Path) -> Checkout:
 
 
 def bare_environment(own: Path) -> dict[str, str]:
-    """How git is run in a repository of our own making, whose configuration is known."""
+    """Return the environment for git in a repository of our own, with a known configuration."""
     kept = (name for name in os.environ if not name.startswith("GIT_") or _LET_THROUGH.fullmatch(name))
     clean = {name: os.environ[name] for name in kept} | _ENVIRONMENT
     return clean | {"GIT_DIR": str(own)}

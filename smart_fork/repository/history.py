@@ -1,4 +1,4 @@
-"""What a repository was: where it was at a time, what has changed in it since a session, and its other places.
+"""History of a repository: its state at a time, its changes since a session, and its other places.
 
 Where it was is told by its own record of what was checked out, or by its history. What is not certain is not said: a
 record that does not go back so far, or whose clock went back, knows nothing.
@@ -53,16 +53,14 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class CheckedOut:
-    """What was checked out at a time. `branch` is empty where none was, `None` where that is not known."""
+    """A checkout's state at a time. `branch` is empty if detached, `None` if unknown."""
 
     commit: str
     branch: str | None
 
 
 def moves(own: Path, since: float, branch: str = "") -> tuple[Move, ...]:
-    """What was checked out in the checkout of which git keeps `own`, or what that branch was, the oldest first: from
-    the last time on that was not after `since`.
-    """
+    """Return the moves of a checkout's HEAD, or of a branch, oldest first, from the last one not after `since`."""
     if branch and not is_plain(branch):
         return ()
     file = own.joinpath("logs", *(("refs", "heads", branch) if branch else ("HEAD",)))
@@ -84,7 +82,7 @@ def _since(text: str, since: float) -> Iterator[Move]:
 
 
 def checked_out(record: Sequence[Move], moment: float, branch_now: str | None) -> CheckedOut | None:
-    """What was checked out at `moment`. What was done in the same second counts as done before."""
+    """Return the state at `moment`. Moves in the same second count as earlier."""
     later = next((place for place, move in enumerate(record) if move.time > moment), len(record))
     if not later or any(move.time <= moment for move in record[later:]):
         return None
@@ -112,12 +110,12 @@ def branch_at(directory: Path) -> str:
 
 
 def is_plain(branch: str) -> bool:
-    """Whether a name that a log gives can be a branch's, and means nothing else to git."""
+    """Return True if a log's branch name is valid and has no other meaning to git."""
     return bool(_PLAIN.fullmatch(branch)) and not branch.endswith((".lock", "/", "."))
 
 
 def is_commit(name: str) -> bool:
-    """Whether a name that a log gives can be a commit's."""
+    """Return True if a log's commit name is valid."""
     return bool(_NAME.fullmatch(name))
 
 
@@ -214,7 +212,7 @@ def drifts(repository: Repository, edited: Mapping[Key, Edits]) -> dict[Key, Dri
 
 
 def tops(repository: Repository) -> list[str]:
-    """Where the files of the repository are or were: its working directories and former places, the innermost first."""
+    """Return the repository's present and former working directories, innermost first."""
     place = repository.place
     main = [place.common.parent] if place.common.name == ".git" else []
     formerly = (one for top in {place.top, *main} for one in _other_places(top))
@@ -283,7 +281,7 @@ class Place(Value):
 
 @value
 class AboutProject(Value):
-    """What makes a project what it is, and its other places; `maybe` are directories that might be its own."""
+    """Identity of a project and its other places. `maybe` are directories that could belong to it."""
 
     project_path: str
     remote: str = ""

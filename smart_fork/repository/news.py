@@ -1,4 +1,4 @@
-"""What is new in a repository since a session knew it: of the files that it knows, how those that differ differ now.
+"""Changes in a repository since a session: the differences in the files that it knew.
 
 Right or silent: what cannot be told for certain is left out, and nobody waits for long. Names come from logs and from
 the repository: git is given them as literal text behind ``--``, and none is opened.
@@ -48,7 +48,7 @@ _ENDS: Mapping[str, Change] = {"A": "added", "D": "deleted"}
 
 @dataclass(frozen=True, slots=True)
 class Then:
-    """What a session knew of a repository: its files, the most edited first, and where it was.
+    """A session's knowledge of a repository: its files, most edited first, and the checkout.
 
     `edits` says how often each file was edited. `begun` and `until` are seconds, `commit` is what its log says that it
     was begun at. `branch` is empty where none was checked out, `None` where that is not known; `here` is whether it
@@ -78,7 +78,7 @@ class FileNews:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What differs. Commits and branches are empty where they are not known, `branch_now` also where none is.
+    """Differences since a session. Commits and branches are empty if unknown; `branch_now` also if detached.
 
     `behind` counts the commits that `upstream` had at the last fetch and what is checked out has not.
     """
@@ -97,17 +97,18 @@ class News:
 
     @property
     def branch_changed(self) -> bool:
-        """Whether another branch is checked out, as far as both are known."""
+        """Return True if another branch is checked out, as far as both are known."""
         return self.branch is not None and self.branch not in (self.branch_now, mask(self.branch_now))
 
     @property
     def is_any(self) -> bool:
-        """Whether there is something to say."""
+        """Return True if there is something to report."""
         return bool(self.files or self.left_behind or self.branch_changed or self.behind)
 
 
 def news(folder: Path, then: Then, processes: Processes, *, committed: bool = False) -> News | None:
-    """What is new in the checkout that `folder` is in, or where only what is `committed` counts, in its commit.
+    """Compare a session's knowledge with the checkout of `folder`, or with its commit if only `committed` changes
+    count.
 
     `None` where nothing is, or nothing is certain.
     """
@@ -128,7 +129,7 @@ class _Git:
     until: float = field(default_factory=lambda: time.monotonic() + SECONDS)
 
     def __call__(self, *words: str) -> Completed:
-        """What git says, of literal names.
+        """Run git with literal names.
 
         Raises:
             ProgramMissing, ProgramFailed: there is none, or it took too long.
@@ -206,8 +207,8 @@ class _Git:
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """What the session's knowledge is compared with. Of what it read, files in `doubtful` may have been otherwise; of
-    what it edited, those in `committed` are as it left them.
+    """The base of a comparison. Read files in `doubtful` may have differed; edited files in `committed` are as the
+    session left them.
     """
 
     commit: str
@@ -259,7 +260,7 @@ class _Look:
         return commit.text if commit.ok else "", branch
 
     def _by_record(self) -> _Base | None:
-        """What this machine's git has noted that was checked out where the session worked."""
+        """Return the base from the reflog of the checkout where the session worked."""
         then = self.then
         if not then.here:
             return None
@@ -278,7 +279,7 @@ class _Look:
         return _Base(seen.commit, "checked out", seen.branch, committed=frozenset(committed or ()))
 
     def _place(self) -> Checkout | None:
-        """Where the session worked, if that is still a checkout of this repository."""
+        """Return the session's checkout, if it still belongs to this repository."""
         where = recorded(self.then.cwd)
         top = top_of(where) if where is not None and where.is_dir() else None
         try:
@@ -288,7 +289,7 @@ class _Look:
         return place if place is not None and place.common == self.git.there.place.common else None
 
     def _by_log(self) -> _Base | None:
-        """What the log says that it was begun at; what the branch was at by its end, where that follows from it."""
+        """Return the base from the log: its starting commit, advanced to the branch's state at its end if certain."""
         commit, branch = self.then.commit, self.then.branch
         if not is_commit(commit) or not self.git("cat-file", "-e", f"{commit}^{{commit}}").ok:
             return None
@@ -302,7 +303,7 @@ class _Look:
         return _Base(names[by_then], _BY_THEN, branch, frozenset(doubtful))
 
     def _by_branch(self) -> _Base | None:
-        """What the branch that the log names was at by then. What older work has changed since is doubtful."""
+        """Return the base from the log's branch at that time. Later changes by older work are doubtful."""
         branch, until = self.then.branch, self.then.until
         if not branch or not is_plain(branch) or not self.files:
             return None
@@ -333,7 +334,7 @@ class _Look:
             yield replace(one, own=own, uncommitted=lying and not self.committed)
 
     def _between(self, commit: str, names: Collection[str]) -> Mapping[str, FileNews]:
-        """How these differ from a commit. Only those that are not committed are compared as they lie there."""
+        """Compare these files with a commit. Uncommitted files are compared as they are on disk."""
         lying = [name for name in names if name in self.dirty or not self.commit]
         kept = [name for name in names if name not in lying]
         found = self.git.between(commit, self.commit, kept) if commit != self.commit else {}
@@ -342,7 +343,7 @@ class _Look:
         return {**(found or {}), **(self.git.between(commit, "", lying) or {})}
 
     def _is_certain(self, name: str, base: _Base) -> bool:
-        """Whether a difference from the commit is one from what the session knew.
+        """Return True if a difference from the commit is also one from the session's knowledge.
 
         What is committed is what lies there, unless it is left behind.
         """
@@ -351,7 +352,9 @@ class _Look:
         return not (self.then.here and self._is_as_it_was(name))
 
     def _is_as_it_was(self, name: str) -> bool:
-        """Whether nobody has written to it since the session knew it, where it worked on the file itself."""
+        """Return True if nobody has written the file since the session knew it, where the session worked on that very
+        file.
+        """
         place = self.top / name
         try:
             return resolve(self.files[name]) == place and os.lstat(place).st_mtime <= self.then.until
@@ -370,7 +373,7 @@ def _worktree_of_ours(there: Repository, cwd: str) -> list[str]:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether anything but a folder lies there."""
+    """Return True if the path is anything but a folder."""
     return path.is_symlink() or (path.exists() and not path.is_dir())
 
 
@@ -388,7 +391,7 @@ def _steady(history: Sequence[tuple[str, int]], moment: float) -> int | None:
 
 
 def _listed(said: bytes, wanted: frozenset[str]) -> dict[str, FileNews]:
-    """What ``--raw --numstat -z`` says of files."""
+    """Parse ``--raw --numstat -z``."""
     fields = iter(os.fsdecode(said).split("\0"))
     found: dict[str, FileNews] = {}
     for one in fields:

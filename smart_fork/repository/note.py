@@ -1,4 +1,4 @@
-"""How a repository has changed since a session knew it, in a few lines for the agent of a fork.
+"""Describes a repository's changes since a session, in a few lines for a fork's agent.
 
 Names of files and branches are anybody's text: they stand on one line, short, without what steers a terminal or ends
 the note, and between quotation marks where they are not plainly names.

@@ -57,7 +57,7 @@ class Worktree:
         return str(self.path), self.branch, self.base
 
     def left_unfiltered(self, processes: Processes) -> str:
-        """What a person should know of files that a filter makes, such as large ones kept elsewhere; empty if none."""
+        """Warn about files made by a filter, such as large ones stored elsewhere; empty if none."""
         there = Repository.open_worktree(self.path, processes)
         if not there.has_filters:
             return ""
@@ -86,7 +86,7 @@ class Worktree:
             self.remove(processes)
 
     def _has_work(self, processes: Processes) -> bool:
-        """Whether there is a commit, a change or a new file; files that git has not written yet are none."""
+        """Return True if there is a commit, a change or a new file. Files that git has not written yet do not count."""
         there = Repository.open_worktree(self.path, processes)
         heads = there.git("rev-parse", "--symbolic-full-name", "HEAD").text, there.git("rev-parse", "HEAD").text
         if heads != (f"refs/heads/{self.branch}", self.base):
@@ -235,7 +235,7 @@ class Worktree:
         return f"{worktree} {reason}; {_by_hand(repository.top, worktree, branch)}" if reason else None
 
     def is_left(self, processes: Processes) -> bool:
-        """Whether its directory or its branch is still there."""
+        """Return True if its directory or branch still exists."""
         if self.path.is_dir():
             return True
         try:
@@ -334,7 +334,7 @@ def _exclude(common: Path) -> None:
 
 
 def empty_submodules(repository: Path, processes: Processes) -> str:
-    """What a person should know of submodules, which git leaves empty in a new worktree; empty if there are none."""
+    """Warn about submodules, which git leaves empty in a new worktree; empty if none."""
     there = Repository.open(repository, processes)
     if not (there.top / ".gitmodules").exists():
         return ""

@@ -76,7 +76,7 @@ class Ignored:
 
 
 def ignored(place: HomePlace) -> Ignored | None:
-    """What the file at the project's root says; `None` where there is none, or nothing in it.
+    """Return the ignore rules at the project's root, or `None` if there are none.
 
     Raises:
         Usage: It is there, and cannot be kept to.

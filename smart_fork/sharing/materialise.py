@@ -51,7 +51,7 @@ class Local:
         return digest_of(self.records[:count])
 
     def begins_with(self, count: int, digest: str) -> bool:
-        """Whether its first records are those of that digest."""
+        """Return True if the digest of the first `count` records is `digest`."""
         return bool(digest) and self.digest(count) == digest
 
 
@@ -175,8 +175,8 @@ class Arrived:
     _sources: Sequence[int]
 
     def end(self, number: int) -> tuple[int, bool]:
-        """How many records the first `number` messages have, as they are shown, from 1; and whether these are more than
-        was asked for, since the agent was not finished.
+        """Return how many records the first `number` messages have (counted from 1), and True if records were added
+        because the agent had not finished there.
 
         Raises:
             Usage: there is no such message.

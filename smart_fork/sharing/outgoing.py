@@ -1,4 +1,4 @@
-"""What leaves this machine of a session: each step can only take something away.
+"""Prepares a session for sharing. Each step can only remove content.
 
 1. Refused altogether is what nobody may share; it goes up to its last complete pair: what the agent does now stays.
 2. Of each record what is on the list of its agent. 3. Nothing of the files that ``.smartforkignore`` names.
@@ -68,7 +68,7 @@ class NothingToPush(ForkRefused):
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """What went out before: how many records of the log, and their digest as they are in it."""
+    """The records of the log that were sent before: their number, and their digest as they are in the log."""
 
     count: int = 0
     digest: str = NOTHING
@@ -76,7 +76,7 @@ class Since:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """What is sent of a session.
+    """The part of a session that is sent.
 
     `records` are canonical, and those alone that come after what went out before. `numbers` says of each which of the
     log's it is, and `here` has what is shared of that one as the log says it. `local` is the log as it is then, for the
@@ -104,7 +104,7 @@ class Outgoing:
 
     @property
     def size(self) -> int:
-        """How many bytes are sent."""
+        """The number of bytes to send."""
         return sum(map(len, self.records))
 
     @property
@@ -135,7 +135,8 @@ def prepare(
     images: bool = False,
     read: Session | None = None,
 ) -> Outgoing:
-    """What is sent of the session in `log`, whose project has its root there. `read` is that session where it has been.
+    """Prepare the session in `log` for sending. `root` is its project's root; `read` is the session if it was already
+    read.
 
     Raises:
         NotFound: There is no conversation in it, or one that it was forked from is gone.
@@ -356,7 +357,7 @@ _EXAMPLE = 'Such as: [team] never = ["~/private"], redact = ["ACME-[0-9]{6}"], a
 
 
 def settings() -> config.TeamSection:
-    """What is written there.
+    """Return the team section of the configuration.
 
     Raises:
         Usage: The file is no TOML, has a name that is not known, or a value that is none.

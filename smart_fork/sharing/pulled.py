@@ -1,4 +1,4 @@
-"""What was written on this machine of a shared session, for each log.
+"""Records of shared sessions that were written on this machine, kept for each log.
 
 For each record of the shared session, in its order, its digest and what it is known by in the log. Records that were
 pushed from here are known by nothing: what this machine's own agent wrote is never cut at a server's word.
@@ -65,7 +65,7 @@ class Written:
 
     @property
     def id(self) -> str:
-        """What its row is known by: the id of the session, or a digest of a file's path."""
+        """The key of its database row: the session's id, or a digest of a file's path."""
         return _id(self.path, self.agent)
 
     def digest(self, count: int) -> str:
@@ -109,7 +109,7 @@ class Written:
         state.change("DELETE FROM pulled WHERE id = ?", self.id)
 
     def owed(self) -> dict[str, bytes | None]:
-        """What is to be taken out of the log and could not be, since an agent had it open."""
+        """Return the edits still to be made in the log, which an agent had open."""
         edits: dict[str, str | None] = self._owed("edits") or {}
         return {old: None if new is None else new.encode() for old, new in edits.items()}
 
@@ -122,11 +122,11 @@ class Written:
         )
 
     def owing(self, edits: Edits) -> dict[str, bytes | None]:
-        """What is owed already, and these edits of it and of the rest, as one."""
+        """Return the pending edits combined with these."""
         return {**composed(self.owed(), edits), **edits}
 
     def counted(self, count: Callable[[], int]) -> int:
-        """How many records the log has before anything is taken out: who is killed after that goes on with this."""
+        """Return the number of records before any edit. It is stored once, so that a killed process resumes with it."""
         before = self._owed("count_before")
         if before is None:
             before = count()
@@ -157,7 +157,7 @@ def time_of(record: Record) -> str:
 
 
 def key_of(record: Record) -> str:
-    """What a record in the form that is shared is known by in every copy: its own id, or what it says."""
+    """Return the key of a shared record, the same in every copy: its own id, or a digest of its content."""
     if identity := identity_of(record):
         return f"id:{identity}"
     return f"is:{sha256(encode(record)).hexdigest()}"
@@ -202,7 +202,7 @@ def pushed(
 
 
 def find(path: Path, agent: AgentName) -> Written | None:
-    """What is known of a log."""
+    """Return the entry of a log, or `None`."""
     return next(_found("WHERE id = ?", _id(path, agent)), None)
 
 
@@ -217,12 +217,12 @@ def owing() -> list[Written]:
 
 
 def of_session(session_id: str) -> Written | None:
-    """What is known of the log of a session."""
+    """Return the entry of a session's log, or `None`."""
     return next(_found("WHERE id = ?", session_id), None)
 
 
 def tracked_in(path: Path, agent: AgentName) -> tuple[Written, str, Alias] | None:
-    """What is known of a log that was shared from a checkout of this machine, and what it is tracked as there."""
+    """Return the entry of a log that was shared from a checkout of this machine, and its alias there."""
     known = find(path, agent)
     if known is None:
         return None

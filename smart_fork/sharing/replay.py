@@ -1,4 +1,4 @@
-"""Whether what would be sent still loads, before anything is sent of it.
+"""Checks, before anything is sent, that the records to send still load.
 
 It is written as a log of the agent's and read again, as the server does (`smart_fork.sharing.reading_back`), and
 compared with the session here: the same turns by the same, in the same order, with the same ids, calls and results; no
@@ -76,7 +76,7 @@ def _ties(outgoing: Outgoing, records: Sequence[Record], forms: Forms) -> None:
 
 
 def _tied(value: Any, forms: Forms) -> Iterator[tuple[str, Any]]:
-    """What ties a record to others, in its order."""
+    """Yield the ids and signatures that tie a record to others, in order."""
     if isinstance(value, dict):
         for name in sorted(value):
             if name in forms.free or name in LOOSE or name == "type":  # what an image is becomes a text
@@ -104,7 +104,7 @@ def _turns(outgoing: Outgoing, ids: set[str], session: Session) -> None:
 
 
 def _told(turn: Turn, ids: Container[str]) -> tuple[object, ...]:
-    """What must be the same of a turn. Where records have no ids, its own is its place."""
+    """Return the properties of a turn that must not change. Without record ids, its position identifies it."""
     calls = tuple((call.id, call.name) for call in turn.tool_calls)
     results = tuple((result.tool_use_id, result.is_error) for result in turn.tool_results)
     return turn.id if turn.id in ids else "", turn.role, turn.prompt, bool(turn.text), calls, results

@@ -45,7 +45,7 @@ _MASK, _MASKED = re.compile(r"\[REDACTED:[a-z0-9-]{1,40}\]"), "[REDACTED]"
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What a session loses: the times at which nothing stays, all its times, words, and keys of records.
+    """The content that a session loses: times at which nothing stays, all times, words, and keys of records.
 
     Some records only change: `masked` has the lines with a mask of what takes their place, by their times. `known` are
     the times of all records of the session.
@@ -63,7 +63,8 @@ class Lost:
         cls, before: Sequence[Line], after: Sequence[Line], keys: Iterable[str], only: Collection[str],
         *, anew: Iterable[Line], known: Iterable[str],
     ) -> Lost:  # fmt: skip
-        """What goes between these lines, and `only` what was said at these times; `anew` takes the place of others.
+        """Compute the loss between two versions of these lines. `only` are times at which everything goes; `anew` are
+        replacement lines.
 
         `known` are times of records of the session, whether they go or not.
         """
@@ -232,7 +233,9 @@ def _with_masks(record: bytes) -> list[str]:
 
 
 def _has_all(line: bytes, wanted: Iterable[str]) -> bool:
-    """Whether a line of a log says all these, each in a place of its own: then what they hide is hidden in it."""
+    """Return True if a line of a log has all these texts, each in a place of its own: then the secrets they mask are
+    masked.
+    """
     said = _plain(_text([line]))
     for one in sorted(wanted, key=len, reverse=True):
         before, found, after = said.partition(one)

@@ -1,4 +1,4 @@
-"""Which sessions of this project are shared, and how far: ``<project>/.smart-fork/tracking.json``.
+"""Tracks which sessions of a project are shared, and up to where: ``<project>/.smart-fork/tracking.json``.
 
 Each alias has a base, which is what the server had when it was last seen, and pushes on its own. Nothing that comes
 from a repository is believed: a file of that name that git knows is refused, for whoever wrote it could name logs.
@@ -163,7 +163,7 @@ class Alias(_Kept):
 
 
 class Tracked(_Kept):
-    """All that is tracked of a project. It changes by `Tracking.change` alone.
+    """Tracking data of a project. Only `Tracking.change` changes it.
 
     `begun` has the ids of sessions that the server was or will be asked to make, by what for: see `team.project`.
     """
@@ -176,7 +176,7 @@ class Tracked(_Kept):
     begun: dict[str, SessionId] = Field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """What is tracked, as it stands in the file."""
+        """The data as the file has it."""
         said = self.model_dump(mode="json", by_alias=True)
         for alias in said["aliases"].values():
             for name in ("sessionId", "files"):
@@ -242,11 +242,11 @@ class Tracking:
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """The path of the file."""
         return self.place.root / FOLDER / FILE
 
     def read(self) -> Tracked:
-        """What is tracked; nothing where there is no file.
+        """Read the tracking data; empty if there is no file.
 
         Raises:
             SmartForkError: it is damaged, of another project or server, or the repository brought it.
@@ -265,7 +265,7 @@ class Tracking:
         return Tracked() if self._other(found) else found
 
     def found(self) -> Tracked:
-        """What is in the file, whosever it is.
+        """Read the file, also one of another project.
 
         Raises:
             SmartForkError: it is damaged, or the repository brought it.
@@ -317,7 +317,7 @@ class Tracking:
             yield
 
     def _other(self, found: Tracked) -> tuple[str, str, str] | None:
-        """What it is of and what was meant, where these differ; and the option that says which."""
+        """Return the project or server in the file, the expected one and the option that selects it, if they differ."""
         pairs = (("--project", found.project, self.place.key), ("--server", found.server, self.server))
         return next((one for one in pairs if one[1] and one[2] and one[1] != one[2]), None)
 
@@ -345,12 +345,14 @@ class Tracking:
 
 
 def folder() -> Path:
-    """Where what this machine knows of its teams is kept."""
+    """Return the folder of this machine's team data."""
     return private_dir(state_home() / "team")
 
 
 def unwritten(path: Path, error: OSError) -> SmartForkError:
-    """What is said where a file of ours cannot be written: it is as it was, and what is asked for again goes on."""
+    """Return the error for a file of ours that could not be written. The file is unchanged, and the command can be
+    repeated.
+    """
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         hint = "Make room on its disk, and run the command again. Nothing is lost."
     else:
@@ -402,7 +404,7 @@ def _origin(top: Path) -> str:
 
 
 def _others(repository: git.Repository) -> str:
-    """What could be said in its place, of the remotes that there are."""
+    """Suggest the other remotes of the repository."""
     for line in repository.git("config", "--get-regexp", r"^remote\..*\.url$").text.splitlines():
         name, _, url = line.partition(" ")
         with contextlib.suppress(Usage):

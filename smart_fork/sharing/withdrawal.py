@@ -1,4 +1,4 @@
-"""What others withdrew is taken out of the copies on this machine, of all that came of these, and of the index.
+"""Removes withdrawn text from the copies on this machine, from everything made of them, and from the index.
 
 What is to be taken out is written down first; a log that an agent has open is put off until it is not, and is neither
 pushed nor forked meanwhile.
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What was taken out: the logs that changed, those that were removed, and those that are put off, with why."""
+    """Logs that were changed or removed, and those postponed, with the reason."""
 
     changed: tuple[Path, ...] = ()
     removed: tuple[Path, ...] = ()
@@ -65,7 +65,7 @@ def settle(*, remove: bool = False) -> Taken:
 
 
 def _has_of_others(one: Written, edits: Edits) -> bool:
-    """Whether not all of that was written by this machine's own agent."""
+    """Return True if some of the edited records came from other users."""
     own = (digest for digest, key in one.records if key)
     return any(digest in edits for digest in (*own, *one.crossed_from))
 
@@ -151,7 +151,7 @@ def _ways(one: Written, keys: Keys, edits: Edits, *, is_crossed: bool) -> Iterat
 
 
 def _way_of_lost_log(one: Written, keys: Keys, edits: Edits) -> _Way:
-    """How it is taken out of what came of a log that is gone."""
+    """Return how to cut the sessions that came of a log that is gone."""
     lost = _lost(one, edits, _kept_lines(one, keys), (), (key.removeprefix("id:") for key in keys))
     if is_uncut(one.agent):
         return _Way(lost, partial(rewrite_copies.rewrite, one, keys))
@@ -168,7 +168,7 @@ def _kept_lines(one: Written, keys: Keys) -> list[Line]:
 
 
 def _lost(one: Written, edits: Edits, before: Sequence[Line], after: Sequence[Line], keys: Iterable[str] = ()) -> Lost:
-    """What a log loses, with what it has lost otherwise: somebody may have cut it here."""
+    """Compute a log's loss, including records that were already cut here."""
     stays = {one.time(digest) for digest in one.digests if digest not in edits}
     gone = {one.time(old) for old, new in edits.items() if new is None}
     forms, here = AGENTS.forms_of(one.agent), Identity(HomePlace.of(one.root), {})
@@ -207,7 +207,7 @@ def _follow(one: Written, way: _Way, changed: list[Path], put_off: dict[Path, st
 
 
 def _is_author(edits: Edits) -> bool:
-    """Whether some of that was pushed from here: a log that has the same records may be the original."""
+    """Return True if some of it was pushed from here: a log with the same records may be the original."""
     return any(digest in edits and not key for one in pulled.all_written() for digest, key in one.records)
 
 

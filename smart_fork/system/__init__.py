@@ -1,1 +1,1 @@
-"""What programs need of the machine: processes, versions, limits, files of others."""
+"""Access to the machine: processes, versions, limits, files of others."""

@@ -1,4 +1,4 @@
-"""How often something may happen, and how many connections may be open, for whatever serves others."""
+"""Limits on rates and open connections, for servers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Bucket:
         self._at = time.monotonic()
 
     def take(self, amount: float = 1) -> bool:
-        """Whether it may happen once more now, or so many times more."""
+        """Take from the bucket. Return True if there was enough."""
         now = time.monotonic()
         self._left = min(self._burst, self._left + (now - self._at) * self._rate)
         self._at = now
@@ -67,7 +67,7 @@ class Connection(H11Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether it is open and answers no request."""
+        """Return True if it is open and handles no request."""
         request: RequestResponseCycle | None = self.cycle  # none before the first
         return not self.transport.is_closing() and (request is None or request.response_complete)
 

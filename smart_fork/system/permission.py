@@ -1,4 +1,4 @@
-"""Which projects a caller may ask about. Everything, unless it is limited: a client of the service is, to its own.
+"""The projects that a caller may ask about. A client of the service is limited to its own; others are not.
 
 Held in a context variable, which goes with the request into its threads: no tool can forget to pass it on.
 """
@@ -45,12 +45,12 @@ def limit_to(allowed: Iterable[Permitted]) -> None:
 
 
 def limited() -> bool:
-    """Whether not everything may be asked about."""
+    """Return True if the caller is limited to some projects."""
     return _allowed.get() is not None
 
 
 def permits(directory: str, *, below: bool = False) -> bool:
-    """Whether what is in `directory`, as a log names it, may be told; with `below` of all that lies in it as well.
+    """Return True if the caller may read about `directory`; with `below`, about everything in it as well.
 
     What is in no known directory is told only to who may ask everything.
     """
@@ -92,7 +92,7 @@ def require(directory: str, what: str, *, below: bool = False) -> None:
 
 
 def hint(otherwise: str) -> str:
-    """What somebody can do who has found nothing: it is the same whether there is nothing or it may not be told."""
+    """Suggest what to do after an empty result. It does not reveal whether results were withheld."""
     return HINT if limited() else otherwise
 
 

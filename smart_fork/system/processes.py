@@ -50,12 +50,12 @@ class Completed:
 
     @property
     def ok(self) -> bool:
-        """Whether it ended with 0."""
+        """Return True if the exit status is 0."""
         return self.returncode == 0
 
     @property
     def ending(self) -> str:
-        """How it ended."""
+        """Describe how it ended."""
         return self.in_words(self.returncode)
 
     @property
@@ -65,7 +65,7 @@ class Completed:
 
     @property
     def complaint(self) -> Masked:
-        """What it said about a failure, at most 500 characters."""
+        """Return its error message, at most 500 characters."""
         said = self.stderr.strip() or self.stdout.strip()
         return beginning(mask(said.decode("utf-8", "replace")), 500)
 
@@ -235,7 +235,7 @@ class Processes:
             return subprocess.Popen(argv, cwd=cwd, env=env, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
 
     def alive(self, pid: int) -> bool:
-        """Whether that process is still running."""
+        """Return True if the process is running."""
         import psutil  # takes a while, and most questions ask of no process
 
         try:
@@ -261,7 +261,7 @@ class Processes:
         return found
 
     def exit_status(self, pid: int) -> int | None:
-        """How a process that was started here has ended, negative for a signal; `None` where that is not known.
+        """Return the exit status of a process started here, negative for a signal; `None` if unknown.
 
         Whoever waits for it may learn of its end a moment later than others.
         """
@@ -273,7 +273,7 @@ class Processes:
         return None
 
     def environment(self, pid: int) -> Mapping[str, str] | None:
-        """What a running process was started with: its number may have been another's before. `None` if unknown."""
+        """Return a running process's initial environment, since its number may have been reused. `None` if unknown."""
         import psutil
 
         for _ in range(_LOOKS):
@@ -377,7 +377,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What workers are started and looked at with: programs, the environment, and time. Tests may give their own."""
+    """The means to start and watch workers: programs, environment, and time. Tests may pass their own."""
 
     processes: Processes = field(default_factory=lambda: Processes())  # noqa: PLW0108 - tests put another one here
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -449,7 +449,7 @@ def _not_started(
 
 @contextlib.contextmanager
 def _file_of(text: bytes) -> Iterator[IO[bytes] | int]:
-    """What a program reads this from that outlives us: a private file that has no name any more."""
+    """Yield a private, nameless file with this text as input for a program that outlives this one."""
     if not text:
         yield subprocess.DEVNULL
         return

@@ -1,4 +1,4 @@
-"""Which version of the program this process runs, and which one is installed: an upgrade changes the latter alone."""
+"""Versions of the running and the installed program: an upgrade changes only the latter."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Release(NamedTuple):
 
     @classmethod
     def installed(cls) -> Release | None:
-        """What is installed now; `None` where nothing is, or where it is just being written."""
+        """Read the installed version; `None` if there is none, or while it is being written."""
         try:
             found = distribution(_NAME)
             return cls(found.version, () if _is_editable(found) else _stamp(found))
@@ -34,7 +34,7 @@ def own_version() -> str:
 
 
 def _is_editable(found: Distribution) -> bool:
-    """Whether it is a checkout, whose files change as they are worked on."""
+    """Return True if it is an editable checkout, whose files change during work."""
     origin = json.loads(found.read_text("direct_url.json") or "{}")
     return bool(origin.get("dir_info", {}).get("editable"))
 

@@ -31,7 +31,7 @@ class RpcMessage:
 
     @property
     def kind(self) -> Kind:
-        """What it is: only a request is answered."""
+        """The kind of the message. Only a request is answered."""
         if "method" not in self.content:
             return "answer"
         return "request" if "id" in self.content else "notification"
@@ -44,12 +44,12 @@ class RpcMessage:
 
     @property
     def method(self) -> str:
-        """What is asked for, or told; empty for an answer."""
+        """The requested or notified method; empty for an answer."""
         return str(self.content.get("method", ""))
 
     @property
     def params(self) -> dict[str, Any]:
-        """What goes with it."""
+        """Parameters of the message."""
         return self.content.get("params") or {}
 
     @classmethod

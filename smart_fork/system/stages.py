@@ -1,4 +1,4 @@
-"""How far long work is, in words: its stage, the share that is done, and about how long the rest takes."""
+"""Describes the progress of long work: its stage, the share done, and the remaining time."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class Stage:
 
     @property
     def title(self) -> str:
-        """What it is called."""
+        """Title of the stage."""
         return NAMES.get(self.name, self.name)
 
     def share(self, now: float) -> str:
-        """How far it is: "120 of 350 (34 %), about 12 s left"; where there is one thing to do, for how long."""
+        """Describe the progress: "120 of 350 (34 %), about 12 s left"; for a single step, the elapsed time."""
         if self.total <= 1:
             return duration(now - self.began)
         return f"{self.done:,} of {self.total:,} ({100 * self.done // self.total} %){self._left(now)}"
 
     def ended(self, now: float) -> str:
-        """What was done, and in which time."""
+        """Describe the completed work and its duration."""
         done = "" if self.total <= 1 else f"{self.done:,} of {self.total:,} in "
         return f"{done}{duration(now - self.began)}"
 

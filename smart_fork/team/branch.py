@@ -33,7 +33,7 @@ BranchVerb = Literal["branch", "fork"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What is said of a session by who shares it."""
+    """Title, tags and visibility of a shared session."""
 
     title: str | None = None
     tags: tuple[str, ...] | None = None
@@ -48,7 +48,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchAsked(Said):
-    """What the new session is. `at` counts its messages; `pull` is whether it is written here as well.
+    """A request for a new session. `at` counts messages; `pull` says whether to write it on this machine as well.
 
     `local` keeps it from the server until it is pushed.
     """
@@ -230,7 +230,9 @@ def _on_server(  # noqa: PLR0917 - what was asked for
 
 
 def _begins_as(info: wire.SessionInfo, cut: _Cut) -> bool:
-    """Whether a child is what was asked for: of the same agent, and with the records that were read."""
+    """Return True if a child session matches the request: the same agent, and it begins with the records that were
+    read.
+    """
     records = cut.source.records[: cut.count]
     return info.agent == cut.source.info.agent and (not records or info.base_digest == canonical.digest_of(records))
 
@@ -270,7 +272,7 @@ def create(
 
 
 def described(project: Project, info: wire.SessionInfo, asked: Said) -> wire.SessionInfo:
-    """What is said of a session that is there, where it is to be something else."""
+    """Update the description of an existing session where it should differ."""
     wanted = wire.made(wire.SessionChange, **asked.said)
     return project.client.change(project.key, info.id, wanted) if wanted != wire.SessionChange() else info
 

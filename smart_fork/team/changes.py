@@ -85,7 +85,7 @@ def take_over_of(path: Path, agent: AgentName) -> None:
 
 
 def _new(client: Client, since: str | None) -> tuple[list[wire.Change], str | None]:
-    """What was withdrawn since."""
+    """Return the withdrawals since then."""
     found: list[wire.Change] = []
     for _ in range(_PAGES):
         page = client.changes(since)
@@ -97,7 +97,7 @@ def _new(client: Client, since: str | None) -> tuple[list[wire.Change], str | No
 
 
 def _of(one: pulled.Written, client: Client, found: Sequence[wire.Change]) -> dict[str, str | None]:
-    """All that was withdrawn of what a log has, as one edit: by a digest that of what takes its place, or nothing."""
+    """Return all withdrawals that concern a log, combined: by digest, the digest of the replacement, or None."""
     if one.server != client.account.origin:
         return {}
     ends: dict[str, str | None] = {}

@@ -1,4 +1,4 @@
-"""What is asked of a server: one origin, one token, answers that are bounded and checked; and who is away."""
+"""HTTP client for a team's server: one origin, one token, checked answers. Remembers unavailable servers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from smart_fork.team.login import Account, is_loopback, remember, renewal_after,
 
 
 class Deadline:
-    """What ends an answer of a connection some seconds after its question was sent, headers included.
+    """A timer that closes a connection some seconds after its request was sent, headers included.
 
     `trace` follows the requests of one thread, as httpx2 tells of them.
     """
@@ -131,7 +131,7 @@ class Client:
         self._http.close()
 
     def hello(self) -> wire.Hello:
-        """What the server is."""
+        """Ask for the server's version and abilities."""
         return self.ask(wire.Hello, "GET", "hello")
 
     def login(self, invite: str, machine: str, token: str | None = None) -> wire.LoggedIn:
@@ -170,7 +170,7 @@ class Client:
         return self._of(project, session_id, wire.SessionInfo, "PATCH", wanted=wanted)
 
     def changes(self, since: str | None) -> wire.Changes:
-        """What was withdrawn since, of what one has."""
+        """Ask for withdrawals since then, in sessions of which this user has a copy."""
         return self.ask(wire.Changes, "GET", "changes", asked={"since": since} if since is not None else None)
 
     def rewrite(self, project: str, session_id: str, wanted: wire.Rewrite) -> wire.Rewritten:
@@ -195,11 +195,11 @@ class Client:
         return self._of(project, session_id, wire.Rewritten, "DELETE", everywhere="1")
 
     def audit(self, **asked: str) -> wire.Audit:
-        """Who did what."""
+        """Ask for the audit log."""
         return self.ask(wire.Audit, "GET", "audit", asked=asked)
 
     def administer(self, wanted: wire.Administer) -> dict[str, Any]:
-        """What an admin wants of the people, and of work in the background."""
+        """Send an admin's request about users or background jobs."""
         return self.ask(wire.Administered, "POST", "admin", wanted).told
 
     def page(self, project: str, **asked: str) -> wire.SessionPage:
@@ -233,7 +233,7 @@ class Client:
         return done
 
     def search(self, project: str, wanted: wire.Search) -> wire.Found:
-        """What the sessions of a project know about a question."""
+        """Search the sessions of a project."""
         found = self.ask(wire.Found, "POST", f"projects/{_path(project)}/search", wanted)
         for hit in found.hits:
             _check(hit.session, project, hit.session.id)
@@ -320,7 +320,7 @@ class Client:
 
 
 def _trusted(origin: str, host: str) -> ssl.SSLContext | bool:
-    """Whose certificates are believed: those that the environment names, also of a server on this machine."""
+    """Return the trusted certificates: those named by the environment, also for a local server."""
     if not origin.startswith("https:"):
         # Without a proxy none is ever shown: nobody's is believed, and those of the system are not read in vain.
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_loopback(host) else True
@@ -332,7 +332,7 @@ def _trusted(origin: str, host: str) -> ssl.SSLContext | bool:
 
 
 def _away(origin: str, error: Exception) -> errors.ServerUnavailable:
-    """What keeps a server from being asked, as far as this side can tell."""
+    """Return the reason why a server cannot be reached, as seen from here."""
     said = str(error)
     if "CERTIFICATE_VERIFY_FAILED" in said:
         hint = "If your team signs its own certificates, set SSL_CERT_FILE to the trusted certificate."
@@ -366,7 +366,7 @@ def _bounded(answer: httpx2.Response, most: int) -> bytes:
 
 
 def _failed(status: int, said: bytes, *, known: bool) -> errors.SmartForkError:
-    """What the server says went wrong, in a sentence that can be shown. `known` is whether a token was sent."""
+    """Convert the server's error into one whose message can be shown. `known` says whether a token was sent."""
     try:
         failure = wire.Failure.model_validate_json(said)
     except ValidationError:
@@ -414,7 +414,7 @@ T = TypeVar("T")
 
 
 def is_away(origin: str) -> bool:
-    """Whether a server did not answer a moment ago: then nobody waits for it again."""
+    """Return True if the server did not answer a moment ago: no further request waits for it."""
     try:
         return 0 <= time.time() - (state.fact(f"away {origin}") or 0) < AWAY_SECONDS
     except OSError:
@@ -428,7 +428,7 @@ def note_away(origin: str) -> None:
 
 
 def quick(account: Account) -> Client:
-    """What is asked of a server once, and without patience."""
+    """Return a client that makes single attempts with short timeouts."""
     return Client(account, times=httpx2.Timeout(SECONDS), pauses=())
 
 

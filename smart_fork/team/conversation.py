@@ -84,7 +84,7 @@ def _read(where: Project, reference: str, reading: Reading) -> Conversation:
 
 
 def _there(where: Project, reference: str) -> tuple[wire.SessionInfo, Session]:
-    """What the server says of a session, and the session."""
+    """Return the server's description of a session, and the session."""
     taken = download(where.client, where.found(reference))
     info, mine = taken.info, where.is_mine(taken.info)
     with arrived(taken.records, info.agent, info.id, where.place.root, others=not mine, keep_raw=True) as one:
@@ -151,7 +151,7 @@ class Side(Value):
 
 @dataclass(frozen=True, slots=True)
 class Parting(Value):
-    """Where two sessions part: after so many records and messages, which they have in common."""
+    """The point where two sessions diverge, after the records and messages that they share."""
 
     common_records: int
     common_messages: int
@@ -192,7 +192,7 @@ def family(project: Project, reference: str | None) -> tuple[Member, ...]:
 
 
 def parting(project: Project, a: str | None, b: str | None = None) -> Parting:
-    """Where two sessions part; without `b`, a session and that which it was made of.
+    """Find where two sessions diverge. Without `b`, compare a session with the one it was made of.
 
     Raises:
         Usage: it was made of none.

@@ -1,4 +1,4 @@
-"""What the rest of smart-fork asks of a team: see `smart_fork.finding.team_search.Team`."""
+"""The team as the rest of smart-fork uses it: see `smart_fork.finding.team_search.Team`."""
 
 from __future__ import annotations
 

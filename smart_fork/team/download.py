@@ -28,7 +28,7 @@ class Download:
 
 @contextmanager
 def _looked_at() -> Iterator[None]:
-    """What is wrong with what a server has sent is none of this machine's faults, and nothing of it is written."""
+    """Report defects of a server's data as the server's error. Nothing of it is written."""
     try:
         yield
     except Unshareable as error:

@@ -1,4 +1,4 @@
-"""What a server was to do in the background and has given up, as it tells those who may see it: admins."""
+"""Background jobs that a server has given up. Only admins see them."""
 
 from __future__ import annotations
 
@@ -63,5 +63,5 @@ def server_state() -> ServerState | None:
 
 
 def in_words(failed: tuple[FailedJob, ...]) -> str:
-    """How many there are, in a sentence."""
+    """Say how many jobs failed."""
     return f"The server has given up {len(failed)} job{'s' if len(failed) > 1 else ''}."

@@ -62,7 +62,8 @@ class Taken:
 
 @contextmanager
 def fetched(reference: str, *, directory: Path | None = None, keep: bool = True) -> Iterator[Resolved]:
-    """What is meant, as a session of this machine: one of it, by its id or a worker's; by an alias; one of the team's.
+    """Yield the session that a reference means, on this machine: a local session or worker, an alias, or a team
+    session, which is written here.
 
     One that is not to `keep` is written for as long as somebody looks at it.
 
@@ -85,7 +86,7 @@ def fetched(reference: str, *, directory: Path | None = None, keep: bool = True)
 
 
 def is_shared(reference: str) -> bool:
-    """Whether the team has a session of that id, or one that is tracked here has the alias."""
+    """Return True if the team has a session of that id, or an alias of that name is tracked here."""
     with suppress(SmartForkError), opened() as where, suppress(NotFound):
         return where.tracking.read().named(reference) is not None or bool(where.found(reference))
     return False
@@ -149,7 +150,7 @@ def _here_before(where: Project, source_id: str) -> Taken | None:
 
 
 def _is_whole(where: Project, one: Alias) -> bool:
-    """Whether a copy has all that the shared session has now."""
+    """Return True if a copy has all records that the shared session has now."""
     there = where.client.session(where.key, one.parent_id or "").session
     return (there.record_count, there.head_digest) == (one.base_count, one.base_digest)
 
@@ -222,7 +223,7 @@ class TeamSearch:
         self._waiting = client.Waiting(work, "ask the team", self.seconds)
 
     def answer(self) -> SaidElsewhere:
-        """What was answered in time; else that the server is away, and for a while nobody asks it."""
+        """Return the answer if it arrived in time. Otherwise the server is unavailable, and skipped for a while."""
         if self._waiting is not None:
             self._waiting.is_over()
         if self._said is None:  # from now on it is too late, whatever comes
@@ -245,7 +246,7 @@ class TeamSearch:
 
     @property
     def auto_fork(self) -> bool:
-        """Whether a person has settled that these may be forked without being chosen."""
+        """Return True if the user allows forking these sessions without choosing one."""
         return config.team().auto_fork
 
     def _ask(self, query: Query, meaning: Meaning) -> None:
@@ -290,7 +291,7 @@ def find_there(request: FindRequest, *, server: str | None = None, project: str 
 
 
 def ask(client: Client, project: str, query: Query, meaning: Meaning) -> wire.Found:
-    """What a server knows about a question. It makes the vectors itself where they are not made here in a moment.
+    """Search on a server. It computes the vectors if they cannot be made here in a moment.
 
     Raises:
         Usage: the question cannot be asked.

@@ -1,4 +1,4 @@
-"""Who a person is to each server: the tokens of this machine, in a private file, each for its own origin alone."""
+"""The user's tokens for each server, in a private file. Each is sent only to its own origin."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Account:
 
     @property
     def is_due(self) -> bool:
-        """Whether the token should be replaced."""
+        """Return True if the token should be replaced."""
         return self.renew_after is not None and time.time() >= self.renew_after
 
 
@@ -70,7 +70,7 @@ def origin_of(url: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether what is sent to that host stays on this machine."""
+    """Return True if requests to that host stay on this machine."""
     if host == "localhost":
         return True
     try:
@@ -80,7 +80,7 @@ def is_loopback(host: str) -> bool:
 
 
 def account(server: str | None = None) -> Account:
-    """Who one is on `server`; without one, where the environment says, or where one has logged in last.
+    """Return the account on `server`; by default the environment's, or the last one logged in to.
 
     Raises:
         NotAuthenticated: nobody yet.
@@ -99,12 +99,12 @@ def account(server: str | None = None) -> Account:
 
 
 def is_in_environment() -> bool:
-    """Whether the environment says which server is meant, and who asks."""
+    """Return True if the environment names the server and the user."""
     return bool(os.environ.get(Setting.TEAM_URL) and os.environ.get(Setting.TEAM_TOKEN))
 
 
 def is_known() -> bool:
-    """Whether there is any server that one could ask."""
+    """Return True if any server is known."""
     return is_in_environment() or bool(_known()["servers"])
 
 

@@ -31,7 +31,7 @@ Verb = Literal["push", "pull", "branch", "fork"]
 
 @dataclass(frozen=True, slots=True)
 class Shared(Value):
-    """What one of these verbs has done. `session_id` and `url` are `None` where the server does not have it yet."""
+    """The result of a sharing command. `session_id` and `url` are `None` if the server has no such session yet."""
 
     verb: Verb
     server: str
@@ -62,7 +62,7 @@ class Shared(Value):
 
 
 def shared(verb: Verb, server: str, info: SessionInfo, alias: str | None) -> Shared:
-    """What is known of a session that the server has; the rest is added by who did it."""
+    """Describe a session that the server has. The caller adds the rest."""
     same = {one: getattr(info, one) for one in SessionInfo.model_fields if one in Shared.__dataclass_fields__}
     url = url_of(server, info.project, info.id)
     return Shared(verb=verb, server=server, session_id=info.id, alias=alias, url=url, **same)
@@ -70,7 +70,7 @@ def shared(verb: Verb, server: str, info: SessionInfo, alias: str | None) -> Sha
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What every verb is about. `away` is why the server does not answer, where that was asked first."""
+    """The project that a command works on. `away` says why the server does not answer, if it was asked before."""
 
     client: Client
     place: ProjectFolder
@@ -89,7 +89,7 @@ class Project:
 
     @property
     def named(self) -> dict[str, str]:
-        """What a tracking file says of both."""
+        """The names of project and server in the tracking file."""
         return {"server": self.server, "project": self.key}
 
     def meant(self, reference: str | None) -> str:
@@ -122,7 +122,7 @@ class Project:
         return page[0].id
 
     def _tracked(self, reference: str | None) -> Tracked:
-        """What is tracked; an id is one whosever this folder is."""
+        """Return the tracking data. A session's id is valid whatever project this folder belongs to."""
         if reference is not None and BEGINNING.fullmatch(last_part(reference).lower()):
             return self.tracking.ours()
         return self.tracking.read()
@@ -153,7 +153,9 @@ class Project:
         return client.within(self.client.account, ask, "look for a session")
 
     def is_mine(self, info: SessionInfo) -> bool:
-        """Whether a session is one's own. Who has no name here, since a variable brought the token, asks the server."""
+        """Return True if the session is this user's own. Asks the server if a token from the environment hides the
+        user's name.
+        """
         if self.client.account.user:
             return info.owner == self.client.account.user
         try:
@@ -194,7 +196,7 @@ def _away(account: login.Account) -> ServerUnavailable | None:
 
 
 def has_moved(one: Alias, info: SessionInfo) -> bool:
-    """Whether the server has other records than when it was last seen."""
+    """Return True if the server's records differ from those seen last."""
     return (one.base_count, one.base_digest) != (info.record_count, info.head_digest)
 
 
@@ -232,12 +234,12 @@ def new_id() -> str:
 
 
 def is_id(text: str) -> bool:
-    """Whether that is a whole id."""
+    """Return True if the text is a complete session id."""
     return _ID.fullmatch(text) is not None
 
 
 def last_part(reference: str) -> str:
-    """What an address names, however much of it was copied: its last part, without what stands behind it."""
+    """Return the last part of an address, without query and fragment."""
     return re.split(r"[?#]", reference.strip(), maxsplit=1)[0].rstrip("/").rpartition("/")[2]
 
 
@@ -266,7 +268,7 @@ class Begun:
         return replace(self, session_id=other, again=False)
 
     def done(self, tracked: Tracked) -> Tracked:
-        """What is tracked, once it is made and known."""
+        """Return the tracking data once the session is made and known."""
         return tracked.with_begun(self.what, None)
 
 
@@ -306,7 +308,7 @@ class AliasStatus(Value):
 
 
 def status(project: Project) -> tuple[AliasStatus, ...]:
-    """That of every alias of a project."""
+    """Return the status of every alias of a project."""
     tracked = project.tracking.read()
     return tuple(_of(project, name, one, current=name == tracked.current) for name, one in tracked.aliases.items())
 

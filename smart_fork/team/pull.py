@@ -39,7 +39,7 @@ CROSSED = "It belongs to another agent now. A push shares it as a separate sessi
 
 @dataclass(frozen=True, slots=True)
 class TakenAs:
-    """How a session is written here. `platform` is the agent that is to have it, where that is not its own."""
+    """Options for writing a session here. `platform` is the target agent, if it is another one."""
 
     into: Path | None = None
     platform: str | None = None
@@ -288,7 +288,7 @@ def track(project: Project, name: str, one: Alias, begun: Begun | None = None, *
 
 
 def told(project: Project, verb: Verb, info: SessionInfo, written: Materialised | None, name: str | None) -> Shared:
-    """What was done, as it is answered."""
+    """Return the result of a command."""
     done = shared(verb, project.server, info, name)
     return done if written is None else replace(done, **here(project, info, written))
 
@@ -304,7 +304,7 @@ def unshared(verb: Verb, project: Project, name: str | None, one: Alias, agent: 
 
 
 def here(project: Project, info: SessionInfo, written: Materialised) -> dict[str, Any]:
-    """What is answered of a session that was written here."""
+    """Return the fields that describe a session written here."""
     return {
         "files": (str(written.path),),
         "resume_command": command_to_resume(written.agent, written.session_id, written.local.session.cwd),
@@ -349,7 +349,7 @@ def _note_others(project: Project, taken: Download, told: Sequence[bytes], made:
 
 
 def _begun_by_others(project: Project, info: SessionInfo) -> int:
-    """How many of one's own session's records are those of a session above it that is not known to be one's own."""
+    """Return how many of the session's records belong to an ancestor that is not known to be this user's."""
     for _ in range(_DEPTH):
         if info.parent_id is None:
             return 0

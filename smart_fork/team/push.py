@@ -385,12 +385,12 @@ def _each(
 
 
 def _has_news(project: Project, made: Plan) -> bool:
-    """Whether it changes something that people see: a copy of which nothing was said yet is no session to share."""
+    """Return True if the push changes something visible. An undescribed copy is not shared."""
     return bool(made.out.records) or (not made.creates and bool(made.preview(project).questions()))
 
 
 def _depth(one: Session, known: Mapping[str, Session]) -> int:
-    """How many of the sessions it was forked from are known."""
+    """Return how many of its known ancestors a session has."""
     seen = {one.session_id}
     while (parent := known.get(one.parent_id or "")) is not None and parent.session_id not in seen:
         one = parent

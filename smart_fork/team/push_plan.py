@@ -42,7 +42,7 @@ PUBLISH = "It is private. All members of the project will be able to read it. Pu
 
 @dataclass(frozen=True, slots=True)
 class Preview(Value):
-    """What would be sent. Every text in it is masked."""
+    """A preview of what would be sent. All its texts are masked."""
 
     server: str
     project: str
@@ -62,7 +62,7 @@ class Preview(Value):
 
     @property
     def readers(self) -> str:
-        """Who will be able to read it, in words."""
+        """Say who will be able to read the session."""
         return "all members of the project" if self.visibility == "public" else "you alone"
 
     def lines(self) -> Iterator[str]:
@@ -97,7 +97,7 @@ class Preview(Value):
         return f"{what:<4}  {AGENTS.title_of(self.agent):<11}  {self.visibility:<7}  {size}{masked}  {title}{off}"
 
     def questions(self) -> tuple[str, ...]:
-        """What is asked, one after the other; each must be answered with yes. Nothing where nothing would change."""
+        """The questions to confirm, in order. Empty if the push changes nothing."""
         sends = bool(self.created or self.pushed_records)
         publishes = self.visibility == "public" != self.before and not self.created
         return (QUESTION,) * sends + (PUBLISH,) * publishes
@@ -126,7 +126,7 @@ def _size(size: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What would be sent, and to which of the sessions that are tracked.
+    """The records to send, and the tracked session that receives them.
 
     `said` is what is said of it, masked; `before` who may read that one now; `seen` how the log was tracked when the
     plan was made. With `force` it is sent where other records are already.
@@ -147,7 +147,7 @@ class Plan:
 
     @property
     def creates(self) -> bool:
-        """Whether there is no such session before."""
+        """Return True if the push creates a session."""
         alias = self.alias
         return alias is None or alias.session_id is None or not alias.is_of(self.session.source_path)
 
@@ -174,7 +174,7 @@ class Plan:
 
 
 def plan(project: Project, request: PushRequest) -> Plan:
-    """What a push would send; nothing is sent.
+    """Plan a push. Nothing is sent.
 
     Raises:
         Usage: it is not said which session.
@@ -212,7 +212,7 @@ def _since(project: Project, alias: Alias, session: Session) -> Since:
 
 
 def _is_lost(project: Project, alias: Alias, here: Local, since: Since) -> bool:
-    """Whether a log is no continuation any more of what was shared: `--force` shares it without a parent."""
+    """Return True if a log no longer continues the shared session. `--force` then shares it without a parent."""
     if alias.session_id is None or not here.begins_with(since.count, since.digest):
         return True
     try:
@@ -263,7 +263,7 @@ def way_out(made: Plan) -> Iterator[None]:
 
 
 def _masked(request: PushRequest, out: Outgoing) -> Said:
-    """What is said of a session is masked as what was said in it."""
+    """Mask the description of a session as its messages are masked."""
     asked = Said(**request.checked())
     title, summary = (None if one is None else out.plain(one) for one in (asked.title, asked.summary))
     tags = None if asked.tags is None else tuple(out.plain(one)[: limits.TEXT] for one in asked.tags)
@@ -323,7 +323,7 @@ def _log_of(project: Project, name: str, one: Alias) -> Session:
 
 
 def reached(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -> int:
-    """How many of the new records the server has already, from a push whose answer was never seen.
+    """Return how many of the new records the server already has, from a push whose answer was lost.
 
     Raises:
         Conflict: it has others.
@@ -343,7 +343,7 @@ def reached(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -> int
 
 
 def visible_of(alias: Alias) -> wire.Visibility | None:
-    """Who is to read a session that the server does not have yet, if that was said."""
+    """Return the chosen visibility of a session that the server does not have yet, or `None`."""
     return "public" if alias.session_id is None and alias.visibility == "public" else None
 
 
@@ -366,7 +366,7 @@ def parent_of(project: Project, aliases: Mapping[str, Alias], here: Local) -> tu
 
 
 def _said_again(project: Project, one: Alias, file: Path, fork: Session) -> int:
-    """How many records of the fork say what is shared of its parent; none where it says something else."""
+    """Return how many records of the fork repeat its parent's shared ones; 0 if it differs."""
     try:
         parent = read_log(file, one.platform, project.place.root)
     except SmartForkError:

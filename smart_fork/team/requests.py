@@ -1,4 +1,4 @@
-"""What is asked of a team, as a person says it. Options of commands are made of these fields."""
+"""Requests to a team. Command options are derived from these fields."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What is said of a shared session, and who may read it."""
+    """The description of a shared session, and who may read it."""
 
     title: str | None = said(help="Title.")
     tags: str | None = said(help="Tags, separated by commas.")
@@ -27,7 +27,7 @@ class Description:
 
     @property
     def visibility(self) -> Visibility | None:
-        """Who may read it, if that was said."""
+        """The chosen visibility, or `None`."""
         return "public" if self.public else "private" if self.private else None
 
     def checked(self) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class PushRequest(Description):
-    """Which session is pushed, how, and what is said of it. `platforms` name the agents whose newest one is meant.
+    """A push: which session, how, and its description. `platforms` are agents whose newest session is meant.
 
     Raises:
         Usage: what is said of it is too long.

@@ -53,7 +53,7 @@ class Place:
 
     @property
     def full(self) -> bool:
-        """Whether the next record begins a new segment."""
+        """Return True if the next record starts a new segment."""
         return self.raw_bytes >= limits.SEGMENT_BYTES or self.records >= limits.SEGMENT_RECORDS
 
 

@@ -192,7 +192,7 @@ class SessionRead(fields.Message):
 
 
 class Words(fields.Message):
-    """What a person says of a session, and may change. A field without a value changes nothing."""
+    """Editable description of a session. A field without a value changes nothing."""
 
     title: fields.Text | None = None
     tags: Tags | None = None

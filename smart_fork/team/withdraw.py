@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ExciseAsked:
-    """What is to be withdrawn of a session: messages by their numbers from 1, secrets, or both."""
+    """A request to withdraw messages (numbered from 1), secrets, or both from a session."""
 
     reference: str
     messages: str = ""
@@ -50,7 +50,7 @@ class ExciseAsked:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """What would be withdrawn: which of its records go, and which are replaced. `left` is the digest of the rest."""
+    """A planned withdrawal: records that go, and replacements. `left` is the digest of the remaining records."""
 
     info: wire.SessionInfo
     edits: Mapping[bytes, bytes | None]
@@ -61,13 +61,13 @@ class Withdrawal:
 
     @property
     def cut(self) -> int:
-        """How many records go."""
+        """The number of records that go."""
         return sum(new is None for new in self.edits.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What was withdrawn, from how many sessions that others or oneself have made of it, and what followed here."""
+    """A completed withdrawal: how many derived sessions it changed, and what followed on this machine."""
 
     info: wire.SessionInfo
     descendants: int
@@ -101,7 +101,7 @@ def delete(project: Project, reference: str, *, everywhere: bool) -> Done | None
 
 
 def planned(project: Project, asked: ExciseAsked) -> Withdrawal:
-    """What a cut would withdraw; nothing is sent.
+    """Plan a withdrawal. Nothing is sent.
 
     Raises:
         Usage: there are no such messages, nothing is named, or nothing would change.
@@ -136,7 +136,8 @@ def _left(taken: Download, edits: Mapping[bytes, bytes | None]) -> str:
 
 
 def withdrawn_before(project: Project, asked: ExciseAsked) -> Done | None:
-    """What the same words have withdrawn already, though the answer was lost: they would now name other messages.
+    """Return the result of an identical earlier request whose answer was lost. Repeating it would withdraw other
+    messages.
 
     Raises:
         Conflict: what other words asked for was withdrawn meanwhile, so that messages have other numbers than they had.
@@ -194,7 +195,7 @@ def send(project: Project, made: Withdrawal) -> Done:
 
 
 def _followed(project: Project, said: wire.Rewritten) -> Done:
-    """What was withdrawn, once it is out of what is here; until then the answer counts as not seen."""
+    """Return the result after this machine's copies were changed. Until then the answer counts as not received."""
     done = Done(said.session, said.descendants, take_over(project.client, at_once=True))
     _forget(said.session.id)
     return done
@@ -244,7 +245,7 @@ def _edits(project: Project, taken: Download, made: CutPlan) -> dict[bytes, byte
 
 
 def _title(info: wire.SessionInfo, made: CutPlan) -> str | None:
-    """What the session is called then, if its title says something of what goes."""
+    """Return the session's new title if the old one quotes withdrawn text."""
     title = str(mask(info.title)) if made.masked else info.title
     beginning = " ".join(titles.without_suffix(info.title).split())[:30].strip("… ")
     removed = [turn.raw for turn in made.removed]
@@ -258,7 +259,7 @@ def _title(info: wire.SessionInfo, made: CutPlan) -> str | None:
 def audited(
     project: Project, reference: str | None, *, since: str | None, mine: bool, limit: int
 ) -> list[wire.AuditLine]:
-    """Who did what, newest first, as far as one may see it.
+    """List the audit lines that the user may see, newest first.
 
     Raises:
         Usage: that is no time.

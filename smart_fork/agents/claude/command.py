@@ -1,4 +1,4 @@
-"""How Claude Code is started.
+"""Starts Claude Code.
 
 Seen with 2.1:
 

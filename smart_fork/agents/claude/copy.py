@@ -41,12 +41,12 @@ def of_conversation(session: Session, turns: Sequence[Turn]) -> Iterator[Record]
 
 
 def is_boundary(record: Record) -> bool:
-    """Whether a compaction was there."""
+    """Return True if the record marks a compaction."""
     return is_between(record) and record.get("subtype") == _BOUNDARY
 
 
 def is_between(record: Record) -> bool:
-    """Whether a record of the conversation itself is no message: what the program told its model, or noted."""
+    """Return True if a conversation record is no message, but a note by the program or for its model."""
     return record.get("type") in ("attachment", "system") and record.get("isSidechain") is not True
 
 
@@ -71,7 +71,7 @@ def copy_backups(names: Iterable[str], old: str, new: str, created: list[Path]) 
 
 
 def file_history(session_id: str) -> Path:
-    """Where Claude Code keeps the versions of files from before a session changed them."""
+    """Return the folder in which Claude Code keeps file versions from before a session's edits."""
     return HOME.folder() / "file-history" / session_id
 
 
@@ -214,7 +214,7 @@ class ClaudeCopier(TreeCopier):
 
 
 def replacements(record: Record, calls: Container[str], session_id: str) -> Record | None:
-    """What the model was shown instead of long results, of these calls.
+    """Return the record of shortened results that the model saw, limited to these calls.
 
     Without it the real program sends the long ones.
     """

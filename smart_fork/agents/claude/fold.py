@@ -181,13 +181,13 @@ class ClaudeTree(Tree):
             self.chain.leaf = text_in(record.get("leafUuid"))
 
     def _is_own(self, record: Record) -> bool:
-        """Whether a title is this session's: a copy has those of the session that it was copied from as well."""
+        """Return True if a title is the session's own: a copy also has those of its original."""
         named, stem = record.get("sessionId"), self.path.stem
         return not isinstance(named, str) or len(stem) < ID_CHARACTERS or named == stem
 
     @property
     def begun(self) -> bool:
-        """Whether anything was said yet."""
+        """Return True if there was any message yet."""
         return next(iter(self.chain.turns), None) is not None
 
     def is_copied(self, record: Record) -> bool:
@@ -290,7 +290,9 @@ class ClaudeTree(Tree):
         return shorten(joined(": ", (said, title_of("", (turn.text for turn in own if turn.prompt)))), TITLE_CHARACTERS)
 
     def _is_parents(self, name: str) -> bool:
-        """Whether a name may be its parent's: Claude Code begins the log of its own fork with it, and repeats it."""
+        """Return True if a name may be the parent's: Claude Code writes it at the start of its own fork's log, and
+        repeats it.
+        """
         return "own" in self.facts and "parent" not in self.facts and name in self.facts.get("named_before", ())
 
     def names(self, turns: tuple[Turn, ...]) -> Iterator[str]:
@@ -323,7 +325,7 @@ class ClaudeTree(Tree):
 
 
 def _is_of_a_machine(record: Record) -> bool:
-    """Whether nobody typed this: a schedule, a background task, a hook or another agent has asked it.
+    """Return True if no person typed it: it came from a schedule, a background task, a hook or another agent.
 
     Claude Code itself takes for a person's what says so, or nothing, of its origin; a program's prompt is one as well.
     """
@@ -333,7 +335,7 @@ def _is_of_a_machine(record: Record) -> bool:
 
 
 def _typed_by(record: Record) -> Literal["by_hand", "by_program", ""]:
-    """Who wrote this prompt; empty where the agent itself sent it.
+    """Return the prompt's author; empty if the agent itself sent it.
 
     Copies in a fork keep these signs, while ``entrypoint`` becomes the fork's own.
     """
@@ -348,12 +350,12 @@ def _typed_by(record: Record) -> Literal["by_hand", "by_program", ""]:
 
 
 def loaded_after(message: Record) -> int:
-    """What the model had in its context when it had said this."""
+    """Return the tokens in the model's context after this message."""
     return sum(map(count, map(usage_of(message).get, USAGE)))
 
 
 def usage_of(message: Record) -> Record:
-    """What the log says of the tokens of a request; nothing where the agent itself wrote the message."""
+    """Return the log's token counts of a request; empty if the agent itself wrote the message."""
     usage = message.get("usage")
     return usage if isinstance(usage, dict) and message.get("model") != "<synthetic>" else {}
 
@@ -406,7 +408,7 @@ def _named(raw: bytes) -> Iterator[tuple[str, str]]:
 
 
 class ClaudeHeads(TreeHeads):
-    """How logs of Claude Code begin."""
+    """Reads the beginnings of Claude Code's logs."""
 
     #: What is written at the top of a new file.
     native = ("mode", "permission-mode", "queue-operation", "custom-title")

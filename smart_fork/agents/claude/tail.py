@@ -1,4 +1,4 @@
-"""What the records of Claude Code say of what it does: whether it works, what runs in the background, what it wrote."""
+"""Reads activity from Claude Code's records: working or waiting, background tasks, edited files."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _begun(said: OpenCall) -> str:
 
 
 def _told(task: Mapping[str, Any], name: str) -> Steps:
-    """What a tool says of a task, whose id it calls so: only its end is news."""
+    """Return the steps in a tool's report on a task with this id field. Only the task's end is news."""
     if task.get("status") not in GOING_ON:
         yield str(task.get(name)), None
 

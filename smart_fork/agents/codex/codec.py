@@ -28,7 +28,7 @@ class ForkBase(NamedTuple):
 
 
 def base_of(header: Mapping[str, Any]) -> ForkBase | None:
-    """What a header says of it; `None` where the file has all records itself."""
+    """Return the fork base in a header; `None` if the file has all records itself."""
     base = header.get("history_base")
     if not isinstance(base, dict):
         return None
@@ -100,7 +100,7 @@ CODEC = CodexCodec()
 
 
 def arguments_of(item: dict[str, Any]) -> dict[str, Any] | str:
-    """What a tool was given: JSON, mostly as a text in the text; or a patch or script."""
+    """Return a tool's input: usually JSON in a text, or a patch or script."""
     given = item.get("arguments", item.get("input", item.get("action")))
     if isinstance(given, str) and given.startswith("{"):
         found = json_in(given)
@@ -109,12 +109,12 @@ def arguments_of(item: dict[str, Any]) -> dict[str, Any] | str:
 
 
 def text_of(content: object) -> str:
-    """What the content of an item says."""
+    """Return the text of an item's content."""
     return texts_of(content, "\n\n")
 
 
 def unwrapped(output: str) -> str:
-    """What a shell said. Up to 0.58 a shell's output was a JSON text: what the shell said, with its status in front."""
+    """Return a shell's output. Up to 0.58 it was a JSON text with the status in front."""
     if not output.startswith('{"output"'):
         return output
     try:

@@ -1,4 +1,4 @@
-"""How Codex is started.
+"""Starts Codex.
 
 Seen with 0.169:
 

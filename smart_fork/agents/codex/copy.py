@@ -1,4 +1,4 @@
-"""What of a Codex session goes into a copy of it: its records and those of the sessions it was forked from."""
+"""Selects the records for a copy of a Codex session: its own, and those of its fork ancestors."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _begins_a_turn(kind: str, payload: Record) -> bool:
 
 
 def to_legacy(payload: Record) -> None:
-    """What is shown on the screen of a resumed session: newer versions tell it by other events than this form has."""
+    """Convert the events shown on the screen of a resumed session to the older form."""
     item = payload.get("item")
     if payload.get("type") != "item_completed" or not isinstance(item, dict):
         return

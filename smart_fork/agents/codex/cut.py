@@ -32,7 +32,7 @@ _HEADER = {"needed": "Codex"}
 
 
 class _Reading:
-    """What is collected of a rollout and of those that it was forked from."""
+    """Data collected from a rollout and its fork ancestors."""
 
     def __init__(self) -> None:
         self.seen: list[Seen] = []

@@ -6,5 +6,5 @@ from collections.abc import Sequence
 
 
 def runs_hooks(runner: Sequence[str] | None) -> bool:
-    """Whether it is that server that has run a hook, as far as the words of its command are known."""
+    """Return True if that server ran the hook, judging by its command words."""
     return runner is None or "app-server" in runner

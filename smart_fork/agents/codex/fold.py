@@ -1,4 +1,4 @@
-"""What the records of one of Codex's rollouts add up to, and what a fork has from its parents'."""
+"""Folds the records of a Codex rollout, and those that a fork takes from its parents."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class _Doings(Doings):
 
 
 class CodexFold(fold.LineFold):
-    """What the records of one rollout add up to."""
+    """The state after a rollout's records."""
 
     agent = "codex"
     known = frozenset({"session_meta", "turn_context", "compacted", "event_msg", "world_state", "token_usage_record"})
@@ -121,7 +121,7 @@ class CodexFold(fold.LineFold):
 
     @property
     def measured(self) -> Measured | None:
-        """What the records take, where that is asked for."""
+        """The sizes of the records, if requested."""
         if self._measured is None and self.sizes is not None:
             from smart_fork.agents.codex.remembered import Measured  # no other reading needs it
 
@@ -469,7 +469,7 @@ def _digest(role: str, text: str) -> str:
 
 
 def _said(message: dict[str, Any]) -> str:
-    """What the person or the model says in it."""
+    """Return the text of a person's or model's message."""
     text = text_of(message.get("content"))
     return strip_boilerplate(text) if message.get("role") == "user" else strip_recall(text)
 

@@ -204,7 +204,7 @@ def _call_id(item: Record) -> str:
 
 
 def _decoded(given: object) -> object:
-    """What a tool was given, which is mostly JSON in a text."""
+    """Return a tool's decoded input, usually JSON in a text."""
     if isinstance(given, str) and given.startswith(("{", "[")):
         found = json_in(given)
         return given if found is None else found

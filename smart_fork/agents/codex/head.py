@@ -1,4 +1,4 @@
-"""Whose forks sessions of Codex are: their headers say it, in one of three ways."""
+"""Finds the parents of Codex sessions: headers name them in one of three ways."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from smart_fork.agents.codex.rollouts import find_rollout, id_in, rollout_in
 
 
 class CodexHeads(Heads):
-    """How rollouts begin."""
+    """Reads the beginnings of rollouts."""
 
     goes_on = True
 
@@ -59,7 +59,7 @@ def _born(log: Path, header: Record) -> Record:
 
 
 class CodexBirths(Births):
-    """How sessions of Codex began."""
+    """Reads how sessions of Codex began."""
 
     def birth(self, log: Path) -> Birth | None:
         """See `Births.birth`."""

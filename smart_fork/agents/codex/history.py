@@ -30,7 +30,7 @@ class Part(NamedTuple):
 
 
 def first_header(path: Path) -> Record:
-    """What the first record of a rollout says; empty where there is none.
+    """Return the first record's header; empty if there is none.
 
     Raises:
         OSError: it cannot be read.

@@ -98,7 +98,7 @@ class CodexAdapter(LogAdapter):
 
 
 class Thread(NamedTuple):
-    """What Codex' database says of a thread: the name of the rollout that it loads, and what it is called."""
+    """A thread in Codex's database: the name of the rollout that it loads, and its title."""
 
     rollout: str
     name: str
@@ -169,7 +169,7 @@ _MOST_BYTES = 4 << 20
 
 
 def thread_name(home: Path, session_id: str) -> str:
-    """What the thread is called there; empty where it has no name or the file cannot be read."""
+    """Return the thread's name; empty if it has none or the file cannot be read."""
     path = home / _FILE
     try:
         info = path.stat()

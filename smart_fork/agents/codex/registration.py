@@ -143,7 +143,7 @@ def _understood(text: str) -> dict[str, Any]:
 
 
 def _parts(text: str) -> tuple[str, list[Statement], str]:
-    """What stands before the tables of the entry, these, and what stands behind them.
+    """Split the text into the part before the entry's tables, the tables, and the rest.
 
     Raises:
         UnsuitableError: the entry is not written as tables that stand together.

@@ -76,7 +76,7 @@ def joined(seen: Sequence[Seen]) -> tuple[TranscriptTurn, ...]:
 
 
 def numbered(turns: Sequence[TranscriptTurn], numbers: Sequence[int | None]) -> Sequence[int | None]:
-    """What is said twice, as an item for the model and as an event for the screen, is one message."""
+    """Number items for the model and their events for the screen as one message."""
     found = list(numbers)
     at = {turn.id: position for position, turn in enumerate(turns)}
     for position, turn in enumerate(turns):
@@ -127,7 +127,7 @@ def _note(kind: str, payload: dict[str, Any], item: str) -> str:
 
 
 def _repeated(kind: str, payload: dict[str, Any]) -> str:
-    """What an event says that a message has said."""
+    """Return the message text that an event repeats."""
     if kind != "event_msg" or payload.get("type") not in ("user_message", "agent_message", "item_completed"):
         return ""
     item = payload.get("item")
@@ -187,13 +187,13 @@ def _of(line: TranscriptTurn, found: dict[str, int]) -> int | None:
 
 
 def _kind(record: Record) -> str:
-    """What a record is: an item's own type or the event's, else the record's."""
+    """Return a record's kind: the item's or event's own type, else the record's."""
     kind = record["type"]
     return str(record["payload"].get("type") or kind) if kind in ("response_item", "event_msg") else kind
 
 
 def size_of(record: Record) -> int:
-    """How many characters of a record the model is sent."""
+    """Count the characters of a record that the model receives."""
     kind, payload = record["type"], record["payload"]
     if kind == "compacted":
         return sum(map(characters, left_by(payload)))
@@ -244,7 +244,7 @@ class Measured:
 
 
 def _is_instruction(item: Record) -> bool:
-    """Whether the program told it the model by itself, as it tells each session."""
+    """Return True if the program sends it to the model in every session."""
     if item.get("type") != "message" or item.get("role") == "assistant":
         return False
     said = texts_of(list_in(item.get("content")))
@@ -257,7 +257,7 @@ def added(text: str) -> Record:
 
 
 def left_by(payload: Record) -> list[Record]:
-    """What a compaction has left beside what was said: a text, or what its maker alone can read."""
+    """Return what a compaction left beside messages: a text, or data that only its maker can read."""
     if isinstance(said := payload.get("message"), str) and said.strip():
         return [added(said)]
     return [one for one in dicts_in(payload.get("replacement_history")) if one.get("type") in COMPACTIONS][-1:]

@@ -1,4 +1,4 @@
-"""What Codex writes twice is one message: as the model's input and as an event for the screen, in either order."""
+"""Merges what Codex writes twice, as the model's input and as an event for the screen, in either order."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def _logs() -> Mapping[str, Path]:
 
 
 def _is_of(session: Session, name: str, logs: Mapping[str, Path]) -> bool:
-    """Whether `session`, what it was forked from, or a sub-agent of them has begun the one of this name."""
+    """Return True if `session`, its fork ancestors, or one of their sub-agents began the session of this name."""
     own = {session.session_id, session.parent_id, session.root_id}
     for _ in range(_DEEPEST):
         if (log := logs.get(name)) is None:

@@ -1,4 +1,4 @@
-"""What the records of Codex say of what it does: whether it works, what runs in the background, what it wrote."""
+"""Reads activity from Codex's records: working or waiting, background tasks, edited files."""
 
 from __future__ import annotations
 

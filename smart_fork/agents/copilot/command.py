@@ -1,4 +1,4 @@
-"""How Copilot CLI is started.
+"""Starts Copilot CLI.
 
 Seen with 1.0.102:
 

@@ -319,7 +319,7 @@ class CopilotForms(CopilotCodec, Forms):
         return record | {"data": {name: value for name, value in data.items() if name not in thought}}
 
     def _mapped(self, name: str, value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
-        """What was thought may be signed as it is."""
+        """Change the texts of a value, but keep thinking unchanged, since it may be signed."""
         return value if name in THOUGHTS else super()._mapped(name, value, change, depth)
 
 

@@ -104,7 +104,7 @@ class CopilotCutter(TreeCutter):
         return tuple(self._said[self._exchange :])
 
     def _of_agent(self, agent: str, data: Mapping[str, Any]) -> tuple[str, ...]:
-        """What a sub-agent says goes with the call of the session that began it."""
+        """Tie a sub-agent's message to the session's call that started it."""
         if agent not in self._agents:
             begun = str(data.get("toolCallId") or data.get("parentToolCallId") or "")
             self._agents[agent] = self._calls.get(begun, begun)

@@ -115,23 +115,23 @@ class CopilotCodec(SizedCodec):
 
 
 def left_by(record: Mapping[str, Any]) -> str:
-    """What a compaction has left."""
+    """Return the summary that a compaction left."""
     return text_in(data_of(record).get("summaryContent"))
 
 
 def _content(data: Record) -> Any:
-    """What a model is sent of what came back; beside it stands what its screen shows."""
+    """Return the result text for the model. The text for the screen is beside it."""
     result = data.get("result")
     return result.get("content") if isinstance(result, dict) else result
 
 
 def data_of(record: Mapping[str, Any]) -> Record:
-    """What an event says."""
+    """Return an event's data."""
     return dict_in(record.get("data"))
 
 
 def is_of_an_agent(record: Mapping[str, Any]) -> bool:
-    """Whether an event is a sub-agent's."""
+    """Return True if an event is a sub-agent's."""
     return record.get("agentId") is not None
 
 
@@ -141,7 +141,7 @@ def requests_in(data: Mapping[str, Any]) -> list[Record]:
 
 
 def output_of(data: Mapping[str, Any]) -> tuple[str, bool]:
-    """What came back from a call, with a shell's exit status first, and whether the call failed."""
+    """Return a call's output, with a shell's exit status first, and True if the call failed."""
     result, error, shell = data.get("result"), data.get("error"), data.get("shellExecution")
     if data.get("success") is False:
         return text_in(error.get("message") if isinstance(error, dict) else error), True
@@ -243,11 +243,11 @@ class CopilotTree(FolderlessTree):
         return None
 
     def is_another(self, record: Record) -> bool:
-        """Whether an event is of somebody else's conversation."""
+        """Return True if an event belongs to another conversation."""
         return is_of_an_agent(record)
 
     def is_asked(self, data: Mapping[str, Any]) -> bool:
-        """Whether a ``user.message`` is what was asked."""
+        """Return True if a ``user.message`` is a prompt."""
         return is_typed(data)
 
     def names(self, turns: tuple[Turn, ...]) -> Iterable[str]:
@@ -274,17 +274,17 @@ class CopilotTree(FolderlessTree):
 
 
 def is_typed(data: Mapping[str, Any]) -> bool:
-    """Whether a ``user.message`` is what a person, or a script in a person's place, has asked."""
+    """Return True if a ``user.message`` is a prompt from a person, or from a script in a person's place."""
     return data.get("source") in (None, "user")
 
 
 def asks(record: Mapping[str, Any]) -> bool:
-    """Whether an event is what was asked of the session itself."""
+    """Return True if an event is a prompt to the session itself."""
     return record.get("type") == "user.message" and not is_of_an_agent(record) and is_typed(data_of(record))
 
 
 def loaded_by(data: Mapping[str, Any]) -> int:
-    """What the model had in its context when it had answered a request."""
+    """Return the tokens in the model's context after its answer to a request."""
     usage = dict_in(data.get("usage"))
     return count(usage.get("inputTokens")) + count(usage.get("outputTokens"))
 
@@ -324,7 +324,7 @@ class CopilotSubAgents(SubAgents):
 
 
 class _SubAgentTree(CopilotTree):
-    """What the events of one sub-agent add up to. Others are links of the chain."""
+    """The events of one sub-agent. All others are only links of the chain."""
 
     agent_id = ""
 
@@ -354,7 +354,7 @@ _SAID = ("user.message", "assistant.message", "tool.execution_complete")
 
 
 class CopilotHeads(Heads):
-    """How logs of Copilot CLI begin."""
+    """Reads the beginnings of Copilot CLI's logs."""
 
     def begins(self, kin: Kin) -> bool:
         """See `Heads.begins`."""

@@ -36,7 +36,7 @@ def composers(path: Path) -> list[tuple[str, int]]:
 
 
 def default_cursor_path() -> Path:
-    """Where Cursor keeps its conversations on this platform."""
+    """Return the path of Cursor's conversations on this platform."""
     below = Path("Cursor/User/globalStorage/state.vscdb")
     if platform.system() == "Darwin":
         return Path.home() / "Library/Application Support" / below
@@ -46,7 +46,7 @@ def default_cursor_path() -> Path:
 
 
 def conversation_of(record: dict[str, Any]) -> str:
-    """Whose line of a side-car it is."""
+    """Return the conversation of a side-car's line."""
     return str(record.get("composerId") or "")
 
 
@@ -56,7 +56,7 @@ def side_car(path: Path) -> Path:
 
 
 def _left_by_cuts(side: Path, composer: str) -> tuple[list[TranscriptTurn], Stamp | None]:
-    """What stands of a conversation in the side-car, and what the side-car was then; no stamp where there is none."""
+    """Return a conversation's turns in the side-car and the side-car's stamp; without one, no stamp."""
     if not side.is_file():
         return [], None
     session = _load_side_car(side, composer)
@@ -147,7 +147,7 @@ class CursorCutter(Cutter):
     suffixes = (*DATABASES, ".jsonl")
 
     def detect(self, path: Path) -> bool:
-        """Whether it is a database by its name, or its first line is a bubble in our envelope."""
+        """Return True if it is a database by its name, or its first line is a bubble in our envelope."""
         if path.suffix.lower() in DATABASES:
             return path.is_file()
         return {"composerId", "bubble"} <= first_record(path).keys()

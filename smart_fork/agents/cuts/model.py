@@ -81,12 +81,12 @@ class TranscriptTurn:
 
     @property
     def is_line(self) -> bool:
-        """Whether it is a line of the session's own file."""
+        """Return True if it is a line of the session's own file."""
         return not (self.inherited or self.within)
 
     @property
     def is_parents(self) -> bool:
-        """Whether it belongs to a session that this one was forked from."""
+        """Return True if it belongs to the session that this one was forked from."""
         return self.inherited and not self.apart
 
     @property

@@ -45,24 +45,24 @@ def parts_of(content: object) -> list[Record]:
 
 
 def text_of(parts: Iterable[Record]) -> str:
-    """What these parts say, without thoughts."""
+    """Return the text of these parts, without thoughts."""
     texts = (part.get("text") for part in parts if not part.get("thought"))
     return "\n\n".join(text for text in texts if isinstance(text, str) and text)
 
 
 def typed_in(record: Record) -> str:
-    """What a person has typed: files that it names are in the message as well."""
+    """Return the text that a person typed. The message also has the files that it names."""
     shown = record.get("displayContent")
     return text_of(parts_of(shown)) if shown is not None else said_in(record)
 
 
 def said_in(record: Mapping[str, Any]) -> str:
-    """What a message says, without thoughts."""
+    """Return the text of a message, without thoughts."""
     return text_of(parts_of(record.get("content")))
 
 
 def is_context(record: Mapping[str, Any]) -> bool:
-    """Whether Gemini CLI itself has said this in the place of a person."""
+    """Return True if Gemini CLI itself wrote this user message."""
     return record.get("type") == "user" and said_in(record).lstrip().startswith(_CONTEXT)
 
 
@@ -80,13 +80,13 @@ def calls_in(record: Record) -> Iterator[MadeCall]:
 
 
 def answers_in(record: Record) -> list[Record]:
-    """What tools gave back that stands in a message of its own."""
+    """Return tool results that are in a message of their own."""
     parts = parts_of(record.get("content"))
     return [answer for part in parts if isinstance(answer := part.get("functionResponse"), dict)]
 
 
 def result_of(call: MadeCall, patch: str = "") -> GivenBack:
-    """What came back from a call, with a shell's exit status first, and whether the call failed."""
+    """Return a call's output, with a shell's exit status first, and True if the call failed."""
     answers = [part["functionResponse"] for part in call.result or () if isinstance(part.get("functionResponse"), dict)]
     texts = [answered(answer) for answer in answers] or [(text_of(call.result or ()), False)]
     failed = call.status in ("error", "cancelled") or any(failed for _, failed in texts)
@@ -99,7 +99,7 @@ def results_in(record: Record) -> list[GivenBack]:
 
 
 def answered(answer: Mapping[str, Any]) -> tuple[str, bool]:
-    """What one answer says, and whether it says that the call failed."""
+    """Return an answer's text, and True if it reports a failed call."""
     given = dict_in(answer.get("response"))
     failed = isinstance(given.get("error"), str)
     output = text_in(given.get("error") if failed else given.get("output"))

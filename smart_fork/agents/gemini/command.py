@@ -1,4 +1,4 @@
-"""How Gemini CLI is started.
+"""Starts Gemini CLI.
 
 Seen with 0.61:
 

@@ -67,7 +67,7 @@ class Replay:
         return {**self._past, **self._records}
 
     def up_to(self, identity: str) -> list[Record]:
-        """What was remembered when the message of this id had been said, that one last; empty where it is not there."""
+        """Return the remembered messages up to this id, inclusive; empty if it is missing."""
         for messages in (self._records, *reversed(self._before)):
             if identity in messages:
                 names = list(messages)
@@ -217,7 +217,7 @@ class GeminiForms(GeminiCodec, PartForms):
         return _each(record, without)
 
     def untied(self, record: Record) -> Record | None:
-        """What is signed was signed for an account."""
+        """Remove signatures, which are bound to an account."""
 
         def without(message: Record) -> Record:
             if not isinstance(content := message.get("content"), list):
@@ -228,7 +228,7 @@ class GeminiForms(GeminiCodec, PartForms):
 
 
 class _Said:
-    """What a log says, in its order: messages, and lists by which messages got other ids."""
+    """The content of a log in order: messages, and lists that give messages other ids."""
 
     def __init__(self, session: Session) -> None:
         self._events: list[Record] = []

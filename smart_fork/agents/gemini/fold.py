@@ -1,4 +1,4 @@
-"""What the records of one of Gemini CLI's sessions add up to: what was compressed, and then what is remembered.
+"""Folds the records of a Gemini CLI session: first the compressed part, then the remembered messages.
 
 No record says where, on which branch or with which version. The directory is told by the folder of the log, else by
 what Gemini CLI has told its model of its workspace.
@@ -90,7 +90,7 @@ def given_back(messages: Iterable[Record]) -> set[str]:
 
 
 class _Fold(fold.LineFold):
-    """What the records of one file add up to."""
+    """The state after the records of one file."""
 
     agent = "gemini"
     known = frozenset({"user", "gemini", "info", "error", "warning"})
@@ -273,7 +273,7 @@ class _Fold(fold.LineFold):
 
 
 def loaded_after(record: Mapping[str, Any]) -> int:
-    """What the model had in its context when it had said this."""
+    """Return the tokens in the model's context after this message."""
     return count(dict_in(record.get("tokens")).get("total"))
 
 
@@ -375,7 +375,7 @@ def named_in(raw: bytes) -> Iterator[tuple[str, str]]:
 
 
 class GeminiHeads(Heads):
-    """How logs of Gemini CLI begin."""
+    """Reads the beginnings of Gemini CLI's logs."""
 
     def begins(self, kin: Kin) -> bool:
         """See `Heads.begins`."""

@@ -56,7 +56,7 @@ def claim(project: Path, directory: Path) -> list[Path]:
 
 
 def digest(directory: str) -> str:
-    """What stands for a directory in the logs, and in the names of folders of older versions."""
+    """Return the hash of a directory in logs, and in folder names of older versions."""
     return hashlib.sha256(directory.encode("utf-8", "replace")).hexdigest()
 
 
@@ -91,5 +91,5 @@ def id_of(path: Path) -> str:
 
 
 def is_named_whole(path: Path) -> bool:
-    """Whether the name of a log has all of its session's id: then it stays when its session was resumed."""
+    """Return True if a log's name has its complete session id: resuming then keeps the file."""
     return _UUID.search(path.stem) is not None

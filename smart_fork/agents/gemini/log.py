@@ -135,7 +135,7 @@ def new_name(session_id: str, moment: datetime) -> str:
 
 
 def _is_session(location: str) -> bool:
-    """Whether a file is where a project's conversations are, and no sub-agent's."""
+    """Return True if a file is in a project's conversations and not a sub-agent's."""
     _, folder, name = location.rsplit("/", 2)
     return folder == CHATS and (_DATED.match(name) is None or _NAMED.match(name) is not None)
 

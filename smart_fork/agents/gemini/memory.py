@@ -1,4 +1,4 @@
-"""What Gemini CLI remembers of a session, by its records.
+"""Reconstructs Gemini CLI's memory of a session from its records.
 
 * A message whose id is known stands in the place of that one.
 * ``$set.messages`` is all that it remembers from there on. What is missing in that was compressed, where something that
@@ -49,7 +49,7 @@ class Memory:
         self.reordered = False
 
     def kept(self) -> Kept:
-        """What can be gone on with, as JSON values."""
+        """Return the state as JSON values, to be continued later."""
         return list(self._signs), list(self._signs.values()), list(self._past)
 
     @property
@@ -63,7 +63,7 @@ class Memory:
         return list(self._past)
 
     def take(self, record: Record) -> Iterator[Told]:
-        """What the next record of a log says."""
+        """Read the next record of a log and yield its messages."""
         if isinstance(record.get("$rewindTo"), str):
             self._rewind(record["$rewindTo"])
         elif isinstance(record.get("id"), str):
@@ -116,7 +116,7 @@ class Memory:
 
 
 def sign_of(record: Record) -> str:
-    """What a message and the same one under another id have in common; empty for what is no conversation."""
+    """Return the signature that a message shares with its copies under other ids; empty if it is no conversation."""
     if record.get("type") not in _SAID:
         return _NOTE
     if is_context(record):

@@ -1,4 +1,4 @@
-"""How OpenCode is started.
+"""Starts OpenCode.
 
 Seen with 1.18:
 

@@ -228,7 +228,7 @@ class _Renamed:
 
     @cached_property
     def _model(self) -> Mapping[str, str]:
-        """What is asked where a session was begun by another agent.
+        """The model to use in a session that another agent began.
 
         Raises:
             ForkRefused: nobody has said which model there is.
@@ -271,7 +271,7 @@ def _changed(session: Session) -> ForkRefused:
 
 
 def _info(found: Document, session: Session, new: NewSession) -> dict[str, Any]:
-    """What the copy says of itself."""
+    """Return the copy's own description."""
     moment = int(new.now.timestamp() * 1000)
     kept = {name: value for name, value in found["info"].items() if name not in _NOT_COPIED}
     own = {"id": new.id, "time": {"created": moment, "updated": moment}}

@@ -218,13 +218,13 @@ def lines_of(path: Path) -> list[bytes]:
 
 
 def there(path: Path) -> bool:
-    """Whether this session is in its database."""
+    """Return True if this session is in its database."""
     with opened(path.parent) as db:
         return has(db, path.name)
 
 
 def stamp_of_lines(path: Path, lines: Iterable[bytes]) -> Stamp:
-    """What tells that a session still has these lines."""
+    """Return a stamp by which unchanged lines of a session are recognized."""
     size, digest = 0, blake2b(digest_size=7)
     for line in lines:
         size += len(line) + 1

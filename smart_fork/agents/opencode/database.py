@@ -84,7 +84,7 @@ def stamps(db: apsw.Connection, key: str = "") -> Iterator[Stamp]:
 
 
 def has(db: apsw.Connection, key: str) -> bool:
-    """Whether there is a session of this id, whoever's."""
+    """Return True if any session has this id."""
     return KEY.fullmatch(key) is not None and db.execute("SELECT 1 FROM session WHERE id = ?", (key,)).get is not None
 
 
@@ -157,7 +157,7 @@ def decoded(data: bytes | None) -> tuple[Json | None, str]:
 
 
 def _text(value: object) -> str:
-    """What a column holds, whatever a program has put there: never half a character, and no NUL."""
+    """Return a column's text, whatever a program stored there: no half characters, no NUL."""
     if not isinstance(value, bytes):
         return "" if value is None else str(value)
     return value.decode("utf-8", "replace").replace("\0", "")

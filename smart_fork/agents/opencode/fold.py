@@ -129,7 +129,7 @@ def _short_part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def output_of(state: Record) -> tuple[str, bool]:
-    """What came back from a call, with a shell's exit status first, and whether the call failed."""
+    """Return a call's output, with a shell's exit status first, and True if the call failed."""
     output = text_in(state.get("output") if state.get("status") == "completed" else state.get("error"))
     status = dict_in(state.get("metadata")).get("exit")
     if type(status) is int:
@@ -138,7 +138,7 @@ def output_of(state: Record) -> tuple[str, bool]:
 
 
 def text_of(parts: Sequence[Record]) -> str:
-    """What was said in a message; what OpenCode itself has put into it, such as a file, is left out."""
+    """Return a message's text, without parts that OpenCode itself inserted, such as files."""
     said = (
         part.get("text")
         for part in parts
@@ -261,7 +261,7 @@ class _Message(NamedTuple):
 
 
 def sums_up(info: Json) -> bool:
-    """Whether a message is what a compaction has left."""
+    """Return True if a message is a compaction's summary."""
     return info.get("summary") is True
 
 
@@ -381,7 +381,7 @@ class _Fold(Fold):
 
 
 def root_of(messages: Sequence[tuple[Json, list[Json]]]) -> str:
-    """What a session and all its forks begin with, and no other: a fork copies the messages with their times alone.
+    """Return an identity that a session shares only with its forks: a fork copies the messages with their times.
 
     One that leaves out its beginning says what that was.
     """
@@ -391,18 +391,18 @@ def root_of(messages: Sequence[tuple[Json, list[Json]]]) -> str:
 
 
 def left_out(parts: Sequence[Json]) -> Json:
-    """What a line of ours on what is left out says of its session; nothing where it is something else."""
+    """Return the session that our line about omitted messages names; empty for other messages."""
     return dict_in(dict_in(parts[0].get("metadata")).get(LEFT_OUT)) if len(parts) == 1 else {}
 
 
 def said_in(info: Json, parts: Sequence[Json]) -> str:
-    """What a message and its copies in forks have in common: whose it is, its time, and what it says."""
+    """Return the identity of a message and its copies in forks: author, time and text."""
     words = f"{info.get('role')} {dict_in(info.get('time')).get('created')} {text_of(parts)}"
     return hashlib.blake2b(words.encode("utf-8", "replace"), digest_size=12).hexdigest()
 
 
 def loaded_after(info: Json) -> int:
-    """What the model had in its context when it had said this."""
+    """Return the tokens in the model's context after this message."""
     tokens = dict_in(info.get("tokens"))
     cache = dict_in(tokens.get("cache"))
     named = [*(tokens.get(name) for name in ("input", "output", "reasoning")), cache.get("read"), cache.get("write")]

@@ -136,7 +136,7 @@ class OpenCodeForms(OpenCodeCodec, Forms):
         return record if new == old else record | {"parts": new}
 
     def untied(self, record: Record) -> Record:
-        """What is signed was signed for an account."""
+        """Remove signatures, which are bound to an account."""
 
         def without(part: Record) -> Record:
             ours = only(dict_in(part.get("metadata")), (LEFT_OUT,))
@@ -158,7 +158,7 @@ def document_of(session: Session) -> Document:
 
 
 def _part(part: Record) -> Record | None:
-    """What is shared of a part. Nothing of what OpenCode has put in itself: such as the files that a question names."""
+    """Return the shared fields of a part, without parts that OpenCode itself inserted, such as named files."""
     kind = text_in(part.get("type"))
     if kind not in _PARTS or part.get("synthetic") is True:
         return None
@@ -182,7 +182,7 @@ def _is_signed(value: object) -> bool:
 
 
 def _state(state: Record) -> Record:
-    """What is shared of a call. That its result is no longer sent is not: OpenCode says that later."""
+    """Return the shared fields of a call. Its later mark that the result is no longer sent is not shared."""
     kept = only(state, _STATE)
     for name, names in (("time", ("start", "end")), ("metadata", _SHOWN)):
         if name in kept:

@@ -1,4 +1,4 @@
-"""Whose forks sessions of OpenCode are: it notes nothing of that, but copies the messages with their times.
+"""Finds the parents of OpenCode sessions: it records none, but copies messages with their times.
 
 So what is said first, and when, is the same in a whole family and in no other; who is whose parent is told by how many
 of their messages are the same, and by what we have noted ourselves: also in copies that leave something out.
@@ -17,7 +17,7 @@ from smart_fork.agents.opencode.fold import conversation, left_out, said_in, tex
 
 
 class OpenCodeHeads(Heads):
-    """How sessions of OpenCode begin."""
+    """Reads the beginnings of OpenCode's sessions."""
 
     def begins(self, kin: Kin) -> bool:
         """See `Heads.begins`."""
@@ -50,12 +50,12 @@ def _of(turn: Turn) -> tuple[str, str]:
 
 
 def _sign(message: dict[str, Any]) -> str:
-    """What a message and its copies have in common: its time and what it says."""
+    """Return the identity of a message and its copies: time and text."""
     return said_in(message["info"], message["parts"])
 
 
 class OpenCodeBirths(Births):
-    """How new sessions of OpenCode began; the ids of forks are chosen."""
+    """Reads how new sessions of OpenCode began. The ids of forks are chosen."""
 
     def birth(self, log: Path) -> Birth | None:
         """See `Births.birth`."""

@@ -1,4 +1,4 @@
-"""What the messages of OpenCode say of what it does: whether it works, and what it wrote."""
+"""Reads activity from OpenCode's messages: working or waiting, and edited files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Qwen Code is started.
+"""Starts Qwen Code.
 
 Seen with 0.24:
 

@@ -105,12 +105,12 @@ class QwenCodec(MessageCodec):
 
 
 def sums_up(record: Record) -> bool:
-    """Whether a record is what a compaction left: it stands for all before it."""
+    """Return True if a record is a compaction's summary, which replaces everything before it."""
     return record.get("subtype") == "chat_compression"
 
 
 def left_by_compaction(record: Record) -> str:
-    """What a compaction has left, as a text: its history begins with that."""
+    """Return a compaction's summary as a text. It begins the history."""
     history = dicts_in(dict_in(record.get("systemPayload")).get("compressedHistory"))
     return texts_of(list_in(history[0].get("parts"))) if history else ""
 
@@ -121,13 +121,13 @@ def parts_of(message: object) -> list[Record]:
 
 
 def text_of(parts: Iterable[Record]) -> str:
-    """What these parts say, without thoughts."""
+    """Return the text of these parts, without thoughts."""
     texts = (part.get("text") for part in parts if part.get("thought") is not True)
     return "\n\n".join(text for text in texts if isinstance(text, str))
 
 
 def output_of(answer: Record) -> tuple[str, bool]:
-    """What came back from a call, with a shell's exit status first, and whether the call failed."""
+    """Return a call's output, with a shell's exit status first, and True if the call failed."""
     given = dict_in(answer.get("response"))
     failed = isinstance(given.get("error"), str)
     output = text_in(given.get("error") if failed else given.get("output"))
@@ -190,7 +190,9 @@ class QwenTree(Tree):
         return self._user(record, item.text, identity, line) if kind == "user" else None
 
     def _system(self, record: Record, identity: str, line: Line) -> Turn | None:
-        """What a compaction left is loaded; a rewinding is the leaf of what it leaves until somebody goes on."""
+        """Read a system record. A compaction's summary is loaded; a rewind is the leaf of what it leaves until the next
+        message.
+        """
         subtype = record.get("subtype")
         if subtype == "parent_session":
             self.facts["begun_by_another"] = True
@@ -233,7 +235,7 @@ class QwenTree(Tree):
 
 
 def is_typed(record: Record) -> bool:
-    """Whether a ``user`` record is what a person, or a script in a person's place, has asked."""
+    """Return True if a ``user`` record is a prompt from a person, or from a script in a person's place."""
     return record.get("subtype") in _TYPED and record.get("provenance") in (None, "real_user")
 
 
@@ -244,12 +246,12 @@ def typed_in(record: Record, said: str) -> str:
 
 
 def loaded_after(record: Record) -> int:
-    """What the model had in its context when it had said this."""
+    """Return the tokens in the model's context after this message."""
     return count(dict_in(record.get("usageMetadata")).get("totalTokenCount"))
 
 
 def loaded_by_compaction(record: Record) -> int:
-    """What a compaction left in the context; 0 for other records. From there on that is sent, and not what is above."""
+    """Return the tokens that a compaction left in the context; 0 for other records. Earlier ones are not sent again."""
     given = dict_in(record.get("systemPayload"))
     history = given.get("compressedHistory")
     if not sums_up(record) or not isinstance(history, list):
@@ -276,7 +278,7 @@ class QwenSubAgents(LoggedSubAgents):
 
 
 class QwenHeads(TreeHeads):
-    """How logs of Qwen Code begin: its own forks as ours do."""
+    """Reads the beginnings of Qwen Code's logs. Its own forks are like ours."""
 
     said = SAID
 

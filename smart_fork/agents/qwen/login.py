@@ -56,7 +56,7 @@ def _auth(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _chosen(settings: Mapping[str, Any]) -> str:
-    """What it logs in with, as its settings say."""
+    """Return the login method in its settings."""
     return str(_auth(settings).get("selectedType"))
 
 

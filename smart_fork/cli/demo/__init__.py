@@ -47,7 +47,7 @@ _PARENT_SIZE = re.compile(rb'("thread_id":"([^"]+)","end_ordinal_exclusive":\d+,
 
 @dataclass(frozen=True, slots=True)
 class DemoHome:
-    """Where the sessions are, and a search in them: `expected_session_id` answers `intent`, asked in `project`."""
+    """The demo's sessions and a search in them: `expected_session_id` answers `intent`, asked in `project`."""
 
     home: Path
     repositories: tuple[Path, ...]
@@ -134,7 +134,7 @@ def _moment(found: re.Match[bytes]) -> datetime:
 
 
 def _rollout(home: Path, text: bytes) -> Path:
-    """Where Codex keeps a session: its file is called by the local time of its start."""
+    """Return Codex's path for a session: its file is named by the local time of its start."""
     about = orjson.loads(text[: text.index(b"\n")])["payload"]
     start = datetime.fromisoformat(about["timestamp"]).astimezone()
     return home / ".codex/sessions" / f"{start:%Y/%m/%d/rollout-%Y-%m-%dT%H-%M-%S}-{about['id']}.jsonl"

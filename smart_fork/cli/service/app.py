@@ -236,7 +236,7 @@ class ServiceParts:
         self._restart = restart
 
     def application(self, entrance: Entrance) -> tuple[Starlette, Doors]:
-        """What answers, and which of its addresses are for whom."""
+        """Return the application, and who may use each of its addresses."""
         page = views.Page(self.library, entrance, self._state)
         return application(create_server(self.model), page, self._question, self._status, self._restart)
 
@@ -265,7 +265,7 @@ class ServiceParts:
             self.model.indexer.stop(STOP_SECONDS)
 
     def idle(self, waited: float) -> bool:
-        """Whether no index run would be cut short, now that one has waited so many seconds for its end."""
+        """Return True if stopping interrupts no index run, after waiting so many seconds for one."""
         return self.model.indexer is None or waited >= RUN_SECONDS or self.model.indexer.status().state != "indexing"
 
     def _question(self) -> None:

@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 class Key(Enum):
-    """What a request comes with."""
+    """Credentials of a request."""
 
     TOKEN = "the token, or our socket"  # noqa: S105 - the name of it
     COOKIE = "a browser's cookie"
@@ -55,7 +55,7 @@ class Key(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """Which addresses are open to whom. All others need the token or a cookie.
+    """Addresses open to each kind of caller. All others need the token or a cookie.
 
     `always` are the paths that anybody is answered at, however often: to refuse would be no less work. `public` need
     nothing either. `programs` are the routes that no cookie opens. To `way_in` a file of ours sends a form. Who asks

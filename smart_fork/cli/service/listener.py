@@ -1,4 +1,4 @@
-"""Where the service can be asked: a literal address, or all those that a name of this machine stands for.
+"""Listening addresses of the service: a literal one, or all those of a name of this machine.
 
 Whoever names this machine is connected to any of its addresses. So a name is ours where we listen at each of them, and
 not where somebody else has the same port of another: he would be told the token by programs that trust the name.

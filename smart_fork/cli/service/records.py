@@ -49,7 +49,7 @@ def _said(text: Masked) -> str:
 
 
 class _Private(RotatingFileHandler):
-    """What a full disk does not take is written with what is said when there is room, the oldest `WAITING_BYTES`."""
+    """A private log file. Records that a full disk refuses are written later, the oldest `WAITING_BYTES`."""
 
     def _open(self) -> TextIOWrapper:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -60,7 +60,9 @@ class _Private(RotatingFileHandler):
         """Say nothing: standard error may be a pipe that nobody reads, and a process never waits for its log."""
 
     def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802 - what logging calls it
-        """Whether the file is full; where what waits cannot be written it is not, and the record waits with that."""
+        """Return True if the file is full and no earlier record waits for the disk. A waiting one is joined by this
+        one.
+        """
         try:
             return bool(super().shouldRollover(record))
         except OSError:

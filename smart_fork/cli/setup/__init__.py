@@ -61,7 +61,7 @@ def hooks(
 
 
 def _changed(agent: AgentName, *, remove: bool, wanted: bool) -> HooksChanged:
-    """What was done for one agent. One that is not there, or that failed, does not keep the other from it."""
+    """Change the hooks of one agent. A missing agent or an error does not stop the others."""
     from smart_fork.cli.setup import agent_settings
     from smart_fork.cli.setup.setup_answer import HooksChanged
 
@@ -202,7 +202,7 @@ def compile_ahead() -> None:
 
 
 def _act(step: Step, plan: SetupPlan, ledger: Ledger) -> StepTold:
-    """What was done of a step. One that fails does not keep the next from being done."""
+    """Carry out a step. A failure does not stop the next one."""
     told = step.told()
     try:
         verb, notes = first_index(plan) if step.what == "index" else (_DONE[step.state], step.do(ledger))

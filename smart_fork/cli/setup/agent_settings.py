@@ -77,7 +77,7 @@ def remove_handlers(path: Path) -> bool:
 
 
 def any_in(path: Path) -> bool:
-    """Whether there is any of ours, also an older one.
+    """Return True if the file has any of our hooks, including older ones.
 
     Raises:
         SmartForkError: the settings are not understood.
@@ -87,7 +87,7 @@ def any_in(path: Path) -> bool:
 
 
 def are_in(path: Path, wanted: Groups) -> bool:
-    """Whether they are in the settings as we would install them.
+    """Return True if our hooks are in the settings as we would install them.
 
     Raises:
         SmartForkError: the settings are not understood.
@@ -187,7 +187,7 @@ class _Spaces:
         replace_file(self._file, [json.dumps({"created": self.created, "empty": [*self.empty.items()]}).encode()])
 
     def forget(self) -> None:
-        """None of ours are in it: whatever is empty from now on was made so by others."""
+        """Note that the file has no hooks of ours: what becomes empty from now on is others' work."""
         self.empty, self.created = {}, False
         self._file.unlink(missing_ok=True)
 
@@ -213,12 +213,12 @@ _IN_SILENCE = "2>/dev/null || :"
 
 
 def settings_file(agent: AgentName) -> Path:
-    """Where the agent reads its hooks from."""
+    """Return the file that the agent reads its hooks from."""
     return AGENTS.hooks_of(agent).path()
 
 
 def command(agent: AgentName) -> str:
-    """What the agent runs, for a shell.
+    """Return the shell command that the agent runs.
 
     Where smart-fork has been uninstalled it says nothing and ends with 0: no agent complains of a hook that is left.
     """
@@ -226,7 +226,7 @@ def command(agent: AgentName) -> str:
 
 
 def wanted(agent: AgentName) -> dict[str, Any]:
-    """All that we install: ``hooks`` as the settings have them, or the ``content`` of a file of ours."""
+    """Return our complete hooks: ``hooks`` as the settings have them, or the ``content`` of a file of ours."""
     hooks = AGENTS.hooks_of(agent)
     content = _content(hooks)
     groups = {event: [group] for event, group in _groups(hooks).items()}
@@ -279,7 +279,7 @@ def remove(agent: AgentName) -> HooksChanged:
 
 
 def is_installed(agent: AgentName) -> bool:
-    """Whether our hooks are there as we would install them.
+    """Return True if our hooks are installed as we would install them.
 
     Raises:
         SmartForkError: the file is not understood, or not ours.
@@ -374,7 +374,7 @@ def undo(line: LedgerLine) -> list[str]:
 
 
 def standing(line: LedgerLine) -> str:
-    """What is no longer as it was left; empty where all is.
+    """Describe the differences from what setup left; empty if none.
 
     Raises:
         SmartForkError: the settings are not understood.

@@ -81,5 +81,5 @@ def end_running(processes: Processes) -> list[str]:
 
 
 def standing(line: LedgerLine) -> str:
-    """What is no longer as it was left; empty where all is."""
+    """Describe the differences from what setup left; empty if none."""
     return "" if line.path.exists() else "the service was removed"

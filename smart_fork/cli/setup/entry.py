@@ -59,7 +59,7 @@ def _written(way: Registration, words: Sequence[str], ledger: Ledger) -> list[st
 
 
 def _is_made(text: str | None, earlier: LedgerLine | None) -> bool:
-    """Whether nobody else had such a file: what is left of it is deleted when nothing is in it any more."""
+    """Return True if setup created the file: it is deleted when nothing is left in it."""
     return text is None or bool(earlier and (earlier.made or (earlier.edit and not earlier.edit.before)))
 
 
@@ -106,7 +106,7 @@ def _taken_out(way: Registration, line: LedgerLine, text: str) -> list[str]:
 
 
 def standing(line: LedgerLine) -> str:
-    """What is no longer as it was left; empty where all is.
+    """Describe the differences from what setup left; empty if none.
 
     Raises:
         SmartForkError: the settings are not understood.

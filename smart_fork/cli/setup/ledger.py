@@ -39,7 +39,7 @@ class Edit:
 
     @classmethod
     def of(cls, before: str | None, after: str) -> Edit:
-        """What makes `after` of `before`."""
+        """Return the edit that turns `before` into `after`."""
         old = before or ""
         at = _shared(old, after)
         shared = _shared(old[at:][::-1], after[at:][::-1])
@@ -47,22 +47,22 @@ class Edit:
         return cls(at, was, now, digest(before), digest(after))
 
     def is_in(self, text: str | None) -> bool:
-        """Whether `text` is still what it was made."""
+        """Return True if `text` still has the edit."""
         return digest(text) == self.after
 
     def never_came(self, text: str | None) -> bool:
-        """Whether `text` is what it was before."""
+        """Return True if `text` is still as it was before."""
         return digest(text) == self.before
 
     def undone(self, text: str) -> str | None:
-        """What was there before `text`, in which the edit is; `None` where there was nothing."""
+        """Return the text without the edit; `None` if there was no file before."""
         if not self.before:
             return None
         return text[: self.at] + self.was + text[self.at + len(self.now) :]
 
 
 def _shared(one: str, other: str) -> int:
-    """How many characters both begin with."""
+    """Count the characters that both begin with."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
@@ -96,7 +96,7 @@ class LedgerLine(BaseModel):
 
     @property
     def about(self) -> tuple[What, str, Path]:
-        """What no two lines have in common."""
+        """The line's unique key."""
         return self.what, self.agent, self.path
 
     def undone(self, text: str, restore: Callable[[str], str]) -> str | None:
@@ -235,7 +235,7 @@ class Step:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is something to do."""
+        """Return True if there is something to do."""
         return self.state in ("new", "changed")
 
     def told(self) -> StepTold:

@@ -1,4 +1,4 @@
-"""What setting up would do here: nothing is changed by looking."""
+"""Plans the setup of this machine. Planning changes nothing."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _step() -> str:
 
 
 def _source() -> str:
-    """Where this smart-fork was installed from, as uv takes it: the index, a folder, or a repository."""
+    """Return the source of this installation, as uv takes it: the index, a folder, or a repository."""
     try:
         origin = json.loads(distribution(_NAME).read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):
@@ -104,7 +104,7 @@ class SetupPlan:
 
     @property
     def is_done(self) -> bool:
-        """Whether there is nothing to do."""
+        """Return True if there is nothing to do."""
         return not any(step.is_open for step in self.steps)
 
 
@@ -133,7 +133,7 @@ def make_plan(options: SetupOptions, ledger: Ledger) -> SetupPlan:
 
 
 def missing(absent: Sequence[str]) -> str:
-    """That these agents are not here, for people."""
+    """Describe the missing agents for a person."""
     return f"{AGENTS.titles(absent)} {'were' if len(absent) > 1 else 'was'} not found"
 
 
@@ -341,7 +341,7 @@ def undone(line: LedgerLine, notes: Collection[str] = (), error: str = "", hint:
 
 
 def lines_of(ledger: Ledger, agents: tuple[str, ...], what: Collection[What] = ()) -> list[LedgerLine]:
-    """What there is to undo for these agents, the last first; for all of them, what is the machine's as well.
+    """List the steps to undo for these agents, last first; for all agents, also those of the machine.
 
     With `what` only that.
     """
@@ -371,13 +371,13 @@ def _undone(ledger: Ledger, line: LedgerLine, processes: Processes, going: Colle
 
 
 def _sharer(ledger: Ledger, line: LedgerLine) -> LedgerLine | None:
-    """What was set up for another agent in the same file, which is all ours: only skills are shared."""
+    """Return the step for another agent that shares this file of ours. Only skills are shared."""
     same = (one for one in ledger if (one.what, one.path) == ("skill", line.path) and one.agent != line.agent)
     return next(same, None) if line.what == "skill" else None
 
 
 def not_ours_to_undo(agents: tuple[str, ...]) -> Iterator[str]:
-    """What is here without having been set up: somebody has put it there by hand, and knows how to take it out."""
+    """Describe parts that were installed by hand: setup did not make them and does not remove them."""
     for way in AGENTS.registrations():
         if way.agent not in agents:
             continue
@@ -416,7 +416,7 @@ def checks() -> Iterator[Check]:
 
 
 def _standing(line: LedgerLine) -> str:
-    """What is no longer as it was left; empty where all is."""
+    """Describe the differences from what setup left; empty if none."""
     try:
         return PARTS[line.what].standing(line)
     except SmartForkError as error:

@@ -1,4 +1,4 @@
-"""That a session is told what past ones know, at first prompts, edits and errors: a step, only if it is wanted."""
+"""Setup step that enables hints from past sessions at first prompts, edits and errors. Optional."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def undo(line: LedgerLine) -> list[str]:
 
 
 def standing(line: LedgerLine) -> str:
-    """What is no longer as it was left; empty where all is."""
+    """Describe the differences from what setup left; empty if none."""
     return "" if line.path.is_file() else "recall is off"
 
 
 def checks(ledger: Ledger) -> Iterator[Check]:
-    """How it goes, where it is on."""
+    """Check the recall hooks, if enabled."""
     agents = [AGENTS.registration_of(line.agent) for line in ledger if line.what == "recall" and line.path.is_file()]
     if not agents:
         return

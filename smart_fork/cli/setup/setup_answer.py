@@ -1,4 +1,4 @@
-"""What setting up is asked, and what it answers."""
+"""Requests to setup, and its answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from smart_fork.agents.options import said
 
 @dataclass(frozen=True, slots=True)
 class SetupOptions:
-    """What of it is wanted."""
+    """The selected parts of the setup."""
 
     agents: tuple[AgentName, ...] = ()
     skill: bool = said(bool, default=True, help="Install no skill.", flags=("--no-skill",))
@@ -56,7 +56,7 @@ class StepTold(Value):
 
 @value
 class Trial(Value):
-    """How it went. Seconds are from the start to the list of tools, and from a question to its answer.
+    """Result of a trial. Seconds are from the start to the list of tools, and from a question to its answer.
 
     `asked` is the title of the newest session, `found` the one that came back for it; both are empty without sessions.
     """
@@ -74,7 +74,7 @@ class Trial(Value):
 
 @record
 class SetUp(Value):
-    """What there is to do, and from `ok` on what was done. `deletes` is what the agents delete of their own logs."""
+    """The steps to do, and from `ok` on the results. `deletes` describes the agents' deletion of their own logs."""
 
     program: str
     agents: tuple[AgentToSetUp, ...]
@@ -101,7 +101,7 @@ class StepUndone(Value):
 
 @record
 class TakenOut(Value):
-    """What was undone, which processes were `ended`, and what is `left` because it was set up by hand."""
+    """The undone steps, the `ended` processes, and parts `left` because they were installed by hand."""
 
     ok: bool
     changed: bool
@@ -112,7 +112,7 @@ class TakenOut(Value):
 
 @record
 class HooksChanged(Value):
-    """What was done to an agent's settings; with an `error` nothing."""
+    """Changes of an agent's settings; with an `error` there are none."""
 
     agent: str
     path: str
@@ -125,7 +125,7 @@ class HooksChanged(Value):
 
 @value
 class HooksSet(Value):
-    """What was done for each agent."""
+    """Changes for each agent."""
 
     ok: bool
     agents: tuple[HooksChanged, ...]

@@ -60,7 +60,7 @@ def undo(line: LedgerLine) -> list[str]:
 
 
 def standing(line: LedgerLine) -> str:
-    """What is no longer as it was left; empty where all is."""
+    """Describe the differences from what setup left; empty if none."""
     text = _read(line.path)
     if text is None:
         return f"the skill {line.path} is gone"

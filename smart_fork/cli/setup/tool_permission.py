@@ -1,4 +1,4 @@
-"""That an agent runs our reading tools without asking each time: as a step. Only if it is wanted."""
+"""Setup step that lets an agent call our reading tools without asking each time. Optional."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def undo(line: LedgerLine) -> list[str]:
 
 
 def standing(line: LedgerLine) -> str:
-    """What is no longer as it was left; empty where all is.
+    """Describe the differences from what setup left; empty if none.
 
     Raises:
         SmartForkError: the settings are not understood.

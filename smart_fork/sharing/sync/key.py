@@ -24,7 +24,7 @@ _FORM = b"smart-fork/sync/1"
 
 
 class WrongKey(SmartForkError):
-    """What is on the remote was not made with this machine's key, or was changed there."""
+    """The content of the remote was made with another key, or was changed there."""
 
     code = "wrong_key"
 
@@ -108,7 +108,7 @@ def known() -> Key:
 
 
 def is_known() -> bool:
-    """Whether there is a key."""
+    """Return True if this machine has a key."""
     return _path().exists()
 
 
@@ -135,7 +135,7 @@ def read(words: str) -> Key:
 
 
 def folder() -> Path:
-    """Where what belongs to synchronization is kept."""
+    """Return the folder for synchronization's own files."""
     return private_dir(state_home() / "sync")
 
 

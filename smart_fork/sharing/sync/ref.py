@@ -80,7 +80,7 @@ def checked(remote: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What is on the remote: its commit, and its files with their blobs. Without a commit there is nothing."""
+    """The remote's content: its commit, and the blobs of its files. Without a commit it is empty."""
 
     commit: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -200,7 +200,7 @@ class Ref:
         return self.processes.run(["git", *arguments], env=clean | dict(env or {}), timeout=seconds, input=given)
 
     def _has_ssh_command(self, clean: Mapping[str, str]) -> bool:
-        """Whether a person has settled how git runs ssh; asked only where it does."""
+        """Return True if the user has configured git's ssh command. Checked only for ssh remotes."""
         if self.remote.startswith("/") or self.remote.lower().startswith(("https:", "file:")):
             return False
         asked = ["git", "config", "--get", "core.sshCommand"]

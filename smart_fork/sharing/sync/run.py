@@ -45,12 +45,12 @@ Copies = Mapping[str, Copy]
 
 
 def is_own(entry: Entry) -> bool:
-    """Whether this machine has the log that a session of the list was sent from."""
+    """Return True if this machine has the log that the session was sent from."""
     return any(not checkpoints.is_within(str(path)) for path in READERS[entry.agent].locate(entry.session_id))
 
 
 def is_read(entry: Entry) -> bool:
-    """Whether this version knows the agent, and how its sessions are shared."""
+    """Return True if this version can receive sessions of that agent."""
     return entry.agent in READERS.names and AGENTS[entry.agent].has("forms")
 
 
@@ -68,7 +68,9 @@ def root_of(entry: Entry, directories: Sequence[str]) -> Path | None:
 
 
 def _is_alike(there: repositories.Repository, here: repositories.Repository) -> bool:
-    """Whether neither has a remote, and both have the same directory and history: a person cannot adopt that one."""
+    """Return True if neither repository has a remote, and both have the same directory and history. The user cannot
+    adopt such a session.
+    """
     return there.top == here.top and not (there.remote or here.remote) and bool(there.roots & here.roots)
 
 
@@ -92,7 +94,9 @@ def copies_of(source: str, here: Copies) -> list[Written]:
 
 
 def is_current(source: str, entry: Entry, here: Copies) -> bool:
-    """Whether a copy was written here of all that is on the remote. One that was deleted since does not come back."""
+    """Return True if this machine has written a full copy of the remote session. A copy deleted since does not come
+    back.
+    """
     return any(copy.source == source and copy.shared == entry.digest for copy in here.values())
 
 
@@ -208,7 +212,7 @@ class NotMoved(Value):
 
 @record
 class Synced(Value):
-    """What a synchronization did, or with `dry_run` would do."""
+    """Results of a synchronization, or with `dry_run` of a planned one."""
 
     remote: str
     sent: tuple[Moved, ...] = ()
@@ -383,13 +387,13 @@ class _Run:
         return self._pushed(fetched, after, stamps, blobs)
 
     def _stamps(self, there: Manifest, fetched: Fetched) -> dict[str, str]:
-        """How the logs were of what the remote still has, and of copies, of which it has the original."""
+        """Return the stamps of logs that the remote still has, and of copies whose original it has."""
         own = {one for one in there.sessions if self._key.name(one) in fetched.files}
         copied = {source_id(self._key, copy.agent, session_id) for session_id, copy in copies().items()}
         return {source: stamp for source, stamp in self._settled.stamps.items() if source in own | copied}
 
     def _is_news(self, source: str, entry: Entry, there: Entry | None) -> bool:
-        """Whether a session is to be sent; of one whose log is on two machines, the later one stays."""
+        """Return True if the session must be sent. If two machines have its log, the later one stays."""
         if there is None or source in self._settled.stamps:
             return there is None or there.digest != entry.digest
         return there.digest != entry.digest and entry.last_activity >= there.last_activity

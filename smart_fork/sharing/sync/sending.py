@@ -1,4 +1,4 @@
-"""Which sessions of this machine go to the remote, and what of them: as `team push` would share them."""
+"""Selects the sessions that this machine sends to the remote, with the same content as `team push`."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Copy:
 
 
 def settled() -> Settled:
-    """What is known.
+    """Return the synchronization settings of this machine.
 
     Raises:
         NotFound: this machine is not set up.
@@ -84,7 +84,7 @@ def settled() -> Settled:
 
 
 def is_settled() -> bool:
-    """Whether this machine is set up."""
+    """Return True if synchronization is set up on this machine."""
     return state.fact(_NAME) is not None
 
 
@@ -137,7 +137,7 @@ class Kept:
 
 
 def source_id(key: Key, agent: str, session_id: str) -> str:
-    """What the remote knows a session of that machine by which has its log."""
+    """Return the id under which the remote knows a session of the machine that has its log."""
     return key.id(f"{agent}:{session_id}")
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Which part of a session is branched, and where the branch is."""
+    """The part of a session to branch, and the branch's visibility."""
 
     at: str | None = said(help="Number of messages to take, as in `team show`, or `head`.")
     local: bool = said(bool, default=False, help="Only on this machine, until the first push.")
@@ -40,7 +40,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class CopyOptions:
-    """What becomes of the copy on this machine."""
+    """Options for the copy on this machine."""
 
     alias: str | None = said(help="Alias on this machine.")
     platform: str | None = said(help="Agent for the copy. Default: the original agent.")

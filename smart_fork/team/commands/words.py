@@ -65,7 +65,7 @@ def number_of(at: str | None) -> int | None:
 
 
 def agreed(question: str, *, yes: bool) -> bool:
-    """Whether a person says yes.
+    """Ask the user a yes-or-no question. Return True for yes.
 
     Raises:
         Usage: nobody can be asked.
@@ -78,7 +78,7 @@ def agreed(question: str, *, yes: bool) -> bool:
 
 
 def print_shared(done: Shared) -> None:
-    """What was done: as JSON, or in a few lines."""
+    """Print a result, as JSON or in a few lines."""
     if printed_as_json(done):
         return
     said = {"push": "Pushed", "pull": "Pulled", "branch": "Branched", "fork": "Forked"}[done.verb]

@@ -74,7 +74,7 @@ def _try_certificate(options: Options) -> None:
 
 
 def options_of(said: str) -> Options:
-    """What the command has handed over, and the addresses of databases, which nobody else may read."""
+    """Read the server's options as the command passed them, with the private addresses of databases."""
     options = TypeAdapter(Options).validate_json(said)
     return replace(
         options, dsn=os.environ.get(Setting.TEAM_DSN) or None, read_dsn=os.environ.get(Setting.TEAM_READ_DSN) or None

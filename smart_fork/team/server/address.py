@@ -1,4 +1,4 @@
-"""Where the server listens, and that nobody reads along: plain HTTP is for this machine alone."""
+"""The server's listening address. Plain HTTP is allowed only on this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WRITTEN = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:]+)):([0-9]{1,5})")
 
 
 def data_folder() -> Path:
-    """Where a server keeps its database unless it is told another place."""
+    """Return the default folder of the server's database."""
     return state_home() / "team-server"
 
 
@@ -36,7 +36,7 @@ _dsn = partial(said, help=f"Your own PostgreSQL with pgvector. {Setting.TEAM_DSN
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where a server is asked: by its address, or on its own machine."""
+    """The location of a server: its address, or its folder on this machine."""
 
     server: str | None = said(help="Address of a remote server. Needs an admin's token.")
     data: Path | None = _folder()
@@ -50,7 +50,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is said of a server. Requests arrive with TLS here, or at a proxy in front, or neither."""
+    """Options of a server. TLS ends here, at a proxy in front, or is not used."""
 
     listen: str = said(default="127.0.0.1:8770", help="Where.", metavar="HOST:PORT")
     dsn: str | None = _dsn()
@@ -74,7 +74,7 @@ class Options:
 
     @property
     def folder(self) -> Path:
-        """Where the server keeps its database."""
+        """The folder of the server's database."""
         return (self.data or data_folder()).absolute()
 
     def check(self, host: str, addresses: Sequence[str]) -> None:
@@ -94,7 +94,7 @@ class Options:
 
     @property
     def scheme(self) -> str:
-        """What an address of this server begins with."""
+        """The URL scheme of the server's address."""
         return "https" if self.tls_cert else "http"
 
 

@@ -1,4 +1,4 @@
-"""What admins do: on the server's machine over the socket of its database, or from anywhere with an admin's token."""
+"""Admin commands, on the server's machine over the database socket, or from anywhere with an admin's token."""
 
 from __future__ import annotations
 

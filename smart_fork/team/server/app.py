@@ -1,4 +1,4 @@
-"""What the server answers: its addresses, and for each who may ask what of it.
+"""Routes of the server, and who may call each of them.
 
 All of one project is below its key; a session is asked for with the key of its project as `project`.
 """
@@ -42,7 +42,7 @@ _SHOWN = 200
 
 
 def hello(_server: Server, _: Request) -> fields.Message:
-    """What this server is."""
+    """Describe this server."""
     return wire.Hello(protocol=wire.PROTOCOL, version=own_version())
 
 
@@ -72,7 +72,7 @@ def logout(server: Server, _: Request, person: auth.Person) -> Response:
 
 
 class AskedSession(Query):
-    """What a session is read for."""
+    """Query of a request for a session."""
 
     verb: Literal["show", "pull", "fork"] = "show"
 
@@ -110,7 +110,7 @@ def page(server: Server, request: Request, person: auth.Person) -> fields.Messag
 
 
 def have(server: Server, request: Request, person: auth.Person, wanted: wire.Have) -> fields.Message:
-    """Which segments need not be sent. Of a project that is not there, or others', all have to be."""
+    """List the segments that need not be sent. For an unknown or foreign project that is none."""
     try:
         project = server.project(request, person)
     except NotFound:
@@ -153,7 +153,7 @@ def branches(server: Server, request: Request, person: auth.Person, wanted: wire
 
 
 def search(server: Server, request: Request, person: auth.Person, wanted: wire.Search) -> fields.Message:
-    """What the sessions of a project that somebody may read know about a question."""
+    """Search the sessions of a project that the user may read."""
     project = server.project(request, person)
     found = server.database.read(person.id, lambda db: question.answer(db, project, person, wanted))
     with server.database.asked_by(person.id) as db:
@@ -168,7 +168,7 @@ class AskedChanges(Query):
 
 
 def changes(server: Server, request: Request, person: auth.Person) -> fields.Message:
-    """What was withdrawn since somebody asked last, of what he has."""
+    """List the withdrawals since the last request, in the user's sessions and copies."""
     since = asked(AskedChanges, request).since
     with server.database.asked_by(person.id) as db:
         return withdrawn.changes(db, person, since)
@@ -180,7 +180,7 @@ def withdraw(server: Server, request: Request, person: auth.Person, wanted: wire
 
 
 class AskedDeletion(Query):
-    """Whether all that is a session's own is withdrawn, or it is hidden."""
+    """Query of a deletion: withdraw the session's own records everywhere, or hide it."""
 
     everywhere: bool = False
 
@@ -197,14 +197,14 @@ def delete(server: Server, request: Request, person: auth.Person) -> fields.Mess
 
 
 def seen(server: Server, request: Request, person: auth.Person) -> fields.Message:
-    """Who did what, as far as one may see it, newest first."""
+    """List the audit lines that the user may see, newest first."""
     wanted = asked(sessions.AuditQuestion, request)
     with server.database.asked_by(person.id) as db:
         return sessions.audited(db, person, wanted)
 
 
 def health(server: Server, _: Request) -> Response:
-    """Whether the database answers, has the tables that this version needs, and takes what is written."""
+    """Check that the database answers, is writable, and has this version's tables."""
     with server.database.asked_by() as db:
         row = db.execute(
             "SELECT number, oldest, pg_is_in_recovery() AS copy FROM form ORDER BY number DESC LIMIT 1"

@@ -1,4 +1,4 @@
-"""Who may do what: users, invitations, tokens, projects and their members."""
+"""Authorization: users, invitations, tokens, projects and their members."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WHO = "Not authenticated. Please run smart-fork team login first."
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who asks, and with which token."""
+    """The user who sends a request, and the token."""
 
     id: int
     name: str
@@ -175,7 +175,7 @@ def _answered(db: Connection, invitation: str, digest: bytes) -> tuple[str, Scop
 
 
 def known(db: Connection, token: str) -> Person:
-    """Whose token it is.
+    """Return the owner of a token.
 
     Raises:
         NotAuthenticated: Nobody's, or not any more.
@@ -302,6 +302,6 @@ def _made(prefix: str) -> tuple[str, bytes]:
 
 
 def _hash(secret: str, prefix: str) -> bytes:
-    """What is kept of a secret; of what is none, something that nothing kept is equal to."""
+    """Return the stored hash of a secret. A malformed secret gets one that matches nothing."""
     is_one = secret.startswith(prefix) and _RANDOM.fullmatch(secret.removeprefix(prefix))
     return sha256(secret.encode()).digest() if is_one else b""

@@ -142,7 +142,7 @@ def _fill(place: Place, new: str, file: Path) -> None:
 
 
 def _withdrawals(conninfo: str) -> list[Withdrawal]:
-    """What was withdrawn in the database that is replaced. A new one has no tables yet.
+    """Read the withdrawals from the database that is replaced. A new one has no tables yet.
 
     Raises:
         ProgramFailed: It cannot be read: what was withdrawn would come back.

@@ -129,11 +129,11 @@ class Account:
         return cls(entry.pw_uid, entry.pw_gid, name)
 
     def popen(self) -> dict[str, Any]:
-        """What makes `subprocess` run a program as this user."""
+        """Arguments that make `subprocess` run a program as this user."""
         return {"user": self.uid, "group": self.gid, "extra_groups": []} if os.geteuid() == 0 else {}
 
     def owns(self, folder: Path) -> bool:
-        """Whether it is a folder of this user, and nobody else's business."""
+        """Return True if this user owns the folder and nobody else can access it."""
         seen = folder.lstat()
         return stat.S_ISDIR(seen.st_mode) and seen.st_uid == self.uid and not seen.st_mode & 0o077
 
@@ -194,12 +194,12 @@ class Cluster:
 
     @property
     def data(self) -> Path:
-        """What PostgreSQL writes."""
+        """The data folder of PostgreSQL."""
         return self.folder / "postgresql"
 
     @property
     def log(self) -> Path:
-        """What it says."""
+        """The log file of PostgreSQL."""
         return self.folder / "postgresql.log"
 
     @property
@@ -316,11 +316,11 @@ class Cluster:
             self._control("stop", "-m", "immediate", "-t", SECONDS_TO_STOP)
 
     def _control(self, *words: str) -> bool:
-        """Whether `pg_ctl` did it. It gives names to a shell in quotes, so it is told none but ours."""
+        """Run `pg_ctl`. Return True on success. It gives names to a shell in quotes: only our own words are passed."""
         return self._run([self.programs["pg_ctl"], "-D", self.data.name, "-w", *words], cwd=self.folder).returncode == 0
 
     def conninfo(self, user: str = APP, database: str = DATABASE) -> str:
-        """Where to connect, for libpq."""
+        """Return libpq's connection string."""
         values = {"host": str(self.sockets), "port": str(PORT), "user": user, "dbname": database}
         return " ".join(f"{key}='{_escaped(value)}'" for key, value in values.items())
 

@@ -203,7 +203,7 @@ _STARTS = ("starting up", "not yet accepting connections")
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """How to connect as who owns the tables, who answers requests, and who works in the background."""
+    """Connection strings for the owner of the tables, the request handlers, and the background process."""
 
     owner: str
     app: str
@@ -221,7 +221,7 @@ def embedded(folder: Path, account: Account, connections: int, found: Programs |
 
 
 def roles_of(cluster: Cluster) -> Roles:
-    """How to connect to a database of the server's own."""
+    """Return the connection strings for a database that the server runs itself."""
     return Roles(cluster.conninfo(OWNER), cluster.conninfo(APP), cluster.conninfo(JOBS))
 
 
@@ -295,7 +295,7 @@ def at_hand(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
 
 
 def address(folder: Path) -> str:
-    """Where the server of a folder is asked, as who owns its tables.
+    """Return the address of a folder's server, for the owner of its tables.
 
     Raises:
         ProgramFailed: There is none.

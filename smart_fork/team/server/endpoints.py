@@ -1,4 +1,4 @@
-"""What the addresses of all rooms are made of: who is let in and asks, what was sent, and how it is answered.
+"""Shared parts of all routes: authentication, parsing of requests, and responses.
 
 A room has its own `ADDRESSES`, which `app` adds.
 """
@@ -90,7 +90,7 @@ TOLD = (
 
 
 def failure(error: errors.SmartForkError) -> Response:
-    """How something that went wrong is answered."""
+    """Return the response for an error."""
     code = error.code if isinstance(error, TOLD) else "failed"
     more: dict[str, Any] = {}
     if isinstance(error, errors.Conflict):
@@ -157,7 +157,7 @@ HANDLERS: Mapping[Any, Any] = {
 
 @dataclass
 class Counted:
-    """What somebody with a token may still do."""
+    """The remaining allowance of a token."""
 
     requests: Bucket
     bytes: Bucket
@@ -273,7 +273,7 @@ V = TypeVar("V", bound=BaseModel)
 
 @dataclass
 class Server:
-    """What all addresses share."""
+    """Values that all routes share."""
 
     database: Database
     #: Whether whoever first pushes to a project makes it; else admins alone do.
@@ -298,7 +298,7 @@ class Server:
 
 
 def asked(model: type[V], request: Request) -> V:
-    """What stands behind the question mark of an address.
+    """Parse the query string of a request.
 
     Raises:
         Usage: It is wrong.
@@ -307,7 +307,7 @@ def asked(model: type[V], request: Request) -> V:
 
 
 def _valid(read: Callable[[], V]) -> V:
-    """What somebody has sent, if it is that; in a sentence of ours what is wrong with it otherwise."""
+    """Validate a request. Describe its defects in a sentence."""
     try:
         return read()
     except ValidationError as error:

@@ -327,7 +327,7 @@ def _store_vectors(db: Connection, here: _Here, made: Mapping[int, HalfVector]) 
 
 
 def _count(db: Connection, here: _Here, chunks: Sequence[int]) -> None:
-    """How many passages have a vector, of the session and of all that share some with it."""
+    """Store how many passages have vectors, for this session and those that share passages with it."""
     name = own_space()
     number = space(db, name) if name else 0
     # Asked by themselves: how many they are is not known to who would plan both in one.

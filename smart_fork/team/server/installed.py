@@ -1,4 +1,4 @@
-"""Whether the packages of a team's server are installed, and how they are added."""
+"""Checks for the packages that a team's server needs, and adds them."""
 
 from __future__ import annotations
 

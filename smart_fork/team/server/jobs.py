@@ -127,14 +127,14 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is done for the jobs of a kind. Where `every` is given, it is done for the whole server so often."""
+    """A kind of background job. With `every` it runs for the whole server at that interval."""
 
     work: Work
     every: timedelta | None = None
 
 
 def given_up(db: Connection) -> list[dict[str, Any]]:
-    """What was tried so often that it waits for somebody who has read its error."""
+    """List the jobs that failed too often and wait until somebody has read their error."""
     rows = db.execute(
         "SELECT j.id, j.kind, p.key AS project, j.session_id::text AS session_id, j.attempts, coalesce(j.error, '') AS"
         " error FROM jobs j LEFT JOIN projects p ON p.id = j.project_id WHERE j.run_after = 'infinity' ORDER BY j.id"
@@ -180,7 +180,7 @@ class Worker:
         return True
 
     def seconds_until_next(self, most: float) -> float:
-        """How long there is nothing to do, as far as is known now."""
+        """Return the seconds until the next known job."""
         with self._database.asked_by() as db:
             row = db.execute(
                 "SELECT extract(epoch FROM min(run_after) - now())::float AS wait FROM jobs WHERE kind = ANY(%s)"

@@ -66,7 +66,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What the processes need: how the database is reached, and whom they become where root starts them."""
+    """Settings of the server's processes: how to reach the database, and which user to become if root starts them."""
 
     options: Options
     roles: Roles
@@ -183,7 +183,7 @@ def _cannot_begin() -> ProgramFailed:
 
 
 def answering(task: Task) -> ASGIApp:
-    """What a worker of Uvicorn answers with; it has read the certificate by now, and becomes who it is to be."""
+    """Return the ASGI app of a Uvicorn worker. It becomes its own user after reading the certificate."""
     from smart_fork.team.server.app import application
     from smart_fork.team.server.database import Database
     from smart_fork.team.server.endpoints import Server

@@ -141,7 +141,7 @@ def _read(  # noqa: PLR0917 - all that it takes to look at what comes before
 
 
 def _verify(records: dict[str, list[bytes]], checked: Checked) -> None:
-    """Whether the chain goes from where the segments begin through the base to the new digest."""
+    """Verify the digest chain from the segments' start through the base to the new digest."""
     wanted, places = checked.push, checked.push.segments
     for place in places:
         lines = records[place.digest]
@@ -218,8 +218,8 @@ def _meta(wanted: Push) -> tuple[Jsonb, datetime | None]:
 
 
 def _fits(db: Connection, project: Project, checked: Checked, *, base: int) -> None:
-    """Whether the segments go on where those that stay end, and leave none of these open but where a fork begins: what
-    comes before is another session's segment.
+    """Check that the segments continue those that stay. Only the segment before a fork's first may be left open: it
+    belongs to another session.
     """
     first = checked.push.segments[0]
     before = sessions.places(db, project.id, checked.push.id)[: checked.push.position]

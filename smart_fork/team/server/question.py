@@ -101,7 +101,7 @@ def _hits(  # noqa: PLR0917 - what was found for whom
 
 
 def _speaking(parts: Parts) -> wire.Speaking:
-    """What speaks for a session, within its bounds: a sum of shares may be a rounding above the whole."""
+    """Return the points for a session, clamped to their bounds: rounding may exceed the sum of shares."""
     return wire.Speaking(
         **{
             name: max(-1.0 if name == "whole" else 0.0, min(1.0, getattr(parts, name)))

@@ -130,7 +130,7 @@ def delete_everywhere(database: Database, key: str, person: Person, session_id: 
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """All that was withdrawn from a session, to be done again after a restore. `hide`: the whole session goes."""
+    """A withdrawal from a session, repeated after a restore. `hide` withdraws the whole session."""
 
     project: str
     session_id: str

@@ -90,7 +90,7 @@ def bodies(db: Connection, project_id: int, digests: Iterable[str]) -> dict[str,
 
 
 def body_of(db: Connection, project: Project) -> Callable[[Place], bytes]:
-    """What finds the compressed bytes of one segment of a project."""
+    """Return a function that reads the compressed bytes of a segment of a project."""
     return lambda place: bodies(db, project.id, [place.digest])[place.digest]
 
 

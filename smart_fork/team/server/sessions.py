@@ -106,7 +106,7 @@ def told(row: Row) -> SessionInfo:
 
 
 def places(db: Connection, project_id: int, session_id: UUID | str) -> list[Place]:
-    """Where the segments of a session are."""
+    """Return the places of a session's segments."""
     rows = db.execute(
         "SELECT digest, first_record, records, raw_bytes, chain_start FROM session_segments"
         " WHERE project_id = %s AND session_id = %s ORDER BY position",
@@ -219,7 +219,7 @@ def delete(db: Connection, key: str, person: Person, session_id: str) -> Row | N
 
 
 def _place(bookmark: str) -> tuple[datetime, UUID]:
-    """Where a page begins. It is no secret and no right: each row is looked at by itself."""
+    """Decode a page's bookmark. It is no secret and grants nothing: each row is authorized by itself."""
     try:
         at, _, session = base64.b64decode(bookmark, altchars=b"-_", validate=True).decode("ascii").partition(" ")
         return datetime.fromisoformat(at), UUID(session)
@@ -235,9 +235,7 @@ _Word = Annotated[str | None, StringConstraints(pattern=r"^[^\x00]*$")]
 
 
 class AskedPage(Query):
-    """Which sessions of a project are listed, from where on: by their owner, a tag, the agent, their family, how their
-    ids begin; `mine` are one's own, whatever one is called.
-    """
+    """Filters of a list of sessions: owner, tag, agent, family, id prefix, first row. `mine`: the user's own."""
 
     owner: _Word = None
     tag: _Word = None
@@ -384,7 +382,7 @@ AUDIT_PAGE = 200
 
 
 class AuditQuestion(Query):
-    """Which lines are meant: of a session, since a time, one's own alone, those before a bookmark."""
+    """Filters of the audit log: session, time, the user's own lines, and a bookmark."""
 
     session: UUID | None = None
     since: AwareDatetime | None = None
@@ -393,7 +391,7 @@ class AuditQuestion(Query):
 
 
 def audited(db: Connection, person: Person, asked: AuditQuestion) -> wire.Audit:
-    """What that person may see, newest first."""
+    """List the audit lines that the user may see, newest first."""
     rows = db.execute(
         "SELECT a.id, a.at, coalesce(u.name, %(server)s) AS actor, a.verb, p.key AS project,"
         " a.session_id::text AS session_id, a.details"

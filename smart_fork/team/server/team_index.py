@@ -53,8 +53,8 @@ class _LookedAt(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """Where words are looked for: who finds rows by the rarest of them, what a word counts that is there once (in
-    each part of a session), and the words, which are long for a whole session: they are read once for all questions.
+    """A table to search words in: which query finds rows by the rarest word, the weight of a single occurrence (in each
+    part of a session), and the long words of whole sessions, which are read once for all questions.
     """
 
     function: str
@@ -111,7 +111,7 @@ class TeamIndex:
         return self._everything()[1]
 
     def without_vectors(self) -> int:
-        """How many sessions have passages and no vector at all."""
+        """Return how many sessions have passages but no vector."""
         row = self.db.execute(
             "SELECT count(*) AS number FROM session_words WHERE project_id = %s AND reach IN (0, %s)"
             " AND passages > 0 AND (space < %s OR space > %s)",
@@ -175,7 +175,7 @@ class TeamIndex:
         return having
 
     def _key(self, table: HavingTable, row: int) -> int | str:
-        """What a row is known by in the database."""
+        """Return the database key of a row."""
         return row if table == "chunks" else self._ids[row]
 
     def _row(self, table: HavingTable, key: Any) -> int:
@@ -236,7 +236,7 @@ class TeamIndex:
         return {(row := self.number(one["session_id"])): _session(row, one) for one in found}
 
     def _learn(self, terms: Iterable[str]) -> None:
-        """How terms are looked for, and how many have them, each asked once."""
+        """Look up how to search for these terms and how many rows have them, each once."""
         new = [term for term in dict.fromkeys(terms) if term not in self._terms]
         if not new:
             return
@@ -273,7 +273,7 @@ class TeamIndex:
         return {queries[row["n"] - 1]: int(row["sessions"]) for row in rows}
 
     def _everything(self) -> tuple[int, int]:
-        """How many chunks and sessions there are."""
+        """Return the numbers of chunks and sessions."""
         if self._all is None:
             row = self.db.execute(
                 "SELECT coalesce(sum(chunks), 0) AS chunks, coalesce(sum(sessions), 0) AS sessions FROM lexemes"
@@ -284,12 +284,12 @@ class TeamIndex:
         return self._all
 
     def _has_looked_at(self, table: HavingTable, terms: Sequence[str], rows: Collection[int]) -> bool:
-        """Whether it is known of all these rows what they have of all these terms."""
+        """Return True if all these rows were already searched for all these terms."""
         known = self._looked_at.get(table)
         return known is not None and known.scores.keys() >= set(terms) and known.rows.issuperset(rows)
 
     def _weights(self, table: WordTable, terms: Sequence[str]) -> dict[str, float]:
-        """How rare each term is that is there at all."""
+        """Return the rarity of each term that occurs."""
         self._learn(terms)
         chunks, sessions = self._everything()
         number = chunks if table == "chunks" else sessions

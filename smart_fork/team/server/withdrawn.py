@@ -1,4 +1,4 @@
-"""What was withdrawn: digests that nobody may push any more, who is told of them, and the lock that keeps order.
+"""Withdrawals: digests that may not be pushed again, who must be notified, and the lock that serializes changes.
 
 Of a record that was taken out its digest alone is kept.
 """
@@ -98,7 +98,7 @@ def note(db: Connection, project_id: int, session_id: str, edits: Digests, *, ki
 
 
 def known(db: Connection, project_id: int, session_id: str, revision: int) -> dict[bytes, bytes | None] | None:
-    """What was withdrawn of a session with that revision."""
+    """Return the withdrawals from a session since that revision."""
     row = db.execute(
         "SELECT edits FROM rewrites WHERE project_id = %s AND session_id = %s AND revision = %s",
         (project_id, session_id, revision),
@@ -107,7 +107,7 @@ def known(db: Connection, project_id: int, session_id: str, revision: int) -> di
 
 
 def edits_of(db: Connection, project_id: int, session_id: str) -> dict[bytes, bytes | None]:
-    """All that was ever withdrawn of a session, as one edit: what replaced a record may have been replaced as well."""
+    """Return all withdrawals from a session, combined: a replacement may have been replaced as well."""
     rows = db.execute(
         "SELECT edits FROM rewrites WHERE project_id = %s AND session_id = %s ORDER BY seq", (project_id, session_id)
     )
@@ -123,7 +123,7 @@ def _read(edits: Iterable[tuple[str, str | None]]) -> dict[bytes, bytes | None]:
 
 
 def changes(db: Connection, person: Person, since: int) -> wire.Changes:
-    """What was withdrawn of a person's own sessions, and of those of which he has a copy, after a bookmark."""
+    """Return the withdrawals after a bookmark, from the user's sessions and those that the user has copies of."""
     rows = db.execute(
         "SELECT r.seq, r.session_id::text AS session_id, p.key AS project, r.revision, r.kind, r.edits"
         " FROM rewrites r JOIN projects p ON p.id = r.project_id"

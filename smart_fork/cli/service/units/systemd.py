@@ -113,7 +113,7 @@ class Systemd:
         return State(loaded=loaded, running=running, pid=number, ended=ended)
 
     def _lingers(self) -> bool:
-        """Whether the person's services outlive the last session; true where nobody can say."""
+        """Return True if the user's services outlive the last login session, or if that is unknown."""
         try:
             words = ["loginctl", "show-user", str(os.getuid()), "--property=Linger"]
             return self._processes.run(words, timeout=SECONDS).text != "Linger=no"

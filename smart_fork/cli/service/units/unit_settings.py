@@ -71,7 +71,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a unit says. `program` is absolute.
+    """Settings of a unit. `program` is absolute.
 
     Raises:
         Usage: something in it cannot be written into a unit: a line break, another control character, no Unicode.
@@ -181,7 +181,7 @@ def _absolute(folder: str) -> str:
 
 
 def _unwritable(character: str) -> bool:
-    """Whether launchd or systemd would not read `character` back: controls, halves of surrogates, non-characters."""
+    """Return True if launchd or systemd would not read `character` back: controls, half surrogates, non-characters."""
     code = ord(character)
     return unicodedata.category(character) in {"Cc", "Cs"} or 0xFDD0 <= code <= 0xFDEF or code & 0xFFFE == 0xFFFE
 
@@ -230,7 +230,7 @@ def search_path(env: Mapping[str, str], before: str = "", python: str = sys.exec
 
 
 def _folders(env: Mapping[str, str]) -> list[str]:
-    """Where programs are looked for. Relative entries would let the current directory choose them."""
+    """List the folders to search for programs, without relative entries, which depend on the current directory."""
     home = env.get("HOME") or str(Path.home())
     folders = [*env.get("PATH", os.defpath).split(os.pathsep), *Program.usual_folders(home)]
     return [one for one in folders if Path(one).is_absolute()]
