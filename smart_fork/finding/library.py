@@ -442,16 +442,18 @@ MODEL_SECONDS, READ_SECONDS, EMBED_SECONDS = 12.0, 12.0, 5.0
 
 
 def library(
-    path: str | None = None, progress: Progress | None = None, shared: SharedEmbedder | None = None, **how: Any
-) -> AbstractContextManager[Library]:
+    path: str | None = None, progress: Progress | None = None, shared: SharedEmbedder | None = None,
+    seconds: float = 0.0, **how: Any,
+) -> AbstractContextManager[Library]:  # fmt: skip
     """The sessions that the command line finds, never the one that it is run in; see `Library.open`.
 
-    In a process that stays, which has a `shared` model, those that its callers find.
+    In a process that stays, which has a `shared` model, those that its callers find. They may wait longer: `seconds`.
     """
     own = engine(progress)
     if shared is None:
         return Library.open(path, own, caller=caller_session(os.environ), **how)
-    own = replace(own, embedder=shared, read_seconds=READ_SECONDS, embed_seconds=EMBED_SECONDS)
+    reads, embeds = max(seconds, READ_SECONDS), max(seconds, EMBED_SECONDS)
+    own = replace(own, embedder=shared, read_seconds=reads, embed_seconds=embeds)
     return Library.open(path, own, **how)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from smart_fork.caller import calling
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage, advice, is_empty
 from smart_fork.finding.answer import Answer, Found, RecentSession, Unsearched
 from smart_fork.finding.engine import OWN
-from smart_fork.finding.hit import Hit, score_in_words
+from smart_fork.finding.hit import MUCH_TOKENS, Hit, score_in_words
 from smart_fork.finding.library import Library
 from smart_fork.finding.ranking import LIKELY
 from smart_fork.finding.request import MAX_LIMIT, FindRequest, check_score
@@ -33,6 +34,7 @@ from smart_fork.forking.plan import Fork
 from smart_fork.forking.request import (
     NO_CHOICE,
     NO_FORK,
+    Ask,
     Best,
     Choice,
     ForkRequest,
@@ -78,17 +80,18 @@ def find_and_fork(
         return answer
     request = replace(request, intent=request.intent or fork.options.prompt or "")
     fork = _completed(fork, request, library)
-    near = _equals(answer, library) if unchosen and choice.ask is not None else []
+    ask = partial(_ask, choice.ask, fork, library) if unchosen and choice.ask is not None else None
+    near = _equals(answer, library) if ask else []
     try:
-        if choice.ask is not None and near:
-            able = _startable(near, fork)
-            _telling(library)("waiting for a choice", 0, 1)
-            fork = replace(fork, session=choice.ask(able))
+        if ask and near:
+            fork = replace(fork, session=ask(near))
         elif unchosen:
             fork = replace(fork, session=_best(answer, request, choice, fork, library))
         index, session_id = _chosen(results, choice.fork_index, fork.session)
         fork = replace(fork, session=session_id)
         asked = fork if index is None else recommended(results[index], fork, request.min_score)
+        if ask and not near and index is not None and _loads_much(results[index], asked):
+            ask([results[index]])
         _telling(library)("starting the fork", 0, 1)
         forked = plan.fork_session(asked, lambda: nullcontext(library))
         resolved, forked = forked.resolved, replace(forked, chosen={"forked_index": index}, resolved="")
@@ -189,6 +192,19 @@ def _equals(answer: Answer, library: Library) -> list[Hit]:
         return []
     near = about_as_likely([hit for hit in answer.results if hit.can_fork and not _is_barred(hit, library)])
     return near if len(near) > 1 and sum(hit.score for hit in near) >= FLOOR else []
+
+
+def _ask(ask: Ask, fork: ForkRequest, library: Library, hits: Sequence[Hit]) -> str:
+    """Ask the person about those that could be started."""
+    able = _startable(hits, fork)
+    _telling(library)("waiting for a choice", 0, 1)
+    return ask(able)
+
+
+def _loads_much(hit: Hit, fork: ForkRequest) -> bool:
+    """Return whether a person who can be asked is asked first, because of what a fork of the session loads."""
+    tokens = hit.match.token_estimate or 0 if fork.at_match else hit.token_estimate if fork.at is None else 0
+    return tokens > MUCH_TOKENS and fork.budget is None and not fork.dry_run
 
 
 def _best(answer: Answer, request: FindRequest, choice: Choice, fork: ForkRequest, library: Library) -> str:

@@ -18,6 +18,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.server import find_tools, sessions, workers
 from smart_fork.server.arguments import in_own_words, only_what_there_is
 from smart_fork.server.stdio import Begun, Stdio
+from smart_fork.server.tasks import Tasks
 from smart_fork.snippets import shown
 from smart_fork.system.processes import Processes
 from smart_fork.system.release import own_version
@@ -97,9 +98,8 @@ class Server(MCPServer[Any]):
         await Stdio(self.begun).serve(lambda heard, said: inner.run(heard, said, options))
 
     async def list_tools(self) -> list[Tool]:
-        """What ``tools/list`` says. Not what they answer: no agent shows that to its model."""
-        offered = [tool for tool in await super().list_tools() if self._everything or tool.name in FEW]
-        return [tool.model_copy(update={"output_schema": None}) for tool in offered]
+        """What ``tools/list`` says."""
+        return [tool for tool in await super().list_tools() if self._everything or tool.name in FEW]
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None) -> Any:
         """Call a tool.
@@ -127,6 +127,7 @@ def create_server(embedder: Embedder | None = None, *, everything: bool | None =
         middleware=[in_own_words, only_what_there_is],
         everything=Setting.TOOLS.text().lower() == "all" if everything is None else everything,
         cache_hints={"server/discover": _FRESH, "tools/list": _FRESH, "prompts/list": _FRESH},
+        extensions=[Tasks()],
         subscriptions=False,  # a client that may subscribe does so at once, and for that the whole server would start
         tools=[
             *find_tools.tools(searching),

@@ -5,6 +5,7 @@ Of the caller, all is text from another program: a session id is used only to co
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
@@ -31,6 +32,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent, ClientCall
 from smart_fork.caller import caller_session, calling
 from smart_fork.errors import SmartForkError
+from smart_fork.server import tasks
 from smart_fork.system import permission
 from smart_fork.system.cancellation import cancellable
 from smart_fork.system.stages import Stage
@@ -306,39 +308,27 @@ class Reporter:
         return f"{stage.title}: {stage.share(now)}"
 
 
-_reporter: ContextVar[Reporter | None] = ContextVar("reporter", default=None)
+_reporter = ContextVar[Reporter]("reporter")
+#: That of the call which this is part of. It is an error where no call is answered.
+reporter = _reporter.get
+
+
+async def _report(context: Context[Any, Any], task: tasks.Task | None, number: float, total: float, words: str) -> None:
+    if task is not None:
+        task.words = words
+    if task is None or not task.in_background:
+        await context.report_progress(number, total, words)
 
 
 async def reported(context: Context[Any, Any], work: Awaitable[T]) -> T:
     """What comes of `work`, while the client is told of it."""
-    reporter = Reporter(context.report_progress)
-    before = _reporter.set(reporter)
-    failed: Exception | None = None
+    before = _reporter.set(Reporter(partial(_report, context, tasks.current.get())))
+    beat = asyncio.ensure_future(reporter().beat())
     try:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(reporter.beat)
-            try:
-                result = await work
-            except Exception as error:  # noqa: BLE001 - raised below: the group would hide it in one of its own
-                failed = error
-            tasks.cancel_scope.cancel()
+        return await work
     finally:
+        beat.cancel()
         _reporter.reset(before)
-    if failed is not None:
-        raise failed
-    return result
-
-
-def reporter() -> Reporter:
-    """That of the call which this is part of.
-
-    Raises:
-        LookupError: it is part of none.
-    """
-    found = _reporter.get()
-    if found is None:
-        raise LookupError("no call is being answered")
-    return found
 
 
 def progress_of() -> Progress:

@@ -25,13 +25,14 @@ from indexer.masking import mask, shorten
 from indexer.masking.view import BRACKETS
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options, takes
-from smart_fork.errors import IndexUnavailable, NotFound, Usage, advice
-from smart_fork.finding.answer import Exchanges, Fixes, Found, IndexStatus, NoIndex, Recents, Unsearched
+from smart_fork.errors import IndexUnavailable, NotFound, Usage
+from smart_fork.finding.answer import IndexStatus, NoIndex, Recents
 from smart_fork.finding.conversation import Conversation, Exported
-from smart_fork.finding.hit import Hit
+from smart_fork.finding.hit import BUDGET, Hit
 from smart_fork.finding.request import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS, FindRequest, RecentRequest
 from smart_fork.finding.team_search import team_room, team_search
 from smart_fork.forking.request import Ask, BudgetAsked, Choice, ForkRequest, Later
+from smart_fork.server import tasks
 from smart_fork.server.calls import Caller, progress_of, project_for, sent
 from smart_fork.server.steps import FURTHER, after_search
 from smart_fork.server.tools import brief as briefly
@@ -56,17 +57,15 @@ _EMPHASIS = late(r"(?<!\w)[_~]+|[_~]+(?!\w)|^\s*#+\s*")
 #: What is asked for, and what stands for none of them.
 FIELD, NONE = "session", "none"
 QUESTION = "Several past sessions fit about equally well. Fork which one?"
-NONE_LABEL = "None of these"
+EXPENSIVE = "A fork of this session loads much of the model's context. Fork it?"
+NONE_LABEL, NOT_LABEL = "None of these", "Do not fork"
+_LESS = f"Ask the user, or give budget {BUDGET!r}: a fork within it is not asked about."
 #: The first version in which a choice with titles is a `oneOf`; the others know `enumNames`.
 _ONE_OF = "2025-11-25"
 
 
 class Unanswered(Later):
-    """The client answers the form by calling the tool again; `form` is what it gets until then."""
-
-    def __init__(self, form: InputRequiredResult) -> None:
-        super().__init__(QUESTION)
-        self.form = form
+    """The client answers the form by calling the tool again; the argument is what it gets until then."""
 
 
 def asking(ctx: Context[Any, Any]) -> Ask | None:
@@ -86,19 +85,19 @@ def _chosen(ctx: Context[Any, Any], hits: Sequence[Hit]) -> str:
     except Later:
         raise
     except Exception as error:
-        raise nobody_chose(len(hits), "this client could not ask the user") from error
+        raise nobody_chose(hits, "this client could not ask the user") from error
     said = (answer.content or {}).get(FIELD) if answer.action == "accept" else None
     if answer.action == "decline" or said == NONE:
-        raise none_wanted()
+        raise none_wanted(hits)
     chosen = next((hit.session_id for hit in hits if hit.session_id == said), None)
     if chosen is None:
-        raise nobody_chose(len(hits), "none of them was chosen")
+        raise nobody_chose(hits, "the question has no answer")
     return chosen
 
 
 def _form(hits: Sequence[Hit], version: str) -> ElicitRequest:
     told = labels(hits)
-    choices = told | {NONE: NONE_LABEL}
+    choices = told | {NONE: NONE_LABEL if len(hits) > 1 else NOT_LABEL}
     offered: dict[str, Any] = (
         {"oneOf": [{"const": value, "title": label} for value, label in choices.items()]}
         if version >= _ONE_OF
@@ -111,7 +110,8 @@ def _form(hits: Sequence[Hit], version: str) -> ElicitRequest:
 
 def _message(labels: Iterable[str]) -> str:
     """The question with the sessions, numbered: a client may show the choices only when they are opened."""
-    return "\n".join([QUESTION, *(f"{number}. {label}" for number, label in enumerate(labels, start=1))])
+    lines = [f"{number}. {label}" for number, label in enumerate(labels, start=1)]
+    return "\n".join([QUESTION if len(lines) > 1 else EXPENSIVE, *lines])
 
 
 def _asked(ctx: Context[Any, Any], request: ElicitRequest) -> ElicitResult:
@@ -123,7 +123,8 @@ def _asked(ctx: Context[Any, Any], request: ElicitRequest) -> ElicitResult:
 
 
 def _asked_again(ctx: Context[Any, Any], request: ElicitRequest) -> ElicitResult:
-    given = (ctx.input_responses or {}).get(FIELD)
+    if (given := (ctx.input_responses or {}).get(FIELD)) is None and (task := tasks.current.get()) is not None:
+        given = anyio.from_thread.run(task.ask, FIELD, request)
     if given is None:
         raise Unanswered(InputRequiredResult(input_requests={FIELD: request}))
     return ElicitResult.model_validate(given, from_attributes=True)
@@ -136,26 +137,21 @@ def labels(hits: Sequence[Hit]) -> dict[str, str]:
     return {one: label if often[label] == 1 else f"{label} · {one}" for one, label in told.items()}
 
 
-def nobody_chose(number: int, why: str) -> NotFound:
-    """What is said where the form was left, or could not be shown."""
-    return NotFound(
-        f"Nothing was forked: {number} sessions have about the same score, and {why}",
-        advice(
-            'Name one of them: smart-fork fork ID "…".',
-            tool="Ask the user which one. If you cannot ask, choose by their work. Then call again with its "
-            "fork_session_id.",
-        ),
-    )
+def nobody_chose(hits: Sequence[Hit], why: str) -> NotFound:
+    """The error where the form was left, or could not be shown."""
+    several = len(hits) > 1
+    what = f"{len(hits)} sessions have about the same score" if several else f"it loads {_tokens(hits[0])}"
+    ask = "Ask the user which one. If you cannot ask, choose by their work." if several else _LESS
+    return NotFound(f"Nothing was forked: {what}, and {why}", f"{ask} Then call again with its fork_session_id.")
 
 
-def none_wanted() -> NotFound:
-    """What is said where somebody wants none of them."""
+def none_wanted(hits: Sequence[Hit]) -> NotFound:
+    """The error where the person wants none of them. Codex says so by itself where it may not ask."""
+    what = "none of the sessions" if len(hits) > 1 else f"no fork that loads {_tokens(hits[0])}"
     return NotFound(
-        "Nothing was forked: the user chose none of the sessions",
-        advice(
-            'Name another one: smart-fork fork ID "…".',
-            tool="Ask the user what to do instead. fork_session_id forks another session.",
-        ),
+        f"Nothing was forked: the user chose {what}, or this client did without asking",
+        "Ask the user what to do instead. fork_session_id forks a session without a question"
+        f"{'' if len(hits) > 1 else f', budget {BUDGET!r} less of it'}.",
     )
 
 
@@ -164,9 +160,15 @@ def _label(hit: Hit) -> str:
     named = _EMPHASIS.sub("", words).strip() or "(no title)"
     when = minute(hit.last_activity or hit.date)
     chance = f"{math.floor(hit.score * 100 + 1e-9)} %"
-    return " · ".join(filter(None, (named, hit.agent_type, when, chance)))
+    return " · ".join(filter(None, (named, hit.agent_type, when, chance, _tokens(hit))))
 
 
+def _tokens(hit: Hit) -> str:
+    return f"{round(hit.token_estimate / 1000)}k tokens" if hit.token_estimate >= 1000 else ""
+
+
+#: How long a question waits for the first index where it may become a task.
+INDEX_SECONDS = 600.0
 #: A model's context is expensive: conversations are read in pieces of at most this size, lists cut.
 READ_CHARACTERS, MAX_RECENT, MAX_BROKEN = 24_000, 100, 10
 
@@ -250,7 +252,7 @@ class Searching:
         try:
             return self._answered(ctx, caller, asked, choice, fork, project_path=project_path, team=team, places=True)
         except Unanswered as form:
-            return form.form
+            return form.args[0]
 
     def library(self, path: str | None = None, **how: Any) -> AbstractContextManager[Library]:
         """The sessions that a caller finds; see `Library.open`."""
@@ -263,7 +265,8 @@ class Searching:
                 given = self._embedder or configured_embedder(background=True)
                 self._shared = given if isinstance(given, SharedEmbedder) else SharedEmbedder(given, MODEL_SECONDS)
         self._shared.start()  # it is ready when the logs have been read
-        return library(path, progress_of(), self._shared, **how)
+        seconds = 0.0 if tasks.current.get() is None else INDEX_SECONDS
+        return library(path, progress_of(), self._shared, seconds, **how)
 
     def _answered(
         self, ctx: Context[Any, Any], caller: Caller, asked: FindRequest, choice: Choice | None = None,
@@ -367,9 +370,9 @@ def index_status() -> IndexStatus | NoIndex:
 def tools(searching: Searching) -> list[Tool]:
     """All of them."""
     return [
-        strict(searching.smart_fork, "Find and fork a past session", Found, Unsearched, reads=False),
-        strict(searching.find_sessions, "Find past sessions", Found, Unsearched, Exchanges, Fixes),
-        strict(list_sessions, "List recent sessions", Recents),
-        strict(read_session, "Read a past session", Conversation, Exported),
-        strict(index_status, "State of the search index", IndexStatus, NoIndex),
+        strict(searching.smart_fork, "Find and fork a past session", reads=False),
+        strict(searching.find_sessions, "Find past sessions"),
+        strict(list_sessions, "List recent sessions"),
+        strict(read_session, "Read a past session"),
+        strict(index_status, "State of the search index"),
     ]

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import threading
-import time
-from collections.abc import Callable, Hashable
-from concurrent.futures import Future
-from dataclasses import field, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
 from pydantic import Field, WithJsonSchema
 
-from indexer.lazy import dataclass
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import KEYS, Options, takes
 from smart_fork.errors import Usage
@@ -26,70 +19,9 @@ from smart_fork.forking.results import Branched, Family, NotSpawned, Spawned, Sp
 from smart_fork.server.calls import Caller, progress_of, project_for
 from smart_fork.server.tools import strict
 from smart_fork.system import permission
-from smart_fork.system.cancellation import Cancelled
 
 if TYPE_CHECKING:
     from smart_fork.finding.library import Opening
-
-T = TypeVar("T")
-
-#: How long an answer is kept for a request that comes again.
-KEPT_SECONDS = 10.0
-
-
-@dataclass(slots=True)
-class _Flight(Generic[T]):
-    answer: Future[T] = field(default_factory=Future)
-    done_at: float | None = None
-
-
-class SingleFlight(Generic[T]):
-    """Work that is done once for requests of the same key that come while it is done, or shortly after: a client
-    that has given up waiting asks again.
-    """
-
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
-        self._lock = threading.Lock()
-        self._flights: dict[Hashable, _Flight[T]] = {}
-
-    def do(self, key: Hashable, work: Callable[[], T], *, keep: Callable[[T], bool] = lambda _: True) -> T:
-        """What `work` gives, or what it gave for the same key just now.
-
-        An answer that is not to be kept, or an error, goes to those who are waiting and to nobody who comes later.
-        """
-        with self._lock:
-            self._forget()
-            flight = self._flights.get(key)
-            mine = flight is None
-            if flight is None:
-                flight = self._flights[key] = _Flight()
-        if not mine:
-            try:
-                return flight.answer.result()
-            except Cancelled:  # by the other one that asked
-                return self.do(key, work, keep=keep)
-        try:
-            answer = work()
-        except BaseException as error:
-            self._land(key, flight, kept=False)
-            flight.answer.set_exception(error)
-            raise
-        self._land(key, flight, kept=keep(answer))
-        flight.answer.set_result(answer)
-        return answer
-
-    def _land(self, key: Hashable, flight: _Flight[T], *, kept: bool) -> None:
-        with self._lock:
-            flight.done_at = self._now()
-            if not kept:
-                del self._flights[key]
-
-    def _forget(self) -> None:
-        now = self._now()
-        old = [key for key, flight in self._flights.items() if flight.done_at and now - flight.done_at > KEPT_SECONDS]
-        for key in old:
-            del self._flights[key]
 
 
 def _worker_schema() -> dict[str, Any]:
@@ -114,11 +46,10 @@ Workers = Annotated[
 
 
 class SessionTools:
-    """The tools that ask a `library` what answers within a budget. Who asks again for the same workers starts none."""
+    """The tools that ask a `library` what answers within a budget."""
 
     def __init__(self, library: Opening) -> None:
         self._library = library
-        self._flights: SingleFlight[Spawned] = SingleFlight()
 
     def spawn_workers(self, caller: Caller, workers: Workers) -> Spawned:
         """Start 1 to 4 agents that work on their own, side by side, each with a prompt.
@@ -128,13 +59,9 @@ class SessionTools:
         it runs (worker_id, session_id where it is known yet, worktree and branch to merge), or its error. It does not
         wait for their work. How many may run at once is limited.
         """
-        orders = [_in_project(order, caller) for order in workers]
-        key = (caller, json.dumps(orders, sort_keys=True, default=str))
-        return self._flights.do(key, partial(self._spawn, orders, caller), keep=lambda answer: answer.started > 0)
-
-    def _spawn(self, orders: list[Any], caller: Caller) -> Spawned:
         from smart_fork.forking.spawn import spawn
 
+        orders = [_in_project(order, caller) for order in workers]
         agent = caller.agent or AGENTS.first()
         started = spawn(orders, caller_session_id=caller.session_id, default_agent=agent, library=self._library)
         return replace(started, workers=tuple(map(_shown, started.workers)))
@@ -245,12 +172,12 @@ def tools(library: Opening) -> list[Tool]:
     """Those that need a `library`, and the one for families."""
     own = SessionTools(library)
     return [
-        strict(own.spawn_workers, "Start workers", Spawned, reads=False),
-        strict(own.branch_session, "Branch a session", Branched, reads=False),
-        strict(session_lineage, "A session's family", Family),
+        strict(own.spawn_workers, "Start workers", reads=False),
+        strict(own.branch_session, "Branch a session", reads=False),
+        strict(session_lineage, "A session's family"),
     ]
 
 
 def excising() -> Tool:
     """The one that cuts."""
-    return strict(excise_session, "Cut turns out of a past session", Excised, reads=False, ends=True)
+    return strict(excise_session, "Cut turns out of a past session", reads=False, ends=True)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-import types
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING
 from dataclasses import Field as DataclassField
-from functools import cache
 from inspect import Parameter
-from types import NoneType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_origin
 
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
@@ -21,9 +18,8 @@ from mcp.server.mcpserver.tools import Tool
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp_types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
 from pydantic import Field
-from typing_extensions import TypedDict
 
-from indexer.values import RARE, SPREAD, Value
+from indexer.values import Value
 from smart_fork.agents.options import Said, inputs
 from smart_fork.errors import speak_of_tools
 from smart_fork.hooks import switch
@@ -62,11 +58,9 @@ def brief(answer: Mapping[str, Any], *, places: bool) -> dict[str, Any]:
     return kept
 
 
-def answered(result: CallToolResult) -> CallToolResult:
-    """The same without nulls, on one line: a key without a value is left out."""
-    if result.structured_content is None:
-        return result
-    said = _without_nulls(result.structured_content)
+def answered(answer: Value | Mapping[str, Any]) -> CallToolResult:
+    """The result that says it, without nulls and on one line: a key without a value is left out."""
+    said = _without_nulls(answer.as_json() if isinstance(answer, Value) else answer)
     text = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=said)
 
@@ -240,12 +234,11 @@ class _Exactly(FuncMetadata):
         return data
 
     def convert_result(self, result: Any) -> CallToolResult | InputRequiredResult:
-        converted = super().convert_result(result.as_json() if isinstance(result, Value) else result)
-        return answered(converted) if isinstance(converted, CallToolResult) else converted
+        return result if isinstance(result, InputRequiredResult) else answered(result)
 
 
-def strict(handler: Handler, title: str, *answers: type[Value], reads: bool = True, ends: bool = False) -> Tool:
-    """Return the tool of a handler, which answers with one of those kinds of values. See `asynchronous`."""
+def strict(handler: Handler, title: str, *, reads: bool = True, ends: bool = False) -> Tool:
+    """Return the tool of a handler. See `asynchronous`. No schema of answers: no agent shows that to its model."""
     hints = ToolAnnotations(
         read_only_hint=reads, destructive_hint=ends, idempotent_hint=reads or ends, open_world_hint=False
     )
@@ -255,18 +248,12 @@ def strict(handler: Handler, title: str, *answers: type[Value], reads: bool = Tr
         title=title,
         description=said,
         annotations=hints,
-        structured_output=False if answers else None,
+        structured_output=False,
     )
     tool.parameters["additionalProperties"] = False
     for described in (tool.parameters, *tool.parameters["properties"].values()):
         _shorten(described)
-    read = tool.fn_metadata
-    tool.fn_metadata = _Exactly(
-        arg_model=read.arg_model,
-        output_schema=read.output_schema,
-        output_model=shape(*answers) if answers else read.output_model,
-        wrap_output=read.wrap_output,
-    )
+    tool.fn_metadata = _Exactly(arg_model=tool.fn_metadata.arg_model)
     return tool
 
 
@@ -281,52 +268,3 @@ def _shorten(described: dict[str, Any]) -> None:
         described["anyOf"] = kinds
     if described.get("default", 0) in (None, ""):
         del described["default"]
-
-
-def shape(*kinds: type[Value]) -> Any:
-    """A TypedDict of the keys of that value, or of whichever of several. None is required: over MCP no key is null."""
-    return _shape(kinds)
-
-
-@cache
-def _shape(kinds: tuple[type[Value], ...]) -> Any:
-    kind = kinds[0]
-    keys: dict[str, Any] = {}
-    for one in kinds:
-        keys = {**keys, **{name: of for name, of in _keys(one) if name not in keys}}
-    described = TypedDict(kind.__name__, keys, total=False)  # type: ignore[misc]
-    described.__doc__ = kind.__doc__
-    return described
-
-
-def _keys(kind: type[Value]) -> Iterator[tuple[str, Any]]:
-    """The keys that a kind of value is answered with, and the types of what stands there."""
-    hints = get_type_hints(kind)
-    for one in fields(kind):
-        if SPREAD in one.metadata:
-            yield from one.metadata[SPREAD].items()
-            continue
-        of = hints[one.name]
-        if RARE in one.metadata and one.default is None:  # then the key is not there
-            of = Union[tuple(part for part in get_args(of) if part is not NoneType)]  # noqa: UP007 - of what is left
-        yield one.name, _json(of)
-
-
-def _json(kind: Any) -> Any:
-    """The type of the JSON value that a value of this type is answered as."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if kind is Value:
-        return dict[str, Any]
-    if isinstance(kind, type) and issubclass(kind, Value):
-        return shape(kind)
-    if origin in (Union, types.UnionType):
-        if all(isinstance(one, type) and issubclass(one, Value) for one in parts):
-            return shape(*parts)
-        return Union[tuple(_json(one) for one in parts)]  # noqa: UP007 - of as many as there are
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return dict[str, _json(parts[1])]  # type: ignore[misc]
-    if isinstance(origin, type) and issubclass(origin, (tuple, list)):
-        return list[_json(parts[0])]  # type: ignore[misc]
-    if isinstance(kind, type) and issubclass(kind, str):
-        return str
-    return getattr(kind, "__supertype__", kind)

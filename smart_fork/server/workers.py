@@ -14,6 +14,7 @@ from pydantic import Field
 
 from smart_fork.agents import AGENTS
 from smart_fork.errors import Usage
+from smart_fork.server import tasks
 from smart_fork.server.calls import BEAT_SECONDS, Caller, in_thread, project_for, reporter
 from smart_fork.server.steps import about_workers
 from smart_fork.server.tools import strict
@@ -31,12 +32,12 @@ WorkerIds = Annotated[list[str], Field(description="Ids or names from list_worke
 def tools() -> list[Tool]:
     """All of them."""
     return [
-        strict(list_workers, "List workers", Workers),
-        strict(read_worker, "Read a worker's answers", WorkerRead),
-        strict(message_worker, "Send a message to a worker", WorkerMessaged, reads=False),
-        strict(wait_workers, "Wait for workers", WorkersWaited),
-        strict(close_workers, "End workers", WorkersClosed, reads=False, ends=True),
-        strict(compare_workers, "Compare workers", Comparison),
+        strict(list_workers, "List workers"),
+        strict(read_worker, "Read a worker's answers"),
+        strict(message_worker, "Send a message to a worker", reads=False),
+        strict(wait_workers, "Wait for workers"),
+        strict(close_workers, "End workers", reads=False, ends=True),
+        strict(compare_workers, "Compare workers"),
     ]
 
 
@@ -118,12 +119,13 @@ def _patience(seconds: float) -> float:
 
 
 def _telling(ctx: Context[Any, Any], seconds: float) -> Told:
-    request, told_of = ctx.request_context.request, reporter()
+    request, task, told_of = ctx.request_context.request, tasks.current.get(), reporter()
     last: tuple[int, float] = (-1, -BEAT_SECONDS)
 
     def told(done: int, of: int, passed: float) -> None:
         nonlocal last
-        if request is not None and anyio.from_thread.run(request.is_disconnected):
+        answered = task is not None and task.in_background
+        if request is not None and not answered and anyio.from_thread.run(request.is_disconnected):
             raise Cancelled("The client is gone")  # over HTTP one that was killed does not cancel its call
         if done == last[0] and passed - last[1] < BEAT_SECONDS:
             return

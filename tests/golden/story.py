@@ -163,12 +163,11 @@ def checked(examined: dict[str, Any]) -> dict[str, Any]:
 
 
 def listed() -> Iterator[tuple[str, Any]]:
-    """What ``tools/list`` says, of the few and of all; and what all answer, which no client is told."""
+    """What ``tools/list`` says, of the few and of all."""
     for name, everything in (("tools-list", False), ("tools-list-all", True)):
         server = create_server(everything=everything)
         tools = anyio.run(server.list_tools)
         yield name, [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
-    yield "output-schemas", {tool.name: tool.output_schema for tool in server._tool_manager.list_tools()}
 
 
 def helped(scene: Scene) -> Iterator[tuple[str, str]]:

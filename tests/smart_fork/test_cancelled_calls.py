@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from typing import Any
 
 import anyio
 import pytest
 from mcp import Client
 
-from smart_fork.server.sessions import SingleFlight
 from smart_fork.system import cancellation
 from smart_fork.system.cancellation import Cancelled, cancellable, refuse_cancelled
 from smart_fork.workers.registry import Registry
@@ -158,29 +156,3 @@ def test_a_cancelled_message_is_not_typed_and_no_worker_is_ended(world, shop, sc
 def test_outside_of_a_call_and_in_one_that_is_waited_for_nothing_is_refused():
     refuse_cancelled()
     assert 1 == cancellable(threading.Event(), lambda: refuse_cancelled() or 1)
-
-
-def test_who_asks_again_while_the_cancelled_one_ends_gets_an_answer_of_its_own():
-    flights: SingleFlight[str] = SingleFlight()
-    begun, joined, answers = threading.Event(), threading.Event(), list[Any]()
-
-    def first() -> str:
-        begun.set()
-        joined.wait(SECONDS)
-        raise Cancelled("gone")
-
-    def ask(work: Any) -> None:
-        try:
-            answers.append(flights.do("key", work))
-        except Cancelled:
-            answers.append(None)
-
-    one = threading.Thread(target=ask, args=(first,))
-    one.start()
-    begun.wait(SECONDS)
-    flight = flights._flights["key"]
-    flight.answer.result, waiting = lambda: (joined.set(), waiting())[1], flight.answer.result  # type: ignore[method-assign]
-    ask(lambda: "done")
-    one.join(SECONDS)
-
-    assert {None, "done"} == set(answers)

@@ -20,14 +20,12 @@ from smart_fork.agents.options import KEYS
 from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.main import application
 from smart_fork.cli.system import agent_variables
-from smart_fork.finding import answer, conversation, hit, ranking
+from smart_fork.finding import ranking
 from smart_fork.finding.ranking import KNOWN, KNOWN_AGAIN
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
-from smart_fork.forking.results import Forked, Spawned, StartedWorker
+from smart_fork.forking.results import StartedWorker
 from smart_fork.server.sessions import _worker_schema
-from smart_fork.server.tools import shape
-from smart_fork.workers import state
 from smart_fork.workers.termination import WorkersTree
 from tests.cases import each
 from tests.smart_fork.asking import find
@@ -104,40 +102,6 @@ def test_json_of_the_commands(run, world, shop):  # noqa: F811
     assert_documented("forget", out("forget", other, "--yes"))
     world.log_of(session_id).unlink()
     assert_documented("show and read_session", out("show", session_id))
-
-
-@pytest.mark.parametrize(
-    ("headings", "told"),
-    [
-        (["find, find_sessions and smart_fork", "index_not_available"], shape(answer.Found, answer.Unsearched)),
-        (["results"], shape(hit.Hit)),
-        (["match"], shape(hit.Match)),
-        (["lineage"], shape(hit.Lineage)),
-        (["index"], shape(answer.IndexState)),
-        (["sessions"], shape(answer.RecentSession)),
-        (["forked_session"], shape(Forked)),
-        (["spawn and spawn_workers"], shape(Spawned)),
-        (["list and list_sessions"], shape(answer.Recents)),
-        (["show and read_session"], shape(conversation.Conversation, conversation.Exported)),
-        (["messages"], shape(conversation.Message)),
-        (["index status and index_status"], shape(answer.IndexStatus, answer.NoIndex)),
-        (["broken_logs"], shape(answer.BrokenLog)),
-        (["active and list_workers"], shape(state.Workers)),
-        (["workers"], shape(state.WorkerState)),
-        (["workers", "read and read_worker"], shape(state.WorkerRead)),
-        (["workers", "message and message_worker"], shape(state.WorkerMessaged)),
-        (["wait and wait_workers"], shape(state.WorkersWaited)),
-        (["workers", "waited"], shape(state.WorkerWaited)),
-        (["close, stop and close_workers"], shape(state.WorkersClosed)),
-        (["closed"], shape(state.WorkerClosed)),
-        (["compare and compare_workers"], shape(state.Comparison)),
-        (["compared"], shape(state.Compared)),
-    ],
-)
-def test_the_output_schemas_are_what_is_documented(headings, told):
-    keys = [documented()[heading] for heading in headings]
-
-    assert set(told.__annotations__) == set().union(*(always | sometimes for always, sometimes in keys))
 
 
 def _script(name: str) -> Any:

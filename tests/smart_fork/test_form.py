@@ -109,8 +109,12 @@ def test_only_sessions_of_agents_that_could_be_started_are_offered(world, near, 
     [
         (-1, "the user chose none of the sessions", "what to do instead"),
         ("decline", "the user chose none of the sessions", "what to do instead"),
-        ("cancel", "3 sessions have about the same score, and none of them was chosen", "its fork_session_id"),
-        ("another session", "3 sessions have about the same score, and none of them was chosen", "its fork_session_id"),
+        ("cancel", "3 sessions have about the same score, and the question has no answer", "its fork_session_id"),
+        (
+            "another session",
+            "3 sessions have about the same score, and the question has no answer",
+            "its fork_session_id",
+        ),
     ],
 )
 def test_where_nothing_is_chosen_nothing_is_forked_and_the_answer_says_so_with_the_results(
@@ -170,3 +174,37 @@ def test_what_cannot_be_forked_is_not_offered(world, near, launched, shop):
     ask(world, person)
 
     assert gone not in choices(person.forms[0])
+
+
+@first("mode", ["legacy", "auto"])
+@pytest.mark.parametrize(("chooses", "forks"), [(0, 1), (1, 0), ("decline", 0), ("cancel", 0), (None, 1)])
+def test_a_fork_that_loads_very_much_is_asked_about_and_starts_only_if_the_person_agrees(  # noqa: PLR0917
+    world, shop, launched, mode, chooses, forks
+):
+    """A client without forms is not asked."""
+    knows = world.sized_claude(shop, (RETRY, DONE, 126_000))
+    person = None if chooses is None else Person(chooses)
+
+    answer = ask(world, person, mode)
+
+    assert forks == len(launched)
+    if person is not None:
+        (form,) = person.forms
+        assert [knows, "none"] == list(choices(form))
+        assert "126k tokens" in choices(form)[knows]
+    if not forks:
+        assert "126k tokens" in answer["error"]
+        assert "budget '30k'" in answer["next"]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "how"),
+    [(99_000, {}), (126_000, {"budget": "30k"}), (126_000, {"fork_index": 0}), (126_000, {"dry_run": True})],
+)
+def test_a_fork_that_loads_less_or_that_was_chosen_is_not_asked_about(world, shop, launched, tokens, how):
+    world.sized_claude(shop, (RETRY, DONE, tokens))
+    person = Person(0)
+
+    ask(world, person, **how)
+
+    assert ([], 1) == (person.forms, len(launched))

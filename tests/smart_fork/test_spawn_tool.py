@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 
-import anyio
-import mcp_types as types
 import pytest
-from mcp import Client
 
 from tests.smart_fork.client import answer, call, refusal
-from tests.smart_fork.tool_server import create_server
 
 
 @pytest.fixture
@@ -63,31 +59,6 @@ def test_a_mistake_is_an_error_with_its_text(world, order, scripted, workers, te
     """F-113 to F-118."""
     assert text in refusal(world, "spawn_workers", workers=workers)
     assert {} == scripted.ran()
-
-
-def test_a_request_that_is_repeated_is_answered_once(world, order, scripted):
-    """A client that gave up waiting asks again; two equal ones in one call are two."""
-
-    async def talk() -> list[types.CallToolResult]:
-        async with Client(create_server(world.model, everything=True)) as session:
-            first: list[types.CallToolResult] = []
-
-            async def ask(workers: list[dict]) -> None:
-                first.append(await session.call_tool("spawn_workers", {"workers": workers}))
-
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(ask, [order(), order()])
-                tasks.start_soon(ask, [order(), order()])
-            await ask([order(), order()])
-            await ask([order(prompt="another thing")])
-            return first
-
-    *same, other = [one.structured_content for one in anyio.run(talk)]
-
-    assert same[0] == same[1] == same[2]
-    ids = [one["worker_id"] for one in same[0]["workers"]]
-    assert 2 == len(set(ids))
-    assert {*ids, other["workers"][0]["worker_id"]} == set(scripted.ran())
 
 
 def test_one_that_fails_is_told_beside_the_others(world, order, scripted, monkeypatch):

@@ -1,0 +1,136 @@
+"""Calls that take long, as tasks of MCP's extension (SEP-2663): an agent that knows them works on meanwhile.
+
+Claude Code moves a task to the background, and tells its model the result as news of its own. So a call becomes a task
+only if it is not answered soon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.extension import Extension, MethodBinding
+from mcp.server.mcpserver import require_client_extension
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, CallToolRequestParams, ElicitRequest, InputResponse
+from mcp_types import InputResponseRequestParams as InputParams
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import BaseModel
+
+#: How long a call may take that is answered directly, how long a task is kept, and how often it is asked for.
+DIRECT_SECONDS, KEPT_SECONDS, POLL_SECONDS = 5.0, 3600.0, 1.0
+
+
+class TaskParams(InputParams):
+    """Parameters of the requests for a task: only an update has responses."""
+
+    task_id: str
+
+
+class Task:
+    """A call that may become a task: then `state` tells its progress, its question to the person and its result."""
+
+    def __init__(self, work: Awaitable[HandlerResult]) -> None:
+        current.set(self)
+        self.id, self.words = uuid4().hex, "working"
+        self.in_background = self.asks_directly = False
+        self.work = asyncio.ensure_future(work)
+        self._created = _now()
+        self._question: dict[str, Any] = {}
+        self._response: asyncio.Future[InputResponse] = asyncio.get_running_loop().create_future()
+
+    def state(self, kind: str = "complete") -> dict[str, Any]:
+        """Return what a client is told of it, as a result of this `kind`."""
+        status, more = self._status()
+        times = {"createdAt": self._created, "lastUpdatedAt": _now(), "ttlMs": int(KEPT_SECONDS * 1000)}
+        told = {"resultType": kind, "taskId": self.id, "status": status, "statusMessage": self.words}
+        return {**told, **times, "pollIntervalMs": int(POLL_SECONDS * 1000), **more}
+
+    def _status(self) -> tuple[str, dict[str, Any]]:
+        if not self.work.done():
+            return ("input_required", {"inputRequests": self._question}) if self._question else ("working", {})
+        if self.work.cancelled():
+            return "cancelled", {}
+        if error := self.work.exception():
+            told = error.error.code if isinstance(error, MCPError) else INTERNAL_ERROR
+            return "failed", {"error": {"code": told, "message": str(error)}}
+        return "completed", {"result": _json(self.work.result())}
+
+    async def ask(self, name: str, question: ElicitRequest) -> InputResponse | None:
+        """Return the person's answer; `None` if the question is to be the answer to the call itself."""
+        self.asks_directly = not self.in_background
+        if self.asks_directly:
+            return None
+        self._question = {name: _json(question)}
+        answer = await self._response
+        self._question = {}
+        return answer
+
+    def answer(self, params: TaskParams) -> None:
+        """Take the person's answer, if the task waits for it."""
+        given = [one for name, one in (params.input_responses or {}).items() if name in self._question]
+        if given and not self._response.done():
+            self._response.set_result(given[0])
+
+
+#: The call that is being answered, where it may become a task.
+current: ContextVar[Task | None] = ContextVar("current", default=None)
+
+
+class Tasks(Extension):
+    """The calls of a server that have become tasks."""
+
+    identifier = "io.modelcontextprotocol/tasks"
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, Task] = {}
+
+    def methods(self) -> list[MethodBinding]:
+        """Return the requests for a task."""
+        modern = frozenset(MODERN_PROTOCOL_VERSIONS)
+        return [MethodBinding(f"tasks/{name}", TaskParams, self._told, modern) for name in ("get", "update", "cancel")]
+
+    async def intercept_tool_call(
+        self, params: CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext
+    ) -> HandlerResult:
+        """Answer a call; with a task if the client knows tasks and the answer takes long."""
+        capabilities = ctx.session.client_capabilities
+        if not capabilities or self.identifier not in (capabilities.extensions or {}):
+            return await call_next(ctx)
+        task = Task(call_next(ctx))
+        try:
+            await asyncio.wait([task.work], timeout=DIRECT_SECONDS)
+            if task.work.done() or task.asks_directly:
+                return await task.work
+        except asyncio.CancelledError:
+            task.work.cancel()
+            raise
+        task.in_background = True
+        self._tasks[task.id] = task
+        asyncio.get_running_loop().call_later(KEPT_SECONDS, self._tasks.pop, task.id, None)
+        return task.state("task")
+
+    async def _told(self, ctx: ServerRequestContext[Any, Any], params: TaskParams) -> HandlerResult:
+        require_client_extension(ctx, self.identifier)
+        if (task := self._tasks.get(params.task_id)) is None:
+            raise MCPError(code=INVALID_PARAMS, message="There is no such task, or it is over.")
+        if ctx.method == "tasks/get":
+            return task.state()
+        if ctx.method == "tasks/update":
+            task.answer(params)
+        else:
+            task.work.cancel()
+        return {"resultType": "complete"}
+
+
+def _json(value: Any) -> Any:
+    return value.model_dump(mode="json", by_alias=True, exclude_none=True) if isinstance(value, BaseModel) else value
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
