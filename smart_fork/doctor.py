@@ -361,13 +361,14 @@ def _query(embedder: Embedder) -> Iterator[Check]:
 
 def _programs(processes: Processes) -> Iterator[Check]:
     for agent in _here():
-        if not AGENTS[agent.name].command:
+        if not (known := AGENTS[agent.name]).command:
             continue
         program = Program.of(agent.name, processes)
         able = "forks" + (", also without a terminal" if program.can_fork_headless else "")
-        said = program.version(processes)
-        version = f", version {said}" if said else ""
-        detail = program.problem or f"{program.path} {able}{version}"
+        said, tried = program.version(processes), " to ".join(filter(None, (known.seen, known.newest)))
+        stands = f"{way} than " if (way := known.compared(said, 3)) else ""
+        version = f"version {said or 'unknown'} ({stands}{tried}, seen to work)"
+        detail = program.problem or f"{program.path} {able}, {version}"
         yield Check(f"{agent.name} program", ok=program.can_fork, detail=detail, next_step=program.hint, optional=True)
 
 

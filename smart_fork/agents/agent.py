@@ -120,8 +120,9 @@ class Agent(Description):
     writes_on: bool = True
     #: Reasons for what it cannot do, by ability (see `ABILITIES`).
     lacks: Mapping[str, str] = MappingProxyType({})
-    #: The version of its program that this code was tried with.
+    #: The version of its program that the tests run, and the newest that they were seen to pass with.
     seen: str = ""
+    newest: str = ""
     #: An estimate of its model's context window in tokens, if the agent does not tell.
     window: int = 128_000
     #: The places of its facets by name (see `USUAL`).
@@ -180,12 +181,12 @@ class Agent(Description):
             self.__dict__[name] = found
             return found
 
-    def compared(self, version: str) -> str:
-        """Return "newer" or "older" than the version that was seen; empty if one minor version, or unknown."""
-        own, tried = _numbers(version), _numbers(self.seen)
-        if not own or not tried or own[:2] == tried[:2]:
+    def compared(self, version: str, parts: int = 2) -> str:
+        """Return "newer" or "older" than what was seen, by so many parts of a version; empty if neither, or unknown."""
+        own, oldest, newest = (_numbers(one)[:parts] for one in (version, self.seen, self.newest or self.seen))
+        if not own or not oldest or oldest <= own <= newest:
             return ""
-        return "newer" if own > tried else "older"
+        return "newer" if own > newest else "older"
 
     @classmethod
     def has(cls, facet: str) -> bool:

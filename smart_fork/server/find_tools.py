@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -97,7 +97,10 @@ def _chosen(ctx: Context[Any, Any], hits: Sequence[Hit]) -> str:
 
 def _form(hits: Sequence[Hit], version: str) -> ElicitRequest:
     told = labels(hits)
-    choices = told | {NONE: NONE_LABEL if len(hits) > 1 else NOT_LABEL}
+    question, none = (QUESTION, NONE_LABEL) if len(hits) > 1 else (EXPENSIVE, NOT_LABEL)
+    # Numbered in the question, too: a client may show the choices only when they are opened.
+    message = "\n".join([question, *(f"{number}. {label}" for number, label in enumerate(told.values(), start=1))])
+    choices = told | {NONE: none}
     offered: dict[str, Any] = (
         {"oneOf": [{"const": value, "title": label} for value, label in choices.items()]}
         if version >= _ONE_OF
@@ -105,13 +108,7 @@ def _form(hits: Sequence[Hit], version: str) -> ElicitRequest:
     )
     field = {"type": "string", "title": "Session", **offered}
     schema = {"type": "object", "properties": {FIELD: field}, "required": [FIELD]}
-    return ElicitRequest(params=ElicitRequestFormParams(message=_message(told.values()), requested_schema=schema))
-
-
-def _message(labels: Iterable[str]) -> str:
-    """The question with the sessions, numbered: a client may show the choices only when they are opened."""
-    lines = [f"{number}. {label}" for number, label in enumerate(labels, start=1)]
-    return "\n".join([QUESTION if len(lines) > 1 else EXPENSIVE, *lines])
+    return ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=schema))
 
 
 def _asked(ctx: Context[Any, Any], request: ElicitRequest) -> ElicitResult:

@@ -57,8 +57,7 @@ class Task:
         if self.work.cancelled():
             return "cancelled", {}
         if error := self.work.exception():
-            told = error.error.code if isinstance(error, MCPError) else INTERNAL_ERROR
-            return "failed", {"error": {"code": told, "message": str(error)}}
+            return "failed", {"error": {"code": INTERNAL_ERROR, "message": str(error)}}
         return "completed", {"result": _json(self.work.result())}
 
     async def ask(self, name: str, question: ElicitRequest) -> InputResponse | None:

@@ -15,17 +15,19 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from smart_fork.agents import AGENTS
+
 #: Those that npm has now instead of the pinned ones: what their makers have changed is seen before users see it.
 NEWEST = os.environ.get("SMART_FORK_E2E_AGENTS") == "newest"
-CLAUDE_VERSION = "latest" if NEWEST else "2.1.197"
-CODEX_VERSION = "latest" if NEWEST else "0.169.0"
+CLAUDE_VERSION = "latest" if NEWEST else AGENTS["claude"].seen
+CODEX_VERSION = "latest" if NEWEST else AGENTS["codex"].seen
 QMD_VERSION = "2.8.3"
 #: qmd runs on node 22 and newer: what a distribution brings may be older.
 NODE_VERSION = "24.21.0"
-QWEN_VERSION = "0.24.4"
-OPENCODE_VERSION = "1.18.33"
-GEMINI_VERSION = "0.61.0"
-COPILOT_VERSION = "1.0.102"
+QWEN_VERSION = AGENTS["qwen"].seen
+OPENCODE_VERSION = AGENTS["opencode"].seen
+GEMINI_VERSION = AGENTS["gemini"].seen
+COPILOT_VERSION = AGENTS["copilot"].seen
 #: How long npm may take for several hundred megabytes. No test's time runs meanwhile.
 INSTALL_SECONDS = 900
 CHECKOUT = Path(__file__).resolve().parents[2]

@@ -54,6 +54,28 @@ def test_all_is_well(settled):
     assert "forks, also without a terminal" in found["codex program"].detail
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("codex-cli 0.169.0", "version 0.169.0 ("),
+        ("codex-cli 0.170.4", "version 0.170.4 ("),
+        ("codex-cli 0.171.1", "version 0.171.1 (newer than "),
+        ("codex-cli 0.99.0", "version 0.99.0 (older than "),
+        ("codex", "version unknown ("),
+    ],
+)
+def test_a_program_is_told_with_the_versions_that_were_seen_to_work(settled, monkeypatch, said, told):
+    monkeypatch.setattr(AGENTS["codex"], "seen", "0.169.0")
+    monkeypatch.setattr(AGENTS["codex"], "newest", "0.171.0")
+    program = settled.home / "bin/codex"
+    program.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "{said}" && exit\necho "  fork  Fork"\n')
+
+    found = checks(settled)["codex program"]
+
+    assert found.ok
+    assert f"{told}0.169.0 to 0.171.0, seen to work)" in found.detail
+
+
 def test_an_empty_home_lacks_nothing_that_has_to_be_there(world):
     found = checks(world)
 

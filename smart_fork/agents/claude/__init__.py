@@ -15,7 +15,7 @@ class Claude(Agent):
 
     name = "claude"
     window = 200_000
-    seen = "2.1.197"
+    seen, newest = "2.1.197", "2.1.332"
     title = "Claude Code"
     home = HOME
     command = ProgramSpec("claude", "@anthropic-ai/claude-code", (Sign(r"--fork-session\b"),))

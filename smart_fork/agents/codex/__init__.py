@@ -13,7 +13,7 @@ class Codex(Agent):
 
     name = "codex"
     window = 258_400
-    seen = "0.169.0"
+    seen, newest = "0.169.0", "0.171.0"
     title = "Codex"
     home = HOME
     command = ProgramSpec(
