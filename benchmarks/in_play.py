@@ -127,7 +127,7 @@ def _asked(labelled: Labelled, known: str, *, again: bool) -> Iterator[Asked]:
                 for _ in range((1 if kind == "none" else DRAWS) if rows else 0):
                     right = choice.sample(own, min(len(own), choice.randint(1, RIGHT))) if kind in RELATED else []
                     in_play = (*right, *choice.sample(others, min(len(others), _others(kind, choice))))
-                    *_, shares = QueryWords(labelled.store, replace(question, in_play=in_play)).worked_on(found)
+                    (*_, shares), _ = QueryWords(labelled.store, replace(question, in_play=in_play)).worked_on(found)
                     files = np.array([[shares[row]] for row in rows])
                     yield Asked(number, place, kind, np.hstack([parts[:, :-1], files]), is_right)
 

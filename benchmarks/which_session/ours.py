@@ -79,6 +79,7 @@ class SmartFork:
         from indexer.pipeline import embed_waiting, read_logs
         from indexer.store.sqlite import SqliteStore
         from smart_fork.agents.readers import READERS
+        from smart_fork.finding.commits import note_commits
 
         started = time.perf_counter()
         private_dir(state_home())
@@ -86,6 +87,7 @@ class SmartFork:
         try:
             read_logs(store, READERS, changed_logs(store, READERS, report), report)
             embed_waiting(store, self.embedder, report)
+            note_commits(store)
         finally:
             store.close()
         self.seconds["index"].append(time.perf_counter() - started)

@@ -242,8 +242,8 @@ class Holding(NamedTuple):
     last_activity: str
 
 
-WordTable = Literal["chunks", "sessions"]
-HavingTable = Literal["chunks", "sessions", "titles", "work"]
+WordTable = Literal["chunks", "sessions", "commits"]
+HavingTable = Literal["chunks", "sessions", "titles", "work", "commits"]
 
 
 class Similarities(Protocol):
@@ -263,7 +263,7 @@ class Searchable(Protocol):
     """
 
     def match_words(self, table: WordTable, terms: Sequence[str], scope: Scope, limit: int) -> list[Scored]:
-        """The best rows that have any of these terms, by BM25. Rows are chunk ids or session rows."""
+        """Return the best rows that have any of these terms, by BM25: chunk ids, or rows of sessions."""
 
     def similarities(self, questions: Sequence[bytes], scope: Scope) -> Similarities:
         """Compute every chunk's similarity to each of these float32 vectors, in one pass over the chunks in scope."""
@@ -373,6 +373,12 @@ class Store(Searchable, Protocol):
 
     def forked(self) -> set[tuple[AgentName, str]]:
         """Sessions that share a beginning with others."""
+
+    def add_commits(self, commits: Sequence[tuple[int, str, str]]) -> None:
+        """Note commits that came of sessions: the session's row, the commit's name, and its masked message."""
+
+    def began(self, scope: Scope, row: int) -> tuple[int, str]:
+        """Return the last row of sessions in scope behind `row`, and when the first of these began; 0 without any."""
 
     def use_model(self, model: str, dimensions: int) -> bool:
         """Make room for vectors of this model. True where vectors of another model had to go."""

@@ -48,12 +48,13 @@ _SESSIONS_BELOW = f"SELECT id FROM sessions WHERE {_BELOW}"  # noqa: S608 - cons
 _TABLES = {
     "chunks": ("chunk_words", "0.0, 1.0"),
     "sessions": ("session_words", "0.0, 2.0, 1.5, 1.0, 0.8, 0.3"),
+    "commits": ("commit_words", "0.0, 1.0"),
 }
 _NO_PART = "-part: "
 #: Where a term is looked for, and the column filter that says so.
 _COLUMNS = {
     "chunks": ("chunk_words", ""), "sessions": ("session_words", ""), "titles": ("session_words", "title: "),
-    "work": ("session_work", "names: "),
+    "work": ("session_work", "names: "), "commits": ("commit_words", ""),
 }  # fmt: skip
 
 #: A *first passage* is the one that an exchange begins with: what the person asked, and how the answer begins. A fifth
@@ -147,7 +148,7 @@ class StoreReading:
         happens in small indexes, it then divides nothing by nothing.
         """
         name, _ = _TABLES[table]
-        rows = int(self._all(f"SELECT count(*) FROM {'sessions' if table == 'sessions' else 'chunks'}")[0][0])  # noqa: S608
+        rows = int(self._all(f"SELECT count(*) FROM {'chunks' if table == 'chunks' else 'sessions'}")[0][0])  # noqa: S608
         sql = f"SELECT rowid FROM {name} WHERE {name} MATCH :words {_only(table, scope)}"  # noqa: S608
         scores: defaultdict[int, float] = defaultdict(float)
         for term in terms:
@@ -251,6 +252,11 @@ class StoreReading:
 
     def sessions(self, rows: Iterable[int]) -> dict[int, SessionRow]:
         return {row.row: row for row in self._sessions(f"id IN ({numbers(rows)})", ())}
+
+    def began(self, scope: Scope, row: int) -> tuple[int, str]:
+        sql = f"SELECT ifnull(max(id), 0), ifnull(min(started), '') FROM sessions WHERE {_within(scope)} AND id > ?"  # noqa: S608
+        ((last, started),) = self._all(sql, (row,))
+        return last, started
 
     def log_rows(self, paths: Iterable[str]) -> dict[str, int | None]:
         named = "SELECT path, session FROM files WHERE path = ? AND skipped NOT LIKE ? || '%'"
@@ -416,7 +422,7 @@ def _only(table: WordTable, scope: Scope) -> str:
         sessions = _SESSIONS_BELOW
     else:
         return ""
-    rows = sessions if table == "sessions" else f"SELECT chunk FROM placements WHERE session IN ({sessions})"  # noqa: S608
+    rows = sessions if table != "chunks" else f"SELECT chunk FROM placements WHERE session IN ({sessions})"  # noqa: S608
     # With its sign the number is no key: the words are matched and weighed once, and not once for each row.
     return f"AND +rowid IN ({rows})"
 

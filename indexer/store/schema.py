@@ -23,7 +23,7 @@ from indexer.store.base import bigrams
 #: How words are cut: stemmed, case and accents folded; ``_`` and ``.`` separate, so parts of identifiers are found.
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 #: Raised with the tables. An index of an older form is brought up to it, and one of a newer form is left alone.
-FORM = 21
+FORM = 22
 #: The vectors of an older one are elsewhere: it is built again.
 _OLDEST = 8
 _TABLES = f"""
@@ -139,6 +139,11 @@ CREATE TABLE errors(
 ) WITHOUT ROWID;
 CREATE INDEX errors_line ON errors(line);
 
+-- The commits that came of a session, by their messages.
+CREATE TABLE commits(
+    session INTEGER NOT NULL REFERENCES sessions(id), name TEXT NOT NULL, text TEXT NOT NULL, PRIMARY KEY(session, name)
+) WITHOUT ROWID;
+
 -- Without lengths: chunks are about equally long, and looking up each takes three quarters of a search.
 CREATE VIRTUAL TABLE chunk_words USING fts5(part, text, content='', columnsize=0, tokenize='{TOKENIZER}');
 CREATE VIRTUAL TABLE session_words USING fts5(
@@ -146,6 +151,8 @@ CREATE VIRTUAL TABLE session_words USING fts5(
 -- The files that a session edited, and the names of code in what it wrote.
 CREATE VIRTUAL TABLE session_work USING fts5(
     part, names, content='', contentless_delete=1, tokenize='{TOKENIZER}');
+CREATE VIRTUAL TABLE commit_words USING fts5(
+    part, text, content='', contentless_delete=1, tokenize='{TOKENIZER}');
 """
 
 
@@ -404,7 +411,7 @@ PATIENCE_MILLISECONDS = 5_000
 BYTES_PER_SECOND = 30_000_000
 _NOTE = "erase"
 _ALL, _LOG = "all", "log"
-_WORD_INDEXES = ("chunk_words", "session_words", "session_work")
+_WORD_INDEXES = ("chunk_words", "session_words", "session_work", "commit_words")
 
 
 def owe_erasing(db: apsw.Connection) -> None:

@@ -124,6 +124,7 @@ class SqliteStore(StoreReading):
                 self._write_edits(session, edits.masked_again())
             self._write_authored(session, ())
             self._write_errors(session, ())
+            self._write_commits(session, part, keep=False)
 
     def owe_erasing(self) -> None:
         owe_erasing(self.db)
@@ -146,9 +147,9 @@ class SqliteStore(StoreReading):
         chunks = {chunk for (chunk,) in self.db.execute("SELECT chunk FROM placements WHERE session = ?", (row,))}
         self.db.execute("DELETE FROM placements WHERE session = ?", (row,))
         self._drop_orphans(chunks)
-        for words in ("session_words", "session_work"):
+        for words in ("session_words", "session_work", "commit_words"):
             self.db.execute(f"DELETE FROM {words} WHERE rowid = ?", (row,))  # noqa: S608 - constants
-        for facts in ("edits", "authored", "errors", "beginnings"):
+        for facts in ("edits", "authored", "errors", "beginnings", "commits"):
             self.db.execute(f"DELETE FROM {facts} WHERE session = ?", (row,))  # noqa: S608 - constants
         self.db.execute(
             "UPDATE files SET session = NULL, rank = '', skipped = ?, broken = 0, broken_lines = '[]', "
@@ -232,6 +233,7 @@ class SqliteStore(StoreReading):
         settings = ", ".join(f"{name} = ?" for name in _SESSION_COLUMNS)
         self.db.execute(f"UPDATE sessions SET {settings} WHERE id = ?", (*values, row))  # noqa: S608 - constant names
         gone = self._place_chunks(row, part, document)
+        self._write_commits(row, part, keep=not gone)
         self._write_words(row, part, document.words)
         self._write_edits(row, document.edits)
         self._write_authored(row, document.authored)
@@ -306,6 +308,22 @@ class SqliteStore(StoreReading):
         )
         work = (row, f"p{part}", bigrams(words.work))
         self.db.execute("INSERT OR REPLACE INTO session_work(rowid, part, names) VALUES(?, ?, ?)", work)
+
+    def add_commits(self, commits: Sequence[tuple[int, str, str]]) -> None:
+        known = "INSERT OR REPLACE INTO commits SELECT id, ?2, ?3 FROM sessions WHERE id = ?1 RETURNING session"
+        with immediate(self.db):
+            rows = {row for (row,) in self.db.executemany(known, commits)}
+            for row, part in self._all(f"SELECT id, part FROM sessions WHERE id IN ({vectors.numbers(rows)})"):  # noqa: S608
+                self._write_commits(row, part, keep=True)
+
+    def _write_commits(self, row: int, part: int, *, keep: bool) -> None:
+        """Write the words of a session's commits. What was taken out of it may be in their messages: it loses them."""
+        if not keep:
+            self.db.execute("DELETE FROM commits WHERE session = ?", (row,))
+        texts = [text for (text,) in self._all("SELECT text FROM commits WHERE session = ? ORDER BY name", (row,))]
+        if texts or not keep:
+            words = (row, f"p{part}", bigrams("\n".join(texts)))
+            self.db.execute("INSERT OR REPLACE INTO commit_words(rowid, part, text) VALUES(?, ?, ?)", words)
 
     def _place_chunks(self, row: int, part: int, document: Document) -> bool:
         """Store a session's chunks and skip unchanged ones: nearly all of a growing session. Return True if a text is

@@ -165,6 +165,16 @@ def sessions_named(there: Repository, commits: Collection[str]) -> dict[str, tup
     return {commit: tuple(dict.fromkeys(ids)) for commit, ids in found.items()}
 
 
+def messages(there: Repository, commits: Collection[str]) -> dict[str, str]:
+    """The message of each of these commits.
+
+    Raises:
+        ProgramMissing, ProgramFailed: as `Repository.git`.
+    """
+    found = _objects(there, commits)
+    return {name: raw.partition(b"\n\n")[2].decode("utf-8", "replace") for name, raw in found.items()}
+
+
 def _of_checkpoints(there: Repository, folders: Collection[str]) -> Mapping[str, list[str]]:
     """The sessions of each of these folders of the branch."""
     if not folders:

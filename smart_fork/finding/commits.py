@@ -5,19 +5,22 @@ from __future__ import annotations
 import logging
 import math
 import os
+import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
+from indexer.changes import Progress
 from indexer.files import index_db
 from indexer.freshness import read_changed
-from indexer.lazy import dataclass
-from indexer.locks import IndexBusyError
-from indexer.project import project_of
+from indexer.lazy import dataclass, late
+from indexer.locks import IndexBusyError, only_writer
+from indexer.masking import mask
+from indexer.project import Project, project_of
 from indexer.settings import Setting
 from indexer.store.base import Scope, SessionRow, Store
 from indexer.transcripts.authored import plain
@@ -26,7 +29,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, NotFound, ProgramFailed, SmartForkError
 from smart_fork.finding.authorship import Line, Range, blamed, committed
-from smart_fork.finding.by_code import SLACK, relative, seconds, sessions_named, writers_of
+from smart_fork.finding.by_code import SLACK, messages, relative, seconds, sessions_named, writers_of
 from smart_fork.finding.conversation import CommitsMade, MadeCommit
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.session_place import where_now
@@ -147,8 +150,7 @@ def _candidates(rows: Sequence[SessionRow], store: Store, there: Repository) -> 
     edited, within = store.edits([row.row for row in rows]), tops(there)
     files = {relative(file, within) for one in edited.values() for file in one.files}
     inside = sorted(file for file in files if file[:1] != "/" and os.path.normpath(file) == file and file.isprintable())
-    first = min(seconds(row.started) for row in rows) - SLACK
-    since = f"--since=@{int(max(first, _FIRST)) if math.isfinite(first) else _FIRST}"
+    since = _since(min((row.started for row in rows), key=seconds))
     found = dict(_walked(there, since, "--fixed-strings", *(f"--grep={row.session_id}" for row in rows), "--"))
     if inside:
         found |= dict(_walked(there, since, "--stdin", given=os.fsencode("\n".join(("--", *inside, "")))))
@@ -285,3 +287,84 @@ def _told(work: Work, works: Works) -> CommitsMade:
         *([f"{more} more places in HEAD"] if (more := len(work.places) - len(places)) else []),
     ]
     return CommitsMade(len(work.commits), commits, work.today, places, "; ".join(left))
+
+
+# The messages of the commits that came of sessions, as a text of these sessions that is searched.
+
+#: Of the commits that nobody has looked at, so many of the newest are looked at, so many at a time.
+MAX_NEW, BATCH = 2000, 20
+#: So much of the lines that a commit adds are a session's if it came of it, and at least so many.
+MIN_SHARE, MIN_LINES = 0.2, 3
+#: A longer message is searched by its beginning.
+MESSAGE_CHARACTERS = 4000
+#: So many branches are known to have been looked at.
+MAX_TIPS = 1000
+_TIPS = (
+    "for-each-ref", f"--count={MAX_TIPS}", "--sort=-committerdate", "--format=%(objectname)", "refs/heads",
+    "refs/remotes",
+)  # fmt: skip
+#: A line at the end of a message that is for programs.
+_TRAILER = late(r"^[A-Z][\w-]+: .*$", re.MULTILINE)
+
+
+def note_commits(store: Store, patience: float = 0.0, progress: Progress | None = None) -> None:
+    """Note the commits that came of the sessions of each repository, as far as they are new to the index.
+
+    What git does not say, or another process keeps from being written for `patience` seconds, waits for the next time.
+    """
+    for root in store.projects():
+        try:
+            project = recognized(project_of(Path(root)))
+            if project.git:
+                _note_new(store, project, Repository.open(Path(root), Processes()), patience, progress)
+        except (SmartForkError, OSError) as error:
+            log.info("the commits of %s are not known: %s", root, error)
+
+
+def _note_new(store: Store, project: Project, there: Repository, patience: float, progress: Progress | None) -> None:
+    scope, key = store.scope(project, READERS.names, automated=True), f"commits of {project.key}"
+    row, *tips = store.meta(key).split() or ("0",)
+    last, began = store.began(scope, int(row))
+    now = there.git(*_TIPS).text.split()
+    if not last and set(now) <= set(tips):
+        return
+    names = dict(_walked(there, _since(store.began(scope, 0)[1]), "--ignore-missing", "--stdin", given=_without(tips)))
+    if last:  # a session that is read later than its commits were made
+        names |= dict(_walked(there, _since(began), "--"))
+    newest = sorted(names, key=lambda name: -names[name])[:MAX_NEW]
+    for start in range(0, len(newest), BATCH):
+        if progress:
+            progress("commits", start, len(newest))
+        with only_writer(patience):
+            store.add_commits([*_came_of(newest[start : start + BATCH], store, scope, there)])
+    store.set_meta(key, " ".join((str(last or row), *now)))
+
+
+def _since(began: str) -> str:
+    first = seconds(began) - SLACK
+    return f"--since=@{int(max(first, _FIRST)) if math.isfinite(first) else _FIRST}"
+
+
+def _without(tips: Iterable[str]) -> bytes:
+    return "".join(f"^{tip}\n" for tip in tips).encode()
+
+
+def _came_of(names: Sequence[str], store: Store, scope: Scope, there: Repository) -> Iterator[tuple[int, str, str]]:
+    """Yield the sessions that these commits came of, by row, with the commit and its message."""
+    lines = committed(there, names)
+    wrote, added = defaultdict[str, Counter[int]](Counter), Counter[str]()
+    for line, writer in zip(lines, writers_of(lines, store, scope, there), strict=True):
+        if line.text.strip():
+            added[line.commit] += 1
+            if writer:
+                wrote[line.commit][writer.session] += 1
+    rows = {
+        commit: {row for row, count in counts.items() if count >= max(MIN_LINES, MIN_SHARE * added[commit])}
+        for commit, counts in wrote.items()
+    }
+    for commit, ids in sessions_named(there, names).items():
+        named = [row for one in ids for row in store.find_sessions(one) if row.session_id == one]
+        rows.setdefault(commit, set()).update(row.row for row in named if row.part in scope.parts)
+    for commit, message in messages(there, rows).items():
+        text = mask(_TRAILER.sub("", message)[:MESSAGE_CHARACTERS]).strip()
+        yield from ((row, commit, text) for row in rows[commit])

@@ -6,6 +6,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
+from typing import NamedTuple
 
 from indexer.lazy import dataclass
 from indexer.masking import mask
@@ -52,7 +53,8 @@ class Gathered:
     directory.
 
     `exchanges` is what speaks for each exchange, and `point` that at whose end to fork, where one session is asked.
-    `weighed` are the terms that were looked for, by phrasing.
+    `weighed` are the terms that were looked for, by phrasing; `strange` is how unknown (0…1) the names in the question
+    are here.
     """
 
     sessions: dict[int, SessionRow] = field(default_factory=dict)
@@ -63,6 +65,7 @@ class Gathered:
     exchanges: dict[int, PointParts] = field(default_factory=dict)
     point: int | None = None
     weighed: Sequence[Mapping[str, float]] = ()
+    strange: float = 0.0
 
 
 def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, words: bool) -> Gathered:
@@ -76,25 +79,29 @@ def gather_more(
     """The same by words that were weighed before, such as of one of the sessions that were found by them."""
     similarities = store.similarities(vectors, query.scope) if vectors is not None else None
     own = known_to(store, query.caller, query.relatives) if query.caller else set[int]()
-    near, by_chunk, by_session, places, rows = _reach(store, query, similarities, wording, own)
-    family = families(rows.values())
+    reached = _reach(store, query, similarities, wording, own)
+    family = families(reached.rows.values())
     room = max(1.0, len(family) / max(1, len(set(family.values())))) if query.scope.session is None else 1.0
     if room >= CROWDED:
-        near, by_chunk, by_session, places, rows = _reach(store, query, similarities, wording, own, room=room)
-        family = families(rows.values())
+        reached = _reach(store, query, similarities, wording, own, room=room)
+        family = families(reached.rows.values())
     found = Gathered(families=family, weighed=wording.phrasings if wording else ())
-    allowed, found.dropped = admitted(rows.values(), query)
+    allowed, found.dropped = admitted(reached.rows.values(), query)
     found.sessions = (
         without_askers(store, allowed, (query.intent, *query.also)) if query.scope.session is None else allowed
     )
-    places = [one for one in places if one.session in found.sessions and _counts(found.sessions[one.session], one)]
+    near = reached.near
+    places = [
+        one for one in reached.places if one.session in found.sessions and _counts(found.sessions[one.session], one)
+    ]
     # The words of a whole session include what the caller knows: what a fork shares with its parent, what was told.
-    telling = {row for row in by_session.rows & found.sessions.keys() if not query.is_kin(found.sessions[row])}
+    of_sessions = reached.sessions.rows | reached.commits.rows
+    telling = {row for row in of_sessions & found.sessions.keys() if not query.is_kin(found.sessions[row])}
     there = {place.chunk for place in places}
-    chunk_words = [_only(scores, there) for scores in by_chunk.scores]
-    session_words = [_only(scores, telling) for scores in by_session.scores]
+    chunk_words = [_only(scores, there) for scores in reached.chunks.scores]
+    session_words = [_only(scores, telling) for scores in reached.sessions.scores]
     found.passages = _passages(places, chunk_words, near)
-    evidence = _evidence(places, telling, session_words, chunk_words)
+    evidence = _evidence(places, telling, session_words, chunk_words, reached.commits.scores)
     by_meaning = [evidence[number] for number in query.embedded]
     _set_similar(by_meaning, places, near)
     compared = store.vector_counts(evidence[0])
@@ -108,7 +115,7 @@ def gather_more(
         _find_point(store, found, chunk_words, by_meaning)
     coverage = [NO_COVERAGE] * len(evidence)
     if wording:
-        _set_work(wording, query, found.sessions, evidence)
+        found.strange = _set_work(wording, query, found.sessions, evidence)
         coverage = _coverage(wording, session_words, chunk_words, evidence, room)
     found.phrasings = [
         Phrased(
@@ -122,20 +129,32 @@ def gather_more(
     return found
 
 
+class _Reached(NamedTuple):
+    """The first candidates: cosines by chunk, matches by words, the chunks' places, and the sessions by row."""
+
+    near: Mapping[int, Sequence[float]]
+    chunks: Matches
+    sessions: Matches
+    commits: Matches
+    places: Sequence[Placement]
+    rows: Mapping[int, SessionRow]
+
+
 def _reach(
     store: Searchable, query: Query, similarities: Similarities | None, wording: QueryWords | None,
     own: Collection[int], *, room: float = 1.0,
-) -> tuple[Mapping[int, Sequence[float]], Matches, Matches, list[Placement], Mapping[int, SessionRow]]:  # fmt: skip
-    """What is found at first, `room` times as much as usual: cosines by chunk, matches, chunks' places, sessions."""
+) -> _Reached:  # fmt: skip
+    """Find the first candidates, `room` times as many as usual."""
     # The chunks of two phrasings are together not many more than those of one.
     nearest = similarities.best(round(NEAREST_CHUNKS * 2 // (1 + len(query.embedded)) * room)) if similarities else ()
     near = {hit.row: hit.cosines for hit in nearest}
     nothing = Matches(frozenset(), tuple({} for _ in query.phrasings))
     by_chunk = wording.matches("chunks", round(WORD_CHUNKS * room)) if wording else nothing
     by_session = wording.matches("sessions", round(WORD_SESSIONS * room)) if wording else nothing
+    by_commit = wording.matches("commits", round(WORD_SESSIONS * room)) if wording else nothing
     places = store.placements((near.keys() | by_chunk.rows) - set(own))
-    rows = store.sessions({place.session for place in places} | by_session.rows)
-    return near, by_chunk, by_session, places, rows
+    rows = store.sessions({place.session for place in places} | by_session.rows | by_commit.rows)
+    return _Reached(near, by_chunk, by_session, by_commit, places, rows)
 
 
 def _only(scores: Mapping[int, float], rows: Collection[int]) -> dict[int, float]:
@@ -215,7 +234,7 @@ def _find_point(
 
 def _evidence(
     places: Sequence[Placement], telling: Collection[int], sessions: Sequence[Mapping[int, float]],
-    chunks: Sequence[Mapping[int, float]],
+    chunks: Sequence[Mapping[int, float]], commits: Sequence[Mapping[int, float]],
 ) -> list[dict[int, Evidence]]:  # fmt: skip
     """What each phrasing found, by session; also of those (`telling` by their words) that only another one found."""
     evidence: defaultdict[int, list[Evidence]] = defaultdict(lambda: [Evidence() for _ in sessions])
@@ -225,8 +244,8 @@ def _evidence(
             if chunk in scores:
                 one.passages.append(scores[chunk])
     for row in telling:
-        for one, scores in zip(evidence[row], sessions, strict=True):
-            one.words = scores.get(row, 0.0)
+        for one, words, messages in zip(evidence[row], sessions, commits, strict=True):
+            one.words, one.commits = words.get(row, 0.0), messages.get(row, 0.0)
     return [{row: own[number] for row, own in evidence.items()} for number in range(len(sessions))]
 
 
@@ -240,19 +259,21 @@ def _set_similar(
 
 def _set_work(
     wording: QueryWords, query: Query, sessions: Mapping[int, SessionRow], evidence: Sequence[Mapping[int, Evidence]]
-) -> None:
-    """What each phrasing names, or is in play, and a session worked on; and its branch, where that is asked for.
+) -> float:
+    """Set what each phrasing names, or is in play, and a session worked on; and its branch, where that is asked for.
+    Return how strange the names of the question are to all sessions.
 
     A branch says the more the fewer sessions are of it.
     """
     here = {row for row in evidence[0] if query.branch and sessions[row].git_branch == query.branch}
     branch = THIS_BRANCH * (1 - len(here) / max(1, len(evidence[0])))
-    *worked_on, in_play = wording.worked_on(evidence[0].keys())
+    (*worked_on, in_play), strange = wording.worked_on(evidence[0].keys())
     for text, one, shares in zip(query.phrasings, evidence, worked_on, strict=True):
         asked = is_of_this_branch(text)
         for row, found in one.items():
             found.files = in_play[row] * (1.0 if query.given else CHANGED)
             found.work = shares[row] + (branch if asked and row in here else 0.0)
+    return strange
 
 
 def _compare_all(

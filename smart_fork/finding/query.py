@@ -36,6 +36,8 @@ LONG_DOUBT, SHORT_WORDS = 0.4, 16
 #: The points against every session for a short prompt to an agent: who searches remembers a session, a prompt need not
 #: have one. A plan of so many words says enough to be told by.
 PROMPT_DOUBT, PLAN_WORDS = 2.5, 150
+#: The points against every session where it knows none of so many names, and the share from which on there are none.
+STRANGE_DOUBT, SEVERAL_NAMES, KNOWN_NAMES = 2.5, 2, 0.3
 #: A question of so many words is searched without what only says how to work.
 LONG_WORDS = 24
 #: Longer words are random data, and a phrase of more words than this is found by its beginning.
@@ -105,12 +107,14 @@ def words_of(text: str) -> tuple[str, ...]:
     return tuple((telling or words)[:MAX_WORDS])
 
 
-def doubt_of(text: str, words: int | None = None) -> float:
-    """The points against every session: for a long question, which has something in common with most of them, and for
-    a short prompt, which may ask for what is new. It may have more `words`, which only say how to work.
+def doubt_of(text: str, words: int | None = None, strange: float = 0.0) -> float:
+    """Return the points against every session: for a long question, which has something in common with most of them,
+    for a short prompt, which may ask for what is new (it may have more `words`, which only say how to work), and for
+    names that are `strange` (0…1) to all sessions.
     """
-    long = LONG_DOUBT * max(0.0, (len(words_of(text)) - SHORT_WORDS) / (MAX_WORDS - SHORT_WORDS))
-    return long + (PROMPT_DOUBT * max(0.0, 1 - (words or len(text.split())) / PLAN_WORDS) if is_prompt(text) else 0.0)
+    long = max(0.0, (len(words_of(text)) - SHORT_WORDS) / (MAX_WORDS - SHORT_WORDS))
+    short = max(0.0, 1 - (words or len(text.split())) / PLAN_WORDS) if is_prompt(text) else 0.0
+    return LONG_DOUBT * long + PROMPT_DOUBT * short + STRANGE_DOUBT * strange
 
 
 def is_prompt(text: str) -> bool:
@@ -355,17 +359,20 @@ class QueryWords:
         having = self._having.get(table) or self._store.having(table, self._terms, asked)
         return [_shares(terms, rows, having) for terms, rows in zip(self.phrasings, best, strict=True)]
 
-    def worked_on(self, sessions: Collection[int]) -> list[dict[int, float]]:
-        """By phrasing, how much of the files and names of code in it (0…1, rare ones weighing more) each of these
-        sessions has edited or written; last, how much of the files in play. What none of them has is not counted.
+    def worked_on(self, sessions: Collection[int]) -> tuple[list[dict[int, float]], float]:
+        """By phrasing, how much of its files and names of code (0…1, rare ones weigh more) each session worked on, of
+        those that any did; last, how much of the files in play. And how strange (0…1) the question's names are to all.
         """
         names = list(dict.fromkeys(chain.from_iterable(self._names)))
         having = self._store.having("work", names, sessions) if names else {}
         weights = {name: _weight(len(rows), len(sessions)) for name, rows in having.items() if rows}
-        return [
+        shares = [
             _shares({name: weights[name] for name in of_phrasing if name in weights}, list(sessions), having)
             for of_phrasing in self._names
         ]
+        asked = self._names[0]
+        known = sum(name in weights for name in asked) / len(asked) if len(asked) >= SEVERAL_NAMES else 1.0
+        return shares, max(0.0, 1 - known / KNOWN_NAMES)
 
 
 def _shares(terms: Mapping[str, float], rows: Sequence[int], having: Mapping[str, Collection[int]]) -> dict[int, float]:

@@ -48,7 +48,8 @@ class Parts(NamedTuple):
     `session_words` and `passage_words` are BM25 of the session and of its best chunks beside the best session's, times
     how much of the intent's words the best session (chunk) has; `title` is how much of them its title has; `work` is
     how much of the files and names of code in the question it has edited or written; `nearest` is the cosine of its
-    best chunks, `whole` the mean of all that have a vector; `files` is how much of the files in play it has edited.
+    best chunks, `whole` the mean of all that have a vector; `files` is how much of the files in play it has edited;
+    `commits` is the same as `session_words` of the messages of its commits.
     """
 
     session_words: float = 0.0
@@ -58,6 +59,7 @@ class Parts(NamedTuple):
     nearest: float = 0.0
     whole: float = 0.0
     files: float = 0.0
+    commits: float = 0.0
 
 
 #: Of a session that a phrasing did not find.
@@ -72,16 +74,18 @@ class Weights(NamedTuple):
 
 
 Known = Literal["both", "words", "meaning"]
+#: The worth of commits: about half of it where half of a question's words are known here.
+COMMITS = 3.0
 #: Where both were searched; for a session of which only the words, or only the vectors, are known.
 KNOWN: Mapping[Known, Weights] = {
-    "both": Weights(Parts(3.72, 3.67, 6.7, 3.56, 7.29, 13.57, 4.18), nothing=9.17),
-    "words": Weights(Parts(6.68, 7.58, 11.95, 4.4, files=4.73), nothing=6.61),
+    "both": Weights(Parts(3.72, 3.67, 6.7, 3.56, 7.29, 13.57, 4.18, COMMITS), nothing=9.17),
+    "words": Weights(Parts(6.68, 7.58, 11.95, 4.4, files=4.73, commits=COMMITS), nothing=6.61),
     "meaning": Weights(Parts(nearest=20.75, whole=10.66), nothing=11.13),
 }
 #: The same for a question that is put in several ways: what all of them agree on says more.
 KNOWN_AGAIN: Mapping[Known, Weights] = {
-    "both": Weights(Parts(7.32, 9.2, 5.25, 2.0, 3.18, 7.55, 3.4), nothing=11.76),
-    "words": Weights(Parts(7.73, 11.55, 6.78, 2.0, files=3.6), nothing=9.87),
+    "both": Weights(Parts(7.32, 9.2, 5.25, 2.0, 3.18, 7.55, 3.4, COMMITS), nothing=11.76),
+    "words": Weights(Parts(7.73, 11.55, 6.78, 2.0, files=3.6, commits=COMMITS), nothing=9.87),
     "meaning": Weights(Parts(nearest=23.05, whole=10.36), nothing=13.47),
 }
 
@@ -93,7 +97,8 @@ class Evidence:
     `words` is its BM25 as a whole, `passages` the BM25 of its chunks, `title` how much of the intent's words its
     title has (0…1), `work` how much it worked on what the question names (0…1), `files` how much on the files in play
     (0…1), `similar` the cosine of its chunks by position, `chunks` how many have a vector: while an index is being made
-    many have none, which says nothing of what they are about. `only_asked` is whether nothing came of its prompts.
+    many have none, which says nothing of what they are about. `only_asked` is whether nothing came of its prompts,
+    `commits` the BM25 of the messages of its commits.
     """
 
     words: float = 0.0
@@ -104,6 +109,7 @@ class Evidence:
     only_asked: bool = False
     work: float = 0.0
     files: float = 0.0
+    commits: float = 0.0
 
 
 class Coverage(NamedTuple):
@@ -253,6 +259,7 @@ def parts(evidence: Mapping[int, Evidence], coverage: Coverage, *, named: bool =
     most_words = max((one.words for one in evidence.values()), default=0.0) or 1.0
     whole = {session: coverage.session * one.words / most_words for session, one in evidence.items()}
     passages = {session: best_of(one.passages) for session, one in evidence.items()}
+    most_commits = max((one.commits for one in evidence.values()), default=0.0) or 1.0
     best = max(passages.values(), default=0.0)
     said = {one: coverage.chunk * found / best for one, found in passages.items()} if best else whole if named else {}
     return {
@@ -264,6 +271,7 @@ def parts(evidence: Mapping[int, Evidence], coverage: Coverage, *, named: bool =
             max(0.0, best_of(one.similar.values())),
             _whole(one),
             one.files,
+            coverage.session * one.commits / most_commits,
         )
         for session, one in evidence.items()
     }
@@ -276,7 +284,7 @@ def shares_of(phrasings: Sequence[Phrased]) -> Parts:
 
 def shares_of_phrasings(all_of_them: int, embedded: int) -> Parts:
     """The same, of so many phrasings of which so many were embedded."""
-    return Parts._make([*[1 / all_of_them] * 4, *[1 / (embedded or 1)] * 2, 1 / all_of_them])
+    return Parts._make([*[1 / all_of_them] * 4, *[1 / (embedded or 1)] * 2, *[1 / all_of_them] * 2])
 
 
 def joined(speaking: Sequence[Parts], shares: Parts) -> Parts:

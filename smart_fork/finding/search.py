@@ -66,7 +66,7 @@ def _search(store: Store, query: Query, embed: Embed, mode: Mode, look: SecondLo
     weighed = weigh(found.phrasings, words=mode != "vector")
     among = rivals(weighed, family)
     asked = query.phrasings[0]
-    doubt = query.doubt + (0.0 if query.also else doubt_of(asked, len(query.intent.split())))
+    doubt = query.doubt + (0.0 if query.also else doubt_of(asked, len(query.intent.split()), found.strange))
     score = {row: one.doubted(doubt, query.read) for row, one in share(weighed, family, among).items()}
     if not query.also and names_nothing(asked):
         score = {row: one.at_most(POSSIBLE) for row, one in score.items()}

@@ -1,4 +1,4 @@
-"""The search program that is configured reads and embeds what an index run has exported."""
+"""What follows an index run: sessions get their commits, and a configured search program reads the exports."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from indexer.locks import IndexBusyError
 from indexer.store.base import Store
 from indexer.store.schema import VectorsUnavailableError
 from smart_fork.errors import SmartForkError
+from smart_fork.finding.commits import note_commits
 from smart_fork.finding.engine import configured_engine
 from smart_fork.finding.index_access import opened
 from smart_fork.repository import history
@@ -23,11 +24,11 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def renewed(store: Store, patience: float, progress: Progress | None = None, *, vectors: bool = True) -> Iterator[None]:
-    """Behind an index run, also one that had no model of ours: a search program has its own. Nothing, without one.
+    """Run it behind an index run, also one that had no model: a search program has its own.
 
     Raises:
-        IndexBusyError: another process has been at it for `patience` seconds.
-        SmartForkError: it is not there, or could not do it.
+        IndexBusyError: another process has been indexing for `patience` seconds.
+        SmartForkError: the search program is not there, or failed.
     """
     try:
         yield
@@ -39,6 +40,7 @@ def renewed(store: Store, patience: float, progress: Progress | None = None, *, 
 
 def _renew(store: Store, patience: float, progress: Progress | None = None, *, vectors: bool = True) -> None:
     history.note(store.directories())
+    note_commits(store, patience, progress)
     if (engine := configured_engine()) is None:
         return
     if progress is not None:
@@ -89,7 +91,7 @@ def renew_quietly() -> None:
         with opened() as store:
             _renew(store, patience=0.0)
     except IndexBusyError:
-        log.info("another process has the search program read the exports")
+        log.info("another process is indexing, or has the search program read the exports")
     except SmartForkError as error:
         log.error("%s", joined(error.message, error.hint))  # noqa: TRY400 - the message says it all
     except Exception:  # the next run tries again

@@ -120,8 +120,7 @@ class TeamIndex:
         return int(row["number"]) if row else 0
 
     def match_words(self, table: WordTable, terms: Sequence[str], scope: Scope, limit: int) -> list[Scored]:
-        weights = self._weights(table, terms)
-        if not scope.parts or not weights:
+        if table not in _TABLES or not scope.parts or not (weights := self._weights(table, terms)):
             return []
         by_term: dict[str, dict[int, float]] = {term: {} for term in terms}
         known = sorted(weights, key=lambda term: -weights[term])

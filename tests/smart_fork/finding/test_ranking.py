@@ -116,7 +116,7 @@ def test_how_far_a_far_chunk_is_makes_no_difference():
 
 
 def test_a_session_of_which_only_the_words_are_known_is_judged_by_them_alone():
-    words = Evidence(words=5, passages=[5.0] * 3, title=1.0, work=1.0, files=1.0)
+    words = Evidence(words=5, passages=[5.0] * 3, title=1.0, work=1.0, files=1.0, commits=5)
 
     assert chance_of({1: words})[1] > 0.95
     assert sum(scores([Phrased({1: words}, ALL)], {1: "a"})[1].points) == pytest.approx(sum(KNOWN["words"].worth))

@@ -81,7 +81,7 @@ def test_who_waits_is_told_that_a_program_reads_the_exports_and_nobody_else(monk
 @pytest.mark.parametrize(
     ("problem", "said"),
     [
-        (IndexBusyError("another process is indexing"), "another process has the search program read the exports"),
+        (IndexBusyError("another process is indexing"), "another process is indexing, or has the search program read the exports"),
         (ProgramFailed("qmd embed failed: no model", "`qmd pull` brings it."), "qmd embed failed: no model. `qmd pull` brings it."),
         (ValueError("odd"), "the search program has not read the exports"),
     ],

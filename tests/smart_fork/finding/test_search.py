@@ -14,7 +14,7 @@ import pytest
 from indexer.project import project_of
 from smart_fork.finding.evidence import admitted, without_askers
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.query import MAX_WORDS, Query, doubt_of
+from smart_fork.finding.query import MAX_WORDS, STRANGE_DOUBT, Query, doubt_of
 from smart_fork.finding.ranking import FITS
 from smart_fork.finding.search import Meaning, embedded, search
 from tests.cases import first
@@ -172,6 +172,28 @@ def test_a_session_that_worked_on_what_is_named_is_found_before_one_that_was_sho
 
 def test_what_no_session_has_worked_on_speaks_for_none(store):
     assert {hit.why.points.work for hit in ask(store, f"{RETRY} in nowhere.py").hits} == {0}
+
+
+def test_a_question_of_which_no_session_knows_a_name_scores_less_than_one_of_which_some_are_known(world, shop):
+    edit = Did("Edit", {"file_path": f"{shop}/src/upload.py", "new_string": "def retryUpload(): pass"})
+    world.worked("claude", shop, f"> {RETRY}", edit, "done")
+    world.find("x", shop)
+
+    def against(names: str, **more: object) -> float:
+        return ask(store, f"{RETRY} {names}", **more).hits[0].why.against
+
+    with opened() as store:
+        known, one = against("upload.py retryUpload other.py"), against("other.py")
+        strange, half = (
+            against("nowhere.py noSuchThing other.py"),
+            against("upload.py " + "n.py ".join("abcdef") + "n.py"),
+        )
+        again, said = against("nowhere.py noSuchThing other.py", also=("retry",)), against("", also=("retry",))
+
+    assert known == pytest.approx(one, abs=0.1)
+    assert strange == pytest.approx(known + STRANGE_DOUBT, abs=0.1)
+    assert known + 0.5 < half < strange - 0.5
+    assert again == pytest.approx(said, abs=0.1)
 
 
 def test_a_rare_name_says_more_than_one_that_all_sessions_have_written(world, shop):
