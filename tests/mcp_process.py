@@ -66,10 +66,18 @@ class McpProcess:
         self.process.kill()
         self.process.communicate()
 
-    def _ask(self, method: str, **params: object) -> dict[str, Any]:
+    def ask(self, method: str, **params: object) -> int:
+        """Ask something without waiting; the request's number."""
         self._number += 1
         self._say({"id": self._number, "method": method, "params": params})
-        result: dict[str, Any] = self.answer_to(self._number)["result"]
+        return self._number
+
+    def notify(self, method: str, **params: object) -> None:
+        """Say something that is not answered."""
+        self._say({"method": method, "params": params})
+
+    def _ask(self, method: str, **params: object) -> dict[str, Any]:
+        result: dict[str, Any] = self.answer_to(self.ask(method, **params))["result"]
         return result
 
     def answer_to(self, number: int) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from tests.e2e.scenario import (
     settled,
     unlike_any_other,
 )
-from tests.e2e.terminals import wait_until
+from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
 from tests.living import arguments
 
 pytestmark = pytest.mark.e2e
@@ -193,7 +193,12 @@ def test_what_a_person_has_open_and_idle_is_neither_gone_on_with_nor_cut_until_i
     terminal.type("/clear")
     wait_until(lambda: log.session_id not in _noted_by_claude(equipped), "the note to name another session")
     again = unlike_any_other("go on")
-    start(equipped, "resume", log.session_id, "--in", "process", "--", again, cwd=project)
+    words = ("resume", log.session_id, "--in", "process", "--", again)
+    wait_until(  # newer programs write to it once more
+        lambda: not equipped.smart_fork(*words, cwd=project, check=False).returncode,
+        "the log to be quiet",
+        pause=PROGRAM_SECONDS,
+    )
     assert [Message("user", prompt), Message("assistant", answer), Message("user", again)] == heard(
         equipped, again
     ).said

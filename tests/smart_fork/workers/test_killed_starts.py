@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
+import select
 import subprocess
 import sys
 import time
@@ -22,7 +24,8 @@ from smart_fork.workers.registry import Registry
 from smart_fork.workers.termination import prune, remove_copies_of_gone
 from tests import warm
 from tests.drilled import drilled
-from tests.smart_fork.forks import SESSION, said, snapshot
+from tests.mcp_process import McpProcess
+from tests.smart_fork.forks import SESSION, eventually, said, snapshot
 from tests.smart_fork.world import git
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -118,7 +121,9 @@ def clean_up(repo: Path, logs: dict) -> None:
     assert (1, "* main", []) == (listed.count("\n"), branches.strip(), [*(repo / ".worktrees").glob("*")])
     sessions = {one.session_id for one in started}
     new = {name for name in snapshot(Path.home()) if ".smart-fork" not in name and "shop" not in name} - logs.keys()
-    assert [] == [name for name in new if not any(one and one in name for one in sessions) and "log" not in name]
+    assert [] == [
+        name for name in new if not any(one and one in name for one in sessions) and not re.search("log|ran/", name)
+    ]
     git(repo, "fsck")
 
 
@@ -138,6 +143,57 @@ def test_nothing_is_left_of_a_start_that_is_killed_at_any_moment(how, begin, rep
             assert "Traceback" not in done.stderr or how == "interrupted", done.stderr
             clean_up(repo, before)
             before |= {name: 0 for name in snapshot(Path.home()) if "shop" not in name}
+
+
+@pytest.fixture
+def called(repo, scripted, claude_session, tmp_path):
+    """Have a real MCP server fork into a worktree; while its n-th git is slow, do that to the call."""
+    wrapper, reached, go_on, calls, done = (tmp_path / name for name in ("slow/git", "reached", "go", "calls", "done"))
+    wrapper.parent.mkdir()
+    wrapper.write_text(
+        f'#!/bin/sh\necho >> "{calls}"\nif [ "$(wc -l < "{calls}")" = "$SLOW" ]; then touch "{reached}"; '
+        f'until [ -e "{go_on}" ]; do sleep 0.02; done; fi\n"{which("git")}" "$@"; status=$?; echo >> "{done}"; exit $status\n'
+    )
+    wrapper.chmod(0o755)
+    fork = {"intent": "retry", "fork_session_id": SESSION, "prompt": "go", "run_in": "process", "worktree": "x"}
+
+    def run(how: str, moment: int) -> int:
+        for one in (reached, go_on):
+            one.unlink(missing_ok=True)
+        for one in (calls, done):
+            one.write_text("")
+        env = os.environ | {"PATH": f"{wrapper.parent}{os.pathsep}{os.environ['PATH']}", "SLOW": str(moment)}
+        with McpProcess([sys.executable, "-m", "smart_fork", "mcp"], cwd=repo, env=env) as server:
+            number = server.ask("tools/call", name="smart_fork", arguments=fork)
+            eventually(lambda: reached.exists() or select.select([server.process.stdout], [], [], 0)[0])
+            if how == "answered":
+                server.answer_to(number)
+            elif how == "cancelled":
+                server.notify("notifications/cancelled", requestId=number)
+                go_on.touch()
+            elif how != "closed":
+                server.process.send_signal(int(how))
+                server.process.wait(60)
+            server.end()
+        go_on.touch()  # a git outlives the server
+        eventually(lambda: len(done.read_text()) == len(calls.read_text()))
+        return len(calls.read_text())
+
+    return run
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("how", ["closed", "cancelled", "15", "9"])
+def test_nothing_is_left_of_a_start_whose_client_goes_while_the_worktree_is_being_made(how, called, repo):
+    """It closes our input, cancels the call, or ends our server; at any git, which is slow."""
+    before = {name: 0 for name in snapshot(Path.home()) if "shop" not in name}
+    draw = random.Random(f"gone {how}")  # noqa: S311 - the same moments each time
+    last = called("answered", 0)
+    clean_up(repo, before)
+    for moment in sorted(draw.sample(range(1, last + 1), min(last, drilled(8, 4)))):
+        before |= {name: 0 for name in snapshot(Path.home()) if "shop" not in name}
+        called(how, moment)
+        clean_up(repo, before)
 
 
 def test_a_copy_of_a_killed_start_is_undone_and_one_in_which_somebody_worked_stays(repo, claude_session, home):
