@@ -190,7 +190,8 @@ def test_nothing_is_left_of_a_start_whose_client_goes_while_the_worktree_is_bein
     draw = random.Random(f"gone {how}")  # noqa: S311 - the same moments each time
     last = called("answered", 0)
     clean_up(repo, before)
-    for moment in sorted(draw.sample(range(1, last + 1), min(last, drilled(8, 4)))):
+    moments = range(1, last + 1)
+    for moment in drilled(moments, sorted(draw.sample(moments[last // 2 :], 6))):
         before |= {name: 0 for name in snapshot(Path.home()) if "shop" not in name}
         called(how, moment)
         clean_up(repo, before)
