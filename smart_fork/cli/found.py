@@ -231,7 +231,7 @@ def _print_fallback(answer: Answer) -> None:
 
 def _state(answer: Found, min_score: float | None = None) -> Iterator[str]:
     """Yield a sentence for each reason why an answer may not be the best. Empty ones do not count."""
-    from smart_fork.finding.query import names_nothing
+    from smart_fork.finding.query import unnamed
     from smart_fork.finding.ranking import LIKELY
 
     state = answer.index
@@ -243,8 +243,7 @@ def _state(answer: Found, min_score: float | None = None) -> Iterator[str]:
         elsewhere = "" if answer.project_path is None else " --all-projects looks everywhere."
         yield f"Nothing {found} in {state.sessions} sessions.{elsewhere}"
     elif code is None and max(hit.score for hit in answer.results) < LIKELY and answer.engine == "builtin":
-        sure = "None of these is a sure match. " if _is_known(answer) else ""
-        sure = "This names no work: say which. " if names_nothing(answer.query) else sure
+        sure = unnamed(answer.query) or ("None of these is a sure match. " if _is_known(answer) else "")
         yield f"{sure}Add other phrasings: --also TEXT, once for each." if not answer.also else sure.strip()
     yield f"Searched by {answer.search_mode} only: {answer.search_error}" if answer.search_error else ""
     yield answer.project_notice

@@ -128,6 +128,11 @@ def names_nothing(text: str) -> bool:
     return all(word.isascii() and word.rstrip("s") in _EVERYWHERE for word in words_of(text))
 
 
+def unnamed(text: str) -> str:
+    """Return the sentence that asks for the work that `text` does not name; empty if it names some."""
+    return "This names no work: say which. " if names_nothing(text) else ""
+
+
 def terms_of(text: str) -> tuple[str, ...]:
     """The words, and whole compounds (``src/upload.py``) as phrases, each quoted as FTS5 wants it.
 

@@ -27,7 +27,7 @@ def after_search(answer: Answer) -> str:
     from smart_fork.agents import AGENTS
     from smart_fork.finding.engine import OWN
     from smart_fork.finding.hit import score_in_words
-    from smart_fork.finding.query import names_nothing
+    from smart_fork.finding.query import unnamed
     from smart_fork.finding.ranking import FITS, LIKELY
 
     early = " ".join(filter(None, (answer.unread_notice, answer.early_notice, answer.background_notice)))
@@ -42,8 +42,8 @@ def after_search(answer: Answer) -> str:
         early = " ".join(filter(None, (answer.unread_notice, answer.early_notice)))
         return f"{early} {_cheaper(answer.results[0])}".strip() if answer.results else ""
     if not answer.also:
-        unnamed = "The intent names no work: say which. " if names_nothing(answer.query) else ""
-        return f"{unnamed}The best score is {shown}. Call this tool again with the same intent and `also`: {FURTHER}"
+        again = f"Call this tool again with the same intent and `also`: {FURTHER}"
+        return f"{unnamed(answer.query)}The best score is {shown}. {again}"
     if answer.unread_notice or (answer.early_notice and best < FITS):
         return f"{early} Ask again then, or read the best one before you rely on it."
     if answer.language_notice and best < FITS:

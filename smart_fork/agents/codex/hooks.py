@@ -47,7 +47,7 @@ class CodexHooks(Hooks):
 
     def notes(self, text: str) -> Iterator[str]:
         """See `Hooks.notes`: a person decides what is trusted."""
-        yield "Codex runs new hooks only when they are trusted: start `codex` once in a terminal, which asks"
+        yield "Codex runs new hooks once you trust them: start `codex` in a terminal, it asks"
         config = HOME.folder() / "config.toml"
         try:
             features = tomllib.loads(config.read_text(encoding="utf-8-sig")).get("features", {})

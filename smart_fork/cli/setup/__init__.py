@@ -9,10 +9,10 @@ import os
 import shlex
 import sys
 import textwrap
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +25,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.cli.command import Commands
 from smart_fork.cli.options import YesOption, with_options
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, say_notes, wants_json
-from smart_fork.cli.progress import progress_bar
+from smart_fork.cli.progress import progress_bar, working
 from smart_fork.cli.setup.setup_answer import SetupOptions
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.snippets import one_of, printable
@@ -105,8 +105,7 @@ app.command("hooks")(hooks)
 
 _VERBS = {"new": "add", "changed": "update", "there": "ready", "left": "skip"}
 #: Where a person has to scroll, or lines are broken in words, a plan is not read.
-_WIDTH, _BELOW = 80, " " * 10
-_DONE = {"new": "added", "changed": "updated"}
+_WIDTH, _BELOW = 80, "  "
 _PACKAGES = ("indexer", "smart_fork")
 
 
@@ -167,7 +166,7 @@ def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, asks: bool, dry
     known_variables.note_a_persons(os.environ)
     done = [_act(step, plan, ledger) for step in plan.steps if step.is_open]
     failed = [one for one in done if one.error]
-    tried = list(_tried(plan, ask=options.index))
+    tried = _try_all(plan, ask=options.index)
     ok = not failed and all(trial.ok for trial in tried)
     if wants_json():
         told = replace(plan.told(), changed=bool(done), ok=ok, done=tuple(done), tried=tuple(tried))
@@ -202,88 +201,101 @@ def compile_ahead() -> None:
 
 
 def _act(step: Step, plan: SetupPlan, ledger: Ledger) -> StepTold:
-    """Carry out a step. A failure does not stop the next one."""
+    """Do a step. Return what was done. A failure does not stop the next one."""
     told = step.told()
     try:
-        verb, notes = first_index(plan) if step.what == "index" else (_DONE[step.state], step.do(ledger))
+        notes = first_index(plan) if step.what == "index" else step.do(ledger)
     except SmartForkError as error:
         if not wants_json():
-            out.print(plain(_line("failed", step)))
+            say(f"failed: {_named(step)}")
             _say_below(error.message)
             _say_below(error.hint)
         return replace(told, error=error.message, hint=error.hint)
-    if notes and not wants_json():  # the plan has the others
-        out.print(plain(_line(verb, step)))
-        for note in notes:
-            _say_below(note)
+    for note in [] if wants_json() else notes:
+        say_in_lines(note)
     return replace(told, notes=tuple(notes))
 
 
-def _tried(plan: SetupPlan, *, ask: bool) -> Iterator[Trial]:
+def _try_all(plan: SetupPlan, *, ask: bool) -> list[Trial]:
+    """Try the connection of every agent that starts our server, all at the same time."""
+    from concurrent.futures import ThreadPoolExecutor
+
     from smart_fork.cli.setup.plan import try_server
 
-    if not wants_json():
-        say("Trying the connection of each agent …")
     foreign = {step.agent for step in plan.steps if step.what == "server" and step.state == "left"}
-    for found in plan.found:
-        if found.way.agent in foreign:
-            continue
-        trial = try_server(found.way, ask=ask)
-        if not wants_json():
-            out.print(plain(f"  {found.way.title:<13}{_in_words(trial)}"))
-        yield trial
+    ways = [found.way for found in plan.found if found.way.agent not in foreign]
+    with working("trying the connections", quiet=wants_json()), ThreadPoolExecutor() as threads:
+        tried = list(threads.map(lambda way: try_server(way, ask=ask), ways))
+    if not wants_json():
+        _print_trials(tried)
+    return tried
+
+
+def _print_trials(tried: list[Trial]) -> None:
+    for one in tried:
+        if one.error:
+            say(f"failed: connection of {AGENTS.title_of(one.agent)}")
+            _say_below(one.error)
+    if fine := [one for one in tried if not one.error]:
+        say_in_lines(f"Connected: {', '.join(map(_in_words, fine))}")
 
 
 def _in_words(trial: Trial) -> str:
-    if trial.error:
-        return f"failed: {trial.error}"
-    tools = f"{trial.tools} tools in {trial.tools_seconds} s"
-    if not trial.asked:
-        return tools
-    return f'{tools}; found "{_short(trial.found, 26)}" in {trial.answer_seconds} s'
+    told = f"answered in {trial.answer_seconds:.1f} s" if trial.asked else f"{trial.tools} tools"
+    return f"{AGENTS.title_of(trial.agent)} ({told})"
 
 
 def _print_plan(plan: SetupPlan) -> None:
-    from smart_fork.cli.setup.plan import missing
-
-    out.print(plain(f"smart-fork  {_at_home(plan.program)}", "bold"))
     for found in plan.found:
-        out.print(plain(f"{found.way.title}  {_at_home(found.program or str(found.way.home()))}", "bold"))
-        _print_steps([step for step in plan.steps if step.agent == found.way.agent])
-    if own := [step for step in plan.steps if not step.agent]:
-        out.print(plain("This machine", "bold"))
-        _print_steps(own)
+        _print_steps(found.way.title, [step for step in plan.steps if step.agent == found.way.agent])
+    _print_steps("This machine", [step for step in plan.steps if not step.agent])
     if plan.absent:
-        say(f"{missing(plan.absent)}; run this again when you have {'them' if len(plan.absent) > 1 else 'it'}.")
+        say_in_lines(f"Run this again if you install {AGENTS.titles(plan.absent, 'or')}.")
     if plan.is_done:
-        out.print(plain("\nEverything is set up already; nothing to change."))
+        out.print(plain("Everything is set up already; nothing to change."))
     else:
-        out.print(plain("\nNothing else in these files changes. `smart-fork setup --remove` undoes it all."))
+        out.print(plain("Nothing else in these files changes. `smart-fork setup --remove` undoes it all."))
 
 
-def _print_steps(steps: list[Step]) -> None:
-    for step in steps:
-        out.print(plain(_line(_VERBS[step.state], step)))
-        if step.why:
-            for line in textwrap.wrap(step.why, _WIDTH - len(_BELOW)):
-                out.print(plain(f"{_BELOW}{line}"))
+def _print_steps(title: str, steps: list[Step]) -> None:
+    """Print the steps of an agent in lines: those of one kind together, one with a reason apart."""
+    head = f"{title}: "
+    for (state, _), some in groupby(steps, key=lambda step: (step.state, step.name * bool(step.why))):
+        said = ", ".join(f"{_named(step)}{f': {step.why}' * bool(step.why)}" for step in some)
+        for number, line in enumerate(_in_lines(f"{head}{_VERBS[state]} {said}", "" if head else _BELOW)):
+            bold = title if head and not number else ""
+            out.print(plain(bold, "bold") + plain(line.removeprefix(bold)))
+        head = ""
 
 
-def _line(verb: str, step: Step) -> str:
-    return f"  {verb:<8}{step.name:<24}  {_at_home(step.where)}".rstrip()
+def _named(step: Step) -> str:
+    """The name of a step and the file that it is about."""
+    return f"{step.name} {_at_home(step.where)}".strip()
+
+
+def _in_lines(text: str, indent: str = "", *, below: str = _BELOW) -> list[str]:
+    """`text` in lines of `_WIDTH`; paths and commands stay whole."""
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=indent, subsequent_indent=below, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def say_in_lines(text: str) -> None:
+    """Say a sentence in lines of `_WIDTH`, the second and further ones indented."""
+    for line in _in_lines(text):
+        say(line)
 
 
 def _print_end(plan: SetupPlan, title: str, *, ok: bool) -> None:
     """Say what to ask for: the `title` of a session of this person's own, if there is one."""
     if not ok:
-        say("\nNot everything works yet: `smart-fork doctor` says what to do. Then run this again.")
+        say("Not everything works yet: `smart-fork doctor` says what to do. Then run this again.")
         return
     example = _short(" ".join(printable(title).split()), 48) or "add retry to the uploader"
     found = AGENTS.titles((found.way.agent for found in plan.found), "or")
-    ready = f"Ready. Start a new session of {found} in a repository, and ask:"
-    out.print(plain(f"\n{textwrap.fill(ready, _WIDTH)}"))
-    out.print(plain(f'  "Which past session knows about: {example}"'))
-    out.print(plain(f"Or here: smart-fork find {shlex.quote(example)}"))
+    out.print(plain(f"Ready. Try: smart-fork find {shlex.quote(example)}"))
+    for line in _in_lines(f'Or ask {found} in a new session: "Which session knows about …?"'):
+        out.print(plain(line))
 
 
 def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_run: bool, asks: bool) -> None:
@@ -332,8 +344,8 @@ def _print_undone(undone: list[StepUndone], left: list[str], *, dry_run: bool, w
 def _say_below(message: str) -> None:
     """Below the step that it is about; commands that stand on lines of their own stay there."""
     for line in message.splitlines():
-        for part in textwrap.wrap(line, _WIDTH - len(_BELOW), break_long_words=False, break_on_hyphens=False):
-            say(f"{_BELOW}{part}")
+        for part in _in_lines(line, _BELOW):
+            say(part)
 
 
 def _at_home(path: str) -> str:
@@ -346,13 +358,12 @@ def _short(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1].rstrip()}…"
 
 
-#: Another process that is indexing is not waited for: it does the same. What is embedded by then can be searched.
-_PATIENCE, _FIRST_SECONDS = 0.0, 10.0
+#: Another process that is indexing is not waited for: it does the same. So many passages are embedded in a moment.
+_PATIENCE, _FEW = 0.0, 128
 
 
-def first_index(plan: SetupPlan) -> tuple[str, list[str]]:
-    """Index, the newest first, until there is something to search: what was done, in a word, and what a person should
-    know. The rest is done in the background.
+def first_index(plan: SetupPlan) -> list[str]:
+    """Read all sessions, and embed them here or in the background. Return what a person should know.
 
     Raises:
         SmartForkError: the index or the model is not available.
@@ -361,43 +372,41 @@ def first_index(plan: SetupPlan) -> tuple[str, list[str]]:
     from indexer.locks import IndexBusyError
     from indexer.store.schema import VectorsUnavailableError
 
-    if not wants_json():
-        say("Indexing. What takes long continues in the background.")
     try:
-        done, more = _indexed()
-        return ("begun", [f"{done}.", _later(plan)]) if more else ("added", [done])
+        sessions, more = _indexed()
     except KeyboardInterrupt:
-        return "later", [_later(plan)]
+        return [_rest(plan)]
     except IndexBusyError:
-        return "later", ["Another process is indexing in the background."]
+        return ["Another process is indexing in the background."]
     except (ModelUnavailableError, VectorsUnavailableError) as error:
         step = "`smart-fork doctor` checks the model and the vector store."
         raise SmartForkError(f"Words are indexed, embeddings are not: {error}", step) from error
+    many = f"{sessions:,} session{'s' * (sessions != 1)}"
+    return [f"Indexed: words of {many}. {_rest(plan)}" if more else f"Indexed: {many}."]
 
 
-def _indexed() -> tuple[str, bool]:
-    """Index for a while; return what is searchable, and whether there is more to do."""
+def _indexed() -> tuple[int, bool]:
+    """Index all words, and meaning if that takes a moment. Return the number of sessions, and if more is left."""
     from indexer.embedding import configured_embedder
     from indexer.freshness import complete
     from smart_fork.agents.readers import READERS
     from smart_fork.cli.service.renewal import renewed
     from smart_fork.finding.index_access import opened
 
-    with opened() as store, progress_bar() as progress:
-        until = time.monotonic() + _FIRST_SECONDS
-        with renewed(store, _PATIENCE, progress, vectors=True):
-            complete(store, READERS, configured_embedder(), None, patience=_PATIENCE, deadline=until, progress=progress)
+    with opened() as store, progress_bar() as progress, renewed(store, _PATIENCE, progress, vectors=True):
+        complete(store, READERS, None, patience=_PATIENCE, progress=progress)
+        read = store.counts()
+        if read.chunks - read.embedded <= _FEW:
+            complete(store, READERS, configured_embedder(), patience=_PATIENCE, progress=progress)
         counts = store.counts()
-    done = f"{counts.sessions:,} sessions, {counts.embedded:,} of {counts.chunks:,} passages with their meaning"
-    return done, counts.embedded < counts.chunks
+    return counts.sessions, counts.embedded < counts.chunks
 
 
-def _later(plan: SetupPlan) -> str:
+def _rest(plan: SetupPlan) -> str:
     """Leave the rest to the service, where one is or is about to be; else to a process of its own."""
     from smart_fork.system.processes import Processes
 
-    if any(step.what == "service" and step.state != "left" for step in plan.steps):
-        return "The service does the rest. `smart-fork index status` shows the progress."
-    argv, log = [plan.program, "index", "run", "--if-idle"], private_dir(state_home() / "logs") / "index.log"
-    Processes().start(argv, cwd=state_home(), env=os.environ, log=log)
-    return "Indexing continues in the background. `smart-fork index status` shows the progress."
+    if not any(step.what == "service" and step.state != "left" for step in plan.steps):
+        argv, log = [plan.program, "index", "run", "--if-idle"], private_dir(state_home() / "logs") / "index.log"
+        Processes().start(argv, cwd=state_home(), env=os.environ, log=log)
+    return "Rest in the background: `smart-fork index status`"

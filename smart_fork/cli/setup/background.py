@@ -21,7 +21,7 @@ _INDEXING = frozenset({"index", "run", "--if-idle"})
 #: Variables that say which home a process is of.
 _HOMES = (Setting.HOME, "HOME")
 #: Without a service a question brings the index up to date first.
-_OTHERWISE = "each search updates the index"
+_OTHERWISE = "searches update the index"
 
 
 def planned(program: str, processes: Processes) -> Step:

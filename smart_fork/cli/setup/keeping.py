@@ -30,7 +30,9 @@ def planned(deletion: Deletion, *, wanted: bool) -> Step:
     if not wanted:
         return step("left", why=f"{said} --keep-logs keeps compressed copies, {deletion.room()}")
     return step(
-        "new", why=f"{said} Copies take {deletion.room()}; only you can read them", act=partial(_written, deletion)
+        "new",
+        why=f"{said} Copies take {deletion.room()}; only you can read them; secrets are not masked",
+        act=partial(_written, deletion),
     )
 
 
@@ -46,7 +48,7 @@ def _written(deletion: Deletion, ledger: Ledger) -> list[str]:
     with switching(path, "written"):
         private_dir(path.parent)
         replace_file(path, [b""])
-    return [f"Indexing makes them, {deletion.room()}. Secrets in them are not masked."]
+    return []
 
 
 def undo(line: LedgerLine) -> list[str]:

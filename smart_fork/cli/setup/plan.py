@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from indexer.files import index_db
 from indexer.lazy import dataclass
+from indexer.settings import Setting
 from smart_fork.agents import AGENTS
 from smart_fork.agents.deletions import Deletion
 from smart_fork.agents.programs import Program
@@ -227,7 +228,8 @@ def try_server(way: Registration, *, ask: bool = True) -> Trial:
 
 
 def _tried(way: Registration, entry: Mapping[str, Any], newest: RecentSession | None, folder: Path) -> Trial:
-    with _server(list(way.argv(entry)), folder, way.environment(os.environ, entry)) as server:
+    env = {**way.environment(os.environ, entry), Setting.INDEXING: "false"}  # it answers from what is there by now
+    with _server(list(way.argv(entry)), folder, env) as server:
         started = time.perf_counter()
         name, protocol = way.client
         client = {"name": name, "version": own_version()}

@@ -33,7 +33,7 @@ def _written(agent: AgentName, ledger: Ledger) -> list[str]:
     ledger.write(LedgerLine(what="recall", agent=agent, path=path))
     with switching(path, "written"):
         switch.turn_on(agent)
-    return [*agent_settings.follow_recall(agent), f"It works while the service runs. {_OFF}"]
+    return [*agent_settings.follow_recall(agent), f"Recall works while the service runs. {_OFF}"]
 
 
 def undo(line: LedgerLine) -> list[str]:

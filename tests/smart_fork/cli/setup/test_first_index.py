@@ -8,6 +8,7 @@ from indexer import freshness
 from smart_fork.cli.setup import first_index
 from smart_fork.cli.setup.ledger import Step
 from smart_fork.cli.setup.plan import SetupPlan
+from smart_fork.finding.index_access import known_index
 from smart_fork.system.processes import Processes
 
 
@@ -33,42 +34,36 @@ def left(monkeypatch):
     monkeypatch.setattr(freshness, "complete", leave)
 
 
-def test_it_is_whole_when_nobody_leaves_it(world, shop, command_model, started):
+def test_a_small_one_is_whole(world, shop, command_model, started):
     world.claude(shop, "add retry", "done")
 
-    verb, (note,) = first_index(plan())
-
-    assert verb == "added"
-    assert note.startswith("1 sessions")
+    assert ["Indexed: 1 session."] == first_index(plan())
     assert [] == started
 
 
-def test_it_ends_when_the_first_passages_are_searchable(world, shop, command_model, started, monkeypatch):
+def test_of_a_large_one_the_words_are_searchable_when_it_ends(world, shop, command_model, started, monkeypatch):
     """Whoever waits for the last passage of a thousand sessions has not yet asked a question."""
-    monkeypatch.setattr("smart_fork.cli.setup._FIRST_SECONDS", 0)
-    monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 1)
+    monkeypatch.setattr("smart_fork.cli.setup._FEW", 0)
     for number in range(3):
         world.claude(shop, f"add retry number {number}", "done")
 
-    verb, (note, rest) = first_index(plan())
+    (note,) = first_index(plan())
 
-    assert ("begun", 3) == (verb, int(note.split()[0]))
-    assert 0 < int(note.split()[2]) < int(note.split()[4])
-    assert "continues in the background" in rest
+    assert note == "Indexed: words of 3 sessions. Rest in the background: `smart-fork index status`"
     assert [["index", "run", "--if-idle"]] == [argv[-3:] for argv in started]
+    with known_index() as store:
+        assert (3, 0) == (store.counts().sessions, store.counts().embedded)
 
 
 def test_one_that_is_left_goes_on_in_a_process_of_its_own(world, command_model, left, started):
-    verb, (note,) = first_index(plan(Step("service", "service", "", "left")))
+    (note,) = first_index(plan(Step("service", "service", "", "left")))
 
-    assert verb == "later"
     assert "in the background" in note
     assert [["index", "run", "--if-idle"]] == [argv[-3:] for argv in started]
 
 
 def test_one_that_is_left_is_done_by_the_service_where_there_is_one(world, command_model, left, started):
-    verb, (note,) = first_index(plan(Step("service", "service", "", "new")))
+    (note,) = first_index(plan(Step("service", "service", "", "new")))
 
-    assert verb == "later"
-    assert "The service does the rest" in note
+    assert "in the background" in note
     assert [] == started

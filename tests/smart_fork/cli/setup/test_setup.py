@@ -165,7 +165,7 @@ def test_the_end_quotes_a_session_of_this_persons_own_and_cannot_be_run_by_pasti
 
     said = setup("--yes").out
 
-    command = said.splitlines()[-1].removeprefix("Or here: ")
+    (command,) = (line.removeprefix("Ready. Try: ") for line in said.splitlines() if line.startswith("Ready."))
     assert ["smart-fork", "find", title] == shlex.split(command)
     assert f"'{title}'" in command, "a shell runs nothing in it"
     assert "upload retry" not in said
@@ -317,7 +317,7 @@ def test_a_program_that_has_moved_is_registered_anew_and_undone_to_the_byte(setu
 
     done = setup("--yes")
 
-    assert "update  MCP server" in done.out
+    assert "update MCP server" in done.out
     assert str(moved) == CODEX.value(CODEX.path().read_text())["command"]
     setup("--remove")
     assert before == everything(settled)
@@ -477,3 +477,15 @@ def test_a_kill_at_any_step_is_made_whole(setup, world, finish):
                 break
         process.stdin.close()
     assert kill_at > 10
+
+
+def test_all_that_is_printed_for_two_agents_fits_on_one_screen(setup, world, shop):
+    full(world.home)
+    world.claude(shop, "add retry", "done")
+
+    done = setup("--yes", "--keep-logs", "--agent", "claude", "--agent", "codex")
+
+    lines = (done.out + done.err).splitlines()
+    assert (0, True) == (done.code, len(lines) <= 20), lines
+    for path in (".claude.json", ".claude/settings.json", ".codex/config.toml", ".codex/hooks.json", ".smart-fork/kept"):  # fmt: skip
+        assert f"~/{path}" in done.out
