@@ -123,14 +123,10 @@ def is_prompt(text: str) -> bool:
     return bool(sentence or "\n" in text or _ADDRESS.search(text))
 
 
-def names_nothing(text: str) -> bool:
-    """Tell if all words of `text` are of every prompt: it may mean any work here."""
-    return all(word.isascii() and word.rstrip("s") in _EVERYWHERE for word in words_of(text))
-
-
 def unnamed(text: str) -> str:
-    """Return the sentence that asks for the work that `text` does not name; empty if it names some."""
-    return "This names no work: say which. " if names_nothing(text) else ""
+    """Return the sentence that asks which work is meant, if all words of `text` are of every prompt; else nothing."""
+    nothing = all(word.isascii() and word.rstrip("s") in _EVERYWHERE for word in words_of(text))
+    return "This names no work: say which. " if nothing else ""
 
 
 def terms_of(text: str) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from indexer.transcripts.model import Session
 from smart_fork.errors import NotFound, advice
 from smart_fork.finding.answer import Exchanges, KnownExchange, Mode
 from smart_fork.finding.evidence import Gathered, admitted, beginning_of, family_of, gather, gather_more
-from smart_fork.finding.query import Candidate, Candidates, Query, QueryWords, doubt_of, names_nothing, words_of
+from smart_fork.finding.query import Candidate, Candidates, Query, QueryWords, doubt_of, unnamed, words_of
 from smart_fork.finding.quotations import matched_words
 from smart_fork.finding.ranking import (
     POSSIBLE,
@@ -68,7 +68,7 @@ def _search(store: Store, query: Query, embed: Embed, mode: Mode, look: SecondLo
     asked = query.phrasings[0]
     doubt = query.doubt + (0.0 if query.also else doubt_of(asked, len(query.intent.split()), found.strange))
     score = {row: one.doubted(doubt, query.read) for row, one in share(weighed, family, among).items()}
-    if not query.also and names_nothing(asked):
+    if not query.also and unnamed(asked):
         score = {row: one.at_most(POSSIBLE) for row, one in score.items()}
     ranked = _one_a_family(score, found.sessions, family)
     if look.rerank:

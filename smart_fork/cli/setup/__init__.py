@@ -263,8 +263,7 @@ def _print_steps(title: str, steps: list[Step]) -> None:
     for (state, _), some in groupby(steps, key=lambda step: (step.state, step.name * bool(step.why))):
         said = ", ".join(f"{_named(step)}{f': {step.why}' * bool(step.why)}" for step in some)
         for number, line in enumerate(_in_lines(f"{head}{_VERBS[state]} {said}", "" if head else _BELOW)):
-            bold = title if head and not number else ""
-            out.print(plain(bold, "bold") + plain(line.removeprefix(bold)))
+            out.print(plain(line, "bold" if head and not number else ""))
         head = ""
 
 
@@ -273,15 +272,14 @@ def _named(step: Step) -> str:
     return f"{step.name} {_at_home(step.where)}".strip()
 
 
-def _in_lines(text: str, indent: str = "", *, below: str = _BELOW) -> list[str]:
-    """`text` in lines of `_WIDTH`; paths and commands stay whole."""
-    return textwrap.wrap(
-        text, _WIDTH, initial_indent=indent, subsequent_indent=below, break_long_words=False, break_on_hyphens=False
-    )
+def _in_lines(text: str, indent: str = "") -> list[str]:
+    """`text` in lines of `_WIDTH`, the second and further ones indented; paths and commands stay whole."""
+    whole = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=_BELOW, **whole)
 
 
 def say_in_lines(text: str) -> None:
-    """Say a sentence in lines of `_WIDTH`, the second and further ones indented."""
+    """Say a sentence in lines of `_WIDTH`."""
     for line in _in_lines(text):
         say(line)
 

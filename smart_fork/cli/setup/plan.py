@@ -121,7 +121,8 @@ def make_plan(options: SetupOptions, ledger: Ledger) -> SetupPlan:
     absent = tuple(way.agent for way, one in looked if one is None)
     if not found:
         step = "Install one and start it once, then run this again; `smart-fork demo` works without an agent."
-        raise ProgramMissing(missing(absent), step)
+        were = "were" if len(absent) > 1 else "was"
+        raise ProgramMissing(f"{AGENTS.titles(absent)} {were} not found", step)
     deletes = Deletion.expected(time.time(), [one.way.agent for one in found])
     keeps = [keeping.planned(one, wanted=options.keep is True) for one in deletes]
     steps = (
@@ -131,11 +132,6 @@ def make_plan(options: SetupOptions, ledger: Ledger) -> SetupPlan:
         *([background.planned(program, Processes())] if options.service else ()),
     )
     return SetupPlan(program, found, absent, steps, deletes)
-
-
-def missing(absent: Sequence[str]) -> str:
-    """Describe the missing agents for a person."""
-    return f"{AGENTS.titles(absent)} {'were' if len(absent) > 1 else 'was'} not found"
 
 
 def _found(way: Registration) -> AgentHere | None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from indexer.embedding import LightEmbedder
 from smart_fork.finding.instructions import without_instructions
-from smart_fork.finding.query import doubt_of, is_prompt, names_nothing
+from smart_fork.finding.query import doubt_of, is_prompt, unnamed
 from smart_fork.finding.ranking import POSSIBLE
 
 QUESTION = "the sitemap lists pages of drafts that nobody has published"
@@ -85,11 +85,11 @@ def test_a_prompt_is_doubted_less_the_longer_it_is(size):
         ("修复失败的测试", False),
     ],
 )
-def test_a_prompt_of_everyday_words_names_nothing(text, nothing):
-    assert names_nothing(text) is nothing
+def test_a_prompt_of_everyday_words_unnamed(text, nothing):
+    assert bool(unnamed(text)) is nothing
 
 
-def test_a_prompt_that_names_nothing_is_no_more_than_possible(world, shop):
+def test_a_prompt_that_unnamed_is_no_more_than_possible(world, shop):
     world.claude(shop, "Please fix my failing tests", "Fixed.")
 
     named, unnamed = (
