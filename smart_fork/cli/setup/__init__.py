@@ -274,8 +274,7 @@ def _named(step: Step) -> str:
 
 def _in_lines(text: str, indent: str = "") -> list[str]:
     """`text` in lines of `_WIDTH`, the second and further ones indented; paths and commands stay whole."""
-    whole = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=_BELOW, **whole)
+    return textwrap.TextWrapper(_WIDTH, indent, _BELOW, break_long_words=False, break_on_hyphens=False).wrap(text)
 
 
 def say_in_lines(text: str) -> None:
