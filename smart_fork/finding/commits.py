@@ -351,17 +351,12 @@ def _without(tips: Iterable[str]) -> bytes:
 
 def _came_of(names: Sequence[str], store: Store, scope: Scope, there: Repository) -> Iterator[tuple[int, str, str]]:
     """Yield the sessions that these commits came of, by row, with the commit and its message."""
-    lines = committed(there, names)
-    wrote, added = defaultdict[str, Counter[int]](Counter), Counter[str]()
-    for line, writer in zip(lines, writers_of(lines, store, scope, there), strict=True):
-        if line.text.strip():
-            added[line.commit] += 1
-            if writer:
-                wrote[line.commit][writer.session] += 1
-    rows = {
-        commit: {row for row, count in counts.items() if count >= max(MIN_LINES, MIN_SHARE * added[commit])}
-        for commit, counts in wrote.items()
-    }
+    lines, rows = committed(there, names), dict[str, set[int]]()
+    made = zip(lines, writers_of(lines, store, scope, there), strict=True)
+    for commit, several in groupby(made, key=lambda one: one[0].commit):
+        wrote = [writer and writer.session for line, writer in several if line.text.strip()]
+        least = max(MIN_LINES, MIN_SHARE * len(wrote))
+        rows[commit] = {row for row, count in Counter(wrote).items() if row and count >= least}
     for commit, ids in sessions_named(there, names).items():
         named = [row for one in ids for row in store.find_sessions(one) if row.session_id == one]
         rows.setdefault(commit, set()).update(row.row for row in named if row.part in scope.parts)

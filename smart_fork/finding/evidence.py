@@ -116,7 +116,7 @@ def gather_more(
     coverage = [NO_COVERAGE] * len(evidence)
     if wording:
         found.strange = _set_work(wording, query, found.sessions, evidence)
-        coverage = _coverage(wording, session_words, chunk_words, evidence, room)
+        coverage = _coverage(wording, session_words, chunk_words, reached.commits.scores, evidence, room=room)
     found.phrasings = [
         Phrased(
             one,
@@ -312,20 +312,19 @@ def _compare_all(
 
 def _coverage(
     wording: QueryWords, sessions: Sequence[Mapping[int, float]], chunks: Sequence[Mapping[int, float]],
-    evidence: Sequence[Mapping[int, Evidence]], room: float,
+    commits: Sequence[Mapping[int, float]], evidence: Sequence[Mapping[int, Evidence]], *, room: float,
 ) -> list[Coverage]:  # fmt: skip
-    """How much of each phrasing's words its best sessions, its best chunks, and each title have."""
+    """How much of each phrasing's words its best sessions, chunks and commits have, and each title."""
     for one, titles in zip(evidence, wording.coverage("titles", sessions, round(WORD_SESSIONS * room)), strict=True):
         for row, share in titles.items():
             one[row].title = share
-    of_sessions, of_chunks = (
-        wording.coverage("sessions", sessions, round(COVERED * room)),
-        wording.coverage("chunks", chunks, round(COVERED * room)),
+    most = round(COVERED * room)
+    of_each = (
+        wording.coverage("sessions", sessions, most),
+        wording.coverage("chunks", chunks, most),
+        wording.coverage("commits", commits, most) if any(commits) else commits,
     )
-    return [
-        Coverage(max(session.values(), default=0.0), max(chunk.values(), default=0.0))
-        for session, chunk in zip(of_sessions, of_chunks, strict=True)
-    ]
+    return [Coverage(*(max(one.values(), default=0.0) for one in shares)) for shares in zip(*of_each, strict=True)]
 
 
 #: What the words find of sessions and passages, and of how many first exchanges of each: together about one batch.

@@ -113,10 +113,11 @@ class Evidence:
 
 
 class Coverage(NamedTuple):
-    """How much of the intent's words (0…1, rare ones weighing more) the best session and the best chunk have."""
+    """How much of the intent's words (0…1, rare ones weighing more) the best session, chunk and commits have."""
 
     session: float = 0.0
     chunk: float = 0.0
+    commit: float = 0.0
 
 
 @dataclass(slots=True)
@@ -271,7 +272,7 @@ def parts(evidence: Mapping[int, Evidence], coverage: Coverage, *, named: bool =
             max(0.0, best_of(one.similar.values())),
             _whole(one),
             one.files,
-            coverage.session * one.commits / most_commits,
+            coverage.commit * one.commits / most_commits,
         )
         for session, one in evidence.items()
     }

@@ -30,10 +30,10 @@ evidence = st.builds(
     Evidence, words=st.floats(0, 50), passages=st.lists(st.floats(0, 50), max_size=4), title=shares,
     similar=st.dictionaries(st.integers(0, 5), st.floats(-1, 1), max_size=4), chunks=st.integers(1, 9),
 )  # fmt: skip
-coverage = st.builds(Coverage, shares, shares)
+coverage = st.builds(Coverage, shares, shares, shares)
 STRONG = Evidence(words=9, passages=[5.0], title=1.0, similar={0: 0.9}, chunks=1)
 WEAK = Evidence(words=1, similar={0: 0.2}, chunks=1)
-ALL = Coverage(1.0, 1.0)
+ALL = Coverage(1.0, 1.0, 1.0)
 
 
 def chance_of(found, cover=ALL, families=None, **how):
