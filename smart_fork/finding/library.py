@@ -44,7 +44,7 @@ from smart_fork.finding.engine import EngineUnavailable, collection_of
 from smart_fork.finding.hit import Hit
 from smart_fork.finding.notes import tag as checked_tag
 from smart_fork.finding.project_index import ProjectIndex, with_files
-from smart_fork.finding.query import Candidates, Query, language_notice
+from smart_fork.finding.query import Candidates, Query
 from smart_fork.finding.quotations import nearness
 from smart_fork.finding.ranking import RIVALS, ExchangeEvidence
 from smart_fork.finding.recent import Listed, gone_prompts, passed_over, recent_sessions
@@ -149,7 +149,9 @@ class Library(ProjectIndex):
             background_notice=state.background,
             early_notice=early_notice(shares) if early else "",
             unread_notice=unread_notice(new, counts.sessions) if self.search_program is None and not asked.code else "",
-            language_notice=language_notice(self.store, query.phrasings, candidates, self.engine.embedder.model),
+            language_notice=results.language_notice(
+                self.store, query.phrasings, candidates, self.engine.embedder.model,
+            ),
             order_notice=BETTER_FIRST if results.is_moved(found.hits) else "",
             code=code,
             fallback_sessions=self._recent(asked) if found.error and found.mode == "recent" else None,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 import re
-import unicodedata
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
@@ -14,13 +13,12 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indexer.embedder import DEFAULT_MODEL
 from indexer.export import PieceRole
 from indexer.lazy import dataclass
 from indexer.store.base import HavingTable, Placement, Scope, Scored, Searchable, SessionRow, WordTable, bigrams
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import is_empty
-from smart_fork.finding.ranking import FITS, Score
+from smart_fork.finding.ranking import Score
 from smart_fork.finding.this_branch import branch_words, is_of_this_branch
 
 if TYPE_CHECKING:
@@ -77,15 +75,18 @@ _STOP = frozenset(
 _SENTENCE = re.compile(r"[.?!](?:\s+[A-Z]|\s*$)")
 _ADDRESS = re.compile(r"\b(?:please|can you|could you|let'?s)\b|(?<!\w)@[\w./]", re.IGNORECASE)
 SENTENCE_OF_WORDS = 9
+#: A prompt that begins with a command of its agent.
+_COMMAND = re.compile(r"^\s*/[\w:-]+(?!\S)")
 #: Words of any prompt, in the singular, that name no work.
 _EVERYWHERE = frozenset(
     """
     add again agent anything branch break broken bug build change check ci clean code comment commit complete continue
-    create do done error everything fail failed failing failure feature feedback file finish fix fixed function get go
-    good help implement implementation improve issue it keep last left lint linter linting look main make merge missing
-    my new next ok open path plan please pr problem project prompt pull push quick quickly ready red refactor remaining
-    request resolve review run see ship show side small something start still task test thank thing todo try unit update
-    valid version whole work working write wrong yes
+    create description do done error everything fail failed failing failure feature feedback file finish fix fixed
+    function get git go good hello help hey hi implement implementation improve issue it keep last left lint linter
+    linting look main make merge missing model my new next ok open path plan please pr problem project prompt pull push
+    quick quickly read ready red refactor remaining request resolve resume review right run see session ship show side
+    small something start still task test thank thing todo try unit update valid version whole work working write wrong
+    yes
     """.split()  # noqa: SIM905 - easier to read than so many quotes
 )
 
@@ -124,8 +125,13 @@ def is_prompt(text: str) -> bool:
 
 
 def unnamed(text: str) -> str:
-    """Return the sentence that asks which work is meant, if all words of `text` are of every prompt; else nothing."""
-    nothing = all(word.isascii() and word.rstrip("s") in _EVERYWHERE for word in words_of(text))
+    """Return the sentence that asks which work is meant, if all words of `text` but an agent's command are of every
+    prompt; else nothing.
+    """
+    words = words_of(_COMMAND.sub("", text))
+    nothing = all(
+        word.isdigit() or (word.isascii() and (len(word) == 1 or word.rstrip("s") in _EVERYWHERE)) for word in words
+    )
     return "This names no work: say which. " if nothing else ""
 
 
@@ -408,94 +414,3 @@ def _known(
         return known
     # Without its last letter, which a stem may not have; a term stands between quotes. A number is typed whole.
     return count([f'{term[:-2]}"*' for term in known if len(term) > SHORTEST_BEGINNING + 2 and " " not in term])
-
-
-# The language of a text, told by its commonest words, and what is said where a model does not know it.
-#
-# A text without any of these words, such as a list of names, has no language.
-
-_MODEL = "set SMART_FORK_MODEL to a multilingual model (docs/how-to/languages.md)."
-_ENGLISH = (
-    "The default model knows mainly English: search by meaning hardly worked. Add English phrasings (also), or set "
-    "SMART_FORK_MODEL to a multilingual model (docs/how-to/languages.md)."
-)
-_SAME = (
-    "The default model hardly knows this script: search by meaning hardly worked. Set SMART_FORK_MODEL to a "
-    "multilingual model (docs/how-to/languages.md)."
-)
-_THEIRS = (
-    "The default model hardly knows the script of most sessions here. Add phrasings in their language (also), or "
-    "set SMART_FORK_MODEL to a multilingual model (docs/how-to/languages.md)."
-)
-_OTHER = f"Most sessions here are in {{0}}, and the intent is not. Add phrasings in {{0}} (also), or {_MODEL}"
-_UNKNOWN = "Half of the words are in no session, nor known to the model. Check the spelling, or add English phrasings."
-_COMMONEST: Mapping[str, frozenset[str]] = {
-    language: frozenset(words.split())
-    for language, words in {
-        "English": "the and is are to of it that this with for not we be how what why when which you my our has was",
-        "German": "der das den dem und nicht ist ein eine einen mit für auf wie wird auch wir ich sich warum wenn",
-        "French": "le la les des est une et pour dans que pas du avec sur nous je comment pourquoi quand il au ce",
-        "Spanish": "el los las una que y para con por del se como está no lo cuando cómo qué es al",
-        "Portuguese": "os uma não para com por do da em que é como quando você se ao dos na no",
-        "Italian": "il lo gli una che per con di è non della come quando perché si nel alla dei del",
-        "Dutch": "de het een en van niet met voor op hoe wat waarom wanneer ik wij we zijn dat er",
-    }.items()
-}
-_LETTERS = re.compile(r"[^\W\d_]+")
-_ASCII, _NO_ASCII_LETTER = re.compile(r"[\0-\x7f]+"), re.compile(r"[^A-Za-z]+")
-#: So many common words tell a language. One can be chance, but in short English questions there is often no other.
-_TELLING, _TELLING_ENGLISH = 2, 1
-
-
-def language_of(text: str) -> str:
-    """The language that most of the common words are of; empty where two are as likely, or none."""
-    said = _LETTERS.findall(text.lower())
-    found = Counter({language: sum(map(words.__contains__, said)) for language, words in _COMMONEST.items()})
-    (first, most), (_, second) = found.most_common(2)
-    least = _TELLING_ENGLISH if first == "English" else _TELLING
-    return first if most >= least and most > second else ""
-
-
-def most_are_in(texts: Iterable[str]) -> str:
-    """The language of more than half of the texts; empty where there is none."""
-    found = Counter(map(language_of, texts))
-    return next((language for language, number in found.items() if number * 2 > found.total()), "")
-
-
-def is_mostly_not_latin(text: str) -> bool:
-    """Whether most letters of `text` are of another script than Latin; one without letters is not."""
-    others = Counter(filter(str.isalpha, _ASCII.sub("", text)))
-    latin = sum([count for char, count in others.items() if unicodedata.name(char, "").startswith("LATIN")])
-    return len(_NO_ASCII_LETTER.sub("", text)) + latin < others.total() - latin
-
-
-def language_notice(store: Searchable, phrasings: Sequence[str], found: Candidates, model: str) -> str:
-    """Say that a question and the passages found are not in one language, in a script that the default model does not
-    know, or that nothing fits words that may be misspelled; empty otherwise.
-    """
-    if model.partition("@")[0] != DEFAULT_MODEL:
-        return ""
-    passages = [f"{hit.session.title} {hit.text}" for hit in found.hits]
-    foreign = [is_mostly_not_latin(phrasing) for phrasing in phrasings]
-    theirs = [is_mostly_not_latin(passage) for passage in passages]
-    mostly = sum(theirs) * 2 > len(theirs)
-    if all(foreign):
-        return _SAME if mostly else _ENGLISH
-    if mostly and not any(foreign):
-        return _THEIRS
-    language, spoken = most_are_in(passages), {language_of(phrasing) for phrasing in phrasings} - {""}
-    best = language_of(passages[0]) if passages else ""
-    if language and spoken and not {language, best} & spoken:
-        return _OTHER.format(language)
-    nothing_fits = found.mode == "hybrid" and all(hit.score < FITS for hit in found.hits)
-    return _UNKNOWN if nothing_fits and all(_is_unknown(store, text) for text in phrasings) else ""
-
-
-def _is_unknown(store: Searchable, text: str) -> bool:
-    """Whether half of the words, and at least `_TELLING`, are neither in a session nor known to the default model."""
-    from indexer import embedding
-
-    words = [word for word in words_of(text) if word.isalpha()]
-    counts = store.sessions_with([f'"{word}"' for word in words])
-    unknown = [word for word in words if not counts[f'"{word}"'] and not embedding.is_known(word)]
-    return len(unknown) >= max(_TELLING, len(words) / 2)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
+from indexer.embedder import DEFAULT_MODEL
 from indexer.export import export_path
 from indexer.masking import Masked, mask
-from indexer.store.base import Counts, Placement, SessionRow, Store
+from indexer.store.base import Counts, Placement, Searchable, SessionRow, Store
 from indexer.transcripts.model import AgentName, Cache, Resumed, Session
 from indexer.transcripts.texts import telling
 from smart_fork import foreign_sessions, handovers
@@ -25,7 +29,7 @@ from smart_fork.finding.hit import CacheUse, Changed, Explanation, Hit, Lineage,
 from smart_fork.finding.notes import noted_if_known
 from smart_fork.finding.query import Candidate, Candidates, words_of
 from smart_fork.finding.quotations import SNIPPET_CHARACTERS, Nearness, Quotation, matched_words, quotations
-from smart_fork.finding.ranking import Parts, Score, lost
+from smart_fork.finding.ranking import FITS, Parts, Score, lost
 from smart_fork.finding.session_place import permits, unplaced, where_now
 from smart_fork.finding.worth import Worth, is_cached, obstacles, own_cached_until
 from smart_fork.repository.history import Drift
@@ -264,3 +268,94 @@ def _warnings(row: SessionRow, problems: Mapping[AgentName, str], works_in: str 
     whys = obstacles(row.agent, row.session_id, row.path, row.cwd, origin=row.origin, asked=asked, works_in=works_in)
     closed = "" if row.home is None or permits(row) else "it began in a project that this client may not read"
     return [*whys, *filter(None, (problems.get(row.agent), closed))]
+
+
+# The language of a text, told by its commonest words, and what is said where a model does not know it.
+#
+# A text without any of these words, such as a list of names, has no language.
+
+_MODEL = "set SMART_FORK_MODEL to a multilingual model (docs/how-to/languages.md)."
+_ENGLISH = (
+    "The default model knows mainly English: search by meaning hardly worked. Add English phrasings (also), or set "
+    "SMART_FORK_MODEL to a multilingual model (docs/how-to/languages.md)."
+)
+_SAME = (
+    "The default model hardly knows this script: search by meaning hardly worked. Set SMART_FORK_MODEL to a "
+    "multilingual model (docs/how-to/languages.md)."
+)
+_THEIRS = (
+    "The default model hardly knows the script of most sessions here. Add phrasings in their language (also), or "
+    "set SMART_FORK_MODEL to a multilingual model (docs/how-to/languages.md)."
+)
+_OTHER = f"Most sessions here are in {{0}}, and the intent is not. Add phrasings in {{0}} (also), or {_MODEL}"
+_UNKNOWN = "Half of the words are in no session, nor known to the model. Check the spelling, or add English phrasings."
+_COMMONEST: Mapping[str, frozenset[str]] = {
+    language: frozenset(words.split())
+    for language, words in {
+        "English": "the and is are to of it that this with for not we be how what why when which you my our has was",
+        "German": "der das den dem und nicht ist ein eine einen mit für auf wie wird auch wir ich sich warum wenn",
+        "French": "le la les des est une et pour dans que pas du avec sur nous je comment pourquoi quand il au ce",
+        "Spanish": "el los las una que y para con por del se como está no lo cuando cómo qué es al",
+        "Portuguese": "os uma não para com por do da em que é como quando você se ao dos na no",
+        "Italian": "il lo gli una che per con di è non della come quando perché si nel alla dei del",
+        "Dutch": "de het een en van niet met voor op hoe wat waarom wanneer ik wij we zijn dat er",
+    }.items()
+}
+_LETTERS = re.compile(r"[^\W\d_]+")
+_ASCII, _NO_ASCII_LETTER = re.compile(r"[\0-\x7f]+"), re.compile(r"[^A-Za-z]+")
+#: So many common words tell a language. One can be chance, but in short English questions there is often no other.
+_TELLING, _TELLING_ENGLISH = 2, 1
+
+
+def language_of(text: str) -> str:
+    """The language that most of the common words are of; empty where two are as likely, or none."""
+    said = _LETTERS.findall(text.lower())
+    found = Counter({language: sum(map(words.__contains__, said)) for language, words in _COMMONEST.items()})
+    (first, most), (_, second) = found.most_common(2)
+    least = _TELLING_ENGLISH if first == "English" else _TELLING
+    return first if most >= least and most > second else ""
+
+
+def most_are_in(texts: Iterable[str]) -> str:
+    """The language of more than half of the texts; empty where there is none."""
+    found = Counter(map(language_of, texts))
+    return next((language for language, number in found.items() if number * 2 > found.total()), "")
+
+
+def is_mostly_not_latin(text: str) -> bool:
+    """Whether most letters of `text` are of another script than Latin; one without letters is not."""
+    others = Counter(filter(str.isalpha, _ASCII.sub("", text)))
+    latin = sum([count for char, count in others.items() if unicodedata.name(char, "").startswith("LATIN")])
+    return len(_NO_ASCII_LETTER.sub("", text)) + latin < others.total() - latin
+
+
+def language_notice(store: Searchable, phrasings: Sequence[str], found: Candidates, model: str) -> str:
+    """Say that a question and the passages found are not in one language, in a script that the default model does not
+    know, or that nothing fits words that may be misspelled; empty otherwise.
+    """
+    if model.partition("@")[0] != DEFAULT_MODEL:
+        return ""
+    passages = [f"{hit.session.title} {hit.text}" for hit in found.hits]
+    foreign = [is_mostly_not_latin(phrasing) for phrasing in phrasings]
+    theirs = [is_mostly_not_latin(passage) for passage in passages]
+    mostly = sum(theirs) * 2 > len(theirs)
+    if all(foreign):
+        return _SAME if mostly else _ENGLISH
+    if mostly and not any(foreign):
+        return _THEIRS
+    language, spoken = most_are_in(passages), {language_of(phrasing) for phrasing in phrasings} - {""}
+    best = language_of(passages[0]) if passages else ""
+    if language and spoken and not {language, best} & spoken:
+        return _OTHER.format(language)
+    nothing_fits = found.mode == "hybrid" and all(hit.score < FITS for hit in found.hits)
+    return _UNKNOWN if nothing_fits and all(_is_unknown(store, text) for text in phrasings) else ""
+
+
+def _is_unknown(store: Searchable, text: str) -> bool:
+    """Whether half of the words, and at least `_TELLING`, are neither in a session nor known to the default model."""
+    from indexer import embedding
+
+    words = [word for word in words_of(text) if word.isalpha()]
+    counts = store.sessions_with([f'"{word}"' for word in words])
+    unknown = [word for word in words if not counts[f'"{word}"'] and not embedding.is_known(word)]
+    return len(unknown) >= max(_TELLING, len(words) / 2)

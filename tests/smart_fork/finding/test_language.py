@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smart_fork.finding.query import language_of, most_are_in
+from smart_fork.finding.results import language_of, most_are_in
 from tests.cases import each
 
 
