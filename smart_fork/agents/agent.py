@@ -16,6 +16,7 @@ from smart_fork.agents.description import Description, Facet, Home
 
 if TYPE_CHECKING:
     from smart_fork.agents.ancestry import Births, Heads
+    from smart_fork.agents.background import Background
     from smart_fork.agents.codec import Codec
     from smart_fork.agents.copier import Copier
     from smart_fork.agents.cuts.cutter import Cutter
@@ -75,12 +76,15 @@ USUAL: Mapping[str, str] = MappingProxyType({
     "prompts": "log:kept_prompts",
     "registration": "registration:{}Registration",
     "subagents": "fold:{}SubAgents",
+    "background": "",
 })  # fmt: skip
 
 
 def usual(*without: str, **elsewhere: str) -> Mapping[str, str]:
     """Return all facets but those `without`, each in its usual place or `elsewhere`."""
-    return MappingProxyType({name: place for name, place in {**USUAL, **elsewhere}.items() if name not in without})
+    return MappingProxyType(
+        {name: place for name, place in {**USUAL, **elsewhere}.items() if place and name not in without}
+    )
 
 
 class Ability(NamedTuple):
@@ -161,6 +165,8 @@ class Agent(Description):
     prompts: Callable[[Container[str]], Iterator[KeptPrompt]] | None
     #: Registers smart-fork's MCP server in its settings.
     registration: Registration | None
+    #: Knows its verbs for background sessions.
+    background: Background | None
 
     if not TYPE_CHECKING:  # else any name would pass for a facet
 

@@ -14,6 +14,7 @@ from smart_fork.errors import SmartForkError, Usage, advice
 if TYPE_CHECKING:
     from smart_fork.agents.agent import ProgramSpec, Storage
     from smart_fork.agents.ancestry import Heads
+    from smart_fork.agents.background import Background
     from smart_fork.agents.copier import Copier
     from smart_fork.agents.cuts.cutter import Cutter, Files
     from smart_fork.agents.description import Home
@@ -109,6 +110,10 @@ class _ByName:
         """Return the agent's registration. Raise `Usage` if it has none."""
         refusal = f"smart-fork does not know how {self.title_of(agent)} registers servers"
         return _needed(self[agent].registration, refusal)
+
+    def background_of(self, agent: str) -> Background:
+        """Return the agent's verbs for background sessions. Raise `Usage` if it has none."""
+        return _needed(self[agent].background, f"{self.title_of(agent)} has no background sessions")
 
     def why_not(self, agent: str, ability: str) -> str:
         """Return the reason why an agent lacks an ability, as a sentence; empty if none is given."""
@@ -221,6 +226,10 @@ class Known(_Cuttable):
     def startable(self) -> tuple[AgentName, ...]:
         """Return the agents that smart-fork starts."""
         return tuple(agent.name for agent in self if agent.has("starter"))
+
+    def in_background(self) -> tuple[AgentName, ...]:
+        """Return the agents with verbs for background sessions."""
+        return tuple(agent.name for agent in self if agent.has("background"))
 
     def handed_to(self) -> tuple[AgentName, ...]:
         """Return the agents that can receive a handed-over session."""

@@ -57,8 +57,8 @@ class Said:
 
 _JSON: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer"}
 #: The places for workers that are not started from a person's terminal.
-PLACES = ("tmux", "process", "iterm2")
-AnyPlace = Literal["tmux", "process", "iterm2", "here"]
+PLACES = ("tmux", "process", "iterm2", "claude")
+AnyPlace = Literal["tmux", "process", "iterm2", "claude", "here"]
 
 
 def said(*types: Any, default: Any = None, **how: Any) -> Any:

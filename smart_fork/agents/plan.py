@@ -106,28 +106,21 @@ class ForkPlan:
             raise Usage("A worker without a terminal needs a prompt", "Give it a prompt, or run it in tmux.")
         name = plain_name(request.name)
         line = starter.line(replace(request, session_id=source, new_session_id=new, prompt=prompt, name=name))
+        env = {
+            DEPTH: str(request.depth + 1),
+            **({WORKER_ID: request.worker_id} if request.worker_id else {}),
+            **AGENTS[agent].home.environment(),
+        }
+        argv = line.argv
+        if request.background:  # a session that is resumed keeps the options that it has
+            argv = AGENTS.background_of(agent).command(argv, env if request.form != "resume" else {})
         return cls(
-            agent=agent,
-            argv=line.argv,
-            cwd=request.target_cwd,
-            env={
-                DEPTH: str(request.depth + 1),
-                **({WORKER_ID: request.worker_id} if request.worker_id else {}),
-                **AGENTS[agent].home.environment(),
-            },
-            source_session_id=source,
+            agent=agent, argv=argv, cwd=request.target_cwd, env=env, source_session_id=source,
             new_session_id=line.session_id if starter.ids.fullmatch(line.session_id or "") else None,
-            staging=line.staging,
-            at=request.at,
-            name=name,
-            prompt=cls.passable(request.prompt or ""),
-            headless=request.headless,
-            form=request.form,
-            delivery=line.delivery,
-            writes=line.writes,
-            title="" if line.named else name,
-            defaults=line.env,
-        )
+            staging=line.staging, at=request.at, name=name, prompt=cls.passable(request.prompt or ""),
+            headless=request.headless, form=request.form, delivery=line.delivery, writes=line.writes,
+            title="" if line.named else name, defaults=line.env,
+        )  # fmt: skip
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """Return the worker's environment: `base` without the caller's marks, with the plan's additions.

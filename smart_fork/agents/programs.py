@@ -113,7 +113,7 @@ class Program:
         try:
             path, signs = cls.find(agent, env), AGENTS.command_of(agent).signs
             can, can_headless = (
-                all(lists(path, one.arguments, one.listed, processes, env) for one in asked)
+                all(cls.lists(path, one.arguments, one.listed, processes, env) for one in asked)
                 for asked in ([one for one in signs if not one.headless], signs)
             )
         except SmartForkError as error:
@@ -152,6 +152,27 @@ class Program:
         return program.path
 
     @staticmethod
+    def lists(path: str, args: tuple[str, ...], sign: str, processes: Processes, env: Mapping[str, str] | None) -> bool:
+        """Return whether the program's help matches `sign`; runs it once for each version, or uses an earlier process's
+        result (see `Program.keep`).
+
+        Raises:
+            ProgramFailed: The program does not answer.
+        """
+        file = Path(path).stat()  # what npm unpacks has the same time in all versions
+        key = (path, file.st_ino, file.st_ctime_ns, file.st_size, args, sign)
+        if key not in _seen and key in _kept():
+            _seen[key] = True
+        if key not in _seen:
+            answer = processes.run([path, *args], cwd=Path(os.sep), env=env, timeout=HELP_SECONDS)
+            if not answer.ok and args == ("--help",):
+                complaint = f": {answer.complaint}" if answer.complaint else ""
+                raise ProgramFailed(f"{path} does not run ({answer.ending}){complaint}", "Reinstall it.")
+            said = answer.stdout + answer.stderr  # some print their help there
+            _seen[key] = answer.ok and re.search(sign, said.decode("utf-8", "replace")) is not None
+        return _seen[key]
+
+    @staticmethod
     def keep() -> None:
         """Save the results for later processes, since a program takes a second. Errors are ignored."""
         found, kept = [key for key, listed in _seen.items() if listed], _kept()
@@ -171,7 +192,7 @@ class Program:
         if required := login.required():
             return Standing(logged_in=False, lacks=tuple(one for one in required if not env.get(one)))
         try:
-            if not login.status or not lists(program, ("--help",), login.listed, processes, env):
+            if not login.status or not Program.lists(program, ("--help",), login.listed, processes, env):
                 return Standing(None)
             said = processes.run(
                 [program, *login.status], cwd=login.of.home.folder().parent, env=env, timeout=STATUS_SECONDS
@@ -193,27 +214,6 @@ def _newest_first(folders: str) -> list[str]:
 def _install(agent: AgentName) -> str:
     command = AGENTS.command_of(agent)
     return f"Install {AGENTS.title_of(agent)} (npm install -g {command.package}), or set {command.override} to it."
-
-
-def lists(path: str, args: tuple[str, ...], sign: str, processes: Processes, env: Mapping[str, str] | None) -> bool:
-    """Return whether the program's help matches `sign`; runs it once for each version, or uses an earlier process's
-    result (see `Program.keep`).
-
-    Raises:
-        ProgramFailed: The program does not answer.
-    """
-    file = Path(path).stat()  # what npm unpacks has the same time in all versions
-    key = (path, file.st_ino, file.st_ctime_ns, file.st_size, args, sign)
-    if key not in _seen and key in _kept():
-        _seen[key] = True
-    if key not in _seen:
-        answer = processes.run([path, *args], cwd=Path(os.sep), env=env, timeout=HELP_SECONDS)
-        if not answer.ok and args == ("--help",):
-            complaint = f": {answer.complaint}" if answer.complaint else ""
-            raise ProgramFailed(f"{path} does not run ({answer.ending}){complaint}", "Reinstall it.")
-        said = answer.stdout + answer.stderr  # some print their help there
-        _seen[key] = answer.ok and re.search(sign, said.decode("utf-8", "replace")) is not None
-    return _seen[key]
 
 
 def _kept() -> tuple[Sign, ...]:

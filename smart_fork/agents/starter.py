@@ -27,7 +27,8 @@ class Launch:
     has read it, and the id goes to the agent as it is.
     The new session may use `new_session_id`. `options`, the prompt and the name are as the caller gave them. With
     `of_others` the session contains another person's text, which may be hostile: its agent asks before it acts. With
-    `has_tools` the agent starts our server too: its first request should wait for that.
+    `has_tools` the agent starts our server too: its first request should wait for that. In the `background` it is one
+    of the agent's own sessions (see `Background`).
     """
 
     agent: AgentName
@@ -37,6 +38,7 @@ class Launch:
     new_session_id: str | None = None
     prompt: str | None = None
     headless: bool = False
+    background: bool = False
     name: str | None = None
     at: str | None = None
     source_agent: AgentName | None = None

@@ -232,19 +232,13 @@ class PlannedBranch:
     def _report(self, written: Branch, title: str) -> Branched:
         session = self.session
         return Branched(
-            session_id=written.session_id,
-            agent_type=written.agent,
-            title=shown_title(title),
-            path=str(written.path),
-            copied=written.copied,
-            parent=Named(session.session_id, shown_title(session.title)),
-            at=self.end,
-            working_directory=str(self.target),
-            warnings=(*self.notes, *written.warnings),
+            session_id=written.session_id, agent_type=written.agent, title=shown_title(title), path=str(written.path),
+            copied=written.copied, parent=Named(session.session_id, shown_title(session.title)), at=self.end,
+            working_directory=str(self.target), warnings=(*self.notes, *written.warnings),
             resume_command=command_to_resume(written.agent, written.session_id, str(self.target)),
             resume_original=command_to_resume(session.agent, session.session_id, session.cwd, session=session),
             selection=self.kept.selection if self.kept else None,
-        )
+        )  # fmt: skip
 
 
 def branch(

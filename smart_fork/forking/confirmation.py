@@ -68,14 +68,9 @@ def one_at_a_time(plan: ForkPlan) -> Iterator[None]:
 
 
 def confirm(
-    plan: ForkPlan,
-    place: WorkerPlace,
-    started: Started,
-    machine: Machine,
-    began: float,
-    *,
+    plan: ForkPlan, place: WorkerPlace, started: Started, machine: Machine, began: float, *,
     patience: float = CONFIRM_SECONDS,
-) -> Confirmation:
+) -> Confirmation:  # fmt: skip
     """Wait until the worker has taken its prompt, has ended, or asks something, or for `patience` seconds."""
     screens, now = AGENTS.screen_of(plan.agent), machine.clock.now()
     unsaid = plan.said if plan.delivery == "typed" else ""

@@ -140,13 +140,9 @@ def _told(asked: Session, known: _Known, store: SqliteStore | None) -> Family:
     parent = next((one.parent for one in told if one.session_id == asked.session_id), None)
     back = next((one.resume_command for one in told if one.session_id == parent), None)
     return Family(
-        session_id=asked.session_id,
-        agent_type=asked.agent,
-        notice=UNTRUSTED,
-        count=len(told),
-        return_command=back,
+        session_id=asked.session_id, agent_type=asked.agent, notice=UNTRUSTED, count=len(told), return_command=back,
         sessions=told,
-    )
+    )  # fmt: skip
 
 
 def _workers() -> list[WorkerRecord]:
@@ -189,43 +185,24 @@ def _in_order(above: Mapping[str, str], logs: Mapping[str, Sequence[Kin]], asked
 
 
 def _member(
-    agent: AgentName,
-    session_id: str,
-    parent: str | None,
-    logs: Mapping[str, Sequence[Kin]],
-    telling: _Telling,
-    *,
-    others: tuple[str, ...],
-    depth: int,
-    workers: Sequence[WorkerRecord],
-    running: WorkerRecord | None,
-) -> Relative:
+    agent: AgentName, session_id: str, parent: str | None, logs: Mapping[str, Sequence[Kin]], telling: _Telling, *,
+    others: tuple[str, ...], depth: int, workers: Sequence[WorkerRecord], running: WorkerRecord | None,
+) -> Relative:  # fmt: skip
     """Describe a member from its log, if there is one, and from the worker registry."""
     own = logs.get(session_id, ())
     agent = own[0].agent if own else agent
     facts = telling.facts(own[0]) if own else Facts()
     return Relative(
-        depth=depth,
-        session_id=session_id,
-        agent_type=agent,
-        parent=parent,
-        merged_from=others,
+        depth=depth, session_id=session_id, agent_type=agent, parent=parent, merged_from=others,
         left_parent_at=telling.left(own[0], logs[parent][0]) if own and parent and parent in logs else None,
-        log_gone=not own,
-        title=shown_title(facts.title),
-        started=facts.started,
-        last_activity=facts.last_activity,
-        begun=own[0].begun or facts.started if own else "",
-        turns=facts.turns,
-        token_estimate=facts.tokens,
-        working_directory=facts.cwd,
-        project_inferred_from=facts.inferred_from,
-        jsonl_path=str(own[0].path) if own else None,
-        copies=tuple(str(kin.path) for kin in own[1:]),
+        log_gone=not own, title=shown_title(facts.title), started=facts.started, last_activity=facts.last_activity,
+        begun=own[0].begun or facts.started if own else "", turns=facts.turns, token_estimate=facts.tokens,
+        working_directory=facts.cwd, project_inferred_from=facts.inferred_from,
+        jsonl_path=str(own[0].path) if own else None, copies=tuple(str(kin.path) for kin in own[1:]),
         resume_command=command_to_resume(agent, session_id, facts.cwd) if own else None,
         started_by=next((one.caller_session_id for one in workers if one.session_id == session_id), None),
         running=running.told(Running, status=running.status or running.state) if running else None,
-    )
+    )  # fmt: skip
 
 
 def _facts(one: SessionRow | Session, may_be_told: bool, turns: int, tokens: int) -> Facts:  # noqa: FBT001 - as it is

@@ -129,15 +129,11 @@ class Fork:
         lost = (warning for one in self.here for warning in one.warnings)
         forked = as_fork(launched)
         return replace(
-            forked,
-            warnings=(*self.request.notes, *lost, *content.notes, *forked.warnings),
-            resolved="" if self.request.merge else self.here[0].by,
-            selection=first[0].selection if first else None,
+            forked, warnings=(*self.request.notes, *lost, *content.notes, *forked.warnings),
+            resolved="" if self.request.merge else self.here[0].by, selection=first[0].selection if first else None,
             merged=tuple(one.selection for one in content.selected[1:]),
-            handed=content.handover.handed if content.handover else None,
-            price=self.price,
-            ways=self.ways,
-        )
+            handed=content.handover.handed if content.handover else None, price=self.price, ways=self.ways,
+        )  # fmt: skip
 
 
 def fork_session(request: ForkRequest, library: Opening | None = None) -> Forked:
@@ -201,15 +197,9 @@ def _read(found: Located, request: ForkRequest, held: ExitStack) -> Session:
 
 def _spec(request: ForkRequest, session: Session, agent: AgentName, content: Content) -> WorkerSpec:
     return WorkerSpec(
-        "fork",
-        agent,
-        session,
-        request.options,
-        content,
-        cwd=Path(request.cwd) if request.cwd else None,
-        or_without=request.or_without,
-        caller_session_id=request.caller_session_id,
-    )
+        "fork", agent, session, request.options, content, cwd=Path(request.cwd) if request.cwd else None,
+        or_without=request.or_without, caller_session_id=request.caller_session_id,
+    )  # fmt: skip
 
 
 def _content(

@@ -71,8 +71,7 @@ class BudgetAsked:
         described="Keep only what answers, up to '30k' tokens. 'match': the least.",
     )
     keep: str | None = said(
-        help="Exchanges that a --budget always keeps: 3,5-7.",
-        described="Exchanges to keep within budget: '3,5-7'.",
+        help="Exchanges that a --budget always keeps: 3,5-7.", described="Exchanges to keep within budget: '3,5-7'."
     )
     drop: str | None = said(help="Exchanges that a --budget never keeps.", described="Exchanges to drop.")
 

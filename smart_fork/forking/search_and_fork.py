@@ -47,7 +47,7 @@ from smart_fork.forking.request import check as check_fork
 from smart_fork.forking.results import FannedOut, Forked, NotForked
 from smart_fork.forking.worker import NAME_CHARACTERS, name_of, unexpected
 from smart_fork.repository import worktree
-from smart_fork.snippets import shown
+from smart_fork.snippets import one_of, shown
 
 if TYPE_CHECKING:
     from smart_fork.finding.library import Opening
@@ -124,7 +124,7 @@ def _checked(request: FindRequest, choice: Choice, fork: ForkRequest) -> FindReq
         raise Usage(f"fork_index must be non-negative, not {choice.fork_index}", "It counts results from 0.")
     check_fork(fork)
     if place is not None and place not in PLACES:
-        raise Usage(f"run_in must be 'tmux', 'process', or 'iterm2', not {shown(place)}")
+        raise Usage(f"run_in must be {one_of(PLACES)}, not {shown(place)}")
     return replace(request, as_agent=fork.as_agent)
 
 

@@ -177,16 +177,9 @@ def without_shared(part: Part, others: Sequence[Session]) -> Part:
 
 
 def write_branch(
-    adapter: AgentAdapter,
-    source: Path,
-    becomes: NewSession,
-    *,
-    at: str | None,
-    session: Session | None = None,
-    machine: Machine | None = None,
-    excerpt: Excerpt | None = None,
-    others: Sequence[Part] = (),
-) -> Branch:
+    adapter: AgentAdapter, source: Path, becomes: NewSession, *, at: str | None, session: Session | None = None,
+    machine: Machine | None = None, excerpt: Excerpt | None = None, others: Sequence[Part] = (),
+) -> Branch:  # fmt: skip
     """Write a copy up to message `at`, or of all finished turns, to where the agent finds it as `becomes`.
 
     With an `excerpt`, only its turns are copied, then the kept turns of `others`. The source is only read, and not at
@@ -212,15 +205,9 @@ def write_branch(
 
 
 def write_copy(
-    session: Session,
-    end: int,
-    becomes: NewSession,
-    *,
-    asked: str = "",
-    machine: Machine | None = None,
-    excerpt: Excerpt | None = None,
-    others: Sequence[Part] = (),
-) -> Branch:
+    session: Session, end: int, becomes: NewSession, *, asked: str = "", machine: Machine | None = None,
+    excerpt: Excerpt | None = None, others: Sequence[Part] = (),
+) -> Branch:  # fmt: skip
     """Write turns 0 to `end` of `session`, or those of an `excerpt`, as a new session with its side files.
 
     The kept turns of `others` follow. The file appears when it is complete; an error leaves nothing behind.
@@ -244,17 +231,9 @@ def write_copy(
         written = agent.write(copy, target, becomes, machine, lambda: None)
     last = session.turns[end].id
     return Branch(
-        session.agent,
-        becomes.id,
-        session.session_id,
-        written.path,
-        copy.copied,
-        last,
-        bool(asked) and last != asked,
-        written.created,
-        (*circular, *written.warnings),
-        written.forget,
-    )
+        session.agent, becomes.id, session.session_id, written.path, copy.copied, last, bool(asked) and last != asked,
+        written.created, (*circular, *written.warnings), written.forget,
+    )  # fmt: skip
 
 
 @contextmanager

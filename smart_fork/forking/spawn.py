@@ -60,13 +60,9 @@ _EXCLUSIVE = (
 
 
 def spawn(
-    workers: Sequence[Any],
-    *,
-    caller_session_id: str | None = None,
-    default_agent: AgentName | None = None,
-    machine: Machine | None = None,
-    library: Opening | None = None,
-) -> Spawned:
+    workers: Sequence[Any], *, caller_session_id: str | None = None, default_agent: AgentName | None = None,
+    machine: Machine | None = None, library: Opening | None = None,
+) -> Spawned:  # fmt: skip
     """Start 1 to 4 workers, each described by the keys of `KEYS`.
 
     Each has a result of its own, also one that could not be started.
@@ -213,15 +209,10 @@ class Asked:
     def _fork(self, session: str, options: Options, library: Opening | None) -> Ready:
         given = self.said
         request = ForkRequest(
-            session,
-            options,
-            at=given.get("at"),
-            budget=wanted_of(given.get("budget"), given.get("keep"), given.get("drop")),
-            cwd=str(self.target),
-            as_agent=self.named,
-            caller_session_id=self.caller,
-            or_without="worktree" not in given,
-        )
+            session, options, at=given.get("at"),
+            budget=wanted_of(given.get("budget"), given.get("keep"), given.get("drop")), cwd=str(self.target),
+            as_agent=self.named, caller_session_id=self.caller, or_without="worktree" not in given,
+        )  # fmt: skip
         planned = Fork.plan(request, library, self.machine)
         notes = [*planned.content.notes]
         for one in planned.content.selected:
@@ -254,8 +245,7 @@ class Asked:
     def _check_going_on(self, source: Session) -> None:
         if self.named not in (None, source.agent):
             raise ForkRefused(
-                f"A {source.agent} session cannot be resumed by {self.named}",
-                "Drop agent_type, or fork it: fork_from.",
+                f"A {source.agent} session cannot be resumed by {self.named}", "Drop agent_type, or fork it: fork_from."
             )
         if source.session_id == self.caller:
             raise ForkRefused("This is the calling session itself", "Fork it: fork_from.")
@@ -275,13 +265,9 @@ LOOKED_AT = 100
 
 @bounded()
 def session_to_resume(
-    reference: str,
-    *,
-    agent: AgentName | None = None,
-    cwd: Path | None = None,
-    force: bool = False,
+    reference: str, *, agent: AgentName | None = None, cwd: Path | None = None, force: bool = False,
     machine: Machine | None = None,
-) -> Session:
+) -> Session:  # fmt: skip
     """The session that `reference` means (see `sessions.locate`), to go on with in its own directory.
 
     With an `agent` it is not looked for: that agent is given the id as it is, in `cwd`. `force` takes it even
@@ -308,11 +294,7 @@ def session_to_resume(
 
 @bounded()
 def newest_session(
-    target: Path,
-    agent: AgentName,
-    *,
-    automated: bool = False,
-    apart_from: str | None = None,
+    target: Path, agent: AgentName, *, automated: bool = False, apart_from: str | None = None
 ) -> Session:
     """The newest session that an agent had in a directory, not that of the caller, `apart_from`.
 

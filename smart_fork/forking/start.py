@@ -37,6 +37,7 @@ from smart_fork.forking.worker import (
     another_agent,
     as_fork,
     as_worker,
+    elsewhere,
     ended_at_once,
     made_first,
     moved,
@@ -100,7 +101,8 @@ class Prepared:
                 attempt.otherwise(spec.written.undo)
             worker = _registered(self, attempt)
             made, warnings = _worktree(self, worker, attempt)
-            warnings += [*another_agent(spec), *moved(spec, self.request.target_cwd), *spec.unloaded()]
+            warnings += [*elsewhere(spec, place), *another_agent(spec), *moved(spec, self.request.target_cwd)]
+            warnings += spec.unloaded()
             warnings += self.provisions.notes
             plan = self.plan(made.path if made else None, worker.id)
             if not spec.written:
@@ -118,6 +120,7 @@ class Prepared:
                 environment = self.provisions.environment(plan, machine.env)
                 started = place.start(plan, worker, machine.processes, environment)
                 attempt.succeeded()  # the first step that cannot be taken back
+                plan = replace(plan, new_session_id=started.session_id or plan.new_session_id)
                 Program.keep()
                 launched = Launched(plan, place.name, worker, started, plan.new_session_id, warnings, note=self.note)
                 look = partial(confirm, plan, place, started, machine, began, patience=patience)
@@ -132,7 +135,8 @@ class Prepared:
     def preview(self) -> Launched:
         """Return what a start would do."""
         plan = self.plan(self.cwd)
-        warnings = [*another_agent(self.spec), *moved(self.spec, self.request.target_cwd)]
+        warnings = [*elsewhere(self.spec, self.place), *another_agent(self.spec)]
+        warnings += moved(self.spec, self.request.target_cwd)
         warnings += made_first(self.spec, plan, in_worktree=self.worktree is not None)
         if self.worktree:
             warnings += filter(None, [empty_submodules(self.request.target_cwd, self.machine.processes)])
@@ -163,27 +167,24 @@ def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> Prepared:
     _check_told(spec)
     Usage.refuse_empty({"worktree": spec.options.worktree, "name": spec.options.name})
     place = choose_place(spec.options.place, machine.processes, machine.env)
+    if place.agent not in (None, spec.agent):
+        raise Usage(f"{AGENTS.title_of(spec.agent)} does not run in {place.name}", "Run it in tmux, or as a process.")
     source, written, point = spec.source, spec.written, spec.content.point
     target = place_of_work(source.cwd, spec.cwd) if source else directory(spec.cwd or Path.cwd())
     note = spec.note_in(target, machine.processes)
     known = [*([source] if source else []), *(part.session for part in spec.content.others)]
     request = Launch(
-        agent=spec.agent,
-        session_id=source.session_id if source else "",
-        target_cwd=target,
+        agent=spec.agent, session_id=source.session_id if source else "", target_cwd=target,
         program=_program(spec, place, machine),
         new_session_id=written.session_id if written else AGENTS.starter_of(spec.agent).new_id(),
-        prompt=preceded(spec.options.prompt, note),
-        headless=place.headless,
-        name=plain_name(spec.options.name) or None,
-        at=written.at if written else point.message_id if point else None,
+        prompt=preceded(spec.options.prompt, note), headless=place.headless, background=place.agent is not None,
+        name=plain_name(spec.options.name) or None, at=written.at if written else point.message_id if point else None,
         source_agent=source.agent if source and source.turns else None,
-        depth=_depth(machine.env, spec.caller_session_id),
-        form=spec.form,
+        depth=_depth(machine.env, spec.caller_session_id), form=spec.form,
         of_others=any(is_others(one.session_id, one if one.turns else None) for one in known),
         has_tools=AGENTS.starter_of(spec.agent).waits and AGENTS.registration_of(spec.agent).starts(),
         options=spec.options,
-    )
+    )  # fmt: skip
     _check_asks(request)
     for one in () if dry_run else known:
         foreign_sessions.refuse_owing(one.session_id)
@@ -359,10 +360,7 @@ def _check_resumable(spec: WorkerSpec, request: Launch) -> None:
     ):
         raise ForkRefused(
             f"{AGENTS.title_of(spec.agent)} cannot find this session in {request.target_cwd}",
-            advice(
-                f"Fork it instead: smart-fork fork {request.session_id}",
-                tool="Fork it instead: fork_from.",
-            ),
+            advice(f"Fork it instead: smart-fork fork {request.session_id}", tool="Fork it instead: fork_from."),
         )
 
 
@@ -370,8 +368,7 @@ def _check_delivery(plan: ForkPlan, place: WorkerPlace) -> None:
     """Check that the place can deliver the prompt to the agent."""
     if plan.prompt and plan.delivery not in place.delivers:
         hint = advice(
-            "Run it in tmux: --in tmux. Or start without a prompt, and type it.",
-            tool="Run it in tmux: run_in.",
+            "Run it in tmux: --in tmux. Or start without a prompt, and type it.", tool="Run it in tmux: run_in."
         )
         how = {"typed": "typed", "input": "on its standard input", "argument": "as an argument"}[plan.delivery]
         raise ForkRefused(

@@ -35,7 +35,7 @@ from smart_fork.repository.news import Then
 from smart_fork.repository.note import note
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Completed, Processes
-from smart_fork.workers.place import Started
+from smart_fork.workers.place import Started, WorkerPlace
 from smart_fork.workers.registry import Kind, WorkerRecord
 
 if TYPE_CHECKING:
@@ -184,22 +184,13 @@ def as_fork(launched: Launched) -> Forked:
     """A fork in the words of a fork."""
     plan, worker, started = launched.plan, launched.worker, launched.started
     return Forked(
-        session_name=worker.name if worker else launched.name or plan.name,
-        worker_id=worker.id if worker else "",
-        terminal_id=started.terminal_id,
-        resume_session_id=plan.source_session_id,
-        new_session_id=launched.session_id or plan.new_session_id,
-        command=plan.shell_command(),
-        cwd=str(plan.cwd),
-        place=launched.place,
-        log=str(started.log) if started.log else None,
-        attach=started.attach,
-        warnings=tuple(launched.warnings),
-        confirmed=launched.confirmed,
-        kind=worker.kind if worker else "fork",
-        agent_type=plan.agent,
-        news=launched.note,
-    )
+        session_name=worker.name if worker else launched.name or plan.name, worker_id=worker.id if worker else "",
+        terminal_id=started.terminal_id, resume_session_id=plan.source_session_id,
+        new_session_id=launched.session_id or plan.new_session_id, command=plan.shell_command(), cwd=str(plan.cwd),
+        place=launched.place, log=str(started.log) if started.log else None, attach=started.attach,
+        warnings=tuple(launched.warnings), confirmed=launched.confirmed, kind=worker.kind if worker else "fork",
+        agent_type=plan.agent, news=launched.note,
+    )  # fmt: skip
 
 
 def as_worker(launched: Launched) -> StartedWorker:
@@ -213,13 +204,9 @@ def as_worker(launched: Launched) -> StartedWorker:
 def describe(worker: WorkerRecord, command: str, warnings: Sequence[str], *, confirmed: bool) -> StartedWorker:
     """A worker as the registry knows it."""
     return worker.told(
-        StartedWorker,
-        source_session_id=worker.source_session_id or None,
-        log=worker.log_path,
-        command=command,
-        warnings=tuple(warnings),
-        confirmed=confirmed,
-    )
+        StartedWorker, source_session_id=worker.source_session_id or None, log=worker.log_path, command=command,
+        warnings=tuple(warnings), confirmed=confirmed,
+    )  # fmt: skip
 
 
 def ended_at_once(plan: ForkPlan, started: Started, seen: Confirmation) -> ProgramFailed:
@@ -284,6 +271,13 @@ def another_agent(spec: WorkerSpec) -> list[str]:
     return [f"This starts {theirs}, not {own}: the session is one of {theirs}"]
 
 
+def elsewhere(spec: WorkerSpec, place: WorkerPlace) -> list[str]:
+    """What to say where it runs in another place than was asked for."""
+    if spec.options.place in (None, place.name):
+        return []
+    return [f"This {AGENTS.title_of(spec.agent)} has no background sessions of its own: it runs as a {place.name}"]
+
+
 def moved(spec: WorkerSpec, target: Path) -> list[str]:
     """Warn if a session resumes in another directory without being asked to."""
     if spec.source is None or spec.cwd is not None:
@@ -312,13 +306,11 @@ def made_first(spec: WorkerSpec, plan: ForkPlan, *, in_worktree: bool) -> list[s
     elsewhere = plan.staging == "transcript" and (worked_in is None or project_of(worked_in) != project_of(plan.cwd))
     handed, distilled = content.handover is not None, content.excerpt is not None and content.handover is None
     needed = {
-        "the worktree": in_worktree,
-        "a copy of the handed-over session": branch and handed,
+        "the worktree": in_worktree, "a copy of the handed-over session": branch and handed,
         "a copy of the kept exchanges": branch and distilled,
         "a copy up to that message": branch and bool(plan.at) and not distilled and not handed,
-        "a copy of the session": branch and not plan.at and not distilled,
-        "a copy of the log": elsewhere,
-    }
+        "a copy of the session": branch and not plan.at and not distilled, "a copy of the log": elsewhere,
+    }  # fmt: skip
     made = " and ".join(what for what, is_needed in needed.items() if is_needed)
     return [f"{NEEDS} {made}, which a real run makes first"] if made else []
 

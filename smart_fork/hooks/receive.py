@@ -144,7 +144,7 @@ def _seen(
     """Its process is there, whatever was thought of it, and where it is if nobody could write that down."""
     if worker.state != "running":
         worker = registry.set_state(worker.id, "running")
-    if worker.pid is None and runner:
+    if worker.pid is None and worker.terminal_id is None and runner:
         pane = (environment or {}).get("TMUX_PANE") if worker.place == "tmux" else None
         worker = registry.set_found(worker.id, pid=runner[0].pid, terminal_id=pane)
     return worker

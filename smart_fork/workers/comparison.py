@@ -221,11 +221,9 @@ def last_fan_out(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
 def _compared(worker: WorkerRecord, processes: Processes, *, patch: bool) -> Compared:
     living = lives(worker, processes, os.environ, time.time())
     one = worker.told(
-        Compared,
-        state=worker.state if living or worker.state == "failed" else "ended",
-        status=worker.status if living else "",
-        prompt=mask(worker.prompt),
-    )
+        Compared, state=worker.state if living or worker.state == "failed" else "ended",
+        status=worker.status if living else "", prompt=mask(worker.prompt),
+    )  # fmt: skip
     return _with_changes(_with_words(one, worker), worker, processes, patch=patch)
 
 

@@ -47,14 +47,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]+")
 
 
 def message_worker(
-    reference: str,
-    text: str,
-    *,
-    queue: bool = False,
-    answer: bool = False,
-    meant: Callable[[str | None], bool] = lambda _asked: True,
-    around: Machine | None = None,
-) -> WorkerMessaged:
+    reference: str, text: str, *, queue: bool = False, answer: bool = False,
+    meant: Callable[[str | None], bool] = lambda _asked: True, around: Machine | None = None,
+) -> WorkerMessaged:  # fmt: skip
     """Say `text` to a worker; with `answer`, choose that option of what it asks, if that is what is `meant`.
 
     Where it has ended and a later worker goes on with its session, that one is told, and the answer is about it.
@@ -90,7 +85,7 @@ def typed_text(text: str) -> str:
 
 
 def going_on(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
-    """How the worker's session goes on without a terminal, as the same worker and with what it was allowed.
+    """How the worker's session goes on without a window, as the same worker and with what it was allowed.
 
     Raises:
         ForkRefused: its session is not known.
@@ -100,20 +95,15 @@ def going_on(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
             f"The session of {worker.id} is not known",
             advice("Start a new worker: smart-fork new", tool="Fork the session that knows instead: smart_fork."),
         )
+    place = place_of(worker)
+    given = place.agent is None  # an agent keeps the options of its own background sessions
     launch = Launch(
-        agent=worker.agent,
-        session_id=worker.session_id,
-        target_cwd=Path(worker.cwd),
-        program=program,
-        prompt=typed_text(text),
-        headless=True,
-        name=worker.name,
-        depth=worker.depth - 1,  # it is as deep as it was
-        worker_id=worker.id,
-        form="resume",
-        of_others=worker.permission_mode == WorkerRecord.ASKED,
-        options=Options(skip_permissions=worker.permission_mode == WorkerRecord.UNASKED),
-    )
+        agent=worker.agent, session_id=worker.session_id, target_cwd=Path(worker.cwd), program=program,
+        prompt=typed_text(text), headless=place.headless, background=not given, name=worker.name,
+        depth=worker.depth - 1, worker_id=worker.id, form="resume",
+        of_others=given and worker.permission_mode == WorkerRecord.ASKED,
+        options=Options(skip_permissions=given and worker.permission_mode == WorkerRecord.UNASKED),
+    )  # fmt: skip
     with AGENTS[worker.agent].home.used(READERS.original_of(worker.agent, worker.session_id)):
         return ForkPlan.of(launch)
 
@@ -163,15 +153,19 @@ class _Talk:
             return self._resume(place, text)
         if seen.state == "starting":
             raise ForkRefused(f"{self.worker.id} is just being started", "Try again.")
-        if place.headless:
-            hint = advice(f"Wait for it: smart-fork wait {self.worker.id}", tool="Wait for it: wait_workers.")
-            raise ForkRefused(f"{self.worker.id} has no terminal and takes no message before it ends", hint)
         if seen.status == "waiting":
             hint = advice(
                 "Choose one of its options: smart-fork message ID NUMBER --answer",
                 tool="If the user chose an option, send it: answer.",
             )
+            hint = f"Open it: {self.worker.attach}" if place.agent else hint
             raise ForkRefused(f"{self.worker.id} has asked something: {seen.waiting_for}", hint)
+        if seen.status == "working" and place.restarts:
+            hint = advice(f"Wait for it: smart-fork wait {self.worker.id}", tool="Wait for it: wait_workers.")
+            when = "is done" if place.agent else "ends"
+            raise ForkRefused(f"{self.worker.id} has no terminal and takes no message before it {when}", hint)
+        if place.restarts:
+            return self._resume(place, text)
         if seen.status == "working" and not queue:
             hint = advice(
                 "Wait for it, or queue the message: --queue",
@@ -223,7 +217,7 @@ class _Talk:
 
     def _resume(self, place: WorkerPlace, text: str) -> How:
         worker, around = self.worker, self.around
-        if not place.headless:
+        if not place.restarts:
             raise ForkRefused(
                 f"{worker.id} has ended",
                 advice(
@@ -235,14 +229,18 @@ class _Talk:
         given = provisions(worker.agent, program, place, around.processes, around.env)
         self.warnings += given.notes
         plan = going_on(worker, program, text)
+        alive = partial(place.runs, self.started, around.processes, around.env)
+        if place.agent and alive():  # it is idle
+            place.close(self.started, around.processes, around.env)
         # A hook may have told of its end before it was there: two must not write the same log.
         wait = self._typist(place).wait
-        wait(lambda: not runs(self.started, around.processes), SCREEN_SECONDS)
+        wait(lambda: not alive(), SCREEN_SECONDS)
         log = READERS.original_of(worker.agent, plan.source_session_id)
         Occupation(worker.agent, plan.source_session_id, log, around).check_free()
         before = self._written()
         started = place.start(plan, worker, around.processes, given.environment(plan, around.env))
         started.note(self.registry, worker.id, plan.argv)
+        self.worker = self.registry.set_session_id(worker.id, started.session_id or plan.source_session_id)
 
         def moved() -> bool:
             return self._written() > before or place.ended(started, around.processes, around.env) is not None

@@ -110,7 +110,7 @@ class WorkerWatch:
                 status, question = "working", None
             elif status == "working" and shows.rests(screen) and self._is_past(wrote.at or worker.status_at):
                 status = "idle"
-        if question:
+        if question or (question := self._asked(worker)):
             return replace(seen, status="waiting", question=question)
         if not status:  # no word of its own yet: on what it was given, on its way, or waiting for a person to begin
             on_its_way = screen is not None and not AGENTS.screen_of(worker.agent).hears(screen)
@@ -188,6 +188,12 @@ class WorkerWatch:
         if wrote.problem:
             return "waiting", Question(beginning(mask(wrote.problem), Question.MAX_CHARACTERS))
         return wrote.status, None
+
+    def _asked(self, worker: WorkerRecord) -> Question | None:
+        with suppress(SmartForkError):
+            asks = place_of(worker).asks(whereabouts(worker), self.around.processes, self.around.env)
+            return Question(mask(asks)) if asks else None
+        return None
 
     def _screen(self, worker: WorkerRecord) -> Masked | None:
         try:

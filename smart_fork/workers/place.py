@@ -9,26 +9,34 @@ import contextlib
 import os
 import re
 import secrets
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
 
 from indexer.files import STALE_SECONDS, open_regular, private_dir, state_home, write_new
 from indexer.lazy import dataclass
 from indexer.masking import NOTHING, Masked, ending, mask, mask_screen
-from indexer.settings import WORKER_ID
+from indexer.settings import DEPTH, WORKER_ID
+from indexer.transcripts.model import AgentName
+from smart_fork.agents import AGENTS
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.questions import Question, Screen
+from smart_fork.agents.readers import READERS
 from smart_fork.agents.starter import Delivery
-from smart_fork.errors import ForkRefused, ProgramFailed
-from smart_fork.system.processes import Machine, Processes
+from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError
+from smart_fork.system.processes import Completed, Machine, Processes
 from smart_fork.workers import handoff
 from smart_fork.workers.registry import Registry, WorkerRecord
+
+if TYPE_CHECKING:
+    from smart_fork.agents.background import Background, BackgroundSession
 
 _HANDED_OVER = ".command.json"
 
@@ -42,28 +50,32 @@ class Started:
     log: Path | None = None
     attach: str = ""
     worker_id: str = ""
+    session_id: str | None = None
 
     def note(self, registry: Registry, worker_id: str, command: Sequence[str]) -> None:
         """Note that a worker runs, and where; the reverse of `whereabouts`."""
         registry.set_started(
-            worker_id,
-            command=command,
-            terminal_id=self.terminal_id,
-            pid=self.pid,
-            log=self.log,
-            attach=self.attach,
+            worker_id, command=command, terminal_id=self.terminal_id, pid=self.pid, log=self.log, attach=self.attach
         )
 
 
 class WorkerPlace:
     """A place to run. It gives the agent the plan's arguments as they are; no shell sees them."""
 
-    #: What a person calls it.
-    name: ClassVar[str]
+    #: What a person calls it, and the only agent that runs there, if one is.
+    name: str
+    agent: AgentName | None = None
     #: How a prompt can be given to an agent there.
     delivers: ClassVar[frozenset[Delivery]]
+    #: Why nothing can be typed there, and what to do instead.
+    untyped: ClassVar[tuple[str, str]]
     #: Whether the agent runs without a terminal there, and whether starting ends this program.
     headless = replaces = False
+
+    @property
+    def restarts(self) -> bool:
+        """Whether a message starts its session again: it has no window to type in."""
+        return self.headless or self.agent is not None
 
     def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
         """Whether it can be used on this machine."""
@@ -85,9 +97,17 @@ class WorkerPlace:
         """`None` while it runs; then what it said last."""
         raise NotImplementedError
 
+    def runs(self, started: Started, processes: Processes, env: Mapping[str, str]) -> bool:
+        """Whether its own process runs."""
+        return runs(started, processes)
+
+    def asks(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str:
+        """What it waits for, if the place knows; else empty."""
+        return ""
+
     def exit_status(self, started: Started, processes: Processes, env: Mapping[str, str]) -> int | None:
         """How one that has ended did so, negative for a signal; `None` where nobody tells."""
-        return None
+        return None if started.pid is None else processes.exit_status(started.pid)
 
     def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
         """What is on its screen now; `None` where it has none."""
@@ -99,7 +119,7 @@ class WorkerPlace:
         Raises:
             ForkRefused: it takes no input, has ended, or cannot be shown to be ours.
         """
-        raise NotImplementedError
+        raise ForkRefused(*self.untyped)
 
     def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:
         """Press one of `KEYS`.
@@ -107,7 +127,7 @@ class WorkerPlace:
         Raises:
             ForkRefused: see `paste`.
         """
-        raise NotImplementedError
+        raise ForkRefused(*self.untyped)
 
     def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:
         """Have it end, and its window with it; it may still be ending when this returns. Nothing else is touched.
@@ -125,7 +145,7 @@ KEYS = ("Enter", "Up", "Down", *"123456789")
 def whereabouts(worker: WorkerRecord) -> Started:
     """Where a worker of the registry was started, by whichever process and however long ago."""
     log = Path(worker.log_path) if worker.log_path else None
-    return Started(worker.terminal_id, worker.pid, log, worker.attach, worker.id)
+    return Started(worker.terminal_id, worker.pid, log, worker.attach, worker.id, worker.session_id)
 
 
 def runs(started: Started, processes: Processes) -> bool:
@@ -263,6 +283,7 @@ class ProcessPlace(WorkerPlace):
 
     name = "process"
     headless = True
+    untyped = "It has no terminal and takes no message before it ends", "Wait for it."
     delivers = frozenset[Delivery]({"argument", "input"})
 
     def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:
@@ -286,27 +307,122 @@ class ProcessPlace(WorkerPlace):
         # What the first word was cut from is not known: it may be a secret's end.
         return ending(mask((_FIRST_WORD.sub("", words) if start else words).strip()), _LAST_CHARACTERS)
 
-    def exit_status(self, started: Started, processes: Processes, env: Mapping[str, str]) -> int | None:
-        """See `WorkerPlace.exit_status`."""
-        return None if started.pid is None else processes.exit_status(started.pid)
-
-    def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `WorkerPlace.paste`."""
-        raise ForkRefused("It has no terminal and takes no message before it ends", "Wait for it.")
-
-    def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `WorkerPlace.press`."""
-        raise ForkRefused("It has no terminal and takes no keys")
-
     def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:
         """See `WorkerPlace.close`."""
         processes.end(require_ours(started, processes), force=False)
+
+
+#: How long a verb may take, how long a session may take to have a process, and how often that is looked at.
+VERB_SECONDS, BEGIN_SECONDS, _LOOK_SECONDS = 30.0, 60.0, 0.2
+#: How long a list of all sessions counts: several workers are asked about in one answer.
+_KNOWN_SECONDS = 0.5
+_listed: dict[tuple[str | None, ...], tuple[float, Mapping[str, BackgroundSession]]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class BackgroundPlace(WorkerPlace):
+    """Runs an agent as one of its own background sessions. The place has the agent's name."""
+
+    name: str
+    agent: AgentName
+    untyped: ClassVar = "It takes keys only where it is open", "Open it in a terminal."
+    delivers: ClassVar = frozenset[Delivery]({"argument"})
+
+    @property
+    def _verbs(self) -> Background:
+        return AGENTS.background_of(self.agent)
+
+    def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
+        """Whether the installed version has the verbs."""
+        from smart_fork.agents.programs import Program  # other places need none
+
+        return Program.lists(Program.find(self.agent, env), ("--help",), self._verbs.sign, processes, env)
+
+    def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:
+        """See `WorkerPlace.start`. Waits until the session has a process."""
+        # The agent may start a supervisor, which gives this environment to all later sessions.
+        bare = {name: value for name, value in env.items() if name not in (DEPTH, WORKER_ID)}
+        _listed.clear()
+        done = processes.run(plan.argv, cwd=plan.cwd, env=bare, timeout=VERB_SECONDS)
+        one = self._verbs.begun(done.text) if done.ok else ""
+        if not one:
+            raise ProgramFailed(f"{AGENTS.title_of(self.agent)} started no session: {done.complaint}")
+        home = [f"{name}={value}" for name, value in AGENTS[self.agent].home.environment().items()]
+        attach = shlex.join([*(["env", *home] if home else []), self.name, "attach", one])
+        started = Started(one, attach=attach, worker_id=worker.id, session_id=plan.new_session_id)
+        try:
+            return replace(started, session_id=self._begun(started, processes, bare))
+        except BaseException:  # nobody would know of it
+            with contextlib.suppress(SmartForkError):
+                self.close(started, processes, bare)
+            raise
+
+    def _begun(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str:
+        deadline = time.monotonic() + BEGIN_SECONDS
+        while not (row := self._row(started, processes, env)) or not (row.runs or row.over):
+            if time.monotonic() >= deadline:
+                raise ProgramFailed(f"{AGENTS.title_of(self.agent)} does not begin session {started.terminal_id}")
+            time.sleep(_LOOK_SECONDS)
+        return row.session_id
+
+    def runs(self, started: Started, processes: Processes, env: Mapping[str, str]) -> bool:
+        """See `WorkerPlace.runs`."""
+        row = self._row(started, processes, env)
+        return row is not None and row.runs
+
+    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:
+        """See `WorkerPlace.ended`."""
+        if self.runs(started, processes, env):
+            return None
+        with self._home(started):
+            return mask(self._verbs.last_words(started.terminal_id or "") or "It ended.")
+
+    def asks(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str:
+        """See `WorkerPlace.asks`."""
+        row = self._row(started, processes, env)
+        return row.asks if row else ""
+
+    def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:
+        """See `WorkerPlace.close`. Its conversation stays."""
+        env = self._around(started, env)
+        done = self._told(processes, env, "stop", started.terminal_id or "")
+        if not done.ok:
+            raise ForkRefused(f"{AGENTS.title_of(self.agent)} did not stop it: {done.complaint}")
+
+    def _row(self, started: Started, processes: Processes, env: Mapping[str, str]) -> BackgroundSession | None:
+        env = self._around(started, env)
+        whose = env.get("HOME"), env.get(AGENTS[self.agent].home.variable)
+        at, known = _listed.get(whose, (0.0, {}))
+        if time.monotonic() - at >= _KNOWN_SECONDS:
+            done = self._told(processes, env, *self._verbs.listing)
+            if not done.ok:
+                raise ProgramFailed(f"{AGENTS.title_of(self.agent)} does not list its sessions: {done.complaint}")
+            known = self._verbs.sessions(done.stdout)
+            _listed[whose] = time.monotonic(), known
+        return known.get(started.terminal_id or "")
+
+    def _told(self, processes: Processes, env: Mapping[str, str], *words: str) -> Completed:
+        from smart_fork.agents.programs import Program
+
+        argv = [Program.find(self.agent, env), *words]
+        _listed.clear()
+        return processes.run(argv, cwd=Path(os.sep), env=env, timeout=VERB_SECONDS, whom=words[0])
+
+    def _around(self, started: Started, env: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the environment in which the agent has that session: a person may have several accounts."""
+        with self._home(started):
+            return {**env, **AGENTS[self.agent].home.environment()}
+
+    def _home(self, started: Started) -> contextlib.AbstractContextManager[None]:
+        log = READERS.original_of(self.agent, started.session_id) if started.session_id else None
+        return AGENTS[self.agent].home.used(log)
 
 
 class HerePlace(WorkerPlace):
     """Becomes the agent. It is a person's terminal: what happens there is that person's to do."""
 
     name = "here"
+    untyped = "It runs in a person's own terminal", "Go to that terminal."
     delivers = frozenset[Delivery]({"argument"})
     replaces = True
 
@@ -321,18 +437,6 @@ class HerePlace(WorkerPlace):
         """See `WorkerPlace.ended`."""
         return None if started.pid is None or runs(started, processes) else mask("It ended.")
 
-    def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `WorkerPlace.paste`."""
-        raise _of_a_person()
-
-    def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `WorkerPlace.press`."""
-        raise _of_a_person()
-
     def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:
         """See `WorkerPlace.close`."""
-        raise _of_a_person()
-
-
-def _of_a_person() -> ForkRefused:
-    return ForkRefused("It runs in a person's own terminal", "Go to that terminal.")
+        raise ForkRefused(*self.untyped)

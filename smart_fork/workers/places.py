@@ -8,18 +8,24 @@ from contextlib import suppress
 from indexer.runs import born
 from indexer.settings import WORKER_ID
 from indexer.values import seconds_in
+from smart_fork.agents import AGENTS
 from smart_fork.errors import NotFound, ProgramMissing, SmartForkError, Usage
 from smart_fork.system.processes import Processes
 from smart_fork.workers.iterm2 import INSTALL, ITerm2Place
-from smart_fork.workers.place import HerePlace, ProcessPlace, WorkerPlace, whereabouts
+from smart_fork.workers.place import BackgroundPlace, HerePlace, ProcessPlace, WorkerPlace, whereabouts
 from smart_fork.workers.registry import LIVING, Registry, WorkerRecord
 from smart_fork.workers.tmux import Panes, TmuxPlace
 
-PLACES: tuple[WorkerPlace, ...] = (TmuxPlace(), ProcessPlace(), ITerm2Place(), HerePlace())
+_OWN = AGENTS.in_background()
+PLACES: tuple[WorkerPlace, ...] = (
+    TmuxPlace(), ProcessPlace(), ITerm2Place(), *map(BackgroundPlace, _OWN, _OWN), HerePlace(),
+)  # fmt: skip
 
 
 def choose_place(name: str | None, processes: Processes, env: Mapping[str, str]) -> WorkerPlace:
     """The place of that name; without one, tmux where it is installed, else a process.
+
+    An agent too old to have background sessions of its own runs as a process instead.
 
     Raises:
         Usage: there is no such place.
@@ -33,6 +39,8 @@ def choose_place(name: str | None, processes: Processes, env: Mapping[str, str])
     if not place.available(processes, env):
         if isinstance(place, ITerm2Place):
             raise ProgramMissing("iTerm2 is not available", INSTALL)
+        if place.agent:
+            return ProcessPlace()
         raise ProgramMissing(f"{name} is not installed", "Install it, or run the fork as a process.")
     return place
 

@@ -146,27 +146,12 @@ class Registry:
         self._db.close()
 
     def add(
-        self,
-        agent: AgentName,
-        *,
-        name: str = "",
-        numbered: bool = False,
-        source_session_id: str,
-        session_id: str | None = None,
-        caller_session_id: str | None = None,
-        place: str,
-        cwd: Path,
-        prompt: str = "",
-        kind: Kind = "fork",
-        worktree: Path | None = None,
-        branch: str | None = None,
-        base_commit: str | None = None,
-        depth: int = 1,
-        permission_mode: str = "",
-        maker: int | None = None,
-        now: float | None = None,
+        self, agent: AgentName, *, name: str = "", numbered: bool = False, source_session_id: str,
+        session_id: str | None = None, caller_session_id: str | None = None, place: str, cwd: Path, prompt: str = "",
+        kind: Kind = "fork", worktree: Path | None = None, branch: str | None = None, base_commit: str | None = None,
+        depth: int = 1, permission_mode: str = "", maker: int | None = None, now: float | None = None,
         admit: Callable[[Sequence[WorkerRecord]], None] | None = None,
-    ) -> WorkerRecord:
+    ) -> WorkerRecord:  # fmt: skip
         """Register a worker that is about to be started. Ids are unique, in the same millisecond too.
 
         Of what it is told, here and later, secrets are masked: the register is one more copy of it.
@@ -188,24 +173,12 @@ class Registry:
             numbered_names = itertools.chain([name], (f"{name}-{n}" for n in itertools.count(2)))
             name = next(one for one in numbered_names if one not in taken)
             row: dict[str, str | int | None] = {
-                "id": identity,
-                "agent": agent,
-                "name": name or identity,
-                "source_session_id": source_session_id,
-                "caller_session_id": caller_session_id,
-                "place": place,
-                "cwd": str(cwd),
-                "prompt": mask(prompt),
-                "kind": kind,
-                "worktree": str(worktree) if worktree else None,
-                "branch": branch,
-                "base_commit": base_commit,
-                "depth": depth,
-                "permission_mode": permission_mode,
-                "maker": maker,
-                "state": "starting",
-                "started_at": _iso(seconds),
-            }
+                "id": identity, "agent": agent, "name": name or identity, "source_session_id": source_session_id,
+                "caller_session_id": caller_session_id, "place": place, "cwd": str(cwd), "prompt": mask(prompt),
+                "kind": kind, "worktree": str(worktree) if worktree else None, "branch": branch,
+                "base_commit": base_commit, "depth": depth, "permission_mode": permission_mode, "maker": maker,
+                "state": "starting", "started_at": _iso(seconds),
+            }  # fmt: skip
             # Our own words; the values go beside them.
             names, marks = ", ".join(row), ", ".join("?" * len(row))
             self._db.execute(f"INSERT INTO workers ({names}) VALUES ({marks})", tuple(row.values()))  # noqa: S608
@@ -244,12 +217,9 @@ class Registry:
         return self._set(
             identity,
             "command = ?, terminal_id = ?, pid = ?, log_path = ?, attach = ?, state = 'running', ended_at = NULL",
-            orjson.dumps([mask(word) for word in command]).decode(),
-            terminal_id,
-            pid,
-            str(log) if log else None,
+            orjson.dumps([mask(word) for word in command]).decode(), terminal_id, pid, str(log) if log else None,
             attach,
-        )
+        )  # fmt: skip
 
     def set_found(self, identity: str, *, pid: int, terminal_id: str | None) -> WorkerRecord:
         """Note where a worker runs whose start was cut off before that was written down; what is known stays."""
@@ -284,7 +254,7 @@ class Registry:
             known = self.find(seen.id)
             if known is None or (known.pid, known.state) != (seen.pid, seen.state):
                 return None
-        return self.set_state(seen.id, "failed" if seen.pid is None else "ended", now=now)
+        return self.set_state(seen.id, "ended" if seen.pid or seen.terminal_id else "failed", now=now)
 
     def set_status(self, identity: str, status: Status, note: str = "", *, now: float | None = None) -> WorkerRecord:
         """Note what its hooks say that it does; `note` is what it waits for."""
@@ -465,11 +435,7 @@ class Registry:
 
 def _worker(row: dict[str, Any]) -> WorkerRecord:
     """One row. What another version has written in words of its own does not hide the worker."""
-    for name, words, otherwise in (
-        ("state", State, "running"),
-        ("status", Status, ""),
-        ("kind", Kind, "fork"),
-    ):
+    for name, words, otherwise in (("state", State, "running"), ("status", Status, ""), ("kind", Kind, "fork")):
         if row[name] not in get_args(words):
             row[name] = otherwise
     return WorkerRecord(**row | {"command": _words(row["command"])})

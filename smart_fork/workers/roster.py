@@ -40,18 +40,11 @@ class WorkerReader(WorkerWatch):
     def described(worker: WorkerRecord, seen: Seen) -> WorkerState:
         """A worker and what it does. Both ids are always there."""
         return worker.told(
-            WorkerState,
-            name=title(worker.name),
-            prompt=shorten(title(worker.prompt), PROMPT_CHARACTERS),
-            state=seen.state,
-            status=seen.status or None,
-            waiting_for=seen.waiting_for,
-            last_activity=seen.last_activity,
-            tokens=seen.tokens,
-            first_answer=seen.first_answer,
-            source_session_id=worker.source_session_id or None,
-            log=worker.log_path,
-        )
+            WorkerState, name=title(worker.name), prompt=shorten(title(worker.prompt), PROMPT_CHARACTERS),
+            state=seen.state, status=seen.status or None, waiting_for=seen.waiting_for,
+            last_activity=seen.last_activity, tokens=seen.tokens, first_answer=seen.first_answer,
+            source_session_id=worker.source_session_id or None, log=worker.log_path,
+        )  # fmt: skip
 
     def session_of(self, worker: WorkerRecord) -> Session | None:
         """The worker's own session, as its log has it; `None` where there is none yet, or nothing was said in it."""

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from indexer.errors import joined
@@ -24,7 +25,7 @@ from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.comparison import note_outcomes
 from smart_fork.workers.observation import tree_of, undo_cut_off
-from smart_fork.workers.place import runs, whereabouts
+from smart_fork.workers.place import whereabouts
 from smart_fork.workers.places import lives, place_of
 from smart_fork.workers.registry import LIVING, Registry, WorkerRecord
 from smart_fork.workers.roster import require
@@ -71,7 +72,7 @@ def _close(worker: WorkerRecord, registry: Registry, around: Machine, *, remove_
         failed, note = True, joined(error.message, error.hint)
     removed = None
     note_outcomes([worker], around.processes)
-    if remove_worktree and (closed or not runs(whereabouts(worker), around.processes)):
+    if remove_worktree and not failed:
         removed, notes = _remove_worktree(worker, registry, around)
         note = joined(note, *notes)
     return WorkerClosed(
@@ -88,24 +89,29 @@ def _end(worker: WorkerRecord, around: Machine) -> bool:
     place, started = place_of(worker), whereabouts(worker)
     if worker.state == "starting":
         raise ForkRefused(f"{worker.id} is just being started", "Try again.")
-    if started.pid is None or not runs(started, around.processes):
+    if not _runs(worker, around):
         if not place.headless and not place.replaces:  # the window of one that has ended is still there
             with suppress(ForkRefused):
                 place.close(started, around.processes, around.env)
         return False
+    kill = partial(around.processes.end, started.pid, force=True) if started.pid else bool
     with suppress(ProgramFailed):  # a tmux that does not answer keeps no process of ours
         place.close(started, around.processes, around.env)
     if not _gone(worker, around, GRACE_SECONDS):
-        around.processes.end(started.pid, force=True)
+        kill()
         if not _gone(worker, around, FORCE_SECONDS):
             raise ForkRefused(f"Process {started.pid} does not end")
-    around.processes.end(started.pid, force=True)  # what it has left behind in its group
+    kill()  # what it has left behind in its group
     return True
+
+
+def _runs(worker: WorkerRecord, around: Machine) -> bool:
+    return place_of(worker).runs(whereabouts(worker), around.processes, around.env)
 
 
 def _gone(worker: WorkerRecord, around: Machine, seconds: float) -> bool:
     deadline = around.clock.now() + seconds
-    while runs(whereabouts(worker), around.processes):
+    while _runs(worker, around):
         if around.clock.now() >= deadline:
             return False
         around.clock.sleep(LOOK_SECONDS)

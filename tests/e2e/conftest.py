@@ -14,6 +14,7 @@ from tests.e2e.agents import Machine, machine_in
 from tests.e2e.logs import Log
 from tests.e2e.model_server import Protocol
 from tests.e2e.programs import (
+    CLAUDE,
     CLAUDE_AND_CODEX,
     COPILOT,
     GEMINI,
@@ -76,6 +77,7 @@ def folder_of(bundle: Bundle) -> Path:
 #: The fixtures below, and what each asks for.
 BUNDLES = {
     "programs": CLAUDE_AND_CODEX,
+    "claude_program": CLAUDE,
     "qwen_program": QWEN,
     "opencode_program": OPENCODE,
     "gemini_program": GEMINI,
@@ -101,6 +103,12 @@ def programs() -> Path:
     if not SKIPS and not shutil.which("tmux"):
         missing("tmux is not installed")
     return folder_of(CLAUDE_AND_CODEX)
+
+
+@pytest.fixture(scope="session")
+def claude_program() -> Path:
+    """The folder of a ``claude`` with background sessions."""
+    return folder_of(CLAUDE)
 
 
 @pytest.fixture(scope="session")

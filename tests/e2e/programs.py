@@ -20,6 +20,8 @@ from smart_fork.agents import AGENTS
 #: Those that npm has now instead of the pinned ones: what their makers have changed is seen before users see it.
 NEWEST = os.environ.get("SMART_FORK_E2E_AGENTS") == "newest"
 CLAUDE_VERSION = "latest" if NEWEST else AGENTS["claude"].seen
+#: One that lists its verbs for background sessions in its help.
+BACKGROUND_VERSION = "latest" if NEWEST else AGENTS["claude"].newest
 CODEX_VERSION = "latest" if NEWEST else AGENTS["codex"].seen
 QMD_VERSION = "2.8.3"
 #: qmd runs on node 22 and newer: what a distribution brings may be older.
@@ -149,6 +151,11 @@ CLAUDE_AND_CODEX = Bundle(
     f"claude-{CLAUDE_VERSION}-codex-{CODEX_VERSION}",
     (f"@anthropic-ai/claude-code@{CLAUDE_VERSION}", f"@openai/codex@{CODEX_VERSION}"),
     _claude_and_codex,
+)
+CLAUDE = Bundle(
+    f"claude-{BACKGROUND_VERSION}",
+    (f"@anthropic-ai/claude-code@{BACKGROUND_VERSION}",),
+    lambda folder: {"claude": _native_claude(folder)},
 )
 #: Its optional parts are pictures and pseudo-terminals, which nothing here needs.
 QWEN = Bundle(

@@ -30,4 +30,6 @@ class Claude(Agent):
     session_variables = (SESSION,)
     project_variables = ("CLAUDE_PROJECT_DIR",)
     clients = ("claude",)
-    facets = usual("births", screen="smart_fork.agents.questions:Screen")
+    facets = usual(
+        "births", screen="smart_fork.agents.questions:Screen", background="smart_fork.agents.background:Background"
+    )

@@ -34,7 +34,9 @@ class ClaudeStarter(Starter):
 
     def line(self, request: Launch) -> CommandLine:
         """See `Starter.line`. The id of a new session can be chosen, that of a fork as well."""
-        new, resumes = request.new_session_id, request.form == "resume"
+        # In the background only a copy of ours has an id that we know.
+        new = None if request.background and not request.at else request.new_session_id
+        resumes = request.form == "resume"
         chosen = ("--session-id", new) if new else ()
         session_id = request.session_id if resumes else new
         if session_id and (resumes or request.at):  # a shortened copy is one of its own already
@@ -48,7 +50,10 @@ class ClaudeStarter(Starter):
         unasked = ("--dangerously-skip-permissions",) if request.skip_permissions else ()
         asking = self.asking if request.of_others else ()
         printed = ("-p", "--output-format", "json") if request.headless else ()
-        asked = ("--", request.prompt) if request.prompt else ()
+        prompt = request.prompt or ""
+        if request.background and prompt.startswith(" "):  # there the blank alone does not make it ordinary
+            prompt = f"Prompt:{prompt}"
+        asked = ("--", prompt) if prompt else ()
         return CommandLine(
             (request.program, *session, *named, *unasked, *asking, *printed, *asked),
             session_id,

@@ -53,7 +53,10 @@ def start(place, plan, worker) -> Started:
     return Started()
 
 
-@pytest.mark.parametrize("place", [place for place in PLACES if place.name != "iterm2"], ids=lambda place: place.name)
+ANYWHERE = [place for place in PLACES if place.name != "iterm2" and not place.agent]
+
+
+@pytest.mark.parametrize("place", ANYWHERE, ids=lambda place: place.name)
 def test_every_place_gives_the_agent_exactly_the_plan(place, worker, private_tmux, repo, monkeypatch):
     """F-104, X-002: its arguments, directory and environment; nothing is read by a shell or by tmux."""
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/some/where;")
@@ -224,9 +227,7 @@ def test_a_place_is_chosen_by_name_or_by_what_is_installed(monkeypatch, home):
     (home / "bin/tmux").write_text("")
     (home / "bin/tmux").chmod(0o755)
     assert "tmux" == choose_place(None, PROCESSES, env).name
-    assert ["tmux", "process", "here"] == [
-        choose_place(place.name, PROCESSES, env).name for place in PLACES if place.name != "iterm2"
-    ]
+    assert ["tmux", "process", "here"] == [choose_place(place.name, PROCESSES, env).name for place in ANYWHERE]
 
 
 @pytest.mark.parametrize("said", ["", "%7", "no window", "%7 x"])
