@@ -65,9 +65,10 @@ def _next(answer: Found) -> Iterator[str]:
     best = best or next((hit for hit in fitting[:1] if not AGENTS[hit.agent_type].has("starter")), None)
     if best is not None:
         name = short(best.session_id)
-        yield f'Next: {best.suggested_fork(name)} "PROMPT"'
+        fork = f'{best.suggested_fork(name)} "PROMPT"'
+        yield _noted(f"Next: {fork}", f"continue in a copy: {tokens_about(best.price.tokens)} tokens")
         yield from (f"      {best.fork_note}",) * bool(best.fork_note)
-        yield f"      smart-fork show {name} reads it first"
+        yield _noted(f"      {f'smart-fork show {name}':{len(fork)}}", "read it first")
     elif fitting:
         yield f"Next: smart-fork show {short(fitting[0].session_id)} reads the best one, which cannot be forked"
     elif (answer.unread_notice or answer.early_notice) and not (answer.code and not answer.results):
@@ -77,6 +78,12 @@ def _next(answer: Found) -> Iterator[str]:
     elif answer.results:
         yield 'Next: smart-fork new "PROMPT": start a new session, no past one fits'
         yield from ("      or search everywhere: --all-projects",) if answer.project_path is not None else ()
+
+
+def _noted(command: str, note: str) -> str:
+    """Return a command with a note behind it, as a shell takes it, if it fits into the terminal."""
+    noted = f"{command}  # {note}"
+    return noted if not out.width or len(noted) <= out.width else command.rstrip()
 
 
 def print_hits(hits: Sequence[Hit], *, known: bool = True) -> None:
@@ -95,7 +102,7 @@ def print_hits(hits: Sequence[Hit], *, known: bool = True) -> None:
         for explained in _explained(hit):
             out.print(plain(explained, "magenta"))
     if folded := len(hits) - len(shown):
-        out.row(plain(f"{folded} more, unlikely", "dim"))
+        out.row(plain(f"{folded} more, unlikely: --explain prints {'it' if folded == 1 else 'them'}", "dim"))
     for warning in dict.fromkeys(hit.warning for hit in shown if hit.warning):
         ranks = ", ".join(str(hit.rank) for hit in shown if hit.warning == warning)
         for part in wrapped(f"Cannot be forked ({ranks}): {warning}", 0):

@@ -93,7 +93,7 @@ def test_a_passage_that_says_the_headline_again_is_left_out(terminal):
 def test_unlikely_results_are_one_line(terminal):
     hits = [a_hit(score, f"session-{rank}", rank=rank) for rank, score in enumerate((0.9, 0.02, 0.009, 0.001), 1)]
 
-    assert [4, "2 more, unlikely"] == [len(said := lines(terminal(*hits))) + 1, said[-1]]
+    assert [4, "2 more, unlikely: --explain prints them"] == [len(said := lines(terminal(*hits))) + 1, said[-1]]
     assert "more, unlikely" not in terminal(*hits, known=False)
 
 

@@ -56,10 +56,10 @@ def test_an_answer_ends_with_what_to_type_next_on_lines_of_their_own(run, world:
 
     *_, fork, show = run("find", "retry the upload").err.splitlines()
 
-    assert [f'Next: smart-fork fork {name} "PROMPT"', f"      smart-fork show {name} reads it first"] == [
-        fork,
-        show,
-    ]
+    command, note = fork.split("  # ")
+    assert command == f'Next: smart-fork fork {name} "PROMPT"'
+    assert re.fullmatch(r"continue in a copy: [\d.]+k? tokens", note)
+    assert show == f"{f'      smart-fork show {name}':{len(command)}}  # read it first"
     assert all(len(line) <= 80 for line in (fork, show))
 
 
