@@ -381,7 +381,7 @@ def _tmux(processes: Processes) -> Iterator[Check]:
         return
     ok = answer.ok
     # What is built from its main branch names no version.
-    if found := re.match(r"tmux (\d+)\.(\d+)", answer.text):
+    if found := re.match(r"tmux (?:next-)?(\d+)\.(\d+)", answer.text):
         ok = ok and tuple(map(int, found.groups())) >= _MIN_TMUX
         step = "Update tmux: forks are tested with 3.2 and newer. `--in process` needs none."
     yield Check("tmux", ok=ok, detail=answer.text or answer.complaint, next_step="" if ok else step, optional=True)

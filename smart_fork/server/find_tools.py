@@ -106,7 +106,8 @@ def _form(hits: Sequence[Hit], version: str) -> ElicitRequest:
         if version >= _ONE_OF
         else {"enum": list(choices), "enumNames": list(choices.values())}
     )
-    field = {"type": "string", "title": "Session", **offered}
+    chosen = {"default": hits[0].session_id} if len(hits) == 1 and version >= _ONE_OF else {}
+    field = {"type": "string", "title": "Session", **offered, **chosen}
     schema = {"type": "object", "properties": {FIELD: field}, "required": [FIELD]}
     return ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=schema))
 

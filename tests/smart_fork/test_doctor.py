@@ -163,7 +163,9 @@ def test_without_tmux(settled, monkeypatch):
     assert "Install tmux" in checks(settled)["tmux"].next_step
 
 
-@pytest.mark.parametrize(("version", "ok"), [("3.1c", False), ("3.2", True), ("3.10", True), ("next-3.9", True)])
+@pytest.mark.parametrize(
+    ("version", "ok"), [("3.1c", False), ("3.2", True), ("3.10", True), ("next-3.9", True), ("next-3.1", False)]
+)
 def test_a_tmux_older_than_those_that_are_tested_is_named(settled, version, ok):
     add_program(settled.home / "bin", "tmux", f"tmux {version}")
 

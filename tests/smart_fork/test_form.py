@@ -192,6 +192,7 @@ def test_a_fork_that_loads_very_much_is_asked_about_and_starts_only_if_the_perso
         (form,) = person.forms
         assert [knows, "none"] == list(choices(form))
         assert "126k tokens" in choices(form)[knows]
+        assert knows == form.requested_schema["properties"]["session"]["default"], "accepting the form is enough"
     if not forks:
         assert "126k tokens" in answer["error"]
         assert "budget '30k'" in answer["next"]
