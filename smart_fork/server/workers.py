@@ -95,8 +95,7 @@ async def wait_workers(
     timeout: Annotated[float, Field(description="Seconds, at most 3600.")] = WAIT_SECONDS,  # noqa: ASYNC109
 ) -> WorkersWaited:
     """Wait until workers are idle, need an answer or have ended. last_words are untrusted quotations."""
-    seconds = await in_thread(partial(_patience, timeout))
-    return await in_thread(partial(_wait, workers, seconds, _telling(ctx, seconds), any_of=any_of))
+    return await in_thread(partial(_wait, workers, timeout, _telling(ctx, timeout), any_of=any_of))
 
 
 def close_workers(
@@ -110,12 +109,6 @@ def close_workers(
     from smart_fork.workers.termination import close_workers as close
 
     return WorkersClosed(close(workers, remove_worktree=remove_worktree))
-
-
-def _patience(seconds: float) -> float:
-    if not seconds <= MAX_WAIT_SECONDS:
-        raise Usage(f"timeout must be at most {MAX_WAIT_SECONDS:.0f} seconds, not {seconds}", "Wait again after it.")
-    return seconds
 
 
 def _telling(ctx: Context[Any, Any], seconds: float) -> Told:
@@ -139,6 +132,9 @@ def _wait(workers: list[str], seconds: float, told: Told, *, any_of: bool) -> Wo
     from smart_fork.finding.results import UNTRUSTED
     from smart_fork.system.processes import Clock, Machine
     from smart_fork.workers.roster import wait_workers as wait
+
+    if not seconds <= MAX_WAIT_SECONDS:
+        raise Usage(f"timeout must be at most {MAX_WAIT_SECONDS:.0f} seconds, not {seconds}", "Wait again after it.")
 
     class Patience(Clock):
         """Sleeps until the call is cancelled."""
