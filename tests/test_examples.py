@@ -93,7 +93,7 @@ _VARIES = (
     (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"), "<id>"),
     (re.compile(r"\b01[0-9a-f]{6}-[0-9a-f]{4}\b"), "<id>"),
     (re.compile(r"^<date> [0-9a-f]{8}\b"), "<date> <commit>"),
-    (re.compile(r"[<>]? *\d+ % (?:very likely|likely|possible|unlikely) *"), "<score> "),
+    (re.compile(r"[<>]? *\d+ % (?:very likely|likely|possible|unlikely|sure) *"), "<score> "),
     (re.compile(r"^(\d+) +(?:[<>] )?\d+ %(.*) \d+ days? "), r"\1 <score>\2 <age> "),
     (re.compile(r"\bused \d+ d ago"), "used <n> d ago"),
     (re.compile(r" \((?:opening|answers|near|needed|last)\)$"), ""),

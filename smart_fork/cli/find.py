@@ -201,8 +201,6 @@ def list_sessions(
     say_passed_over(found.passed_over)
     if not found.sessions:
         say("No sessions here." + ("" if everywhere else " --all-projects looks everywhere."))
-    if found.hidden_automated and len(found.sessions) < asked.limit:
-        say(f"Automated sessions, hidden: {found.hidden_automated}. --include-automated shows them.")
     wide = max((len(one.agent_type) for one in found.sessions), default=0)
     for one in found.sessions:
         out.row(
@@ -217,6 +215,8 @@ def list_sessions(
             *([plain(f"({'; '.join((*one.noted.marks, *one.noted.sentences))})", "dim")] if one.noted else []),
         )
     print_gone(found.gone_prompts)
+    if found.hidden_automated and len(found.sessions) < asked.limit:
+        say(f"Automated sessions, hidden: {found.hidden_automated}. --include-automated shows them.")
 
 
 def show(

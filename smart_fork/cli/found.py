@@ -57,14 +57,16 @@ def _is_known(answer: Found) -> bool:
 
 def _next(answer: Found) -> Iterator[str]:
     """Yield the next commands: fork the best, or read it first; if none fits, the alternatives."""
-    from smart_fork.finding.ranking import FITS
+    from smart_fork.finding.query import unnamed
+    from smart_fork.finding.ranking import FITS, percent
 
     least = FITS if answer.engine == "builtin" and answer.code is None else 0.0
     fitting = [hit for hit in answer.results if hit.score >= least]
     best = next((hit for hit in fitting if not hit.warning), None)
     best = best or next((hit for hit in fitting[:1] if not AGENTS[hit.agent_type].has("starter")), None)
     if best is not None:
-        name = short(best.session_id)
+        name, sure = short(best.session_id), bool(least and _is_known(answer))
+        yield from (f"{percent(best.score)} sure that it is result {best.rank}.",) * sure
         fork = f'{best.suggested_fork(name)} "PROMPT"'
         yield _noted(f"Next: {fork}", f"continue in a copy: {tokens_about(best.price.tokens)} tokens")
         yield from (f"      {best.fork_note}",) * bool(best.fork_note)
@@ -73,7 +75,7 @@ def _next(answer: Found) -> Iterator[str]:
         yield f"Next: smart-fork show {short(fitting[0].session_id)} reads the best one, which cannot be forked"
     elif (answer.unread_notice or answer.early_notice) and not (answer.code and not answer.results):
         yield from () if answer.background_notice else ("Next: smart-fork index run, then ask again",)
-    elif answer.language_notice and answer.results:
+    elif answer.results and (answer.language_notice or unnamed(answer.query) or not answer.index.complete):
         yield f"Next: smart-fork show {short(answer.results[0].session_id)} reads the best so far"
     elif answer.results:
         yield 'Next: smart-fork new "PROMPT": start a new session, no past one fits'
@@ -120,7 +122,7 @@ def _columns(hit: Hit, *, known: bool) -> tuple[str, ...]:
 
     return (
         str(hit.rank),
-        percent(hit.score) if known or hit.wrote else "?",
+        percent(hit.score) if known or hit.wrote else "",
         one_line(printable(hit.headline or hit.session_id)),
         f"{hit.agent_type} {short(hit.session_id)}",
         in_words(passed) if (passed := age_of(hit.last_activity)) is not None else "",
@@ -135,16 +137,17 @@ def _lines(table: Sequence[tuple[str, ...]], hits: Sequence[Hit], *, known: bool
 
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     facts = [number for number in range(3, len(widths)) if widths[number]]
-    while (room := out.width - sum(widths[one] + 2 for one in (0, 1, *facts))) < _HEADLINE and facts[1:] and out.width:
+    led = [one for one in (0, 1) if widths[one]]
+    while (room := out.width - sum(widths[one] + 2 for one in (*led, *facts))) < _HEADLINE and facts[1:] and out.width:
         facts.pop()
     for columns, hit in zip(table, hits, strict=True):
         likely = known and hit.score >= FITS
         padded = [f"{columns[one]:{'<' if one in _LEFT else '>'}{widths[one]}}" for one in facts]
         rest = padded if out.width else [columns[one] for one in facts if columns[one]]
         yield (
-            plain(f"{columns[0]:>{widths[0]}}  {columns[1]:>{widths[1]}}  ", "bold green" if likely else "dim")
-            + plain(columns[2] if not out.width else cut_to(columns[2], room), "bold" if likely else "dim")
-            + plain(_beside(columns[2], hit.edited_files, room), "dim")
+            plain("".join(f"{columns[one]:>{widths[one]}}  " for one in led), "bold green" if likely else "dim")
+            + plain(headline := cut_to(columns[2], room) if out.width else columns[2], "bold" if likely else "dim")
+            + plain(_beside(headline, hit.edited_files, room), "dim")
             + plain("  " + "  ".join(rest), "cyan" if likely else "dim")
         )
 
@@ -241,7 +244,7 @@ def _state(answer: Found, min_score: float | None = None) -> Iterator[str]:
     from smart_fork.finding.query import unnamed
     from smart_fork.finding.ranking import LIKELY
 
-    state = answer.index
+    state, early = answer.index, answer.code or answer.unread_notice or answer.early_notice
     if (code := answer.code) and code.unknown:
         all_of_them = "this" if code.unknown == code.lines else f"{code.unknown} of {code.lines} lines"
         yield f"No session is known to have written {all_of_them}."
@@ -249,7 +252,7 @@ def _state(answer: Found, min_score: float | None = None) -> Iterator[str]:
         found = f"scores {min_score:g} or more" if min_score else "found"
         elsewhere = "" if answer.project_path is None else " --all-projects looks everywhere."
         yield f"Nothing {found} in {state.sessions} sessions.{elsewhere}"
-    elif code is None and max(hit.score for hit in answer.results) < LIKELY and answer.engine == "builtin":
+    elif not early and max(hit.score for hit in answer.results) < LIKELY and answer.engine == "builtin":
         sure = unnamed(answer.query) or ("None of these is a sure match. " if _is_known(answer) else "")
         yield f"{sure}Add other phrasings: --also TEXT, once for each." if not answer.also else sure.strip()
     yield f"Searched by {answer.search_mode} only: {answer.search_error}" if answer.search_error else ""

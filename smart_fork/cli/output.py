@@ -132,7 +132,7 @@ class _Stream:
 
         line = Text(" ").join(Text(" ").join(one.__rich__() for one in parts).split())
         if self.is_terminal:
-            line.truncate(self.console.width, overflow="ellipsis")
+            line.plain = cut_to(line.plain, self.console.width)
         self.print(line)
 
     def named(self, name: str, text: str, width: int) -> None:
@@ -207,11 +207,16 @@ def one_line(text: str) -> str:
 
 
 def cut_to(text: str, cells: int) -> str:
-    """`text` on one line, no wider than so many cells of a terminal. A character that takes two is never halved."""
+    """`text` on one line, no wider than so many cells of a terminal, cut between words if more than half of it stays.
+
+    A character that takes two cells is never halved.
+    """
     from rich.cells import cell_len, set_cell_size
 
-    line = one_line(text)
-    return line if cell_len(line) <= cells else f"{set_cell_size(line, max(cells - 1, 0)).rstrip()}…"
+    line = " ".join(text.splitlines())
+    kept = set_cell_size(line, max(cells - 1, 0)).rstrip()
+    words = kept if line[len(kept) :].startswith(" ") else kept.rpartition(" ")[0].rstrip()
+    return line if cell_len(line) <= cells else f"{words if 2 * len(words) > cells else kept}…"
 
 
 def wrapped(text: str, margin: int, most: int = 0, stream: _Stream = out) -> list[str]:

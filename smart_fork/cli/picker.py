@@ -36,7 +36,7 @@ CONTEXT = 3
 #: Lines of the terminal that the list leaves for what is above and below it.
 _AROUND = 5
 _KEYS: dict[str, Action] = {"": "fork", "ctrl-o": "open", "ctrl-y": "copy"}
-_HEADER = "Type what you want to do next. Enter forks, Ctrl-O opens, Ctrl-Y copies the command, Esc quits"
+_HEADER = "Type what to do next. Enter: fork  Ctrl-O: show  Ctrl-Y: copy  Esc: quit"
 _LETTERS: dict[str, Action] = {"o": "open", "y": "copy"}
 
 
@@ -167,7 +167,7 @@ def with_numbers(
         for number, line in enumerate(shown(seen), start=1):
             out.row(plain(f"{number:>3}. {line}"))
         try:
-            said = ask("Number forks, o3 opens, y3 copies the command, words search, Enter quits: ").strip()
+            said = ask("3: fork  o3: show  y3: copy  words: search  Enter: quit > ").strip()
         except EOFError:
             return None
         if not said:

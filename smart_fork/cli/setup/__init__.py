@@ -172,6 +172,7 @@ def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, asks: bool, dry
         told = replace(plan.told(), changed=bool(done), ok=ok, done=tuple(done), tried=tuple(tried))
         print_json(told.as_json())
     else:
+        _print_trials(tried)
         _print_end(plan, next((one.asked for one in tried if one.asked), ""), ok=ok)
     if not ok:
         raise typer.Exit(1)
@@ -225,10 +226,7 @@ def _try_all(plan: SetupPlan, *, ask: bool) -> list[Trial]:
     foreign = {step.agent for step in plan.steps if step.what == "server" and step.state == "left"}
     ways = [found.way for found in plan.found if found.way.agent not in foreign]
     with working("trying the connections", quiet=wants_json()), ThreadPoolExecutor() as threads:
-        tried = list(threads.map(lambda way: try_server(way, ask=ask), ways))
-    if not wants_json():
-        _print_trials(tried)
-    return tried
+        return list(threads.map(lambda way: try_server(way, ask=ask), ways))
 
 
 def _print_trials(tried: list[Trial]) -> None:
@@ -236,13 +234,9 @@ def _print_trials(tried: list[Trial]) -> None:
         if one.error:
             say(f"failed: connection of {AGENTS.title_of(one.agent)}")
             _say_below(one.error)
-    if fine := [one for one in tried if not one.error]:
-        say_in_lines(f"Connected: {', '.join(map(_in_words, fine))}")
-
-
-def _in_words(trial: Trial) -> str:
-    told = f"answered in {trial.answer_seconds:.1f} s" if trial.asked else f"{trial.tools} tools"
-    return f"{AGENTS.title_of(trial.agent)} ({told})"
+    told = {one: f"answered in {one.answer_seconds:.1f} s" if one.asked else f"{one.tools} tools" for one in tried}
+    if fine := [f"{AGENTS.title_of(one.agent)} ({told[one]})" for one in tried if not one.error]:
+        say_in_lines(f"Connected: {', '.join(fine)}")
 
 
 def _print_plan(plan: SetupPlan) -> None:
@@ -291,8 +285,7 @@ def _print_end(plan: SetupPlan, title: str, *, ok: bool) -> None:
     example = _short(" ".join(printable(title).split()), 48) or "add retry to the uploader"
     found = AGENTS.titles((found.way.agent for found in plan.found), "or")
     out.print(plain(f"Ready. Try: smart-fork find {shlex.quote(example)}"))
-    for line in _in_lines(f'Or ask {found} in a new session: "Which session knows about …?"'):
-        out.print(plain(line))
+    say_in_lines(f'Or ask {found} in a new session: "Which session knows about …?"')
 
 
 def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_run: bool, asks: bool) -> None:

@@ -50,7 +50,7 @@ class TestFind:
         line = rf"1  [<>\d ]+ %  {RETRY}  claude {knows[:8]}  \d+ \w+  \d+\n"
         assert re.fullmatch(line, done.out)
         assert knows not in done.out
-        assert done.err.startswith(f"Next: smart-fork fork {knows[:8]} ")
+        assert done.err.startswith(f"> 99 % sure that it is result 1.\nNext: smart-fork fork {knows[:8]} ")
 
     def test_the_full_id_and_the_place_of_a_result_are_printed_with_verbose(self, run, world, shop):
         knows = world.claude(shop, RETRY, DONE)

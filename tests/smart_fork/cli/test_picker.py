@@ -162,7 +162,7 @@ def test_alone_at_a_terminal_it_lists_and_copies(world: World, shop, tmp_path):
     programs = tmp_path / "bin"
     programs.mkdir()
 
-    code, seen = in_a_terminal((b"quits: ", b"y1\n"), cwd=shop, env={"PATH": str(programs)})
+    code, seen = in_a_terminal((b"quit > ", b"y1\n"), cwd=shop, env={"PATH": str(programs)})
 
     assert 0 == code
     assert RETRY.encode() in seen

@@ -7,7 +7,7 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from smart_fork.cli.output import out
+from smart_fork.cli.output import cut_to, out
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.world import Did, World
 
@@ -111,3 +111,9 @@ def test_five_results_and_what_to_type_next_fit_on_a_screen(run, monkeypatch, wo
     assert 5 == sum(re.match(r"\d  [<>\d ]+ %  .*  committed  \d+$", line) is not None for line in lines)
     assert [] == [line for line in lines if cell_len(line) > 80]
     assert len(lines) < 16, "\n".join(lines)
+
+
+def test_what_is_cut_ends_with_a_whole_word_if_more_than_half_of_it_stays():
+    assert cut_to("Retry with backoff in the uploader", 29) == "Retry with backoff in the…"
+    assert cut_to("Retry with backoff in the uploader", 34) == "Retry with backoff in the uploader"
+    assert cut_to("Supercalifragilistic", 10) == "Supercali…"

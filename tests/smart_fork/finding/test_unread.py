@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 
 import pytest
 
@@ -83,7 +82,7 @@ def test_people_see_no_chance_and_what_to_do(world, partly, capsys):
     print_found(ask(world, partly))
     said = capsys.readouterr()
 
-    assert re.match(r"1  \?  Add retry", said.out)
+    assert said.out.startswith("1  Add retry")
     assert "%" not in said.out
     assert "smart-fork index run, then ask again" in said.err
     assert "sure match" not in said.err
