@@ -117,9 +117,9 @@ def kept(labels: Sequence[dict[str, Any]], budget: str) -> Iterator[Kept]:
 
 def kept_of(session: Any, evidence: Any, label: dict[str, Any], budget: str) -> Kept:
     """What a budget keeps of these exchanges, and what could be kept of them."""
-    from smart_fork.forking.choice import LEAST_SHARE, LEAST_TOKENS, Choice, Chooser, Gains, selected
+    from smart_fork.forking.budget_choice import LEAST_SHARE, LEAST_TOKENS, Chooser, Gains, KeptTurns, selected
+    from smart_fork.forking.exchange_parts import costs, units
     from smart_fork.forking.request import Wanted, amount
-    from smart_fork.forking.units import costs, units
 
     end, counted = len(session.turns) - 1, costs(session)
     found = selected(session, end, Wanted(amount(budget)), evidence)
@@ -137,7 +137,7 @@ def kept_of(session: Any, evidence: Any, label: dict[str, Any], budget: str) -> 
     said, done, calls = (
         frozenset().union(*(some(place) for place in places)) for some in (needs.said, needs.done, needs.whole)
     )
-    best = [Choice(begun | said), Choice(begun | done), Choice(begun | calls), Choice(begun | calls, own)]
+    best = [KeptTurns(begun | said), KeptTurns(begun | done), KeptTurns(begun | calls), KeptTurns(begun | calls, own)]
     return Kept(
         id=label["id"],
         kept=(words <= of_it, done <= of_it, calls <= of_it, calls <= of_it and not cut & own),
@@ -195,7 +195,7 @@ def _tried(agent: str, path: Path, session: Any, chance: random.Random, folder: 
     from smart_fork.agents.copier import NewSession
     from smart_fork.errors import SmartForkError
     from smart_fork.finding.ranking import ExchangeEvidence, PointParts
-    from smart_fork.forking.choice import selected
+    from smart_fork.forking.budget_choice import selected
     from smart_fork.forking.request import Wanted
 
     points = session.branch_points() if session else ()
@@ -226,10 +226,9 @@ def _wrong(agent: str, session: Any, found: Any, made: Path, budget: int) -> str
     """What is not as it should be; empty where all is."""
     from smart_fork.agents import AGENTS
     from smart_fork.agents.readers import READERS
-    from smart_fork.excise.cut_plan import dangling, unanswered
-    from smart_fork.excise.soundness import broken_links
+    from smart_fork.excise.cut_plan import broken_links, dangling, unanswered
     from smart_fork.excise.transcript import load_with_tool
-    from smart_fork.forking.units import costs
+    from smart_fork.forking.exchange_parts import costs
 
     back, cut = READERS[agent].read(made).session, load_with_tool(agent, made)
     turns = [turn for number, turn in enumerate(session.turns) if number in found.excerpt.kept]

@@ -34,7 +34,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts
-from smart_fork.forking.choice import selected
+from smart_fork.forking.budget_choice import selected
 from smart_fork.forking.request import Wanted
 from smart_fork.forking.session_copy import write_branch
 from tests.e2e.agents import Machine, machine_in

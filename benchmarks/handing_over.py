@@ -25,7 +25,7 @@ from indexer.transcripts.model import Session, estimate_tokens
 from smart_fork.agents.readers import READERS
 from smart_fork.finding import sessions
 from smart_fork.forking.handover import handover
-from smart_fork.forking.neutral import OUTPUT_CHARACTERS, read
+from smart_fork.forking.neutral_form import OUTPUT_CHARACTERS, read
 
 #: Sessions shorter than this are no work; what is larger than so many bytes is not pasted by anybody.
 LEAST_TURNS, MOST_BYTES = 40, 8 << 20

@@ -24,14 +24,13 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from smart_fork.errors import Conflict
-from smart_fork.sharing.canonical import NOTHING, digest_of, encode
-from smart_fork.sharing.limits import LIMITS
-from smart_fork.team.segments import pack
+from smart_fork.sharing.canonical import LIMITS, NOTHING, digest_of, encode
+from smart_fork.team.records import pack
 from smart_fork.team.server import auth
 from smart_fork.team.server.app import application
-from smart_fork.team.server.cluster import Account, Programs, programs
 from smart_fork.team.server.database import Database, embedded
-from smart_fork.team.server.endpoints import Server
+from smart_fork.team.server.endpoints import ServerContext
+from smart_fork.team.server.postgres import Programs, SystemUser, programs
 from smart_fork.team.server.push import check_bodies, push
 from smart_fork.team.wire import Push
 
@@ -79,7 +78,7 @@ def alike(pool: Database, tries: int) -> dict[str, Any]:
                     "UPDATE sessions SET deleted_at = now() WHERE project_id = %s AND id = %s", (project.id, ids[kind])
                 )
     object.__setattr__(LIMITS, "requests_a_minute", 10_000_000)
-    app = application(Server(pool))
+    app = application(ServerContext(pool))
     taken: dict[str, list[float]] = {kind: [] for kind in KINDS}
     bodies = set()
     with TestClient(app, headers={"Authorization": f"Bearer {token}"}) as client:
@@ -174,7 +173,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="sf-", dir="/tmp") as folder:
         Path(folder).chmod(0o755)
         with (
-            embedded(Path(folder) / "team", Account.named(said.run_as), 64, found) as cluster,
+            embedded(Path(folder) / "team", SystemUser.named(said.run_as), 64, found) as cluster,
             Database(cluster.conninfo()) as pool,
         ):
             report = {

@@ -42,8 +42,7 @@ from smart_fork.sharing.canonical import NOTHING, digest_of, encode
 from smart_fork.team import wire
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account
-from smart_fork.team.passages import hash_of, searched, space_of
-from smart_fork.team.segments import pack
+from smart_fork.team.records import hash_of, pack, searched, space_of
 
 EXCHANGES, WORDS, VOCABULARY = 27, 60, 30_000
 LOOK_SECONDS = 10.0
@@ -190,7 +189,9 @@ class Person:
 
     def _search(self) -> None:
         project = quote(self.chance.choice(self.projects), safe="/")
-        self.client.ask(wire.Found, "POST", f"projects/{project}/search", wire.Search(question=words(self.chance, 7)))
+        self.client.ask(
+            wire.SearchAnswer, "POST", f"projects/{project}/search", wire.Search(question=words(self.chance, 7))
+        )
 
     def _read(self) -> None:
         one = self.chance.choice(self.mine)

@@ -111,14 +111,14 @@ def served() -> Iterator[Served]:
     """An empty server with one person in it, over HTTP."""
     import psycopg
 
-    from smart_fork.sharing.limits import LIMITS
+    from smart_fork.sharing.canonical import LIMITS
     from smart_fork.team.client import Client
     from smart_fork.team.login import Account
     from smart_fork.team.server import auth
-    from smart_fork.team.server.app import Server, application
-    from smart_fork.team.server.cluster import APP, OWNER, Cluster, programs
-    from smart_fork.team.server.cluster import Account as System
+    from smart_fork.team.server.app import ServerContext, application
     from smart_fork.team.server.database import Database, create, make_database
+    from smart_fork.team.server.postgres import APP, OWNER, Cluster, programs
+    from smart_fork.team.server.postgres import SystemUser as System
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sf-", dir="/tmp")))
@@ -133,7 +133,7 @@ def served() -> Iterator[Served]:
             auth.add_user(asked, "alice")
             token = auth.login(asked, auth.invite(asked, "alice"), "bench")[1]
             person = auth.known(asked, token)
-        app = application(Server(database))
+        app = application(ServerContext(database))
         for limit in ("requests_a_minute", "bytes_an_hour"):
             object.__setattr__(LIMITS, limit, 10**12)
         address = stack.enter_context(_listening(app))
@@ -184,7 +184,7 @@ def _push_of(agent: str, path: Path) -> Any:
     from smart_fork.agents.readers import READERS
     from smart_fork.sharing.canonical import NOTHING, digest_of, encode
     from smart_fork.team.push import vectors_here
-    from smart_fork.team.segments import pack
+    from smart_fork.team.records import pack
     from smart_fork.team.wire import Push
 
     session = READERS[agent].read(path).session

@@ -105,7 +105,7 @@ TABLES: Mapping[str, Table] = {
     "project": _of(history.AboutProject),
     "sync": _of(sync_run.Synced),
     "moved": _of(sync_run.Moved),
-    "waiting": _of(sync_run.Waiting),
+    "waiting": _of(sync_run.PendingSessions),
     "not moved": _of(sync_run.NotMoved),
     "sync setup": _of(sync_setup.TakingPart),
     "places": _of(history.Place),

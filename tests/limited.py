@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from smart_fork.sharing.limits import LIMITS
+from smart_fork.sharing.canonical import LIMITS
 
 
 @contextmanager

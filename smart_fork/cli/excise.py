@@ -67,7 +67,7 @@ def list_turns(  # noqa: PLR0917 - typer's way
         return
     with bounded():
         loaded = transcript.load_numbered(tool, path, composer)
-    if printed_as_json(transcript.listed(loaded)):
+    if printed_as_json(transcript.numbered_turns(loaded)):
         return
     say(f"{loaded.tool} {loaded.session_id} · {len(loaded.turns)} turns, about {loaded.tokens} tokens")
     pairs = list(zip(loaded.numbers, loaded.turns, strict=True))
@@ -122,7 +122,7 @@ def verify(
 ) -> None:
     """Check that nothing of a cut is left, else exit 1."""
     from smart_fork.excise import erasure
-    from smart_fork.excise.soundness import check
+    from smart_fork.excise.verification import check
 
     if erase:
         with working("erasing"):
@@ -392,7 +392,7 @@ def _shared(path: Path, agent: str) -> str | None:
     if not state.rows("SELECT 1 FROM pulled LIMIT 1"):
         return None
     from smart_fork.agents.readers import READERS
-    from smart_fork.sharing.pulled import pushed_as
+    from smart_fork.sharing.received_logs import pushed_as
 
     if agent not in READERS.names:
         return None

@@ -62,7 +62,7 @@ def find(
         if agent != EVERYBODY:
             raise Usage("--agent and --team are mutually exclusive", "The team server searches all agents.")
         team_commands = group("team")
-        team_commands.look.find_shared(replace(asked, agent_type=None), team_commands.TeamPlace(project=project))
+        team_commands.listing.find_shared(replace(asked, agent_type=None), team_commands.TeamPlace(project=project))
         return
     with library_shown(project, everywhere=everywhere, elsewhere=team_search(wanted=team)) as known:
         answer = known.find(asked)
@@ -185,7 +185,7 @@ def list_sessions(
             )
         team_commands = group("team")
         place = team_commands.TeamPlace(project=project)
-        team_commands.look.list_sessions(agent=whose, limit=asked.limit, place=place)
+        team_commands.listing.list_sessions(agent=whose, limit=asked.limit, place=place)
         return
     from smart_fork.finding.recent import list_recent
     from smart_fork.finding.results import place_mark

@@ -181,7 +181,7 @@ def _settle() -> None:
     if state.rows("SELECT 1 FROM owed_erasures LIMIT 1"):
         from smart_fork.excise import erasure
 
-        erasure.settle()
+        erasure.run_pending()
 
 
 def _print_report(done: Indexed) -> None:

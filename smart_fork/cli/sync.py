@@ -66,7 +66,7 @@ def _given() -> str:
 @app.command("key", json=False)
 def show_key() -> None:
     """Print the key for another machine. Who has it can read all synced sessions."""
-    from smart_fork.sharing.sync.key import known
+    from smart_fork.sharing.sync.manifest import known
 
     out.print(plain(known().words()))
 

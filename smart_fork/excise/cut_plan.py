@@ -1,4 +1,7 @@
-"""A cut as it would be: the turns that go, the lines that change, and what speaks against it."""
+"""Plans a cut, and checks that a transcript is intact: calls and their results, and links between turns.
+
+The same checks are made before a cut, after it (``excise verify``), and before a shared session is sent.
+"""
 
 from __future__ import annotations
 
@@ -53,17 +56,7 @@ def same_records(turns: Sequence[TranscriptTurn]) -> defaultdict[str, list[str]]
     return defaultdict(list, {one: list(ids) for ids in lines.values() if len(ids) > 1 for one in ids})
 
 
-def verify(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> list[CutWarning]:
-    """The results that would go while their call stays, by turn id."""
-    gone = set(to_cut)
-    return sorted({
-        CutWarning(turn.id, f"holds the result of {call}, but its call stays in turn {owner.id}")
-        for turn, call, owner in _pairs(turns)
-        if turn.id in gone and owner.id not in gone
-    })  # fmt: skip
-
-
-def repeats(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:
+def repeated_lines(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:
     """The lines of bookkeeping that only repeat what goes, and nothing that stays."""
     cut, staying = set[str](), set[str]()
     for turn in turns:
@@ -72,6 +65,16 @@ def repeats(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:
     if gone:
         cut.add(TranscriptTurn.ANY)
     return {turn.id for turn in turns if turn.id not in gone and not cut.isdisjoint(turn.repeats)}
+
+
+def verify(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> list[CutWarning]:
+    """The results that would go while their call stays, by turn id."""
+    gone = set(to_cut)
+    return sorted({
+        CutWarning(turn.id, f"holds the result of {call}, but its call stays in turn {owner.id}")
+        for turn, call, owner in _pairs(turns)
+        if turn.id in gone and owner.id not in gone
+    })  # fmt: skip
 
 
 def dangling(turns: Sequence[TranscriptTurn | Turn]) -> list[CutWarning]:
@@ -108,6 +111,30 @@ def _pairs(turns: Sequence[TranscriptTurn]) -> Iterator[tuple[TranscriptTurn, st
                 yield turn, result.tool_use_id, owner
 
 
+def orphaned(session: Transcript, cut: Collection[str]) -> list[CutWarning]:
+    """Find the calls without a result since a cut took it. `cut` are calls whose results were cut.
+
+    Agents themselves leave calls without one as well.
+    """
+    left = {*cut} & unanswered(session.turns)
+    return sorted(
+        CutWarning(turn.id, f"calls {call.id}, but their result was cut")
+        for turn in session.turns
+        for call in turn.tool_calls
+        if call.id in left
+    )
+
+
+def broken_links(session: Transcript) -> list[CutWarning]:
+    """The turns whose parent is not in the file."""
+    known = {name for turn in session.turns for name in (turn.id, *turn.aliases)}
+    return [
+        CutWarning(turn.id, f"its parent {turn.parent_id} is not in the file")
+        for turn in session.turns
+        if turn.parent_id and turn.parent_id not in known and not turn.id.startswith("line-")
+    ]
+
+
 class Refused(SmartForkError):
     """It could be cut and must not be, unless it is insisted on."""
 
@@ -139,7 +166,7 @@ class CutPlan:
         turns = session.turns
         seeds = frozenset(to_cut) & {turn.id for turn in turns}
         paired = closure(turns, seeds)
-        repeated = repeats(turns, paired)
+        repeated = repeated_lines(turns, paired)
         gone = frozenset(paired | repeated)
         agent = AGENTS.cutter_of(session.tool)
         linked = agent.relinked(turns, gone) if relink else {}
@@ -307,7 +334,7 @@ def secrets_in(raw: bytes) -> list[str]:
     """The kinds of the secrets in a line."""
     found: list[str] = []
     for _, record in decode_line(raw)[0]:
-        mapped(record, *_collecting(found, ()))
+        map_texts(record, *_collecting(found, ()))
     return found
 
 
@@ -320,7 +347,7 @@ def _masked(raw: bytes, keys: Collection[str], *, padded: bool) -> tuple[bytes, 
         return _collecting(found, keys)[0](text).encode("utf-8", "surrogateescape"), found, False
     for source, record in objects:
         before = len(found)
-        new = mapped(record, *_collecting(found, keys))
+        new = map_texts(record, *_collecting(found, keys))
         if len(found) == before:
             pieces.append(source.rstrip(b"\r\n"))
             continue
@@ -376,21 +403,21 @@ _Change = Callable[[str], str]
 _ChangeAll = Callable[[list[str]], list[str]]
 
 
-def mapped(value: Any, change: _Change, lines: _ChangeAll = list, depth: int = 0) -> Any:
+def map_texts(value: Any, change: _Change, lines: _ChangeAll = list, depth: int = 0) -> Any:
     """The same with every text changed, and those that are one text by `lines`. A text that is JSON stays JSON."""
     if isinstance(value, str):
         return _mapped_text(value, change, lines, depth)
     if depth < ties.DEPTH and isinstance(value, dict):
         return {
-            key: part if ties.is_tie(key, part) else mapped(part, change, lines, depth + 1)
+            key: part if ties.is_tie(key, part) else map_texts(part, change, lines, depth + 1)
             for key, part in value.items()
         }
     if depth < ties.DEPTH and isinstance(value, list):
-        return [mapped(part, change, lines, depth + 1) for part in together(value, lines, ties.is_tie)]
+        return [map_texts(part, change, lines, depth + 1) for part in together(value, lines, ties.is_tie)]
     return value
 
 
 def _mapped_text(value: str, change: _Change, lines: _ChangeAll, depth: int) -> str:
     new = change(value)
     inner = json_in(value) if new != value and value.startswith(("{", "[")) else None
-    return new if inner is None else orjson.dumps(mapped(inner, change, lines, depth + 1)).decode()
+    return new if inner is None else orjson.dumps(map_texts(inner, change, lines, depth + 1)).decode()

@@ -20,23 +20,14 @@ from smart_fork.agents.cuts import snapshots, titles
 from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, SmartForkError, Usage, advice
+from smart_fork.excise import transcript
 from smart_fork.excise.answer import CutRequest, Excised, NotFollowed, Restored, RolledBack
 from smart_fork.excise.cut_plan import CutPlan
-from smart_fork.excise.erasure import owe, owe_no_cut, refresh, settle
-from smart_fork.excise.soundness import gone_of, remaining, says, shared
-from smart_fork.excise.transcript import (
-    chosen,
-    descent_of,
-    heirs,
-    keys_of,
-    load_copy,
-    load_for_cut,
-    matching,
-    meant,
-    others,
-)
-from smart_fork.excise.words import related, words_in
-from smart_fork.excise.writing import Change, change_of, follow, write, written_path
+from smart_fork.excise.erasure import note_cut_done, note_pending, refresh, run_pending
+from smart_fork.excise.text_search import is_worker_of, words_in
+from smart_fork.excise.transcript import derived_from, other_files
+from smart_fork.excise.verification import cut_text_of, has_cut_text, remaining, still_shared
+from smart_fork.excise.writing import CutChange, change_of, cut_copies, write, written_path
 from smart_fork.finding.index_access import kept_open
 from smart_fork.forking.family import Descendant, Descent
 from smart_fork.forking.occupation import Occupation
@@ -92,51 +83,51 @@ def plan_of(request: CutRequest, progress: Progress | None = None) -> CutPlan:
     """Plan what is asked for; nothing is written. Raises as `cut`."""
     steps = _steps(progress, 2, "reading the session")
     next(steps)
-    session = meant(request.reference, request.tool, request.composer, numbered=True)
+    session = transcript.resolve_transcript(request.reference, request.tool, request.composer, numbered=True)
     next(steps)
     planned = _planned(session, request)
     next(steps)
     return planned
 
 
-def _do(planned: CutPlan, change: Change, outcome: Excised, progress: Progress | None) -> Excised:
+def _do(planned: CutPlan, change: CutChange, outcome: Excised, progress: Progress | None) -> Excised:
     """Cut the session, then everything that came of it, then what is ours. Return the `outcome`, completed."""
     session = planned.session
-    descent = descent_of(session, change.keys | change.masked)
+    descent = derived_from(session, change.keys | change.masked)
     if not change.follows:
         snapshot, _ = write(planned, change, descent=descent)
-        return _told(replace(outcome, snapshot=snapshot), planned, {session.session_id}, descent)
+        return _completed(replace(outcome, snapshot=snapshot), planned, {session.session_id}, descent)
     ids = {session.session_id, *(one.session_id for one in descent.logs)}
-    others = [one for one in descent.beside if not one.told or says(one, planned)]
-    note = owe(session, ids, change.id)
+    others = [one for one in descent.siblings if not one.handed_over or has_cut_text(one, planned)]
+    note = note_pending(session, ids, change.id)
     copies = descent.copies
     steps = _steps(progress, len(copies) + 4)
     next(steps)
     snapshot, beside = write(planned, change, descent=descent)
-    followed, left = follow(session, change, (copy for copy, _ in zip(copies, steps, strict=False)))
+    followed, left = cut_copies(session, change, (copy for copy, _ in zip(copies, steps, strict=False)))
     next(steps)
     logs = [written_path(session), session.source_path, *(Path(one.path) for one in followed)]
     index = refresh(session.tool, logs)
     next(steps)
     indexed = index.updated or not index_db().exists()  # else it is owed until it is
     if indexed and not left:
-        owe_no_cut(note)
-    now_there = load_for_cut(session.tool, session.source_path)
-    gone = gone_of(now_there)
-    erased = indexed and settle({note: gone.in_bytes}) and index.erased is not False
+        note_cut_done(note)
+    now_there = transcript.load_for_cut(session.tool, session.source_path)
+    gone = cut_text_of(now_there)
+    erased = indexed and run_pending({note: gone.in_bytes}) and index.erased is not False
     next(steps)
     known = {one.path for one in left}
     there = [one for one in remaining(now_there, gone) if one.path not in known]
-    left += [NotFollowed(one.path, one.reason) for one in (*there, *shared(session))]
+    left += [NotFollowed(one.path, one.reason) for one in (*there, *still_shared(session))]
     next(steps)
     outcome = replace(
         outcome, snapshot=snapshot, followed=(*beside, *followed), left=tuple(left), index=index,
         erased=erased and not left,
     )  # fmt: skip
-    return _told(outcome, planned, ids, descent, others)
+    return _completed(outcome, planned, ids, descent, others)
 
 
-def _told(
+def _completed(
     outcome: Excised, planned: CutPlan, ids: Collection[str], descent: Descent, others: Iterable[Descendant] = ()
 ) -> Excised:
     """Complete an outcome for its reader: remaining places, snapshots, and the command that discards them."""
@@ -163,8 +154,8 @@ def _remains(planned: CutPlan, descent: Descent, others: Iterable[Descendant]) -
     found += [f"turn {one}, a summary of the turns before it" for one in compacted]
     found += [
         f"session {one.session_id} of {AGENTS.title_of(one.agent)}, a hand-over of this one"
-        for one in descent.below
-        if one.told  # else it is followed
+        for one in descent.descendants
+        if one.handed_over  # else it is followed
     ]
     found += [
         f"session {one.session_id} of {AGENTS.title_of(one.agent)}, "
@@ -182,7 +173,7 @@ def _named_after(planned: CutPlan) -> Iterator[str]:
     words = words_in("\n".join(turn.preview for turn in planned.removed if turn.prompt))
     for worker in Registry.known_workers() if words else ():
         name = Path(worker.worktree).name if worker.worktree else ""
-        if related(worker, {planned.session.session_id}) and words & words_in(name):
+        if is_worker_of(worker, {planned.session.session_id}) and words & words_in(name):
             yield f"worktree {worker.worktree} and git branch {worker.branch}, named after the cut text"
 
 
@@ -196,22 +187,22 @@ def _planned(session: Transcript, request: CutRequest) -> CutPlan:
                 tool="Give turns, such as 5-7,9, or ids, or secrets.",
             ),
         )
-    ids = chosen(session, request.turns, request.ids) if named else set()
+    ids = transcript.chosen_turns(session, request.turns, request.ids) if named else set()
     if not request.secrets:
         planned = CutPlan.of(session, ids, relink=request.relink)
         first = min((int(turn.id) for turn in planned.removed if turn.id.isdigit()), default=0)
         files = {turn.place.path for turn in planned.removed if turn.place} if session.padded else ()
-        ids_of = (READERS[session.tool].id_of(path) for path in heirs(session.tool, files, first))
+        ids_of = (READERS[session.tool].id_of(path) for path in transcript.dependent_logs(session.tool, files, first))
         forks = [one for one in ids_of if one != session.session_id]
         if not forks:
             return planned
         lost = f"{len(forks)} forks read these turns from this file and lose them as well: {', '.join(forks)}"
         return replace(planned, problems=(*planned.problems, lost))
     planned = CutPlan.masking(session, (), ids if named else None, relink=request.relink)
-    keys = keys_of(turn for turn in session.turns if turn.id in ids)
+    keys = transcript.keys_of(turn for turn in session.turns if turn.id in ids)
     kinds, apart = Counter(planned.masked), set[str]()
-    for other in filter(None, (load_copy(session, path) for path in others(session))):
-        there = CutPlan.masking(other, (), matching(other, keys) if named else None)
+    for other in filter(None, (transcript.load_copy(session, path) for path in other_files(session))):
+        there = CutPlan.masking(other, (), transcript.matching(other, keys) if named else None)
         kinds.update(there.masked)
         apart |= {other.turns[position].key or other.turns[position].id for position in there.edits}
     return replace(planned, masked=dict(kinds), apart=frozenset(apart))

@@ -42,10 +42,10 @@ from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage, advice
 from smart_fork.excise.answer import Refreshed
-from smart_fork.excise.soundness import gone_of, ours_with
-from smart_fork.excise.transcript import heirs, load_for_cut, meant
-from smart_fork.excise.words import agent_of, own_words, related, said_by, words_in
-from smart_fork.excise.writing import resume, written_path
+from smart_fork.excise.text_search import agent_of, is_worker_of, own_words, words_in, worker_text
+from smart_fork.excise.transcript import PATIENCE, dependent_logs, load_for_cut, resolve_transcript
+from smart_fork.excise.verification import cut_text_of
+from smart_fork.excise.writing import finish_cut, written_path
 from smart_fork.finding import notes
 from smart_fork.finding.index_access import opened
 from smart_fork.forking import temporary_logs
@@ -56,17 +56,17 @@ from smart_fork.workers.registry_file import has_registry
 log = logging.getLogger(__name__)
 
 #: Stands in the register in place of what a worker was told.
-CUT = "[cut]"
-#: How long the index is waited for, and vectors are made; what is left over is made by the next run.
-PATIENCE, EMBED_SECONDS = 30.0, 5.0
+PLACEHOLDER = "[cut]"
+#: Seconds for making vectors. The next run makes the rest.
+EMBED_SECONDS = 5.0
 #: Where more passages have no vector than a cut makes of one session, the next run makes them.
 MAX_WAITING = 2048
 _TOKEN = re.compile(rb"[0-9A-Za-z\x80-\xff]{5,}")
 
 
-def owe(session: Transcript, session_ids: Collection[str], change: str = "") -> int:
-    """Note, before anything is cut, that what is cut of these sessions is to be erased, and that the cut is to be made
-    in everything that was made of the session: a kill is made up for by `settle`. The note has none of their words.
+def note_pending(session: Transcript, session_ids: Collection[str], change: str = "") -> int:
+    """Note a cut before it is made: what it removes of these sessions is erased, and everything made of the session is
+    cut as well. `run_pending` makes up for a kill. The note has none of their words.
 
     Raises:
         OSError: it cannot be kept.
@@ -76,7 +76,7 @@ def owe(session: Transcript, session_ids: Collection[str], change: str = "") -> 
     })  # fmt: skip
 
 
-def owe_no_cut(note: int) -> None:
+def note_cut_done(note: int) -> None:
     """Note that the cut is made wherever it had to be; what was cut is still to be erased.
 
     Raises:
@@ -85,7 +85,7 @@ def owe_no_cut(note: int) -> None:
     state.change("UPDATE owed_erasures SET facts = json_set(facts, '$.change', '') WHERE id = ?", note)
 
 
-def owe_forgetting(agent: AgentName, session_id: str) -> None:
+def note_forgetting(agent: AgentName, session_id: str) -> None:
     """The same for a session that is about to be put on the list of those that are forgotten."""
     _note({"forget": [agent, session_id]})
 
@@ -103,15 +103,15 @@ def erase_again(reference: str | None, tool: str = "auto") -> bool:
     Raises:
         NotFound, Usage: there is no such transcript.
     """
-    session = meant(reference, tool)
+    session = resolve_transcript(reference, tool)
     changes = [one.change for one in snapshots.cuts(written_path(session)) if one.change]
     for change in changes or [""]:
-        owe(session, {session.session_id}, change)
+        note_pending(session, {session.session_id}, change)
     index = refresh(session.tool, [session.source_path])
-    return settle() and (not index_db().exists() if index.erased is None else index.erased)
+    return run_pending() and (not index_db().exists() if index.erased is None else index.erased)
 
 
-def settle(known: Mapping[int, Collection[str]] = MappingProxyType({})) -> bool:
+def run_pending(known: Mapping[int, Collection[str]] = MappingProxyType({})) -> bool:
     """Erase whatever is owed, but by another process that is at it. Whether nothing is any more.
 
     `known` are the words that notes stand for, where the caller has just read its session.
@@ -153,12 +153,12 @@ def _cut_erased(facts: Mapping[str, Any], words: Collection[str] | None) -> bool
     ids = set(facts["session_ids"])
     made, is_read = True, True
     if change := facts["change"]:
-        _, left = resume(session, change)
+        _, left = finish_cut(session, change)
         noted = [one for one in snapshots.logged() if one.change == change and not one.beside]
         index = refresh(session.tool, [session.source_path, *(Path(one.source_path) for one in noted)])
         made, is_read = not left, index.updated or not index_db().exists()
         ids |= {one.session_id for one in noted}
-    return erase(agent_of(session.tool), sorted(ids), gone_of(session).in_bytes) and made and is_read
+    return erase(agent_of(session.tool), sorted(ids), cut_text_of(session).in_bytes) and made and is_read
 
 
 def _forgotten(agent: AgentName, session_id: str) -> bool:
@@ -215,7 +215,9 @@ def forget_workers(session_id: str) -> bool:
         for worker in registry.workers():
             went_on = worker.source_session_id == session_id and worker.kind in ("resume", "continue")
             if worker == own or went_on:
-                registry.take_back(worker.id, name=worker.id, prompt=CUT, command=[*worker.command[:1], CUT])
+                registry.take_back(
+                    worker.id, name=worker.id, prompt=PLACEHOLDER, command=[*worker.command[:1], PLACEHOLDER]
+                )
                 _remove_output(worker)
         return registry.erase()
 
@@ -234,18 +236,18 @@ def _take_back(session_ids: Collection[str], wanted: frozenset[str]) -> tuple[li
     with Registry() as registry:
         workers = registry.workers()
         for worker in workers:
-            if related(worker, session_ids) and wanted & words_in(said_by(worker)):
+            if is_worker_of(worker, session_ids) and wanted & words_in(worker_text(worker)):
                 registry.take_back(
                     worker.id,
                     name=worker.id if wanted & words_in(worker.name) else worker.name,
                     prompt=_without(worker.prompt, wanted),
                     command=[_without(word, wanted) for word in worker.command],
                 )
-        return [worker for worker in workers if not related(worker, session_ids)], registry.erase()
+        return [worker for worker in workers if not is_worker_of(worker, session_ids)], registry.erase()
 
 
 def _without(text: str, wanted: frozenset[str]) -> str:
-    return CUT if wanted & words_in(text) else text
+    return PLACEHOLDER if wanted & words_in(text) else text
 
 
 def _blot_logs(wanted: frozenset[str], others: Iterable[WorkerRecord]) -> None:
@@ -280,7 +282,7 @@ def refresh(tool: str, paths: Iterable[Path]) -> Refreshed:
     """
     changed = list(paths)
     logs = (log for path in changed for log in _logs_of(tool, path))
-    wanted = list(dict.fromkeys((*logs, *heirs(tool, changed))))
+    wanted = list(dict.fromkeys((*logs, *dependent_logs(tool, changed))))
     for path in wanted:
         _kept_again(tool, path)
     if not index_db().exists():
@@ -295,38 +297,6 @@ def refresh(tool: str, paths: Iterable[Path]) -> Refreshed:
     except (IndexBusyError, IndexUnavailable, OSError) as error:
         again = advice("run `smart-fork index run`, it reads them again", tool="the next smart_fork reads them again")
         return Refreshed(updated=False, note=f"{what_failed(error)}: {again}")
-
-
-def remove_saying(agent: AgentName, session_id: str, words: Collection[str]) -> None:
-    """Do as `remove` where something of ours of the session has these words.
-
-    Raises:
-        IndexBusyError, IndexUnavailable: see `remove`.
-    """
-    if any(ours_with(agent, session_id, words, "")):
-        remove(agent, session_id)
-
-
-def remove(agent: AgentName, session_id: str) -> None:
-    """Take a session whose log goes out of all that is ours: export, kept copy, index.
-
-    Raises:
-        IndexBusyError: another process is indexing for too long.
-        IndexUnavailable: the index cannot be opened.
-    """
-    export_path(agent, session_id).unlink(missing_ok=True)
-    kept_logs.remove(agent, session_id)
-    if not index_db().exists():
-        return
-    with only_writer(PATIENCE), opened() as store:
-        store.forget_session(agent, session_id)
-        erase_owed(store)
-
-
-def held(agent: AgentName, session_id: str) -> list[Path]:
-    """The export and the kept copy of a session, as far as there are any."""
-    kept, export = kept_logs.find(agent, session_id), export_path(agent, session_id)
-    return [*([kept.folder] if kept else []), *([export] if export.exists() else [])]
 
 
 def _logs_of(tool: str, path: Path) -> list[Path]:

@@ -22,8 +22,8 @@ from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import Reference
 from smart_fork.errors import NotFound, SmartForkError, Usage, advice
 from smart_fork.excise.answer import NotFollowed
-from smart_fork.excise.erasure import held, owe_forgetting, settle
-from smart_fork.excise.transcript import descent_of
+from smart_fork.excise.erasure import note_forgetting, run_pending
+from smart_fork.excise.transcript import derived_from, own_files
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.sessions import MIN_PREFIX, Located, locate, only_one
 from smart_fork.snippets import quoted
@@ -60,14 +60,14 @@ def forget(reference: str) -> Removal:
     located = locate(reference)
     try:
         with _writing():
-            owe_forgetting(located.agent, located.session_id)
+            note_forgetting(located.agent, located.session_id)
             add(located.agent, located.session_id, _now())
             sweep_files()
             with opened() as store:
                 sweep(store)
                 erased = erase_owed(store)
     finally:
-        settled = settle()
+        settled = run_pending()
     done = _answer(located.agent, located.session_id, forgotten=True, erased=erased and settled)
     return replace(done, left=tuple(_left(located)) or None)
 
@@ -88,10 +88,10 @@ def undo(reference: str) -> Removal:
 
 
 def _left(one: Located) -> Iterator[NotFollowed]:
-    descent = descent_of(Transcript(one.agent, one.path or Path(), one.session_id, ()))
+    descent = derived_from(Transcript(one.agent, one.path or Path(), one.session_id, ()))
     logs = [(other.agent, other.session_id, other.path) for other in descent.logs]
-    lost = () if permission.limited() else descent.lost
-    logs += [(*other, path) for other in lost for path in held(*other)]
+    lost = () if permission.limited() else descent.without_log
+    logs += [(*other, path) for other in lost for path in own_files(*other)]
     for agent, session_id, path in logs:
         if (agent, session_id) not in forgotten() and session_id != one.session_id:
             again = advice(f"smart-fork forget {session_id}", tool=f"the user can forget session {session_id}")

@@ -15,7 +15,7 @@ from smart_fork.agents.cuts.model import CutWarning
 from smart_fork.agents.cuts.model import Transcript as Session
 from smart_fork.agents.cuts.model import TranscriptTurn as Turn
 from smart_fork.errors import Usage
-from smart_fork.excise import cutting, soundness, suggestions
+from smart_fork.excise import cutting, suggestions, verification
 from smart_fork.excise.answer import CutRequest as Request
 from smart_fork.excise.cut_plan import CutPlan, Refused, closure, excise, verify
 from smart_fork.excise.transcript import auto, load_auto, load_with_tool, sort_by_timestamp
@@ -73,7 +73,7 @@ def _as_json(answer: Callable[P, Value]) -> Callable[P, dict[str, Any]]:
 
 
 cut = _as_json(cutting.cut)
-check = _as_json(soundness.check)
+check = _as_json(verification.check)
 suggest = _as_json(suggestions.suggest)
 rollback = _as_json(cutting.rollback)
 

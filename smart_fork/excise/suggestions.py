@@ -12,7 +12,7 @@ from smart_fork.agents.cuts import ties
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 from smart_fork.excise.answer import Suggestion, Suggestions
 from smart_fork.excise.cut_plan import closure, secrets_in
-from smart_fork.excise.transcript import meant
+from smart_fork.excise.transcript import resolve_transcript
 
 #: Outputs shorter than this are not worth a cut.
 LONG_TOKENS, REPEATED_TOKENS = 2000, 100
@@ -32,7 +32,7 @@ def suggest(reference: str | None, tool: str = "auto") -> Suggestions:
     Raises:
         NotFound, Usage: there is no such transcript.
     """
-    session = meant(reference, tool, numbered=True)
+    session = resolve_transcript(reference, tool, numbered=True)
     found = suggestions(session)
     return Suggestions(session.session_id, session.tool, str(session.source_path), session.tokens, tuple(found))
 

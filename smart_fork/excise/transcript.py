@@ -1,4 +1,8 @@
-"""The transcript that is cut: which one is meant, its lines with the numbers of their messages, and ranges of these."""
+"""The transcript that is cut, its numbered lines, and everything that came of it.
+
+Cutting, verifying, withdrawing and forgetting go by one list: copies, branches, forks, handovers (`derived_from`), and
+our own files of each session: its export, its kept copy and its rows in the index.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,24 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from indexer import kept_logs
+from indexer.export import export_path
+from indexer.files import index_db, open_regular
+from indexer.locks import only_writer
+from indexer.lost_logs import erase_owed
+from indexer.store.base import SessionRow
+from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.cuts import lines, snapshots, titles
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 from smart_fork.agents.own_logs import LogAdapter
 from smart_fork.agents.readers import OWN, READERS
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
-from smart_fork.excise.answer import NumberedTurn, NumberedTurns
+from smart_fork.excise.answer import CopyBehind, NumberedTurn, NumberedTurns
+from smart_fork.excise.text_search import all_words, is_telling, remaining_words, words_and_runs
 from smart_fork.finding import sessions
+from smart_fork.finding.index_access import opened
 from smart_fork.finding.session_place import permits
 from smart_fork.forking.family import Descendant, Descent, descent
 from smart_fork.snippets import quoted
@@ -91,7 +105,9 @@ def load_numbered(tool: str, path: Path, composer: str = "") -> Transcript:
     return replace(session, numbers=numbers, conversation=read)
 
 
-def meant(reference: str | None, tool: str = AGENTS.AUTO, composer: str = "", *, numbered: bool = False) -> Transcript:
+def resolve_transcript(
+    reference: str | None, tool: str = AGENTS.AUTO, composer: str = "", *, numbered: bool = False
+) -> Transcript:
     """The session that is meant (see `located`), loaded to be cut or looked through.
 
     Raises:
@@ -192,7 +208,7 @@ def sort_by_timestamp(turns: tuple[TranscriptTurn, ...]) -> list[TranscriptTurn]
     return [turn for _, turn in sorted(zip(keys, turns, strict=True), key=lambda pair: pair[0])]
 
 
-def listed(session: Transcript) -> NumberedTurns:
+def numbered_turns(session: Transcript) -> NumberedTurns:
     """A transcript's turns in the order of the file, with the numbers that they have everywhere."""
     turns = tuple(
         NumberedTurn(
@@ -223,7 +239,7 @@ log = logging.getLogger(__name__)
 MAX_DIGITS = 9
 
 
-def pieces(text: str, count: int) -> list[tuple[int, int]]:
+def parse_ranges(text: str, count: int) -> list[tuple[int, int]]:
     """The first and last number of each piece of a range. Blanks are allowed, reversed ranges are swapped.
 
     Raises:
@@ -247,7 +263,7 @@ def pieces(text: str, count: int) -> list[tuple[int, int]]:
     return found
 
 
-def chosen(session: Transcript, text: str = "", ids: Sequence[str] = ()) -> set[str]:
+def chosen_turns(session: Transcript, text: str = "", ids: Sequence[str] = ()) -> set[str]:
     """The ids of the turns that a range or a list of ids means.
 
     A range takes the lines of the conversation along that stand between two of its messages and have no number.
@@ -257,7 +273,7 @@ def chosen(session: Transcript, text: str = "", ids: Sequence[str] = ()) -> set[
     """
     turns = session.turns
     last = max((number for number in session.numbers if number is not None), default=-1)
-    ranges = pieces(text, last + 1) if text else []
+    ranges = parse_ranges(text, last + 1) if text else []
     found = {turns[position].id for low, high in ranges for position in _positions(session, low, high)}
     names = {name: turn for turn in turns for name in (turn.id, *turn.aliases)}
     for identity in ids:
@@ -291,24 +307,61 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
 
 
-def descent_of(session: Transcript, keys: Collection[str] = ()) -> Descent:
+def keys_of(turns: Iterable[TranscriptTurn]) -> set[str]:
+    """Return the keys of these records, the same in every copy, and the keys of titles that quote them."""
+    return {key for turn in turns for key in (turn.key, *turn.aliases, *titles.marks(turn.says)) if key}
+
+
+def matching(session: Transcript, keys: Collection[str]) -> set[str]:
+    """The turns of a copy that are those records, and its titles that quote one of them."""
+    return {
+        turn.id
+        for turn in session.own
+        if any(key in keys for key in (turn.key, *turn.aliases, *titles.marks(turn.repeats)))
+    }
+
+
+def dependent_logs(tool: str, paths: Collection[Path], first: int = 0) -> list[Path]:
+    """The logs that read from these files, record `first` or later ones, and theirs."""
+    return agent.heirs(paths, first) if (agent := AGENTS.find_cutter(tool)) else []
+
+
+def load_copy(session: Transcript, path: Path) -> Transcript | None:
+    """The copy in `path`; nothing where it cannot be read."""
+    try:
+        return load_for_cut(session.tool, path)
+    except (SmartForkError, OSError) as error:
+        log.info("not followed: %s: %s", path, error)
+        return None
+
+
+#: Seconds to wait for another process that is indexing.
+PATIENCE = 30.0
+
+
+def derived_from(session: Transcript, keys: Collection[str] = ()) -> Descent:
     """Everything that was made of a session, as far as the client may ask about it."""
     if session.tool not in READERS.names:
         return Descent()
     agent, own = session.tool, session.source_path.resolve()
     found = descent(agent, session.session_id, session.source_path, keys)
-    known = {one.path.resolve() for one in found.below}
+    known = {one.path.resolve() for one in found.descendants}
     copied = [
         path
-        for path in (*map(Path, sorted(READERS.staged_copies(session.session_id))), *others(session))
+        for path in (*map(Path, sorted(READERS.staged_copies(session.session_id))), *other_files(session))
         if path.is_file() and path.resolve() not in {own, *known}
     ]
-    below = (*found.below, *(Descendant(agent, session.session_id, path) for path in copied))
-    below, unclear, beside = (tuple(filter(_is_permitted, some)) for some in (below, found.unclear, found.beside))
-    return Descent(below, unclear, beside, found.above, found.lost)
+    below = (*found.descendants, *(Descendant(agent, session.session_id, path) for path in copied))
+    below, unclear, beside = (tuple(filter(_is_permitted, some)) for some in (below, found.unclear, found.siblings))
+    return Descent(below, unclear, beside, found.ancestors, found.without_log)
 
 
-def others(session: Transcript) -> list[Path]:
+def derived_from_log(agent: AgentName, path: Path, keys: Collection[str] = ()) -> Descent:
+    """Return everything made of the session in a log, which may be gone."""
+    return derived_from(Transcript(agent, path, READERS[agent].id_of(path), ()), keys)
+
+
+def other_files(session: Transcript) -> list[Path]:
     """The session's other files, which hold what was taken back."""
     own = AGENTS.find_cutter(session.tool)
     return own.others(session.source_path) if own else []
@@ -324,29 +377,82 @@ def _is_permitted(one: Descendant) -> bool:
     return False
 
 
-def keys_of(turns: Iterable[TranscriptTurn]) -> set[str]:
-    """Return the keys of these records, the same in every copy, and the keys of titles that quote them."""
-    return {key for turn in turns for key in (turn.key, *turn.aliases, *titles.marks(turn.says)) if key}
+def own_files_with(agent: AgentName, session_id: str, gone: Collection[str]) -> Iterator[tuple[Path, set[str]]]:
+    """Our own files of a session that have some of these words or runs of words: its export, its kept copy, the index.
+
+    Raises:
+        IndexUnavailable: the index cannot be looked into.
+    """
+    export, kept = export_path(agent, session_id), kept_logs.find(agent, session_id)
+    if found := remaining_words(lines_of(export), gone):
+        yield export, found
+    if kept is not None:
+        with kept_logs.opened(kept) as path:
+            if found := remaining_words(lines_of(path), gone):
+                yield kept.folder, found
+    if index_db().exists():
+        with opened() as store:
+            row = store.session(agent, session_id)
+            found = _indexed(store, row, gone) if row is not None else set()
+        if found:
+            yield index_db(), found
 
 
-def matching(session: Transcript, keys: Collection[str]) -> set[str]:
-    """The turns of a copy that are those records, and its titles that quote one of them."""
-    return {
-        turn.id
-        for turn in session.own
-        if any(key in keys for key in (turn.key, *turn.aliases, *titles.marks(turn.repeats)))
-    }
+def copies_with(agent: AgentName, session_id: str, gone: Collection[str], reason: str) -> Iterator[CopyBehind]:
+    """Our own files of a session that have some of these words, unless these are ordinary words alone."""
+    for path, said in own_files_with(agent, session_id, gone):
+        if any(map(is_telling, said)):
+            yield CopyBehind(str(path), tuple(sorted(all_words(said))), reason)
 
 
-def heirs(tool: str, paths: Collection[Path], first: int = 0) -> list[Path]:
-    """The logs that read from these files, record `first` or later ones, and theirs."""
-    return agent.heirs(paths, first) if (agent := AGENTS.find_cutter(tool)) else []
+def _indexed(store: SqliteStore, row: SessionRow, gone: Collection[str]) -> set[str]:
+    chunks = {placement.chunk for placement in store.placements_of(row.row)}
+    there = words_and_runs(text.encode() for text in (row.title, row.headline, *store.texts(chunks).values()))
+    found = there.intersection(gone)
+    words = (word for word in gone if word not in found and " " not in word)
+    terms = {f'"{word}"': word for word in words if not _is_form(word, there)}
+    return found | {terms[term] for term, rows in store.having("sessions", list(terms), [row.row]).items() if rows}
 
 
-def load_copy(session: Transcript, path: Path) -> Transcript | None:
-    """The copy in `path`; nothing where it cannot be read."""
-    try:
-        return load_for_cut(session.tool, path)
-    except (SmartForkError, OSError) as error:
-        log.info("not followed: %s: %s", path, error)
-        return None
+def _is_form(word: str, others: set[str]) -> bool:
+    """Return whether the index may take `word` for a form of another one: "raising" for "raises"."""
+    stem = word[: max(3, len(word) - 3)]
+    return word.isalpha() and (len(word) == len(stem) or any(one.startswith(stem) for one in others))
+
+
+def lines_of(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a regular file; nothing if it cannot be read."""
+    with suppress(OSError), open_regular(path) as file:
+        yield from file
+
+
+def own_files(agent: AgentName, session_id: str) -> list[Path]:
+    """The export and the kept copy of a session, as far as there are any."""
+    kept, export = kept_logs.find(agent, session_id), export_path(agent, session_id)
+    return [*([kept.folder] if kept else []), *([export] if export.exists() else [])]
+
+
+def remove_own_files_with(agent: AgentName, session_id: str, words: Collection[str]) -> None:
+    """Do as `remove_own_files` where something of ours of the session has these words.
+
+    Raises:
+        IndexBusyError, IndexUnavailable: see `remove_own_files`.
+    """
+    if any(copies_with(agent, session_id, words, "")):
+        remove_own_files(agent, session_id)
+
+
+def remove_own_files(agent: AgentName, session_id: str) -> None:
+    """Take a session whose log goes out of all that is ours: export, kept copy, index.
+
+    Raises:
+        IndexBusyError: another process is indexing for too long.
+        IndexUnavailable: the index cannot be opened.
+    """
+    export_path(agent, session_id).unlink(missing_ok=True)
+    kept_logs.remove(agent, session_id)
+    if not index_db().exists():
+        return
+    with only_writer(PATIENCE), opened() as store:
+        store.forget_session(agent, session_id)
+        erase_owed(store)

@@ -27,7 +27,7 @@ from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, Usage, advice
 from smart_fork.excise.answer import Parent, Trimmed
 from smart_fork.excise.cut_plan import CutPlan
-from smart_fork.excise.transcript import chosen, meant
+from smart_fork.excise.transcript import chosen_turns, resolve_transcript
 from smart_fork.finding.results import title as shown_title
 from smart_fork.forking.branch import command_to_resume, new_title, refuse_while_tasks_run, refuse_while_working
 from smart_fork.system.processes import Machine
@@ -83,7 +83,7 @@ def branch(
         Refused: a warning or a problem, and it was not insisted on.
         ForkRefused: the agent is answering, nobody has asked anything, or a session of that id exists.
     """
-    session = meant(reference, numbered=True)
+    session = resolve_transcript(reference, numbered=True)
     if session.tool not in READERS.names:
         raise Usage(f"There are no branches of {session.tool} sessions")
     planned = _planned(session, turns, ids, secrets=secrets)
@@ -108,7 +108,7 @@ def branch(
 
 
 def _planned(session: Transcript, turns: str, ids: Sequence[str], *, secrets: bool) -> CutPlan:
-    named = chosen(session, turns, ids) if turns or ids else set[str]()
+    named = chosen_turns(session, turns, ids) if turns or ids else set[str]()
     planned = CutPlan.masking(session, (), named or None) if secrets else CutPlan.of(session, named)
     if not planned.changes:
         raise Usage(

@@ -22,7 +22,7 @@ from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 from smart_fork.errors import SmartForkError, Usage, advice
 from smart_fork.excise.answer import Followed, NotFollowed
 from smart_fork.excise.cut_plan import CutPlan
-from smart_fork.excise.transcript import descent_of, keys_of, load_copy, matching
+from smart_fork.excise.transcript import derived_from, keys_of, load_copy, matching
 from smart_fork.forking.family import Descent
 from smart_fork.forking.occupation import Occupation
 
@@ -30,7 +30,7 @@ NOTHING = Descent()
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class CutChange:
     """Values that all files of one cut share. `keys` name the removed records, `masked` those that lose their secrets.
 
     `follows` says whether what lies beside a log goes with it.
@@ -45,14 +45,14 @@ class Change:
     follows: bool = True
 
 
-def change_of(planned: CutPlan, command: str, disk: Disk, now: datetime, *, follows: bool) -> Change:
+def change_of(planned: CutPlan, command: str, disk: Disk, now: datetime, *, follows: bool) -> CutChange:
     """The change that a plan for a session is."""
     keys, masks = frozenset(keys_of(planned.removed)), frozenset(_masked(planned))
-    return Change(keys, masks, command, uuid.uuid4().hex, now, disk, follows)
+    return CutChange(keys, masks, command, uuid.uuid4().hex, now, disk, follows)
 
 
 def write(
-    planned: CutPlan, change: Change, command: str = "", descent: Descent = NOTHING
+    planned: CutPlan, change: CutChange, command: str = "", descent: Descent = NOTHING
 ) -> tuple[str | None, list[Followed]]:
     """Cut one transcript, and take away what lies beside it and goes. Its `descent` is noted.
 
@@ -77,8 +77,9 @@ def write(
                 seed_ids=[turn.id for turn in planned.removed if turn.id in planned.seeds],
                 orphaned=sorted(planned.orphaned),
                 keys=sorted(keys_of(planned.removed)), masked=_masked(planned),
-                below=sorted({one.session_id for one in descent.below if not one.told}), above=sorted(descent.above),
-                unclear=sorted({one.session_id for one in descent.unclear if not one.told}),
+                below=sorted({one.session_id for one in descent.descendants if not one.handed_over}),
+                above=sorted(descent.ancestors),
+                unclear=sorted({one.session_id for one in descent.unclear if not one.handed_over}),
             )  # fmt: skip
             changed = changed_beside(planned, change.keys | change.masked) if change.follows else {}
             beside = [_noted(session, path, change, len(new)) for path, new in changed.items()]
@@ -90,38 +91,40 @@ def write(
                 note(snapshots.FAILED, size_after=now.size if now else 0)
             raise
         for path, new in changed.items():
-            bring(path, new)
+            write_or_delete(path, new)
     with suppress(OSError):
         snapshots.prune(change.now)
     return snapshot.id if snapshot else None, beside
 
 
-def follow(session: Transcript, change: Change, copies: Iterable[Path]) -> tuple[list[Followed], list[NotFollowed]]:
+def cut_copies(
+    session: Transcript, change: CutChange, copies: Iterable[Path]
+) -> tuple[list[Followed], list[NotFollowed]]:
     """Make the same cut in copies and branches of a session; those that have nothing of it are in neither list."""
     done = [one for copy in copies for one in _followed(session, change, copy)]
     left = [one for one in done if isinstance(one, NotFollowed)]
     return [one for one in done if isinstance(one, Followed)], left
 
 
-def resume(session: Transcript, change_id: str) -> tuple[list[Followed], list[NotFollowed]]:
+def finish_cut(session: Transcript, change_id: str) -> tuple[list[Followed], list[NotFollowed]]:
     """Finish a cut of a session where it was ended in the middle; nothing where it was not made, or was undone."""
     made = next((one for one in snapshots.cuts(written_path(session)) if one.change == change_id), None)
     if made is None or _is_as_before(session, made):
         return [], []
     AGENTS.cutter_of(session.tool).finish(session.source_path)
     keys, masks = frozenset(made.keys), frozenset(made.masked)
-    change = Change(keys, masks, made.command, made.change, datetime.now(UTC))
+    change = CutChange(keys, masks, made.command, made.change, datetime.now(UTC))
     together = [one for one in snapshots.logged() if one.change == change_id]
     for one in together:
         if one.beside and not one.size_after:
-            bring(Path(one.source_path), b"")
+            write_or_delete(Path(one.source_path), b"")
     for log in (Path(one.source_path) for one in together if not one.beside):
         for path, new in AGENTS.cutter_of(session.tool).revised(log, keys | masks).items():
-            bring(path, new)
-    return follow(session, change, descent_of(session, keys | masks).copies)
+            write_or_delete(path, new)
+    return cut_copies(session, change, derived_from(session, keys | masks).copies)
 
 
-def _followed(session: Transcript, change: Change, copy: Path) -> Sequence[Followed | NotFollowed]:
+def _followed(session: Transcript, change: CutChange, copy: Path) -> Sequence[Followed | NotFollowed]:
     other = load_copy(session, copy)
     if other is None:
         return [NotFollowed(str(copy), "cannot be read")]
@@ -146,7 +149,7 @@ def changed_beside(planned: CutPlan, keys: Collection[str]) -> dict[Path, bytes]
     return {**dict.fromkeys(planned.beside, b""), **revised}
 
 
-def bring(path: Path, new: bytes) -> None:
+def write_or_delete(path: Path, new: bytes) -> None:
     """Give a file beside a log its new content; delete it if that is empty."""
     if new:
         replace_file(path, [new], like_before=True)
@@ -154,7 +157,7 @@ def bring(path: Path, new: bytes) -> None:
         path.unlink(missing_ok=True)
 
 
-def _noted(session: Transcript, path: Path, change: Change, size: int) -> Followed:
+def _noted(session: Transcript, path: Path, change: CutChange, size: int) -> Followed:
     """Keep a file beside a log before it is changed or deleted, and note that."""
     snapshot = snapshots.take(path, session.session_id, change.now, disk=change.disk)
     command = f"{change.command} (beside {session.session_id})"

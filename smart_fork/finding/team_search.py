@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from smart_fork.finding.sessions import Reading
 
 #: The door of the team's room, which nothing else imports.
-_DOOR = "smart_fork.team.door"
+_DOOR = "smart_fork.team.api"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ServerState:
 
 
 class Team(Protocol):
-    """A team's sessions, and its server. See `smart_fork.team.door`."""
+    """A team's sessions, and its server. See `smart_fork.team.api`."""
 
     def search(self, *, wanted: bool) -> Elsewhere:
         """Return what asks the server a question; with `wanted`, a project that has none is an error."""

@@ -36,10 +36,10 @@ from smart_fork.finding import sessions
 from smart_fork.finding.results import title as shown_title
 from smart_fork.finding.session_place import belongs, unplaced, where_now
 from smart_fork.finding.team_search import sessions_here
-from smart_fork.forking.bringing_back import forkable, is_others, refuse_without_log
 from smart_fork.forking.budget import answering, chosen, gathered
 from smart_fork.forking.occupation import Occupation
 from smart_fork.forking.request import BranchRequest, Wanted
+from smart_fork.forking.restored_logs import forkable, is_others, refuse_without_log
 from smart_fork.forking.results import Branched, Forked, Handed, Named
 from smart_fork.forking.session_copy import Branch, branch_point, last_branch_point, message_at, write_copy
 from smart_fork.snippets import MAX_NAME_CHARACTERS, plain_name, quoted
@@ -48,7 +48,7 @@ from smart_fork.system.processes import Clock, Machine
 
 if TYPE_CHECKING:
     from smart_fork.finding.library import Opening
-    from smart_fork.forking.choice import Selected
+    from smart_fork.forking.budget_choice import Selected
     from smart_fork.forking.handover import Handover
 
 #: An unfinished answer to which nothing was added for so long has been given up, or waits for a person.

@@ -16,18 +16,10 @@ from smart_fork.finding import sessions
 from smart_fork.finding.conversation import resumed_part
 from smart_fork.finding.hit import score_in_words
 from smart_fork.finding.ranking import NAMED_FLOOR, ExchangeEvidence
-from smart_fork.forking.choice import Selected, selected
+from smart_fork.forking import session_copy
+from smart_fork.forking.budget_choice import Selected, selected
+from smart_fork.forking.exchange_parts import costs
 from smart_fork.forking.request import MATCH, ForkRequest, Wanted
-from smart_fork.forking.session_copy import (
-    Part,
-    Point,
-    beginning_with,
-    last_branch_point,
-    last_point,
-    point_at,
-    without_shared,
-)
-from smart_fork.forking.units import costs
 from smart_fork.forking.worker import Content
 
 if TYPE_CHECKING:
@@ -53,13 +45,18 @@ def merged(
     _check(read, agent)
     found = _selected(read, wanted, answers)
     unmasked = request.options.unmasked
-    first, *others = [Part(session, _excerpt(session, one), unmasked) for session, one in zip(read, found, strict=True)]
+    first, *others = [
+        session_copy.MergedPart(session, _excerpt(session, one), unmasked)
+        for session, one in zip(read, found, strict=True)
+    ]
     told = [
-        replace(part, excerpt=beginning_with(f"What follows is from {whence(part.session)}.", part.excerpt))
+        replace(
+            part, excerpt=session_copy.beginning_with(f"What follows is from {whence(part.session)}.", part.excerpt)
+        )
         for part in (first, *others)
     ]
-    parts = [told[0], *(without_shared(part, read[: n + 1]) for n, part in enumerate(told[1:]))]
-    unheaded = [without_shared(part, read[:n]) for n, part in enumerate((first, *others))]
+    parts = [told[0], *(session_copy.without_shared(part, read[: n + 1]) for n, part in enumerate(told[1:]))]
+    unheaded = [session_copy.without_shared(part, read[:n]) for n, part in enumerate((first, *others))]
     each = [
         handover(one.session, one.excerpt.end, agent, one.excerpt, unmasked=unmasked)
         for one in unheaded
@@ -94,7 +91,7 @@ def _selected(read: Sequence[Session], all_: Wanted, answers: Answers | None) ->
     order = sorted(range(len(read)), key=lambda place: sum(turn.token_est for turn in read[place].turns))
     for done, place in enumerate(order):
         share = left if left == MATCH else max(1, int(left) // (len(read) - done))
-        one = chosen(read[place], last_branch_point(read[place]), replace(all_, budget=share), answers)
+        one = chosen(read[place], session_copy.last_branch_point(read[place]), replace(all_, budget=share), answers)
         found[place] = one
         if left != MATCH:
             left = max(0, int(left) - one.selection.tokens)
@@ -105,7 +102,7 @@ def _excerpt(session: Session, one: Selected) -> Excerpt:
     """Return the excerpt of a session, even if it is complete."""
     if one.excerpt is not None:
         return one.excerpt
-    end = last_branch_point(session)
+    end = session_copy.last_branch_point(session)
     return Excerpt(frozenset(range(end + 1)), end, {}, costs(session).turns)
 
 
@@ -244,7 +241,7 @@ def content_of(
     notes = [*filter(None, (moved, sessions.left_out(session)))]
     point, excerpt, kept = leaves, None, None
     if request.budget is not None:
-        end = leaves.index if leaves else last_branch_point(session)
+        end = leaves.index if leaves else session_copy.last_branch_point(session)
         kept = chosen(session, end, request.budget, answers)
         excerpt = kept.excerpt
         notes += kept.selection.notes
@@ -260,8 +257,8 @@ def content_of(
 
 
 def handed_to(
-    agent: AgentName, session: Session, point: Point | None, excerpt: Excerpt | None, *, unmasked: bool
-) -> tuple[Point | None, Handover | None]:
+    agent: AgentName, session: Session, point: session_copy.Point | None, excerpt: Excerpt | None, *, unmasked: bool
+) -> tuple[session_copy.Point | None, Handover | None]:
     """Return where a fork with `agent` ends, and what that is told of another agent's session.
 
     Raises:
@@ -277,31 +274,31 @@ def handed_to(
     return point, handover(session, point.index, agent, excerpt, unmasked=unmasked)
 
 
-def _point(request: ForkRequest, session: Session, answers: Answers | None) -> tuple[Point | None, str]:
+def _point(request: ForkRequest, session: Session, answers: Answers | None) -> tuple[session_copy.Point | None, str]:
     """Return the fork point, `None` for the session's end, and a remark about it."""
     if request.at_match:
         return _end_of(session, answering(session, answers, request.found))
     if (message := request.message) is None:
         return None, ""
-    point = point_at(session, message)
+    point = session_copy.point_at(session, message)
     return point, point.moved_from(message) if point.index != message else ""
 
 
-def end_of_whole(session: Session, *, borrowed: bool) -> tuple[Point | None, str]:
+def end_of_whole(session: Session, *, borrowed: bool) -> tuple[session_copy.Point | None, str]:
     """Return where a fork of all of a session ends that is a copy, as it is of one with a gap; and what to say of that.
 
     Without a point its agent forks it.
     """
     part = resumed_part(session.resumed, session.compacted(), len(session.turns))
     if part is None or part.reason == "compaction":
-        return last_point(session) if borrowed else None, ""
+        return session_copy.last_point(session) if borrowed else None, ""
     alone = f"Its agent alone {part.sentence}"
     if session.unread:
         return None, alone
     return point_of(session, len(session.turns) - 1), f"{alone}. The fork is a copy with everything before that"
 
 
-def _end_of(session: Session, message_id: str) -> tuple[Point | None, str]:
+def _end_of(session: Session, message_id: str) -> tuple[session_copy.Point | None, str]:
     """Return the end of a message's exchange, `None` for the session's end, and its description."""
     turn = next((i for i, turn in enumerate(session.turns) if turn.id == message_id), None)
     if turn is None:
@@ -315,6 +312,6 @@ def _end_of(session: Session, message_id: str) -> tuple[Point | None, str]:
     return None if end is None else point_of(session, end), note
 
 
-def point_of(session: Session, turn: int) -> Point:
+def point_of(session: Session, turn: int) -> session_copy.Point:
     """Return the point behind a turn."""
-    return Point(turn, session.turns[turn].id)
+    return session_copy.Point(turn, session.turns[turn].id)

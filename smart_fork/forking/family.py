@@ -35,7 +35,7 @@ _SAID = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Crossings:
+class KnownRelations:
     """Parents of sessions that their own logs do not tell, and the agents of sessions.
 
     `shared` is what else ties sessions of one agent. `through` is the last message that one which was handed over was
@@ -81,9 +81,9 @@ class Crossings:
         return list(found)
 
 
-def crossings(asked: Session, workers: Sequence[WorkerRecord]) -> Crossings:
+def known_relations(asked: Session, workers: Sequence[WorkerRecord]) -> KnownRelations:
     """Collect the known relations. For the session `asked` about, its own text is read as well."""
-    found = Crossings(shared={(asked.session_id, message_tie(one)) for one in asked.beginnings})
+    found = KnownRelations(shared={(asked.session_id, message_tie(one)) for one in asked.beginnings})
     for one in workers:
         if one.session_id:
             found.agents[one.session_id] = one.agent
@@ -106,7 +106,7 @@ def crossings(asked: Session, workers: Sequence[WorkerRecord]) -> Crossings:
     return found
 
 
-def relatives(asked: Session, root: str, found: Crossings) -> list[Kin]:
+def relatives(asked: Session, root: str, found: KnownRelations) -> list[Kin]:
     """The logs of the family of a session, whichever agents' they are."""
     family: list[Kin] = []
     known: dict[str, AgentName] = {}
@@ -228,39 +228,38 @@ Links = Mapping[str, set[str]]
 
 @dataclass(frozen=True, slots=True)
 class Descendant:
-    """A log with something of a session. `told` says that it has its words, in records of its own."""
+    """A log with something of a session. `handed_over` says that it has its words, in records of its own."""
 
     agent: AgentName
     session_id: str
     path: Path
-    told: bool = False
+    handed_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Descent:
     """The logs that have something of a session.
 
-    `below` were made of it. `unclear` have records of it, and nothing says which of them was first. `beside` have the
-    same records from a session before: those that it was made of, and what else was made of these; of other agents that
-    is not certain. `above` are the ids of those that it was made of, `lost` the agents and ids of all relatives that
-    have no log any more.
+    `descendants` were made of it. `unclear` have records of it, and the first is unknown. `siblings` have the same
+    records from an earlier session: its ancestors, and what else was made of these; for other agents that is uncertain.
+    `ancestors` are ids, `without_log` the agents and ids of all relatives that have no log any more.
     """
 
-    below: tuple[Descendant, ...] = ()
+    descendants: tuple[Descendant, ...] = ()
     unclear: tuple[Descendant, ...] = ()
-    beside: tuple[Descendant, ...] = ()
-    above: frozenset[str] = frozenset()
-    lost: tuple[tuple[AgentName, str], ...] = ()
+    siblings: tuple[Descendant, ...] = ()
+    ancestors: frozenset[str] = frozenset()
+    without_log: tuple[tuple[AgentName, str], ...] = ()
 
     @property
     def logs(self) -> tuple[Descendant, ...]:
         """All logs that were made of the session, or may have been."""
-        return (*self.below, *self.unclear)
+        return (*self.descendants, *self.unclear)
 
     @property
     def copies(self) -> list[Path]:
         """The logs with its records that were made of it, to any depth: what is cut out of it is cut there."""
-        return [one.path for one in self.below if not one.told]
+        return [one.path for one in self.descendants if not one.handed_over]
 
 
 @dataclass(slots=True)
@@ -290,7 +289,7 @@ def descent(agent: AgentName, session_id: str, path: Path, keys: Collection[str]
     if not AGENTS[agent].heads:
         return Descent()
     asked, notes = Session(agent, session_id, path, ()), _notes()
-    found, known = crossings(asked, Registry.known_workers()), notes.get(session_id)
+    found, known = known_relations(asked, Registry.known_workers()), notes.get(session_id)
     for child in known.below if known else ():
         found.forks.setdefault(child, session_id)
     family = relatives(asked, "", found)
@@ -348,7 +347,7 @@ class _Logs:
         """Those logs, of these sessions as well."""
         below, direct = reached(sessions, self._made), reached(sessions, self._direct)
         return [
-            Descendant(kin.agent, kin.session_id, kin.path, told=kin.session_id not in direct)
+            Descendant(kin.agent, kin.session_id, kin.path, handed_over=kin.session_id not in direct)
             for kin in self._family
             if kin.session_id in below
         ]
@@ -357,7 +356,7 @@ class _Logs:
         """The logs of these sessions that are other agents'."""
         for kin in self._family:
             if kin.session_id in sessions and kin.agent != self._agent:
-                yield Descendant(kin.agent, kin.session_id, kin.path, told=True)
+                yield Descendant(kin.agent, kin.session_id, kin.path, handed_over=True)
 
     def lost(self, sessions: set[str], links: Links) -> Iterator[tuple[AgentName, str]]:
         """The relatives of these sessions that have no log."""
@@ -369,7 +368,9 @@ class _Logs:
                 yield agent, one
 
 
-def _links(family: Sequence[Kin], guessed: Mapping[str, str], found: Crossings, cut: str) -> defaultdict[str, set[str]]:
+def _links(
+    family: Sequence[Kin], guessed: Mapping[str, str], found: KnownRelations, cut: str
+) -> defaultdict[str, set[str]]:
     """Return the certain parent links. If two logs share records and began at the same time, or one was `cut`, either
     may be the parent.
     """
@@ -386,7 +387,7 @@ def _links(family: Sequence[Kin], guessed: Mapping[str, str], found: Crossings, 
     return links
 
 
-def _noted_kin(there: set[str], notes: Mapping[str, _Noted], found: Crossings) -> Iterator[Kin]:
+def _noted_kin(there: set[str], notes: Mapping[str, _Noted], found: KnownRelations) -> Iterator[Kin]:
     """The logs of the sessions that were of the family of these before cuts."""
     ties: dict[str, set[str]] = defaultdict(set)
     agents: dict[str, AgentName] = {}

@@ -23,13 +23,13 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession
 from smart_fork.agents.forms import HomePlace, Utterance
 from smart_fork.errors import advice
-from smart_fork.forking.bringing_back import is_others
+from smart_fork.forking.exchange_parts import marker, plain
 from smart_fork.forking.handover_log import DATA, SAID_CHARACTERS, as_session, lost_of, utterances, whence
-from smart_fork.forking.neutral import SECRETS, Message, read
+from smart_fork.forking.neutral_form import SECRETS, NeutralMessage, read
 from smart_fork.forking.request import MATCH, Wanted
+from smart_fork.forking.restored_logs import is_others
 from smart_fork.forking.results import Handed
 from smart_fork.forking.session_copy import Branch, write_branch
-from smart_fork.forking.units import marker, plain
 from smart_fork.repository.history import was_checked_out
 from smart_fork.snippets import quotation
 from smart_fork.system.processes import Machine
@@ -163,7 +163,7 @@ def _headed(said: Sequence[Utterance], head: str) -> list[Utterance]:
     return made
 
 
-def _fitting(session: Session, messages: Sequence[Message], room: int) -> tuple[list[Message], int]:
+def _fitting(session: Session, messages: Sequence[NeutralMessage], room: int) -> tuple[list[NeutralMessage], int]:
     """The last messages that fit from an exchange's beginning on, and the turn that this is; 0 where all of them do.
 
     Of a last exchange that is too large by itself, what was asked, and the end of what was done.
@@ -186,10 +186,10 @@ def _fitting(session: Session, messages: Sequence[Message], room: int) -> tuple[
     return left, begun
 
 
-def _ending(messages: Sequence[Message], room: int) -> list[Message]:
+def _ending(messages: Sequence[NeutralMessage], room: int) -> list[NeutralMessage]:
     """The first message, and of the others the last ones; each as far as there is room."""
     asked = _shortened(messages[0], room // 2)
-    left, kept = room - estimate_tokens(asked.rendered()), list[Message]()
+    left, kept = room - estimate_tokens(asked.rendered()), list[NeutralMessage]()
     for one in reversed(messages[1:]):
         if left <= 0:
             break
@@ -198,7 +198,7 @@ def _ending(messages: Sequence[Message], room: int) -> list[Message]:
     return [asked, *reversed(kept)]
 
 
-def _shortened(message: Message, room: int) -> Message:
+def _shortened(message: NeutralMessage, room: int) -> NeutralMessage:
     """A message that takes about so many tokens: its end, and of its actions the last ones."""
     if estimate_tokens(message.rendered()) <= room:
         return message

@@ -19,7 +19,7 @@ from smart_fork.agents.forms import Becomes, HomePlace, Utterance
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused
 from smart_fork.forking import temporary_logs
-from smart_fork.forking.neutral import Message, Neutral
+from smart_fork.forking.neutral_form import Neutral, NeutralMessage
 from smart_fork.snippets import quotation
 
 #: The most characters of a directory or a branch in a line.
@@ -43,7 +43,7 @@ def whence(session: Session) -> str:
 
 
 def utterances(
-    session: Session, messages: Sequence[Message], lines: Mapping[int, str] | None = None
+    session: Session, messages: Sequence[NeutralMessage], lines: Mapping[int, str] | None = None
 ) -> list[Utterance]:
     """Return the messages and actions of a session, from the first prompt on: conversations must begin with one.
 
@@ -69,7 +69,7 @@ def lost_of(told: Neutral) -> dict[str, int]:
     return {**told.lost, **({BEFORE: before} if before else {})}
 
 
-def _begun(messages: Sequence[Message]) -> int:
+def _begun(messages: Sequence[NeutralMessage]) -> int:
     """Return the index of the first prompt."""
     return next((place for place, one in enumerate(messages) if one.role == "user"), len(messages))
 

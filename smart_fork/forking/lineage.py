@@ -28,7 +28,7 @@ from smart_fork.finding.results import UNTRUSTED
 from smart_fork.finding.results import title as shown_title
 from smart_fork.finding.session_place import permits, placed_here
 from smart_fork.forking.branch import command_to_resume
-from smart_fork.forking.family import Crossings, crossings, parents, relatives
+from smart_fork.forking.family import KnownRelations, known_relations, parents, relatives
 from smart_fork.forking.results import Family, LeftAt, Relative, Running
 from smart_fork.system import permission
 from smart_fork.system.processes import Processes
@@ -91,7 +91,7 @@ class _Known(NamedTuple):
     """Members and parents of a family, and its workers."""
 
     family: list[Kin]
-    found: Crossings
+    found: KnownRelations
     workers: list[WorkerRecord]
 
     def is_alone(self, session: Session) -> bool:
@@ -103,7 +103,7 @@ class _Known(NamedTuple):
 def _known(asked: Session, store: SqliteStore | None) -> _Known:
     """Collect relations from logs, notes and the index. A fork may begin at a later message of its parent."""
     workers = _workers()
-    found = crossings(asked, workers)
+    found = known_relations(asked, workers)
     row = store.session(asked.agent, asked.session_id) if store else None
     if store and row and row.root_id:
         found.shared.update((asked.session_id, one.session_id) for one in store.family(row.root_id))
@@ -212,7 +212,7 @@ def _facts(one: SessionRow | Session, may_be_told: bool, turns: int, tokens: int
 class _Telling:
     """Titles, sizes and places: from the index where a log has not changed since it was indexed, else from the log."""
 
-    def __init__(self, store: SqliteStore | None, found: Crossings, asked: Session) -> None:
+    def __init__(self, store: SqliteStore | None, found: KnownRelations, asked: Session) -> None:
         self._store, self._found = store, found
         self._seen: Mapping[str, SeenFile] = store.seen() if store else {}
         self._read: dict[Path, Session | None] = {asked.source_path: asked}

@@ -25,15 +25,15 @@ from smart_fork.finding.session_place import where_now
 from smart_fork.finding.sessions import Located
 from smart_fork.finding.team_search import sessions_here
 from smart_fork.finding.worth import age_of, cache_in_words, is_cached, obstacles, own_cached_until
-from smart_fork.forking.bringing_back import brought_back, is_borrowed, refuse_without_log
 from smart_fork.forking.budget import Answers, content_of, gathered, handed_to, merged
-from smart_fork.forking.choice import Selected, chooser_of, within
+from smart_fork.forking.budget_choice import Selected, chooser_of, within
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
+from smart_fork.forking.exchange_parts import Costs, costs
 from smart_fork.forking.request import MATCH, Amount, ForkRequest, Wanted, check
+from smart_fork.forking.restored_logs import brought_back, is_borrowed, refuse_without_log
 from smart_fork.forking.results import Forked, ForkPrice, Selection, Way
 from smart_fork.forking.session_copy import Point, last_branch_point
 from smart_fork.forking.start import Prepared, prepare
-from smart_fork.forking.units import Costs, costs
 from smart_fork.forking.worker import Content, Launched, WorkerSpec, as_fork, done_by, named_as_shared, same_command
 from smart_fork.snippets import in_words
 from smart_fork.system.processes import Machine

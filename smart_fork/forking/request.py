@@ -235,7 +235,7 @@ class BranchRequest(SessionRequest):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SessionChoice:
     """The selection of one session found: none, unless one of these fields or the fork's request names it.
 
     With `auto_fork` it is the best one if it fits: it scores the search's `min_score`, else `FLOOR`. If several fit
@@ -260,7 +260,7 @@ class Best:
 
 
 #: Nothing is forked.
-NO_CHOICE, NO_FORK = Choice(), ForkRequest()
+NO_CHOICE, NO_FORK = SessionChoice(), ForkRequest()
 
 
 def check(request: ForkRequest) -> None:

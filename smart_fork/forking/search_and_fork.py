@@ -36,9 +36,9 @@ from smart_fork.forking.request import (
     NO_FORK,
     Ask,
     Best,
-    Choice,
     ForkRequest,
     Later,
+    SessionChoice,
     Wanted,
     about_as_likely,
     amount,
@@ -60,7 +60,7 @@ _CHOICES = ("auto_fork", "fork_index", "fork_session_id", "as_agent")
 
 
 def find_and_fork(
-    request: FindRequest, library: Library, choice: Choice = NO_CHOICE, fork: ForkRequest = NO_FORK
+    request: FindRequest, library: Library, choice: SessionChoice = NO_CHOICE, fork: ForkRequest = NO_FORK
 ) -> Answer:
     """`find`, and the `fork` that is asked for as ``forked_session``. The search is the same with and without it.
 
@@ -108,7 +108,7 @@ def find_and_fork(
     return replace(answer, resolved=resolved, next_steps=steps or answer.next_steps, forked_session=forked)
 
 
-def _checked(request: FindRequest, choice: Choice, fork: ForkRequest) -> FindRequest:
+def _checked(request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> FindRequest:
     """Return the request for the search. Refuse what cannot be forked, before anything is read."""
     prompt, place = fork.options.prompt, fork.options.place
     if (choice.auto_fork or choice.fork_index is not None or fork.session) and is_empty(request.intent):
@@ -207,7 +207,7 @@ def _loads_much(hit: Hit, fork: ForkRequest) -> bool:
     return tokens > MUCH_TOKENS and fork.budget is None and not fork.dry_run
 
 
-def _best(answer: Answer, request: FindRequest, choice: Choice, fork: ForkRequest, library: Library) -> str:
+def _best(answer: Answer, request: FindRequest, choice: SessionChoice, fork: ForkRequest, library: Library) -> str:
     """Return the best session that fits, of about equally likely ones the first that may be forked unasked."""
     best = about_as_likely(fitting(answer, MAX_LIMIT, request.min_score)[0])
     whys = {hit.session_id: _unasked(hit, request, fork, library, or_all=choice.or_all) for hit in best}
@@ -219,7 +219,7 @@ def _best(answer: Answer, request: FindRequest, choice: Choice, fork: ForkReques
     )
 
 
-def _passed_over(results: Sequence[Hit], request: FindRequest, choice: Choice, fork: ForkRequest) -> Hit | None:
+def _passed_over(results: Sequence[Hit], request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> Hit | None:
     """Return the result that was meant and is not forked: by its index, or the likeliest if it fits."""
     if choice.fork_index is not None:
         return next(iter(results[choice.fork_index : choice.fork_index + 1]), None)
@@ -229,7 +229,7 @@ def _passed_over(results: Sequence[Hit], request: FindRequest, choice: Choice, f
     return best if best is not None and best.score >= floor and forked < least_close(best.score) else None
 
 
-def _calls(results: Sequence[Hit], request: FindRequest, choice: Choice, fork: ForkRequest) -> tuple[str, ...]:
+def _calls(results: Sequence[Hit], request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> tuple[str, ...]:
     """Return the calls that fork what was passed over: handed over to the caller's agent, and by its own agent."""
     if (hit := _passed_over(results, request, choice, fork)) is None:
         return ()

@@ -195,10 +195,10 @@ class _Walk:
                 break
         else:
             return value
-        return _Told(self._text, self._found).value(value)
+        return _NamedSecrets(self._text, self._found).value(value)
 
 
-class _Told:
+class _NamedSecrets:
     """Values of which a name beside them says that they are secret: a name and its value are read as one text."""
 
     def __init__(self, text: Callable[[str], str], found: MaskedSecrets) -> None:

@@ -151,7 +151,7 @@ def _waits_for_nothing(turns: Sequence[Turn]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MergedPart:
     """The kept turns of one of a copy's sessions. Where it is handed over its secrets are masked, unless `unmasked`."""
 
     session: Session
@@ -168,7 +168,7 @@ def beginning_with(text: str, excerpt: Excerpt) -> Excerpt:
     return replace(excerpt, told={**excerpt.told, first: told})
 
 
-def without_shared(part: Part, others: Sequence[Session]) -> Part:
+def without_shared(part: MergedPart, others: Sequence[Session]) -> MergedPart:
     """Return the part without the turns that its session shares with the beginning of one of `others`."""
     shared = max((_shared(part.session, other) for other in others), default=0)
     kept = frozenset(turn for turn in part.excerpt.kept if turn >= shared)
@@ -178,7 +178,7 @@ def without_shared(part: Part, others: Sequence[Session]) -> Part:
 
 def write_branch(
     adapter: AgentAdapter, source: Path, becomes: NewSession, *, at: str | None, session: Session | None = None,
-    machine: Machine | None = None, excerpt: Excerpt | None = None, others: Sequence[Part] = (),
+    machine: Machine | None = None, excerpt: Excerpt | None = None, others: Sequence[MergedPart] = (),
 ) -> Branch:  # fmt: skip
     """Write a copy up to message `at`, or of all finished turns, to where the agent finds it as `becomes`.
 
@@ -206,7 +206,7 @@ def write_branch(
 
 def write_copy(
     session: Session, end: int, becomes: NewSession, *, asked: str = "", machine: Machine | None = None,
-    excerpt: Excerpt | None = None, others: Sequence[Part] = (),
+    excerpt: Excerpt | None = None, others: Sequence[MergedPart] = (),
 ) -> Branch:  # fmt: skip
     """Write turns 0 to `end` of `session`, or those of an `excerpt`, as a new session with its side files.
 
@@ -226,7 +226,7 @@ def write_copy(
     with ExitStack() as stack:
         copy: Copy | Merged = agent.up_to(session, end, becomes)
         if excerpt:
-            parts = [Part(session, excerpt), *others]
+            parts = [MergedPart(session, excerpt), *others]
             copy = Merged(stack.enter_context(distilled(parts, session.agent, becomes)))
         written = agent.write(copy, target, becomes, machine, lambda: None)
     last = session.turns[end].id
@@ -237,7 +237,7 @@ def write_copy(
 
 
 @contextmanager
-def distilled(parts: Sequence[Part], agent: AgentName, new: NewSession) -> Iterator[list[Copy]]:
+def distilled(parts: Sequence[MergedPart], agent: AgentName, new: NewSession) -> Iterator[list[Copy]]:
     """Yield the kept turns of each part as `agent` writes them. Parts of other agents are handed over.
 
     Raises:
@@ -250,11 +250,11 @@ def distilled(parts: Sequence[Part], agent: AgentName, new: NewSession) -> Itera
 
 
 @contextmanager
-def _told(part: Part, agent: AgentName) -> Iterator[Part]:
+def _told(part: MergedPart, agent: AgentName) -> Iterator[MergedPart]:
     """Yield a part of another agent's session as a session of `agent`, in a temporary private file."""
     # Only forks to another agent, and merges, need these.
     from smart_fork.forking.handover_log import DATA, as_session, utterances
-    from smart_fork.forking.neutral import read
+    from smart_fork.forking.neutral_form import read
 
     session, excerpt = part.session, part.excerpt
     told = read(session, excerpt.end, excerpt.kept, unmasked=part.unmasked)
@@ -262,7 +262,7 @@ def _told(part: Part, agent: AgentName) -> Iterator[Part]:
     place = HomePlace(session.cwd, str(Path.home()))
     with as_session(agent, said, place, source_id=session.session_id) as made:
         sizes = tuple(turn.token_est for turn in made.turns)
-        yield Part(made, Excerpt(frozenset(range(len(made.turns))), len(made.turns) - 1, {}, sizes))
+        yield MergedPart(made, Excerpt(frozenset(range(len(made.turns))), len(made.turns) - 1, {}, sizes))
 
 
 def _shared(one: Session, other: Session) -> int:

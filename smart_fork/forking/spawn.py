@@ -27,12 +27,12 @@ from smart_fork.errors import Ambiguous, ForkRefused, NotFound, SmartForkError, 
 from smart_fork.finding import sessions
 from smart_fork.finding.recent import recent_sessions
 from smart_fork.finding.session_place import directory_of, is_there, where_now
-from smart_fork.forking.bringing_back import refuse_borrowed
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.handover import notes as handed_notes
 from smart_fork.forking.occupation import AlreadyRuns, Occupation
 from smart_fork.forking.plan import Fork
 from smart_fork.forking.request import ForkRequest, wanted_of
+from smart_fork.forking.restored_logs import refuse_borrowed
 from smart_fork.forking.results import NotSpawned, Spawned, SpawnedWorker
 from smart_fork.forking.start import Prepared, directory, prepare
 from smart_fork.forking.worker import WorkerSpec, as_worker

@@ -26,10 +26,10 @@ from smart_fork.agents.starter import Launch
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding.session_place import unplaced, where_now
 from smart_fork.forking.attempt import Attempt, undone
-from smart_fork.forking.bringing_back import is_others
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation, confirm, one_at_a_time
 from smart_fork.forking.occupation import admission
 from smart_fork.forking.provisions import Provisions, provisions
+from smart_fork.forking.restored_logs import is_others
 from smart_fork.forking.results import Forked, StartedWorker
 from smart_fork.forking.worker import (
     Launched,

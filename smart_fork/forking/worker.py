@@ -29,7 +29,7 @@ from smart_fork.finding.conversation import resumed_part
 from smart_fork.finding.session_place import as_guest, directory_of, in_project, where_now
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation
 from smart_fork.forking.results import Forked, StartedWorker
-from smart_fork.forking.session_copy import Branch, Part, Point
+from smart_fork.forking.session_copy import Branch, MergedPart, Point
 from smart_fork.repository import worktree
 from smart_fork.repository.news import Then
 from smart_fork.repository.note import note
@@ -39,7 +39,7 @@ from smart_fork.workers.place import Started, WorkerPlace
 from smart_fork.workers.registry import Kind, WorkerRecord
 
 if TYPE_CHECKING:
-    from smart_fork.forking.choice import Selected
+    from smart_fork.forking.budget_choice import Selected
     from smart_fork.forking.handover import Handover
     from smart_fork.forking.request import ForkRequest, Wanted
 
@@ -67,7 +67,7 @@ class Content:
     leaves: Point | None = None
     point: Point | None = None
     excerpt: Excerpt | None = None
-    others: tuple[Part, ...] = ()
+    others: tuple[MergedPart, ...] = ()
     handover: Handover | None = None
     selected: tuple[Selected, ...] = ()
     notes: tuple[str, ...] = ()

@@ -32,8 +32,8 @@ from smart_fork.finding.session_place import where_now
 from smart_fork.finding.sessions import Located
 from smart_fork.finding.team_search import team_room
 from smart_fork.finding.worth import cache_in_words
-from smart_fork.forking.bringing_back import is_others
 from smart_fork.forking.plan import shared_until
+from smart_fork.forking.restored_logs import is_others
 from smart_fork.page.desk import Asked, Desk, Scopes, folder, in_thread
 from smart_fork.page.index_views import undone
 from smart_fork.page.phrases import link, session_link, subagent_link

@@ -31,7 +31,7 @@ from smart_fork.finding.conversation import Conversation, Exported
 from smart_fork.finding.hit import BUDGET, Hit
 from smart_fork.finding.request import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS, FindRequest, RecentRequest
 from smart_fork.finding.team_search import team_room, team_search
-from smart_fork.forking.request import Ask, BudgetAsked, Choice, ForkRequest, Later
+from smart_fork.forking.request import Ask, BudgetAsked, ForkRequest, Later, SessionChoice
 from smart_fork.server import tasks
 from smart_fork.server.calls import Caller, progress_of, project_for, sent
 from smart_fork.server.steps import FURTHER, after_search
@@ -230,7 +230,7 @@ class Searching:
         caller: Caller,
         project_path: ProjectPath = None,
         asked: FindRequest,
-        choice: Choice,
+        choice: SessionChoice,
         fork: ForkRequest,
         options: Options,
         budget: BudgetAsked,
@@ -267,7 +267,7 @@ class Searching:
         return library(path, progress_of(), self._shared, seconds, **how)
 
     def _answered(
-        self, ctx: Context[Any, Any], caller: Caller, asked: FindRequest, choice: Choice | None = None,
+        self, ctx: Context[Any, Any], caller: Caller, asked: FindRequest, choice: SessionChoice | None = None,
         fork: ForkRequest | None = None, *, project_path: str | None, team: bool | None, places: bool = False,
     ) -> Any:  # fmt: skip
         from smart_fork.forking.search_and_fork import find_and_fork
@@ -279,7 +279,7 @@ class Searching:
         )
         # Nobody has said whose sessions are meant: the other agents' may do as well.
         anybody = all(given.get(name) is None for name in ("agent_type", "collection"))
-        choice = replace(choice or Choice(), or_all=anybody, call=given)
+        choice = replace(choice or SessionChoice(), or_all=anybody, call=given)
         path = project_for(project_path, caller)
         with self.library(path, caller=caller.session_id, elsewhere=team_search(wanted=team)) as library:
             if asked.error is not None:

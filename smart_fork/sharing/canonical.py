@@ -1,4 +1,4 @@
-"""Canonical JSON: a record always has the same bytes, whatever program wrote it.
+"""Canonical JSON: a record always has the same bytes, whatever program wrote it. Also the limits of records.
 
 UTF-8, sorted names, no white space. A value that JSON cannot represent exactly is refused, not mended: a number that is
 not a double, half a surrogate, a name that occurs twice.
@@ -6,19 +6,66 @@ not a double, half a surrogate, a name that occurs twice.
 The digest of a session's first n records is a hash chain, which can be continued from any state:
 
 d0 = SHA256("smart-fork/records/1");  dn = SHA256(d(n-1) || SHA256(record n));  written "sf1:<hex>"
+
+Limits apply to decoded bytes, so that a small archive cannot expand into a large one.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from smart_fork.errors import TooLarge, Unshareable
-from smart_fork.sharing.limits import LIMITS
+from smart_fork.errors import TooLarge, Unshareable, Usage
+from smart_fork.snippets import printable
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+#: A segment ends with the record that reaches this many bytes, or this many records. Both numbers decide the segments
+#: of all sessions, so they are not settings: other numbers would store everything once more.
+SEGMENT_BYTES = 256 << 10
+SEGMENT_RECORDS = 512
+#: The most characters of a title, name or tag, and of a summary; the most tags.
+TEXT, SUMMARY, TAGS = 200, 2_000, 50
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of a server, which its clients respect.
+
+    A segment of more than 1 MiB may be at most `ratio` times as large as its compressed bytes.
+    """
+
+    record_bytes: int = 8 * MIB
+    depth: int = 64
+    session_bytes: int = 200 * MIB
+    session_records: int = 200_000
+    ratio: int = 200
+    user_bytes: int = 5 * GIB
+    project_bytes: int = 50 * GIB
+    requests_a_minute: int = 1_000
+    bytes_an_hour: int = 200 * MIB
+    body_seconds: float = 30
+
+    @property
+    def segment_bytes(self) -> int:
+        """The largest size of a segment: nearly full, then the longest record."""
+        return SEGMENT_BYTES + self.record_bytes + 1
+
+    @property
+    def segment_body_bytes(self) -> int:
+        """The largest size of a segment's compressed bytes. Incompressible data grows a little."""
+        return self.segment_bytes + self.segment_bytes // 256 + 64
+
+
+LIMITS = Limits()
+
 
 Record = dict[str, Any]
 
@@ -126,3 +173,48 @@ def state_of(digest: str) -> bytes:
 
 #: The digest of no records.
 NOTHING = written(START)
+
+
+#: The most characters of a wrong value that an error repeats.
+_SHOWN = 200
+
+
+def shown(text: str) -> str:
+    """A text for people, in one line and without terminal control characters."""
+    return " ".join(printable(text).split())
+
+
+#: Text for people, without terminal control characters.
+Text = Annotated[str, StringConstraints(max_length=TEXT), AfterValidator(shown)]
+AgentName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+SessionId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")]
+#: See `sharing.canonical.written` and `sharing.segments.Place.digest`.
+Digest = Annotated[str, StringConstraints(pattern=r"^sf1:[0-9a-f]{64}$")]
+SegmentDigest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=0, le=1 << 40)]
+
+
+class WireModel(BaseModel):
+    """The base class of all messages."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def refused(error: ValidationError) -> Usage:
+    """Return an error in plain words for an invalid message."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    where, kind = printable(".".join(map(str, first["loc"])))[:100] or "The request", first["type"]
+    if kind == "extra_forbidden":
+        return Usage(f"{where} is unknown in this version of the protocol.")
+    if kind == "missing":
+        return Usage(f"{where} is missing.")
+    if kind == "json_invalid":
+        return Usage("The request is not JSON.")
+    if kind == "value_error":
+        return Usage(f"{where}: {printable(first['msg'].removeprefix('Value error, '))[:_SHOWN]}")
+    if kind == "string_unicode":
+        return Usage(f"{where} is not UTF-8, which the team server needs.", "Type it in UTF-8.")
+    if kind in ("string_too_long", "too_long"):
+        unit = "characters" if kind == "string_too_long" else "entries"
+        return Usage(f"{where} is too long: at most {first['ctx']['max_length']} {unit}.")
+    return Usage(f"{where} has an invalid value.")

@@ -34,7 +34,7 @@ from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable, Usage
 from smart_fork.forking.secrets import MaskedSecrets, Secrets
 from smart_fork.sharing.canonical import NOTHING, START, encode, state_after, written
-from smart_fork.sharing.ignored import WITHHELD, Ignored, ignored
+from smart_fork.sharing.ignore_file import WITHHELD, Ignored, ignored
 from smart_fork.snippets import printable, quoted
 
 #: What is left out, as a person is told of it.
@@ -67,7 +67,7 @@ class NothingToPush(ForkRefused):
 
 
 @dataclass(frozen=True, slots=True)
-class Since:
+class SentBefore:
     """The records of the log that were sent before: their number, and their digest as they are in the log."""
 
     count: int = 0
@@ -91,7 +91,7 @@ class Outgoing:
     records: tuple[bytes, ...]
     numbers: tuple[int, ...]
     here: tuple[Record, ...]
-    local: Since
+    local: SentBefore
     masked: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     samples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -131,7 +131,7 @@ def prepare(
     agent: str,
     root: str | Path,
     *,
-    since: Since | None = None,
+    since: SentBefore | None = None,
     images: bool = False,
     read: Session | None = None,
 ) -> Outgoing:
@@ -156,7 +156,7 @@ def prepare(
     steps = _Steps(forms, place, session.cwd, ignored(place), secrets, images=images)
     if open_turns := sum(turn.speaks for turn in session.turns[end + 1 :]):
         steps.left_out[OPEN] = open_turns
-    records = tuple(steps.records(session, end, since or Since()))
+    records = tuple(steps.records(session, end, since or SentBefore()))
     for turn in session.turns if since else ():  # a name repeats what was said, which may be out already
         secrets.text(str(turn.text))
     return Outgoing(
@@ -253,9 +253,9 @@ class _Steps:
         self.found = MaskedSecrets()
         self.left_out: Counter[str] = Counter()
         self.withheld: dict[str, None] = {}
-        self.local = Since()
+        self.local = SentBefore()
 
-    def records(self, session: Session, end: int, since: Since) -> Iterator[tuple[int, bytes, Record]]:
+    def records(self, session: Session, end: int, since: SentBefore) -> Iterator[tuple[int, bytes, Record]]:
         """Each record that is sent, with its number in the log and what is shared of it there."""
         state, number = START, 0
         for record in self._forms.records_of(session, end):
@@ -270,7 +270,7 @@ class _Steps:
                 yield number, data, self._forms.sent(record) or {}
         if number < since.count or (number == since.count and written(state) != since.digest):
             _same("", since, session.session_id)
-        self.local = Since(number, written(state))
+        self.local = SentBefore(number, written(state))
 
     def sent(self, shared: Record) -> bytes | None:
         """A record as it is sent; nothing where it is not."""
@@ -344,7 +344,7 @@ def _size(size: int) -> str:
     return f"{size} bytes" if size < 1_000 else f"{size // 1_000} kB" if size < 1_000_000 else f"{size / 1e6:.1f} MB"
 
 
-def _same(digest: str, since: Since, session_id: str) -> None:
+def _same(digest: str, since: SentBefore, session_id: str) -> None:
     if digest != since.digest:
         raise Conflict(
             f"Pushed records have changed here (in its first {since.count} records).",

@@ -27,15 +27,15 @@ from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError
 from smart_fork.excise import erasure, transcript, writing
-from smart_fork.excise.cut_plan import CutPlan, mapped
-from smart_fork.excise.words import said_in, telling
+from smart_fork.excise.cut_plan import CutPlan, map_texts
+from smart_fork.excise.text_search import telling_words, words_and_runs
 from smart_fork.finding import notes
 from smart_fork.forking.occupation import Occupation
 from smart_fork.sharing.canonical import decode, encode
-from smart_fork.sharing.pulled import Written, key_of, time_of
+from smart_fork.sharing.received_logs import ReceivedLog, key_of, time_of
 
 #: A line, and when it was said.
-Line = tuple[str, bytes]
+TimedLine = tuple[str, bytes]
 #: What a cut does to a log, with more turns that go as well, and the lines that it rewrites.
 Planner = Callable[[Transcript, Collection[str]], tuple[CutPlan, dict[int, bytes]]]
 #: The shortest beginning of a text that is taken for a name made of it.
@@ -44,7 +44,7 @@ _MASK, _MASKED = re.compile(r"\[REDACTED:[a-z0-9-]{1,40}\]"), "[REDACTED]"
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Loss:
     """The content that a session loses: times at which nothing stays, all times, words, and keys of records.
 
     Some records only change: `masked` has the lines with a mask of what takes their place, by their times. `known` are
@@ -60,16 +60,16 @@ class Lost:
 
     @classmethod
     def of(
-        cls, before: Sequence[Line], after: Sequence[Line], keys: Iterable[str], only: Collection[str],
-        *, anew: Iterable[Line], known: Iterable[str],
-    ) -> Lost:  # fmt: skip
+        cls, before: Sequence[TimedLine], after: Sequence[TimedLine], keys: Iterable[str], only: Collection[str],
+        *, anew: Iterable[TimedLine], known: Iterable[str],
+    ) -> Loss:  # fmt: skip
         """Compute the loss between two versions of these lines. `only` are times at which everything goes; `anew` are
         replacement lines.
 
         `known` are times of records of the session, whether they go or not.
         """
-        was, now = ({utc(time) for time, _ in lines} - {""} for lines in (before, after))
-        words = said_in(line for _, line in before) - said_in(line for _, line in after)
+        was, now = ({utc(time) for time, _ in record_lines} - {""} for record_lines in (before, after))
+        words = words_and_runs(line for _, line in before) - words_and_runs(line for _, line in after)
         masks: dict[str, list[str]] = {}
         for time, record in anew:
             masks.setdefault(time, []).extend(_with_masks(record))
@@ -85,7 +85,7 @@ class Lost:
         places = (bisect_right(there, time) for time in self.masked)  # what came back is told below its call
         said = {there[place - 1] for place in places if place}
         told = [turn for turn in session.own if self.masked and times.get(turn.id) in self.known]
-        changed = {turn.id for turn in told if times[turn.id] in said or telling([turn.raw], self.words)}
+        changed = {turn.id for turn in told if times[turn.id] in said or telling_words([turn.raw], self.words)}
         edits = CutPlan.masking(session, (), changed).edits if changed else {}
         turns = enumerate(session.turns)
         gone = {turn.id for at, turn in turns if self._has(turn, times.get(turn.id, ""), edits.get(at))}
@@ -97,13 +97,13 @@ class Lost:
         is_unsure = time in self.masked and turn.role != "system" and not (masked_line and self.words)
         if is_unsure and not _has_all(line, self.masked[time]):
             return True
-        return time in self.only or (time in self.times and bool(telling([line], self.words)))
+        return time in self.only or (time in self.times and bool(telling_words([line], self.words)))
 
     def forget_snapshots(self, session_id: str) -> None:
         """Delete the snapshots of a session that have it."""
         for kept in snapshots.snapshots(session_id):
             records = filter(None, map(record_in, snapshots.lines(kept)))
-            if telling(snapshots.lines(kept), self.words) or not self.only.isdisjoint(map(time_of, records)):
+            if telling_words(snapshots.lines(kept), self.words) or not self.only.isdisjoint(map(time_of, records)):
                 kept.path.unlink(missing_ok=True)
 
 
@@ -164,14 +164,14 @@ def _write_again(
             snapshots.forget(name)
         if left is None:
             for name in ids:
-                erasure.remove(agent, name)
+                transcript.remove_own_files(agent, name)
                 notes.forget(agent, name)
             beside = dict.fromkeys(AGENTS.cutter_of(agent).files_of(path), b"")
             AGENTS.files_of(agent).remove(path)
         else:
             write()
         for file, new in beside.items():
-            writing.bring(file, new)
+            writing.write_or_delete(file, new)
     if left is not None:
         erasure.refresh(agent, [path])
 
@@ -181,7 +181,7 @@ def renamed_beside(planned: CutPlan, words: Collection[str]) -> dict[Path, bytes
     session = planned.session
     read = READERS[session.tool].read(session.source_path).session
     name = read.title if read is not None else ""
-    marks = titles.quoting(name) if telling([name.encode()], words) else ()
+    marks = titles.quoting(name) if telling_words([name.encode()], words) else ()
     return writing.changed_beside(planned, {*transcript.keys_of(planned.removed), *marks})
 
 
@@ -190,11 +190,11 @@ def _named_after(planned: CutPlan, edits: Mapping[int, bytes], words: Collection
     said = [" ".join(text.split()) for turn in planned.removed for text in _texts(turn.raw)]
     found = set()
     for at, turn in enumerate(planned.session.turns):
-        if turn.id not in planned.gone and is_name(turn) and "needed" not in turn.meta:
+        if turn.id not in planned.gone and is_bookkeeping(turn) and "needed" not in turn.meta:
             line = edits.get(at, turn.raw)
             names = [" ".join(text.split()).strip("….") for text in _texts(line)] if not turn.key else ()
             quotes = any(len(name) >= _NAME and one.startswith(name) for name in names for one in said)
-            if quotes or telling([line], words):
+            if quotes or telling_words([line], words):
                 found.add(turn.id)
     return found
 
@@ -202,13 +202,16 @@ def _named_after(planned: CutPlan, edits: Mapping[int, bytes], words: Collection
 def _unnamed(planned: CutPlan, words: Collection[str]) -> dict[int, bytes]:
     """Lines that are needed, without the names in them that have these words."""
     return {
-        at: orjson.dumps(mapped(record, lambda text: "" if telling([text.encode()], words) else text))
+        at: orjson.dumps(map_texts(record, lambda text: "" if telling_words([text.encode()], words) else text))
         for at, turn in enumerate(planned.session.turns)
-        if is_name(turn) and "needed" in turn.meta and telling([turn.raw], words) and (record := record_in(turn.raw))
+        if is_bookkeeping(turn)
+        and "needed" in turn.meta
+        and telling_words([turn.raw], words)
+        and (record := record_in(turn.raw))
     }
 
 
-def is_name(turn: TranscriptTurn) -> bool:
+def is_bookkeeping(turn: TranscriptTurn) -> bool:
     """Return whether a line is no message: it may name the session."""
     return turn.role == "system" and not turn.inherited
 
@@ -216,8 +219,10 @@ def is_name(turn: TranscriptTurn) -> bool:
 def _gone(planned: CutPlan, edits: Mapping[int, bytes]) -> set[str]:
     """Words of what goes that no message says any more."""
     turns = list(enumerate(planned.session.turns))
-    stays = (edits.get(at, turn.raw) for at, turn in turns if turn.id not in planned.gone and not is_name(turn))
-    return said_in(turn.raw for at, turn in turns if turn.id in planned.gone or at in edits) - said_in(stays)
+    stays = (edits.get(at, turn.raw) for at, turn in turns if turn.id not in planned.gone and not is_bookkeeping(turn))
+    return words_and_runs(turn.raw for at, turn in turns if turn.id in planned.gone or at in edits) - words_and_runs(
+        stays
+    )
 
 
 def _plain(text: str) -> str:
@@ -254,8 +259,8 @@ def record_in(line: bytes) -> Record | None:
         return None
 
 
-def _text(lines: Iterable[bytes]) -> str:
-    return "\n".join(text for line in lines for text in _texts(line))
+def _text(record_lines: Iterable[bytes]) -> str:
+    return "\n".join(text for line in record_lines for text in _texts(line))
 
 
 def _texts(line: bytes) -> list[str]:
@@ -264,29 +269,29 @@ def _texts(line: bytes) -> list[str]:
 
 
 #: What a record is known by in a log -> the record that takes its place, or nothing.
-Keys = Mapping[str, bytes | None]
+EditsByKey = Mapping[str, bytes | None]
 
 
-def is_uncut(agent: str) -> bool:
+def is_rewritten(agent: str) -> bool:
     """Return whether the server's withdrawals are not cut out of copies of that agent's sessions."""
     found = AGENTS.find_cutter(agent)
     return found is None or not found.withdraws
 
 
-def refuse(agent: str, session_id: str) -> None:
+def refuse_uncuttable(agent: str, session_id: str) -> None:
     """Refuse to cut something out of a shared session of such an agent.
 
     Raises:
         ForkRefused: it is of one.
     """
-    if is_uncut(agent):
+    if is_rewritten(agent):
         raise ForkRefused(
             f"Messages of shared sessions of {AGENTS.title_of(agent)} cannot be withdrawn: {session_id}",
             f"To withdraw all of it: smart-fork team delete {session_id} --everywhere.",
         )
 
 
-def lines(one: Written, keys: Keys) -> tuple[list[Line], list[Line]]:
+def record_lines(one: ReceivedLog, keys: EditsByKey) -> tuple[list[TimedLine], list[TimedLine]]:
     """The records of a copy, and what stays of them, each with its time.
 
     Raises:
@@ -299,7 +304,7 @@ def lines(one: Written, keys: Keys) -> tuple[list[Line], list[Line]]:
     return was, left
 
 
-def rewrite(one: Written, keys: Keys, path: Path, *, remove: bool = False) -> bool:
+def rewrite(one: ReceivedLog, keys: EditsByKey, path: Path, *, remove: bool = False) -> bool:
     """Take records out of a copy, or of what was made of it here. Whether the log is gone.
 
     Raises:
@@ -315,7 +320,7 @@ def rewrite(one: Written, keys: Keys, path: Path, *, remove: bool = False) -> bo
     said = {turn.id for turn in session.turns if turn.role in ("user", "assistant")}
     gone = remove or not any(said.intersection(forms.ids(record)) for record in left)
     whole = transcript.load_with_tool(one.agent, path)
-    words = said_in(map(orjson.dumps, before)) - said_in(map(orjson.dumps, left))
+    words = words_and_runs(map(orjson.dumps, before)) - words_and_runs(map(orjson.dumps, left))
     becomes = Becomes(session.session_id, place, session.parent_id or "")
 
     def write() -> None:
@@ -326,19 +331,19 @@ def rewrite(one: Written, keys: Keys, path: Path, *, remove: bool = False) -> bo
     return gone
 
 
-def _session(one: Written, path: Path) -> Session:
+def _session(one: ReceivedLog, path: Path) -> Session:
     session = READERS[one.agent].read(path).session
     if session is None:
         raise NotFound(f"No conversation in {path}")
     return session
 
 
-def _records(one: Written, path: Path) -> list[Record]:
+def _records(one: ReceivedLog, path: Path) -> list[Record]:
     forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
     return [forms.outgoing(record, place) for record in forms.records_of(_session(one, path))]
 
 
-def _left(one: Written, records: Iterable[Record], keys: Keys) -> Iterator[Record]:
+def _left(one: ReceivedLog, records: Iterable[Record], keys: EditsByKey) -> Iterator[Record]:
     forms = AGENTS.forms_of(one.agent)
     for record in records:
         key = key_of(record)

@@ -29,8 +29,8 @@ from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, NotFound, ProgramFailed, SmartForkError, Usage
 from smart_fork.repository import git
 from smart_fork.repository.git import Repository
-from smart_fork.sharing.fields import Count, SessionId, refused
-from smart_fork.sharing.remote import check_key, project_key
+from smart_fork.sharing.canonical import Count, SessionId, refused
+from smart_fork.sharing.project_keys import check_key, project_key
 from smart_fork.snippets import quoted
 from smart_fork.system.processes import Processes
 
@@ -109,13 +109,13 @@ def check_alias(name: str) -> str:
     return name
 
 
-class _Kept(BaseModel):
+class _StoredTracking(BaseModel):
     """A part of the file. Keys of other versions are kept."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow", alias_generator=to_camel, populate_by_name=True)
 
 
-class Alias(_Kept):
+class Alias(_StoredTracking):
     """A session as it is tracked here.
 
     `base_count` and `base_digest` are of the remote's records, `local_count` and `local_digest` of those of the local
@@ -162,7 +162,7 @@ class Alias(_Kept):
         return self.model_copy(update={"files": (), "local_count": 0, "local_digest": ""})
 
 
-class Tracked(_Kept):
+class Tracked(_StoredTracking):
     """Tracking data of a project. Only `Tracking.change` changes it.
 
     `begun` has the ids of sessions that the server was or will be asked to make, by what for: see `team.project`.

@@ -1,7 +1,7 @@
 """Removes withdrawn text from the copies on this machine, from everything made of them, and from the index.
 
-What is to be taken out is written down first; a log that an agent has open is put off until it is not, and is neither
-pushed nor forked meanwhile.
+Pending removals are stored first. A log that an agent has open is postponed, and is neither pushed nor forked
+meanwhile. `still_shared` finds the shared sessions that still have text that was cut on this machine.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -22,21 +22,24 @@ from smart_fork.agents.cuts import snapshots
 from smart_fork.agents.cuts.model import Transcript
 from smart_fork.agents.forms import HomePlace, Identity
 from smart_fork.agents.readers import READERS
-from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError
-from smart_fork.excise import erasure, transcript
+from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, advice
+from smart_fork.excise import transcript
 from smart_fork.excise.cut_plan import CutPlan
-from smart_fork.sharing import pulled, rewrite_copies, unfinished
+from smart_fork.excise.verification import cut_lines
+from smart_fork.sharing import received_logs, rewrite_copies
 from smart_fork.sharing.canonical import decode
-from smart_fork.sharing.materialise import local, local_in, read_log
-from smart_fork.sharing.pulled import Edits, Written
-from smart_fork.sharing.rewrite_copies import Keys, Line, Lost, Planner, cut, is_name, is_uncut, record_in
+from smart_fork.sharing.local_logs import local, local_in, read_log
+from smart_fork.sharing.outgoing import digests_of
+from smart_fork.sharing.project_keys import url_of
+from smart_fork.sharing.received_logs import Edits, ReceivedLog
 from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracked, Tracking
+from smart_fork.system import permission
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class SettledWithdrawals:
     """Logs that were changed or removed, and those postponed, with the reason."""
 
     changed: tuple[Path, ...] = ()
@@ -44,13 +47,13 @@ class Taken:
     put_off: Mapping[Path, str] | None = None
 
 
-def settle(*, remove: bool = False) -> Taken:
+def apply_pending(*, remove: bool = False) -> SettledWithdrawals:
     """Take out what is owed, and take away copies that were never finished."""
-    unfinished.clear()
+    received_logs.clear_unfinished()
     changed: list[Path] = []
     removed: list[Path] = []
     put_off: dict[Path, str] = {}
-    for one in pulled.owing():
+    for one in received_logs.with_pending_edits():
         edits = one.owed()
         try:
             gone = _settled(one, edits, changed, put_off, remove=remove)
@@ -61,16 +64,16 @@ def settle(*, remove: bool = False) -> Taken:
                 removed.append(one.path)
             elif _has_of_others(one, edits):
                 changed.append(one.path)
-    return Taken(tuple(changed), tuple(removed), put_off)
+    return SettledWithdrawals(tuple(changed), tuple(removed), put_off)
 
 
-def _has_of_others(one: Written, edits: Edits) -> bool:
+def _has_of_others(one: ReceivedLog, edits: Edits) -> bool:
     """Return True if some of the edited records came from other users."""
     own = (digest for digest, key in one.records if key)
     return any(digest in edits for digest in (*own, *one.crossed_from))
 
 
-def _settled(one: Written, edits: Edits, changed: list[Path], put_off: dict[Path, str], *, remove: bool) -> bool:
+def _settled(one: ReceivedLog, edits: Edits, changed: list[Path], put_off: dict[Path, str], *, remove: bool) -> bool:
     """Take something out of a log and all that came of it, and let all that is known of it follow. Whether it is gone.
 
     Raises:
@@ -78,23 +81,23 @@ def _settled(one: Written, edits: Edits, changed: list[Path], put_off: dict[Path
     """
     keys = {key: edits[digest] for digest, key in one.records if key and digest in edits}
     if not AGENTS.files_of(one.agent).has(one.path):
-        if one.agent != pulled.AS_FILE:
-            _follow(one, _way_of_lost_log(one, keys, edits), changed, put_off, edits)
-            erasure.remove(one.agent, READERS[one.agent].id_of(one.path))
+        if one.agent != received_logs.RECORD_FILE:
+            _follow(one, _removal_of_lost_log(one, keys, edits), changed, put_off, edits)
+            transcript.remove_own_files(one.agent, READERS[one.agent].id_of(one.path))
         one.forget()
         return True
-    if one.agent == pulled.AS_FILE:
+    if one.agent == received_logs.RECORD_FILE:
         return _settled_file(one, keys, remove=remove)
     is_crossed = any(digest in edits for digest in one.crossed_from)
     is_known = all(map(one.time, edits.keys() & {*one.crossed_from}))
-    if (pulled.CROSSED in keys or (is_crossed and not is_known)) and not remove:
+    if (received_logs.CONVERTED in keys or (is_crossed and not is_known)) and not remove:
         raise ForkRefused(
             "The messages that were withdrawn are not known in this hand-over. Cut them with smart-fork excise cut, or "
             "remove it with smart-fork team sync --remove."
         )
     before = one.counted(lambda: len(here.records) if (here := local_in(one.path, one.agent, one.root)) else 0)
     gone = False
-    for way in _ways(one, keys, edits, is_crossed=is_crossed):
+    for way in _removals(one, keys, edits, is_crossed=is_crossed):
         _follow(one, way, changed, put_off, edits)
         gone = way.cut(one.path, remove=remove)
         if gone:
@@ -103,11 +106,11 @@ def _settled(one: Written, edits: Edits, changed: list[Path], put_off: dict[Path
     if gone:
         one.forget()
     else:
-        (pulled.find(one.path, one.agent) or one).edited(edits).save(settled=True)
+        (received_logs.find(one.path, one.agent) or one).edited(edits).save(settled=True)
     return gone
 
 
-def _settled_file(one: Written, edits: Edits, *, remove: bool) -> bool:
+def _settled_file(one: ReceivedLog, edits: Edits, *, remove: bool) -> bool:
     """The same for a file that has the records as they are, below one that says whose they are."""
     if remove:
         one.path.unlink()
@@ -125,82 +128,101 @@ def _settled_file(one: Written, edits: Edits, *, remove: bool) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _Removal:
     """A way to take something out: what goes, and what cuts a log."""
 
-    lost: Lost
+    lost: rewrite_copies.Loss
     cut: Callable[..., bool]
 
 
-def _ways(one: Written, keys: Keys, edits: Edits, *, is_crossed: bool) -> Iterator[_Way]:
+def _removals(
+    one: ReceivedLog, keys: rewrite_copies.EditsByKey, edits: Edits, *, is_crossed: bool
+) -> Iterator[_Removal]:
     """Yield the ways, each when the one before is gone."""
-    if keys and is_uncut(one.agent):
-        yield _Way(_lost(one, edits, *rewrite_copies.lines(one, keys)), partial(rewrite_copies.rewrite, one, keys))
+    if keys and rewrite_copies.is_rewritten(one.agent):
+        yield _Removal(
+            _loss_of(one, edits, *rewrite_copies.record_lines(one, keys)), partial(rewrite_copies.rewrite, one, keys)
+        )
     elif keys:
         session, planner = transcript.load_with_tool(one.agent, one.path), _of_records(one, keys)
         planned, new = planner(session, ())
-        turns = [(at, turn) for at, turn in enumerate(session.turns) if not is_name(turn)]
+        turns = [(at, turn) for at, turn in enumerate(session.turns) if not rewrite_copies.is_bookkeeping(turn)]
         before = [(turn.timestamp, turn.raw) for _, turn in turns]
         after = [(turn.timestamp, new.get(at, turn.raw)) for at, turn in turns if turn.id not in planned.gone]
         known = transcript.keys_of(turn for at, turn in turns if turn.id in planned.gone or at in new)
-        lost = _lost(one, edits, [*before, *_kept_lines(one, keys)], after, known)
-        yield _Way(lost, partial(cut, one.agent, planner, lost.words))
+        lost = _loss_of(one, edits, [*before, *_kept_lines(one, keys)], after, known)
+        yield _Removal(lost, partial(rewrite_copies.cut, one.agent, planner, lost.words))
     if is_crossed:
-        lost = _lost(one, edits, (), ())
-        yield _Way(lost, partial(cut, one.agent, lost.planned, lost.words))
+        lost = _loss_of(one, edits, (), ())
+        yield _Removal(lost, partial(rewrite_copies.cut, one.agent, lost.planned, lost.words))
 
 
-def _way_of_lost_log(one: Written, keys: Keys, edits: Edits) -> _Way:
+def _removal_of_lost_log(one: ReceivedLog, keys: rewrite_copies.EditsByKey, edits: Edits) -> _Removal:
     """Return how to cut the sessions that came of a log that is gone."""
-    lost = _lost(one, edits, _kept_lines(one, keys), (), (key.removeprefix("id:") for key in keys))
-    if is_uncut(one.agent):
-        return _Way(lost, partial(rewrite_copies.rewrite, one, keys))
-    return _Way(lost, partial(cut, one.agent, _of_records(one, keys), lost.words))
+    lost = _loss_of(one, edits, _kept_lines(one, keys), (), (key.removeprefix("id:") for key in keys))
+    if rewrite_copies.is_rewritten(one.agent):
+        return _Removal(lost, partial(rewrite_copies.rewrite, one, keys))
+    return _Removal(lost, partial(rewrite_copies.cut, one.agent, _of_records(one, keys), lost.words))
 
 
-def _kept_lines(one: Written, keys: Keys) -> list[Line]:
+def _kept_lines(one: ReceivedLog, keys: rewrite_copies.EditsByKey) -> list[rewrite_copies.TimedLine]:
     """These records as snapshots have them: they may have been cut out here."""
     forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
     kept = snapshots.snapshots(READERS[one.agent].id_of(one.path))
     lines = (line for snapshot in kept for line in snapshots.lines(snapshot))
-    records = ((line, record) for line in lines if (record := record_in(line)) is not None)
-    return [(pulled.time_of(one), line) for line, one in records if pulled.key_of(forms.outgoing(one, place)) in keys]
+    records = ((line, record) for line in lines if (record := rewrite_copies.record_in(line)) is not None)
+    return [
+        (received_logs.time_of(one), line)
+        for line, one in records
+        if received_logs.key_of(forms.outgoing(one, place)) in keys
+    ]
 
 
-def _lost(one: Written, edits: Edits, before: Sequence[Line], after: Sequence[Line], keys: Iterable[str] = ()) -> Lost:
+def _loss_of(
+    one: ReceivedLog,
+    edits: Edits,
+    before: Sequence[rewrite_copies.TimedLine],
+    after: Sequence[rewrite_copies.TimedLine],
+    keys: Iterable[str] = (),
+) -> rewrite_copies.Loss:
     """Compute a log's loss, including records that were already cut here."""
     stays = {one.time(digest) for digest in one.digests if digest not in edits}
     gone = {one.time(old) for old, new in edits.items() if new is None}
     forms, here = AGENTS.forms_of(one.agent), Identity(HomePlace.of(one.root), {})
     timed = [(time, new) for old, new in edits.items() if new is not None and (time := one.time(old))]
     anew = [(time, orjson.dumps(forms.incoming(decode(new), here))) for time, new in timed]
-    return Lost.of(before, after, keys, gone - stays - {""}, anew=anew, known=one.times.values())
+    return rewrite_copies.Loss.of(before, after, keys, gone - stays - {""}, anew=anew, known=one.times.values())
 
 
-def _follow(one: Written, way: _Way, changed: list[Path], put_off: dict[Path, str], edits: Edits) -> None:
+def _follow(one: ReceivedLog, way: _Removal, changed: list[Path], put_off: dict[Path, str], edits: Edits) -> None:
     """Take it out of everything that came of a log.
 
     Raises:
         ForkRefused: some of that cannot be cut now, and is `put_off`.
     """
     whole = Transcript(one.agent, one.path, READERS[one.agent].id_of(one.path), ())
-    descent = transcript.descent_of(whole, way.lost.keys)
+    descent = transcript.derived_from(whole, way.lost.keys)
     behind: dict[Path, str] = {}
-    others = () if _is_author(edits) else (*descent.unclear, *(other for other in descent.beside if not other.told))
-    for other in (*descent.below, *(other for other in others if not pulled.find(other.path, other.agent))):
+    others = (
+        () if _is_author(edits) else (*descent.unclear, *(other for other in descent.siblings if not other.handed_over))
+    )
+    for other in (
+        *descent.descendants,
+        *(other for other in others if not received_logs.find(other.path, other.agent)),
+    ):
         try:
-            if other.told:
+            if other.handed_over:
                 before = AGENTS.files_of(other.agent).stamp(other.path)
-                cut(other.agent, way.lost.planned, way.lost.words, other.path)
+                rewrite_copies.cut(other.agent, way.lost.planned, way.lost.words, other.path)
                 changed += [other.path] if AGENTS.files_of(other.agent).stamp(other.path) != before else []
-            elif is_uncut(one.agent) or transcript.load_copy(whole, other.path):
+            elif rewrite_copies.is_rewritten(one.agent) or transcript.load_copy(whole, other.path):
                 way.cut(other.path)
         except (SmartForkError, OSError) as error:
             behind[other.path] = str(error)
-    for session_id in {whole.session_id, *(other.session_id for other in (*descent.below, *others))}:
+    for session_id in {whole.session_id, *(other.session_id for other in (*descent.descendants, *others))}:
         way.lost.forget_snapshots(session_id)
-    for agent, session_id in descent.lost:
-        erasure.remove_saying(agent, session_id, way.lost.words)
+    for agent, session_id in descent.without_log:
+        transcript.remove_own_files_with(agent, session_id, way.lost.words)
     if behind:
         put_off |= behind
         raise ForkRefused("Logs that came of it still have withdrawn text.", "It is cut after these.")
@@ -208,18 +230,18 @@ def _follow(one: Written, way: _Way, changed: list[Path], put_off: dict[Path, st
 
 def _is_author(edits: Edits) -> bool:
     """Return True if some of it was pushed from here: a log with the same records may be the original."""
-    return any(digest in edits and not key for one in pulled.all_written() for digest, key in one.records)
+    return any(digest in edits and not key for one in received_logs.all_received() for digest, key in one.records)
 
 
-def _of_records(one: Written, keys: Keys) -> Planner:
+def _of_records(one: ReceivedLog, keys: rewrite_copies.EditsByKey) -> rewrite_copies.Planner:
     """The turns that go, and the lines that are rewritten, by the records that they are."""
     forms, place = AGENTS.forms_of(one.agent), HomePlace.of(one.root)
 
     def planned(session: Transcript, more: Collection[str]) -> tuple[CutPlan, dict[int, bytes]]:
         found: dict[int, str] = {}
         for position, turn in enumerate(session.turns):
-            record = None if turn.inherited else record_in(turn.raw)
-            if record is not None and (key := pulled.key_of(forms.outgoing(record, place))) in keys:
+            record = None if turn.inherited else rewrite_copies.record_in(turn.raw)
+            if record is not None and (key := received_logs.key_of(forms.outgoing(record, place))) in keys:
                 found[position] = key
         cut = {session.turns[position].id for position, key in found.items() if keys[key] is None}
         planned = CutPlan.of(session, cut | set(more))
@@ -228,7 +250,7 @@ def _of_records(one: Written, keys: Keys) -> Planner:
             new = keys[key]
             if new is None or session.turns[position].id in planned.gone:
                 continue
-            was = record_in(edits.get(position, session.turns[position].raw)) or {}
+            was = rewrite_copies.record_in(edits.get(position, session.turns[position].raw)) or {}
             arrived = forms.arrived(decode(new), others=False)
             if arrived is not None:
                 edits[position] = orjson.dumps(forms.incoming(arrived, forms.identity_of(was, place)))
@@ -237,7 +259,7 @@ def _of_records(one: Written, keys: Keys) -> Planner:
     return planned
 
 
-def _track(one: Written, edits: Edits, before: int, *, gone: bool) -> None:
+def _track(one: ReceivedLog, edits: Edits, before: int, *, gone: bool) -> None:
     """The alias of a log goes on from what the server has now."""
     tracking = Tracking(ProjectFolder(one.root, one.project))
     if not tracking.path.is_file():
@@ -256,7 +278,7 @@ def _track(one: Written, edits: Edits, before: int, *, gone: bool) -> None:
         tracking.change(change)
 
 
-def _moved(one: Written, alias: Alias, edits: Edits, before: int) -> Alias:
+def _moved(one: ReceivedLog, alias: Alias, edits: Edits, before: int) -> Alias:
     """An alias after the edits; its base is computed here, and no server's word for it is taken."""
     alias = alias.model_copy(update={"title": ""})  # it may be made of what went; the next answer of the server has it
     if not alias.base_digest or one.digest(alias.base_count) != alias.base_digest:
@@ -267,3 +289,64 @@ def _moved(one: Written, alias: Alias, edits: Edits, before: int) -> Alias:
     known = max(0, len(here.records) - max(0, before - alias.local_count))
     base = {"base_count": count, "base_digest": after.digest(count)}
     return alias.model_copy(update=base | {"local_count": known, "local_digest": here.digest(known)})
+
+
+def still_shared(path: Path, tool: str) -> dict[str, str]:
+    """Find the shared sessions with a record that was cut out of a transcript, or out of what was made of it.
+
+    Also the transcript, if something was withdrawn that is still in it. Return what to do, by path or address.
+    """
+    if permission.limited():
+        return {}
+    shared = [one for one in received_logs.all_received() if one.server]
+    found = dict(_owing(path.resolve()))
+    for log_cut in _cut_logs(path, tool) if shared else ():
+        found |= _holding(log_cut, shared)
+    return found
+
+
+def _owing(path: Path) -> Iterator[tuple[str, str]]:
+    """The log, where it still has something that was withdrawn, or came of one that has."""
+    for one in received_logs.with_pending_edits():
+        if path in {one.path, *(other.path for other in transcript.derived_from_log(one.agent, one.path).logs)}:
+            again = advice("Take it out: smart-fork team sync.", tool="The next team sync takes it out.")
+            yield str(one.path), f"Withdrawn text is still in it. {again}"
+
+
+def _cut_logs(path: Path, tool: str) -> Iterator[Transcript]:
+    session = transcript.load_for_cut(tool, path)
+    yield session
+    for one in transcript.derived_from(session).descendants:
+        if snapshots.logged(one.path):
+            with suppress(SmartForkError, OSError):
+                yield transcript.load_for_cut(one.agent, one.path)
+
+
+def _holding(session: Transcript, shared: list[received_logs.ReceivedLog]) -> Iterator[tuple[str, str]]:
+    if session.tool not in AGENTS or not AGENTS[session.tool].has("forms"):
+        return
+    lines, agent = cut_lines(session), session.tool
+
+    @cache
+    def gone(root: Path) -> frozenset[str]:
+        return digests_of(lines, agent, root)
+
+    @cache
+    def staying(root: Path) -> frozenset[str]:
+        return digests_of({turn.raw for turn in session.turns}, agent, root)
+
+    for one in shared if lines else ():
+        there = gone(one.root).intersection(one.digests)
+        if there and there - staying(one.root):  # a record that names another parent since is the same one
+            yield from _named(one)
+
+
+def _named(one: received_logs.ReceivedLog) -> Iterator[tuple[str, str]]:
+    for session_id in one.sessions:
+        again = advice(
+            f"smart-fork team excise cut RANGE {session_id} withdraws it from all users.",
+            tool=f"Its owner can withdraw it: team session {session_id}.",
+        )
+        yield url_of(one.server, one.project, session_id), f"It is still shared. {again}"
+    if one.agent == received_logs.RECORD_FILE:
+        yield str(one.path), "It is a file of a shared session. Delete it, or withdraw it there."

@@ -14,16 +14,16 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.errors import Conflict, NotFound, ServerUnavailable, Usage, WrongVerb
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.session_copy import Branch, write_copy
-from smart_fork.sharing import canonical, pulled, unfinished
-from smart_fork.sharing.materialise import ahead, arrived, ends_at, local, read_log
+from smart_fork.sharing import canonical, received_logs
+from smart_fork.sharing.local_logs import ahead, arrived, ends_at, local, read_log
 from smart_fork.sharing.outgoing import last_pair, prepare
 from smart_fork.sharing.tracking import Alias, timestamp
 from smart_fork.team import pull, wire
 from smart_fork.team.download import Download, download
-from smart_fork.team.project import Begun, Project, Shared, begin, has_moved, shared
+from smart_fork.team.project import PendingCreation, Shared, TeamProject, begin, has_moved, shared
 
 if TYPE_CHECKING:
-    from smart_fork.sharing.materialise import Materialised
+    from smart_fork.sharing.local_logs import WrittenLog
     from smart_fork.sharing.outgoing import Outgoing
     from smart_fork.sharing.tracking import Tracked
 
@@ -32,7 +32,7 @@ BranchVerb = Literal["branch", "fork"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class SessionDescription:
     """Title, tags and visibility of a shared session."""
 
     title: str | None = None
@@ -47,7 +47,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BranchAsked(Said):
+class BranchRequest(SessionDescription):
     """A request for a new session. `at` counts messages; `pull` says whether to write it on this machine as well.
 
     `local` keeps it from the server until it is pushed.
@@ -68,7 +68,7 @@ class _Cut:
 
 
 def branch(
-    project: Project, verb: BranchVerb, reference: str | None, asked: BranchAsked, taken_as: pull.TakenAs
+    project: TeamProject, verb: BranchVerb, reference: str | None, asked: BranchRequest, taken_as: pull.PullOptions
 ) -> Shared:
     """Make a session with the first messages of one's own, or fork somebody else's. The thoughts of that are left out
     here: they are tied to his account.
@@ -118,7 +118,7 @@ def branch(
         return _kept_here(project, verb, cut, asked, taken_as, written, name)
 
 
-def _name(project: Project, taken_as: pull.TakenAs, source_id: str, new_id: str | None) -> str:
+def _name(project: TeamProject, taken_as: pull.PullOptions, source_id: str, new_id: str | None) -> str:
     """The alias of a new session; without an id the server does not know it yet."""
     tracked = project.tracking.read()
     if new_id is not None:
@@ -126,7 +126,7 @@ def _name(project: Project, taken_as: pull.TakenAs, source_id: str, new_id: str 
     return pull.named(tracked, taken_as, "", None if taken_as.alias else pull.free_alias(tracked, source_id, new=True))
 
 
-def _parted(project: Project, info: wire.SessionInfo) -> tuple[str, Alias] | None:
+def _parted(project: TeamProject, info: wire.SessionInfo) -> tuple[str, Alias] | None:
     """The alias of a session that was continued here and on the server."""
     for name, one in project.tracking.ours().aliases.items():
         if one.session_id == info.id and has_moved(one, info) and (ahead(one, project.place.root) or 0) > 0:
@@ -135,7 +135,12 @@ def _parted(project: Project, info: wire.SessionInfo) -> tuple[str, Alias] | Non
 
 
 def _apart(  # noqa: PLR0917 - what was asked for
-    project: Project, before: str, one: Alias, info: wire.SessionInfo, asked: BranchAsked, taken_as: pull.TakenAs
+    project: TeamProject,
+    before: str,
+    one: Alias,
+    info: wire.SessionInfo,
+    asked: BranchRequest,
+    taken_as: pull.PullOptions,
 ) -> Shared:
     """Make the log of a parted session a branch of its common beginning; what is new in it goes with the next push."""
     if taken_as.platform not in (None, one.platform) or taken_as.into is not None:
@@ -172,7 +177,7 @@ def _apart(  # noqa: PLR0917 - what was asked for
 
 
 def begun_as(
-    project: Project, begun: Begun, source_id: str, one: Alias, asked: BranchAsked, *, name: str
+    project: TeamProject, begun: PendingCreation, source_id: str, one: Alias, asked: BranchRequest, *, name: str
 ) -> tuple[wire.SessionInfo, bool]:
     """Make the base of a tracked session a session of its own; return it, and whether no earlier command made it.
 
@@ -200,7 +205,7 @@ def alone(name: str) -> str:
     return f"smart-fork team push {name} --force shares the local session without a parent."
 
 
-def _cut(project: Project, source: Download, at: int | None) -> _Cut:
+def _cut(project: TeamProject, source: Download, at: int | None) -> _Cut:
     if at is None:
         return _Cut(source, source.info.record_count, None)
     info = source.info
@@ -209,8 +214,8 @@ def _cut(project: Project, source: Download, at: int | None) -> _Cut:
 
 
 def _on_server(  # noqa: PLR0917 - what was asked for
-    project: Project, verb: BranchVerb, cut: _Cut, asked: BranchAsked, taken_as: pull.TakenAs,
-    written: Materialised | None, begun: Begun, name: str,
+    project: TeamProject, verb: BranchVerb, cut: _Cut, asked: BranchRequest, taken_as: pull.PullOptions,
+    written: WrittenLog | None, begun: PendingCreation, name: str,
 ) -> Shared:  # fmt: skip
     there = begun.there()
     if there is not None and there.session.record_count != cut.count:  # somebody goes on in that one already
@@ -238,11 +243,11 @@ def _begins_as(info: wire.SessionInfo, cut: _Cut) -> bool:
 
 
 def create(
-    project: Project,
-    begun: Begun,
+    project: TeamProject,
+    begun: PendingCreation,
     source: wire.SessionInfo,
     count: int,
-    asked: BranchAsked,
+    asked: BranchRequest,
     *,
     verb: BranchVerb,
     force: bool = False,
@@ -271,19 +276,19 @@ def create(
         return project.client.branch(project.key, other).session
 
 
-def described(project: Project, info: wire.SessionInfo, asked: Said) -> wire.SessionInfo:
+def described(project: TeamProject, info: wire.SessionInfo, asked: SessionDescription) -> wire.SessionInfo:
     """Update the description of an existing session where it should differ."""
     wanted = wire.made(wire.SessionChange, **asked.said)
     return project.client.change(project.key, info.id, wanted) if wanted != wire.SessionChange() else info
 
 
 def _kept_here(  # noqa: PLR0917 - what was asked for
-    project: Project,
+    project: TeamProject,
     verb: BranchVerb,
     cut: _Cut,
-    asked: BranchAsked,
-    taken_as: pull.TakenAs,
-    written: Materialised,
+    asked: BranchRequest,
+    taken_as: pull.PullOptions,
+    written: WrittenLog,
     name: str,
 ) -> Shared:
     """A session that nobody but this machine knows of, until it is pushed."""
@@ -303,7 +308,7 @@ def _kept_here(  # noqa: PLR0917 - what was asked for
     return replace(done, moved=cut.moved, **pull.here(project, info, written))
 
 
-def _copied(project: Project, source_id: str, asked: BranchAsked, taken_as: pull.TakenAs) -> Shared:
+def _copied(project: TeamProject, source_id: str, asked: BranchRequest, taken_as: pull.PullOptions) -> Shared:
     """Copy the log of a tracked session of one's own, up to the message that is `asked`, as a branch of the shared one.
 
     Raises:
@@ -330,38 +335,40 @@ def _copied(project: Project, source_id: str, asked: BranchAsked, taken_as: pull
         )
 
 
-def _needed(project: Project, why: str) -> ServerUnavailable:
+def _needed(project: TeamProject, why: str) -> ServerUnavailable:
     """The refusal of what cannot be done without the server."""
     return ServerUnavailable(f"{_away(project)} {why}", project.away.hint if project.away else "")
 
 
-def _away(project: Project) -> str:
+def _away(project: TeamProject) -> str:
     return project.away.message if project.away else ""
 
 
 @contextmanager
-def _written(project: Project, one: Alias, at: int | None, title: str, taken_as: pull.TakenAs) -> Iterator[Branch]:
+def _written(
+    project: TeamProject, one: Alias, at: int | None, title: str, taken_as: pull.PullOptions
+) -> Iterator[Branch]:
     """The copy, which is taken away again where what follows fails."""
     session = read_log(one.file or Path(), one.platform, project.place.root)
     end = last_pair(session) if at is None else ends_at(session, at)[0]
     new, directory = AGENTS.starter_of(one.platform).new_id(), pull.directory_of(project, taken_as)
-    with unfinished.copy(one.platform, new, project.place):
+    with received_logs.writing_copy(one.platform, new, project.place):
         moment = datetime.now()  # noqa: DTZ005 - files may be named by local time
         branch = write_copy(session, end, NewSession(new, directory, moment, title or str(session.title)))
         try:
             yield branch
         except BaseException:
             branch.undo()
-            if (known := pulled.find(branch.path, branch.agent)) is not None:
+            if (known := received_logs.find(branch.path, branch.agent)) is not None:
                 known.forget()
             raise
 
 
-def _alias(project: Project, one: Alias, branch: Branch, out: Outgoing) -> Alias:
+def _alias(project: TeamProject, one: Alias, branch: Branch, out: Outgoing) -> Alias:
     """The copy as a branch: its base is what of it the server had when it was last seen."""
     root = project.place.root
     count = min(one.base_count, len(out.records))
-    known = pulled.find(one.file or Path(), one.platform)
+    known = received_logs.find(one.file or Path(), one.platform)
     digest = one.base_digest if count == one.base_count else known.digest(count) if known else ""
     if not count or canonical.digest_of(out.records[:count]) != digest:
         raise _needed(project, "Only the server knows the pushed records.")

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from indexer import state
 from smart_fork import errors
 from smart_fork.errors import ServerUnavailable, SmartForkError
-from smart_fork.sharing import fields, limits
+from smart_fork.sharing import canonical
 from smart_fork.snippets import quoted
 from smart_fork.team import wire
 from smart_fork.team.login import Account, is_loopback, remember, renewal_after, unknown_token
@@ -70,7 +70,7 @@ class Deadline:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
 
-M = TypeVar("M", bound=fields.Message)
+M = TypeVar("M", bound=canonical.WireModel)
 S = TypeVar("S", wire.SessionInfo, wire.SessionRead, wire.Rewritten)
 #: What stands behind the question mark of an address.
 Asked = Mapping[str, str] | None
@@ -141,7 +141,7 @@ class Client:
             Usage: that is no invitation.
         """
         try:
-            wanted = wire.Login(invite=invite, machine=machine[:200], token=token)
+            wanted = wire.LoginRequest(invite=invite, machine=machine[:200], token=token)
         except ValidationError:
             raise errors.Usage(
                 "That is not an invitation.", "It begins with sfi_. An admin makes one with: smart-fork team user add"
@@ -169,9 +169,9 @@ class Client:
         """Change what is said of a session."""
         return self._of(project, session_id, wire.SessionInfo, "PATCH", wanted=wanted)
 
-    def changes(self, since: str | None) -> wire.Changes:
+    def changes(self, since: str | None) -> wire.WithdrawnPage:
         """Ask for withdrawals since then, in sessions of which this user has a copy."""
-        return self.ask(wire.Changes, "GET", "changes", asked={"since": since} if since is not None else None)
+        return self.ask(wire.WithdrawnPage, "GET", "changes", asked={"since": since} if since is not None else None)
 
     def rewrite(self, project: str, session_id: str, wanted: wire.Rewrite) -> wire.Rewritten:
         """Withdraw records of a session."""
@@ -179,7 +179,7 @@ class Client:
 
     def _of(  # noqa: PLR0917 - a question
         self, project: str, session_id: str, answer: type[S], method: str, path: str = "",
-        wanted: fields.Message | None = None, **asked: str,
+        wanted: canonical.WireModel | None = None, **asked: str,
     ) -> S:  # fmt: skip
         """Ask something of a session: the answer is of that one."""
         found = self.ask(answer, method, f"sessions/{session_id}{path}", wanted, {"project": project} | asked)
@@ -202,9 +202,9 @@ class Client:
         """Send an admin's request about users or background jobs."""
         return self.ask(wire.Administered, "POST", "admin", wanted).told
 
-    def page(self, project: str, **asked: str) -> wire.SessionPage:
+    def page(self, project: str, **asked: str) -> wire.SessionListPage:
         """Sessions of a project, newest first."""
-        found = self.ask(wire.SessionPage, "GET", f"projects/{_path(project)}/sessions", asked=asked)
+        found = self.ask(wire.SessionListPage, "GET", f"projects/{_path(project)}/sessions", asked=asked)
         for one in found.sessions:
             _check(one, project, one.id)
         return found
@@ -220,7 +220,9 @@ class Client:
 
     def segment(self, project: str, digest: str) -> bytes:
         """The compressed records of a segment."""
-        return self.send("GET", f"projects/{_path(project)}/segments/{digest}", most=limits.LIMITS.segment_body_bytes)
+        return self.send(
+            "GET", f"projects/{_path(project)}/segments/{digest}", most=canonical.LIMITS.segment_body_bytes
+        )
 
     def push(self, project: str, wanted: wire.Push) -> wire.Pushed:
         """Append to a session, or make it."""
@@ -232,9 +234,9 @@ class Client:
             raise _odd("It confirms another agent.")
         return done
 
-    def search(self, project: str, wanted: wire.Search) -> wire.Found:
+    def search(self, project: str, wanted: wire.Search) -> wire.SearchAnswer:
         """Search the sessions of a project."""
-        found = self.ask(wire.Found, "POST", f"projects/{_path(project)}/search", wanted)
+        found = self.ask(wire.SearchAnswer, "POST", f"projects/{_path(project)}/search", wanted)
         for hit in found.hits:
             _check(hit.session, project, hit.session.id)
         return found
@@ -248,7 +250,7 @@ class Client:
         return done
 
     def ask(
-        self, answer: type[M], method: str, path: str, body: fields.Message | None = None, asked: Asked = None
+        self, answer: type[M], method: str, path: str, body: canonical.WireModel | None = None, asked: Asked = None
     ) -> M:
         """Send a message and read the answer, below ``/v1``.
 
@@ -432,7 +434,7 @@ def quick(account: Account) -> Client:
     return Client(account, times=httpx2.Timeout(SECONDS), pauses=())
 
 
-class Waiting:
+class PendingAnswer:
     """Something that is asked in a thread from now on, and costs whoever comes to need it so many seconds at most."""
 
     def __init__(self, work: Callable[[], None], name: str, seconds: float | None = None) -> None:
@@ -465,7 +467,7 @@ def within(account: Account, work: Callable[[Client], T], name: str) -> T:
     silent = ServerUnavailable(SILENT, "Is it running, and is the address right?")
     if is_away(account.origin):
         raise silent
-    in_time = Waiting(ask, name).is_over() and answered
+    in_time = PendingAnswer(ask, name).is_over() and answered
     if not in_time or isinstance(answered[0], ServerUnavailable):
         note_away(account.origin)
         raise silent

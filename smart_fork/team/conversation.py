@@ -19,14 +19,14 @@ from smart_fork.finding.conversation import Conversation
 from smart_fork.finding.elsewhere import written_by
 from smart_fork.finding.results import UNTRUSTED, title
 from smart_fork.finding.sessions import Reading
-from smart_fork.sharing.materialise import arrived
+from smart_fork.sharing.local_logs import arrived
 from smart_fork.sharing.tracking import Alias
 from smart_fork.snippets import printable
 from smart_fork.team import client, wire
 from smart_fork.team.client import Client
 from smart_fork.team.download import Download, download
 from smart_fork.team.login import is_known
-from smart_fork.team.project import Project, opened
+from smart_fork.team.project import TeamProject, opened
 from smart_fork.team.wire import SessionInfo
 
 
@@ -75,7 +75,7 @@ def look_into(session_id: str, directory: Path) -> SharedReading:
     return SharedReading(session, info.owner, title(info.title or session.title))
 
 
-def _read(where: Project, reference: str, reading: Reading) -> Conversation:
+def _read(where: TeamProject, reference: str, reading: Reading) -> Conversation:
     info, session = _there(where, reference)
     return sessions.told(
         session, reading, notice=written_by([info.owner], UNTRUSTED), resolved="team", owner=info.owner,
@@ -83,7 +83,7 @@ def _read(where: Project, reference: str, reading: Reading) -> Conversation:
     )  # fmt: skip
 
 
-def _there(where: Project, reference: str) -> tuple[wire.SessionInfo, Session]:
+def _there(where: TeamProject, reference: str) -> tuple[wire.SessionInfo, Session]:
     """Return the server's description of a session, and the session."""
     taken = download(where.client, where.found(reference))
     info, mine = taken.info, where.is_mine(taken.info)
@@ -150,7 +150,7 @@ class Side(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Parting(Value):
+class Divergence(Value):
     """The point where two sessions diverge, after the records and messages that they share."""
 
     common_records: int
@@ -171,7 +171,7 @@ class TeamConversation(Value):
         return {"session": self.session.model_dump(mode="json"), "messages": [one.as_json() for one in self.messages]}
 
 
-def family(project: Project, reference: str | None) -> tuple[Member, ...]:
+def family(project: TeamProject, reference: str | None) -> tuple[Member, ...]:
     """All of a family that may be read or are here, each behind its parent.
 
     Raises:
@@ -191,7 +191,7 @@ def family(project: Project, reference: str | None) -> tuple[Member, ...]:
     return tuple(_in_order(members))
 
 
-def parting(project: Project, a: str | None, b: str | None = None) -> Parting:
+def divergence(project: TeamProject, a: str | None, b: str | None = None) -> Divergence:
     """Find where two sessions diverge. Without `b`, compare a session with the one it was made of.
 
     Raises:
@@ -208,10 +208,10 @@ def parting(project: Project, a: str | None, b: str | None = None) -> Parting:
     said, others = _messages(project, one), _messages(project, other)
     texts = zip_longest((m.text for m in said), (m.text for m in others))
     messages = next((n for n, (x, y) in enumerate(texts) if x != y), len(said))
-    return Parting(records, messages, _side(one, said[messages:]), _side(other, others[messages:]))
+    return Divergence(records, messages, _side(one, said[messages:]), _side(other, others[messages:]))
 
 
-def told(project: Project, reference: str | None, at: int | None = None) -> TeamConversation:
+def told(project: TeamProject, reference: str | None, at: int | None = None) -> TeamConversation:
     """A shared session to read, up to message `at`.
 
     Raises:
@@ -225,11 +225,11 @@ def told(project: Project, reference: str | None, at: int | None = None) -> Team
     return TeamConversation(one.info, said[:at])
 
 
-def _downloaded(project: Project, session_id: str) -> Download:
+def _downloaded(project: TeamProject, session_id: str) -> Download:
     return download(project.client, project.client.session(project.key, session_id))
 
 
-def _messages(project: Project, one: Download) -> tuple[TeamMessage, ...]:
+def _messages(project: TeamProject, one: Download) -> tuple[TeamMessage, ...]:
     info = one.info
     with arrived(one.records, info.agent, info.id, project.place.root, others=False) as read:
         return tuple(_message(number, turn) for number, (_, turn) in enumerate(read.session.messages, 1))
@@ -243,7 +243,7 @@ def _side(one: Download, said: Sequence[TeamMessage]) -> Side:
     return Side(one.info.id, one.info.owner, one.info.title, one.info.record_count, tuple(said[:_TOLD]))
 
 
-def _all_of(project: Project, root: str) -> Iterator[SessionInfo]:
+def _all_of(project: TeamProject, root: str) -> Iterator[SessionInfo]:
     asked: dict[str, str] = {"root": root}
     for _ in range(_PAGES):
         page = project.client.page(project.key, **asked)

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from smart_fork.errors import Conflict, NotFound, TooLarge, Unshareable
-from smart_fork.sharing import canonical, limits
-from smart_fork.sharing.outgoing import Since
+from smart_fork.sharing import canonical
+from smart_fork.sharing.outgoing import SentBefore
 from smart_fork.team import wire
 from smart_fork.team.client import Client
-from smart_fork.team.segments import unpack
+from smart_fork.team.records import unpack
 
 #: So often a session is read again that was pushed to meanwhile.
 _TRIES = 3
@@ -35,7 +35,7 @@ def _looked_at() -> Iterator[None]:
         raise type(error)(error.message, error.hint or _THEIRS) from error
 
 
-def download(client: Client, read: wire.SessionRead, *, base: Since | None = None) -> Download:
+def download(client: Client, read: wire.SessionRead, *, base: SentBefore | None = None) -> Download:
     """All records of a session, as it is now where a push has replaced its last segment meanwhile.
 
     Raises:
@@ -52,7 +52,7 @@ def download(client: Client, read: wire.SessionRead, *, base: Since | None = Non
 
 
 @_looked_at()
-def _downloaded(client: Client, read: wire.SessionRead, base: Since | None) -> Download:
+def _downloaded(client: Client, read: wire.SessionRead, base: SentBefore | None) -> Download:
     """The records that a server says to have.
 
     Raises:
@@ -111,5 +111,5 @@ def tail(client: Client, read: wire.SessionRead) -> tuple[int, list[bytes]]:
 def _check_bounds(read: wire.SessionRead) -> None:
     records = sum(place.records for place in read.segments)
     size = sum(place.raw_bytes for place in read.segments)
-    if records > limits.LIMITS.session_records or size > limits.LIMITS.session_bytes:
+    if records > canonical.LIMITS.session_records or size > canonical.LIMITS.session_bytes:
         raise TooLarge(f"The session has {records} records and {size} bytes, more than the limit.")

@@ -6,25 +6,35 @@ import re
 import secrets
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from indexer import state
 from indexer.project import project_of, resolve
+from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare
+from smart_fork import foreign_sessions
+from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
-from smart_fork.sharing.materialise import ahead
-from smart_fork.sharing.remote import url_of
+from smart_fork.sharing import received_logs
+from smart_fork.sharing.local_logs import ahead
+from smart_fork.sharing.project_keys import url_of
 from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracking
+from smart_fork.sharing.withdrawal import apply_pending
 from smart_fork.snippets import quoted
 from smart_fork.team import client, login, wire
 from smart_fork.team.client import Client
+from smart_fork.team.download import download
 from smart_fork.team.wire import NOT_FOUND, SessionInfo, SessionRead
 
 if TYPE_CHECKING:
     from smart_fork.sharing.tracking import Tracked
+    from smart_fork.sharing.withdrawal import SettledWithdrawals
 
 Verb = Literal["push", "pull", "branch", "fork"]
 
@@ -69,7 +79,7 @@ def shared(verb: Verb, server: str, info: SessionInfo, alias: str | None) -> Sha
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
+class TeamProject:
     """The project that a command works on. `away` says why the server does not answer, if it was asked before."""
 
     client: Client
@@ -127,7 +137,7 @@ class Project:
             return self.tracking.ours()
         return self.tracking.read()
 
-    def at(self, directory: Path | None) -> Project:
+    def at(self, directory: Path | None) -> TeamProject:
         """The same where it is tracked: in the clone that `directory` is in, if that is another one of this project."""
         if directory is None or resolve(directory).is_relative_to(self.place.root):
             return self
@@ -168,7 +178,7 @@ class Project:
 @contextmanager
 def opened(
     server: str | None = None, project: str | None = None, *, directory: Path | None = None, ask: bool = False
-) -> Iterator[Project]:
+) -> Iterator[TeamProject]:
     """A project and its server: the one that is named, that the environment names, that is tracked, or the last one.
 
     With `ask` it is found out first whether the server answers, for what can be done without it.
@@ -182,7 +192,7 @@ def opened(
         if asked.account.is_due and not client.is_away(asked.account.origin):
             with suppress(SmartForkError):  # the old token is still valid, or the command itself says that it is not
                 asked.renew()
-        yield Project(asked, place, Tracking(place, asked.account.origin), _away(asked.account) if ask else None)
+        yield TeamProject(asked, place, Tracking(place, asked.account.origin), _away(asked.account) if ask else None)
 
 
 def _away(account: login.Account) -> ServerUnavailable | None:
@@ -244,10 +254,10 @@ def last_part(reference: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class PendingCreation:
     """The session `session_id`, which `what` is to make. `again` is whether it was begun before."""
 
-    project: Project
+    project: TeamProject
     what: str
     session_id: str
     again: bool
@@ -261,7 +271,7 @@ class Begun:
         except NotFound:
             return None
 
-    def anew(self) -> Begun:
+    def anew(self) -> PendingCreation:
         """The same with another id: the first one is of a session that is another one, or is no more."""
         other = new_id()
         self.project.tracking.change(lambda now: now.with_begun(self.what, other))
@@ -272,7 +282,7 @@ class Begun:
         return tracked.with_begun(self.what, None)
 
 
-def begin(project: Project, *what: object) -> Begun:
+def begin(project: TeamProject, *what: object) -> PendingCreation:
     """The session that `what` makes, with the id that it was given before, or a new one.
 
     Raises:
@@ -280,7 +290,7 @@ def begin(project: Project, *what: object) -> Begun:
     """
     key, fresh = " ".join(map(str, (project.server, project.key, *what))), new_id()
     kept = project.tracking.change(lambda now: now if key in now.begun else now.with_begun(key, fresh)).begun[key]
-    return Begun(project, key, kept, again=kept != fresh)
+    return PendingCreation(project, key, kept, again=kept != fresh)
 
 
 State = Literal["up_to_date", "ahead", "behind", "diverged", "changed", "pending", "withdrawn", "missing"]
@@ -307,13 +317,13 @@ class AliasStatus(Value):
     seen: str = ""
 
 
-def status(project: Project) -> tuple[AliasStatus, ...]:
+def status(project: TeamProject) -> tuple[AliasStatus, ...]:
     """Return the status of every alias of a project."""
     tracked = project.tracking.read()
     return tuple(_of(project, name, one, current=name == tracked.current) for name, one in tracked.aliases.items())
 
 
-def _of(project: Project, name: str, one: Alias, *, current: bool) -> AliasStatus:
+def _of(project: TeamProject, name: str, one: Alias, *, current: bool) -> AliasStatus:
     info = None if project.away else _there(project, one)
     ahead_by = ahead(one, project.place.root)
     away = project.away is not None
@@ -326,7 +336,7 @@ def _of(project: Project, name: str, one: Alias, *, current: bool) -> AliasStatu
     )
 
 
-def _there(project: Project, one: Alias) -> SessionInfo | None:
+def _there(project: TeamProject, one: Alias) -> SessionInfo | None:
     if one.session_id is None:
         return None
     try:
@@ -346,3 +356,103 @@ def _state(one: Alias, more: int | None, *, gone: bool, moved: bool) -> tuple[St
     if more and moved:
         return "diverged", more
     return "ahead" if more else "behind" if moved else "up_to_date", more
+
+
+#: A server is asked once in so long.
+CHECK_INTERVAL = timedelta(minutes=10)
+
+
+_PAGES = 1_000
+
+
+@contextmanager
+def opened_current(
+    server: str | None = None, project: str | None = None, *, directory: Path | None = None, ask: bool = False
+) -> Iterator[TeamProject]:
+    """A project and its server, after what was withdrawn has been taken over, if it is time to ask for that."""
+    with opened(server, project, directory=directory, ask=ask) as one:
+        if one.away is None:
+            apply_withdrawals(one.client)
+        else:
+            apply_pending()
+        yield one
+
+
+def apply_withdrawals(client: Client, *, at_once: bool = False, remove: bool = False) -> SettledWithdrawals:
+    """Take out of this machine's copies what was withdrawn since; with `remove` the copies themselves."""
+    fetch_withdrawals(client, at_once=at_once)
+    return apply_pending(remove=remove)
+
+
+def fetch_withdrawals(client: Client, *, at_once: bool = False) -> None:
+    """Write down what was withdrawn since, if it is time to ask for that; nothing is taken out yet."""
+    moment = datetime.now(UTC)
+    name = f"changes of {client.account.origin}"
+    asked = state.fact(name)
+    if asked and not at_once and timedelta() <= moment - datetime.fromisoformat(asked["at"]) < CHECK_INTERVAL:
+        return
+    found, since = _new(client, asked["since"] if asked else None)
+    owing = [(one, edits) for one in received_logs.all_received() if (edits := _withdrawn_of(one, client, found))]
+    records = _replacing(client, found, {new for _, edits in owing for new in edits.values() if new is not None})
+    for one, edits in owing:
+        known = {old: records.get(new) if new is not None else None for old, new in edits.items()}
+        one.owe(known)
+    state.keep(name, {"since": since, "at": moment.isoformat()})
+
+
+def apply_withdrawals_to(path: Path, agent: AgentName) -> None:
+    """The same before a log of this machine is forked, if it was written from a server, which may be away: then it
+    is waited for no longer than a moment.
+
+    Raises:
+        Conflict: something of it was withdrawn that is still in it.
+    """
+    known = received_logs.find(path, agent)
+    if known is None:
+        return
+    if known.server:
+        with suppress(NotAuthenticated, ServerUnavailable):
+            client.within(login.account(known.server), fetch_withdrawals, "ask for withdrawals")
+    apply_pending()
+    foreign_sessions.refuse_owing(READERS[agent].id_of(path))
+
+
+def _new(client: Client, since: str | None) -> tuple[list[wire.WithdrawnRecords], str | None]:
+    """Return the withdrawals since then."""
+    found: list[wire.WithdrawnRecords] = []
+    for _ in range(_PAGES):
+        page = client.changes(since)
+        since = page.next_page
+        if not page.changes:
+            break
+        found += page.changes
+    return found, since
+
+
+def _withdrawn_of(
+    one: received_logs.ReceivedLog, client: Client, found: Sequence[wire.WithdrawnRecords]
+) -> dict[str, str | None]:
+    """Return all withdrawals that concern a log, combined: by digest, the digest of the replacement, or None."""
+    if one.server != client.account.origin:
+        return {}
+    ends: dict[str, str | None] = {}
+    for change in found:
+        if not one.sessions or change.session_id in one.sessions:
+            step = {edit.old: edit.new for edit in change.edits}
+            ends = {old: step.get(new, new) if new is not None else None for old, new in ends.items()} | step
+    return ends if not one.is_owed.isdisjoint(ends) else {}
+
+
+def _replacing(client: Client, found: Sequence[wire.WithdrawnRecords], wanted: Collection[str]) -> dict[str, bytes]:
+    """The records that take the place of others.
+
+    One that cannot be had, since its session is no longer to be read, is taken out instead.
+    """
+    records: dict[str, bytes] = {}
+    for project, session_id in {(change.project, change.session_id): None for change in reversed(found)}:
+        if all(digest in records for digest in wanted):
+            break
+        with suppress(SmartForkError):
+            taken = download(client, client.session(project, session_id)).records
+            records |= {digest: one for one in taken if (digest := sha256(one).hexdigest()) in wanted}
+    return records

@@ -19,16 +19,16 @@ from smart_fork.agents import AGENTS
 from smart_fork.errors import Conflict, NotFound, Usage
 from smart_fork.finding.session_place import belongs, in_project
 from smart_fork.forking.branch import command_to_resume
-from smart_fork.sharing import canonical, pulled, unfinished
-from smart_fork.sharing.materialise import ahead, local, materialise, read_log
-from smart_fork.sharing.outgoing import Since
+from smart_fork.sharing import canonical, received_logs
+from smart_fork.sharing.local_logs import ahead, local, read_log, write_local
+from smart_fork.sharing.outgoing import SentBefore
 from smart_fork.sharing.tracking import Alias, check_alias, check_written, timestamp, unwritten
 from smart_fork.team.download import Download, download
-from smart_fork.team.project import Begun, Project, Shared, Verb, has_moved, shared
+from smart_fork.team.project import PendingCreation, Shared, TeamProject, Verb, has_moved, shared
 from smart_fork.team.wire import SessionInfo
 
 if TYPE_CHECKING:
-    from smart_fork.sharing.materialise import Materialised
+    from smart_fork.sharing.local_logs import WrittenLog
     from smart_fork.sharing.tracking import Tracked
 
 #: In the place of an agent: the records as they are, in a file of the project.
@@ -38,7 +38,7 @@ CROSSED = "It belongs to another agent now. A push shares it as a separate sessi
 
 
 @dataclass(frozen=True, slots=True)
-class TakenAs:
+class PullOptions:
     """Options for writing a session here. `platform` is the target agent, if it is another one."""
 
     into: Path | None = None
@@ -47,18 +47,18 @@ class TakenAs:
     track: bool = True
     force: bool = False
 
-    def of(self, agent: AgentName) -> TakenAs:
+    def of(self, agent: AgentName) -> PullOptions:
         """The same for a session of that agent: as another one's it is not tracked, for it cannot be added to."""
         return replace(self, track=self.track and self.platform in (None, agent))
 
-    def within(self, root: Path) -> TakenAs:
+    def within(self, root: Path) -> PullOptions:
         """The same in a project of that root: elsewhere it is not tracked, for it could not be pushed from here."""
         return replace(
             self, track=self.track and (self.into is None or in_project(str(resolve(self.into)), project_of(root)))
         )
 
 
-def pull(project: Project, reference: str, wanted: TakenAs) -> Shared:
+def pull(project: TeamProject, reference: str, wanted: PullOptions) -> Shared:
     """Take one's own session over, or what is new of it.
 
     Raises:
@@ -78,7 +78,7 @@ def pull(project: Project, reference: str, wanted: TakenAs) -> Shared:
             project.tracking.change(lambda all_: all_.with_alias(name, all_.aliases[name]))
             done = shared("pull", project.server, read.session, name)
             return replace(done, up_to_date=True, files=one.files)
-    base = Since(known[1].base_count, known[1].base_digest) if known and not wanted.force else None
+    base = SentBefore(known[1].base_count, known[1].base_digest) if known and not wanted.force else None
     taken = download(project.client, read, base=base)
     name = named(tracked, wanted, session_id, known[0] if known else None)
     if wanted.platform == FILE:
@@ -92,7 +92,7 @@ def pull(project: Project, reference: str, wanted: TakenAs) -> Shared:
     return replace(done, warnings=(*done.warnings, *kept))
 
 
-def _check_unchanged(project: Project, name: str, one: Alias, info: SessionInfo) -> None:
+def _check_unchanged(project: TeamProject, name: str, one: Alias, info: SessionInfo) -> None:
     """Refuse to leave behind records that are not pushed."""
     if one.file is None or not AGENTS.files_of(one.platform).has(one.file):
         return
@@ -106,7 +106,7 @@ def _check_unchanged(project: Project, name: str, one: Alias, info: SessionInfo)
         raise Conflict(f"It continued here: {more} records are not pushed.", way)
 
 
-def _set_apart(project: Project, one: Alias, session_id: str) -> tuple[str, ...]:
+def _set_apart(project: TeamProject, one: Alias, session_id: str) -> tuple[str, ...]:
     """Keep a log with records that are not pushed as a branch, and say how it is called."""
     more = ahead(one, project.place.root) or 0
     if more <= 0:
@@ -118,15 +118,15 @@ def _set_apart(project: Project, one: Alias, session_id: str) -> tuple[str, ...]
 
 @contextmanager
 def writing(
-    project: Project, taken: Download, wanted: TakenAs, *, others: bool, count: int | None = None
-) -> Iterator[Materialised]:
+    project: TeamProject, taken: Download, wanted: PullOptions, *, others: bool, count: int | None = None
+) -> Iterator[WrittenLog]:
     """The first records of a session as one of this machine, which is taken away again where what follows fails, or
     never comes to its end.
     """
     agent = wanted.platform or taken.info.agent
     AGENTS.forms_of(agent)  # says what it cannot have
     new, directory = AGENTS.starter_of(agent).new_id(), directory_of(project, wanted)
-    with unfinished.copy(agent, new, project.place):
+    with received_logs.writing_copy(agent, new, project.place):
         made = _write(project, taken, wanted, directory, new, others=others, count=count)
         try:
             yield made
@@ -135,7 +135,7 @@ def writing(
             raise
 
 
-def directory_of(project: Project, wanted: TakenAs) -> Path:
+def directory_of(project: TeamProject, wanted: PullOptions) -> Path:
     """Return the directory that the session is to work in; logs and files of ours can say its name and the clone's."""
     directory = resolve(wanted.into) if wanted.into else project.place.root
     if not directory.is_dir():
@@ -146,11 +146,18 @@ def directory_of(project: Project, wanted: TakenAs) -> Path:
 
 
 def _write(
-    project: Project, taken: Download, wanted: TakenAs, directory: Path, new: str, *, others: bool, count: int | None
-) -> Materialised:
+    project: TeamProject,
+    taken: Download,
+    wanted: PullOptions,
+    directory: Path,
+    new: str,
+    *,
+    others: bool,
+    count: int | None,
+) -> WrittenLog:
     root = project.place.root if directory.is_relative_to(project.place.root) else directory
     try:
-        made = materialise(
+        made = write_local(
             taken.records,
             taken.info.agent,
             directory,
@@ -169,29 +176,29 @@ def _write(
 
 
 def _remember(
-    project: Project, taken: Download, made: Materialised, root: Path, *, others: bool, count: int | None
+    project: TeamProject, taken: Download, made: WrittenLog, root: Path, *, others: bool, count: int | None
 ) -> None:
     """Keep whose it is and what it is known by there; a log of which that is not known does not stay."""
-    here = pulled.Written(made.path, made.agent, root, project.server, project.key, (), (taken.info.id,))
+    here = received_logs.ReceivedLog(made.path, made.agent, root, project.server, project.key, (), (taken.info.id,))
     try:
         if made.agent == taken.info.agent:
-            pulled.remember(here, taken.records[:count], others=others)
+            received_logs.store_received(here, taken.records[:count], others=others)
         else:
-            pulled.remember_crossed(here, taken.records[:count])
+            received_logs.store_converted(here, taken.records[:count])
         _note_others(project, taken, taken.records[:count], made, others=others)
     except BaseException:
         take_back(made)
         raise
 
 
-def take_back(made: Materialised) -> None:
+def take_back(made: WrittenLog) -> None:
     """Take a session away again that was written here, and all that was kept of it."""
     made.undo()
-    if (known := pulled.find(made.path, made.agent)) is not None:
+    if (known := received_logs.find(made.path, made.agent)) is not None:
         known.forget()
 
 
-def _as_file(project: Project, taken: Download, name: str) -> Shared:
+def _as_file(project: TeamProject, taken: Download, name: str) -> Shared:
     """Write the records as they are, below what the server says of them."""
     path = project.place.file_for(name)
     header = orjson.dumps({"smart_fork": 1, "session": taken.info.model_dump(mode="json")})
@@ -199,11 +206,11 @@ def _as_file(project: Project, taken: Download, name: str) -> Shared:
     digests = [sha256(one).hexdigest() for one in taken.records]
     known = tuple(zip(digests, digests, strict=True))
     root, server, key = project.place.root, project.server, project.key
-    pulled.Written(path, pulled.AS_FILE, root, server, key, known, (taken.info.id,)).save()
+    received_logs.ReceivedLog(path, received_logs.RECORD_FILE, root, server, key, known, (taken.info.id,)).save()
     return replace(shared("pull", project.server, taken.info, None), files=(str(path),))
 
 
-def named(tracked: Tracked, wanted: TakenAs, session_id: str, before: str | None = None) -> str:
+def named(tracked: Tracked, wanted: PullOptions, session_id: str, before: str | None = None) -> str:
     """The alias of a session: the one that is asked for, that it had, or the beginning of its id.
 
     Raises:
@@ -224,7 +231,7 @@ def free_alias(tracked: Tracked, session_id: str, *, new: bool = False) -> str:
     return next(one for one in names if one not in tracked.aliases or one in mine)
 
 
-def rename(project: Project, name: str, reference: str, *, force: bool) -> Alias:
+def rename(project: TeamProject, name: str, reference: str, *, force: bool) -> Alias:
     """Call a session that, in place of what it was called.
 
     Raises:
@@ -253,7 +260,7 @@ def default_alias(session_id: str) -> str:
     return session_id[: 13 if session_id[14:15] == "7" else 8]
 
 
-def tracked_as(info: SessionInfo, written: Materialised | None, *, kind: str) -> Alias:
+def tracked_as(info: SessionInfo, written: WrittenLog | None, *, kind: str) -> Alias:
     """A session as it is tracked that the server has, and this machine as it is there."""
     return Alias(
         session_id=info.id,
@@ -273,7 +280,9 @@ def tracked_as(info: SessionInfo, written: Materialised | None, *, kind: str) ->
     )
 
 
-def track(project: Project, name: str, one: Alias, begun: Begun | None = None, *, in_place_of: str = "") -> None:
+def track(
+    project: TeamProject, name: str, one: Alias, begun: PendingCreation | None = None, *, in_place_of: str = ""
+) -> None:
     """Write down what is shared, which was `begun`, and let it be the current one."""
 
     def change(tracked: Tracked) -> Tracked:
@@ -287,13 +296,13 @@ def track(project: Project, name: str, one: Alias, begun: Begun | None = None, *
     project.tracking.change(change)
 
 
-def told(project: Project, verb: Verb, info: SessionInfo, written: Materialised | None, name: str | None) -> Shared:
+def told(project: TeamProject, verb: Verb, info: SessionInfo, written: WrittenLog | None, name: str | None) -> Shared:
     """Return the result of a command."""
     done = shared(verb, project.server, info, name)
     return done if written is None else replace(done, **here(project, info, written))
 
 
-def unshared(verb: Verb, project: Project, name: str | None, one: Alias, agent: AgentName) -> Shared:
+def unshared(verb: Verb, project: TeamProject, name: str | None, one: Alias, agent: AgentName) -> Shared:
     """Answer with a session that the server does not have yet."""
     return Shared(
         verb=verb, server=project.server, project=project.key, session_id=None, alias=name, url=None, title=one.title,
@@ -303,7 +312,7 @@ def unshared(verb: Verb, project: Project, name: str | None, one: Alias, agent: 
     )  # fmt: skip
 
 
-def here(project: Project, info: SessionInfo, written: Materialised) -> dict[str, Any]:
+def here(project: TeamProject, info: SessionInfo, written: WrittenLog) -> dict[str, Any]:
     """Return the fields that describe a session written here."""
     return {
         "files": (str(written.path),),
@@ -313,14 +322,14 @@ def here(project: Project, info: SessionInfo, written: Materialised) -> dict[str
     }
 
 
-def _warnings(project: Project, info: SessionInfo, written: Materialised) -> Iterator[str]:
+def _warnings(project: TeamProject, info: SessionInfo, written: WrittenLog) -> Iterator[str]:
     if written.agent != info.agent:
         yield CROSSED
     elif not belongs(written.local.session, project_of(project.place.root)):
         yield OUTSIDE
 
 
-def _is_here(one: Alias, info: SessionInfo, wanted: TakenAs) -> bool:
+def _is_here(one: Alias, info: SessionInfo, wanted: PullOptions) -> bool:
     same = not has_moved(one, info)
     there = one.file is not None and AGENTS.files_of(one.platform).has(one.file)
     return same and there and wanted.into is None and wanted.alias is None and wanted.platform in (None, one.platform)
@@ -330,7 +339,9 @@ def _is_here(one: Alias, info: SessionInfo, wanted: TakenAs) -> bool:
 _DEPTH = 100
 
 
-def _note_others(project: Project, taken: Download, told: Sequence[bytes], made: Materialised, *, others: bool) -> None:
+def _note_others(
+    project: TeamProject, taken: Download, told: Sequence[bytes], made: WrittenLog, *, others: bool
+) -> None:
     """Keep which messages of a session that was written are somebody else's; `others` says that it is itself.
 
     So whoever goes on from it is asked first.
@@ -338,17 +349,17 @@ def _note_others(project: Project, taken: Download, told: Sequence[bytes], made:
     count = len(told) if others else _begun_by_others(project, taken.info)
     if not count:
         return
-    pushed = {digest for one in pulled.all_written() for digest, key in one.records if not key}
+    pushed = {digest for one in received_logs.all_received() for digest, key in one.records if not key}
     own = {
-        pulled.identity_of(canonical.decode(one))
+        received_logs.identity_of(canonical.decode(one))
         for number, one in enumerate(told)
         if number >= count or sha256(one).hexdigest() in pushed
     }
-    said = (pulled.identity_of(canonical.decode(one)) for one in made.local.records)
+    said = (received_logs.identity_of(canonical.decode(one)) for one in made.local.records)
     foreign_sessions.remember(made.session_id, (one for one in said if one and one not in own))
 
 
-def _begun_by_others(project: Project, info: SessionInfo) -> int:
+def _begun_by_others(project: TeamProject, info: SessionInfo) -> int:
     """Return how many of the session's records belong to an ancestor that is not known to be this user's."""
     for _ in range(_DEPTH):
         if info.parent_id is None:

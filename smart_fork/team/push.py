@@ -19,25 +19,24 @@ from smart_fork.agents.readers import OWN
 from smart_fork.errors import Conflict, IndexUnavailable, NotFound, ServerUnavailable, SmartForkError, Unshareable
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.recent import recent_sessions
-from smart_fork.sharing import canonical, limits, pulled
-from smart_fork.sharing.outgoing import NothingToPush, NotSent, Since
+from smart_fork.sharing import canonical, received_logs
+from smart_fork.sharing.outgoing import NothingToPush, NotSent, SentBefore
 from smart_fork.sharing.tracking import Alias
 from smart_fork.snippets import printable
 from smart_fork.team import wire
-from smart_fork.team.branch import BranchAsked, alone, begun_as, described
+from smart_fork.team.branch import BranchRequest, alone, begun_as, described
 from smart_fork.team.download import tail
-from smart_fork.team.passages import halves, hash_of, searched, space_of
-from smart_fork.team.project import Begun, Project, Shared, begin, shared
+from smart_fork.team.project import PendingCreation, Shared, TeamProject, begin, shared
 from smart_fork.team.pull import default_alias, track, tracked_as
 from smart_fork.team.push_plan import Plan, Preview, plan, reached, visible_of, way_out
+from smart_fork.team.records import Segment, halves, hash_of, pack, searched, space_of
 from smart_fork.team.requests import PushRequest
-from smart_fork.team.segments import Segment, pack
 
 #: New segments of so many bytes ride in the commit; more are sent one by one before.
-RIDES = limits.MIB
+RIDES = canonical.MIB
 
 
-def send(project: Project, made: Plan) -> Shared:
+def send(project: TeamProject, made: Plan) -> Shared:
     """Send it, after other pushes of this machine. The tracking file is written after the answer.
 
     Raises:
@@ -58,13 +57,13 @@ def send(project: Project, made: Plan) -> Shared:
         return _sent(project, replace(made, name=name, alias=alias))
 
 
-def _from_another_checkout(project: Project, made: Plan) -> Shared | None:
+def _from_another_checkout(project: TeamProject, made: Plan) -> Shared | None:
     """Answer a push of what another checkout on this machine has pushed; `None` where none has.
 
     Raises:
         Conflict: there is more now. Paths are shared as seen from that checkout, so it goes on there.
     """
-    found = pulled.tracked_in(made.session.source_path, made.session.agent)
+    found = received_logs.tracked_in(made.session.source_path, made.session.agent)
     if found is None:
         return None
     known, name, one = found
@@ -79,14 +78,14 @@ def _from_another_checkout(project: Project, made: Plan) -> Shared | None:
     )
 
 
-def _was_sent(project: Project, made: Plan, name: str, one: Alias) -> Shared:
+def _was_sent(project: TeamProject, made: Plan, name: str, one: Alias) -> Shared:
     """Answer a push whose records another one has sent meanwhile."""
     info = project.client.session(project.key, one.session_id or "").session
     info = described(project, info, made.said)
     return replace(shared("push", project.server, info, name), up_to_date=True, files=one.files)
 
 
-def _sent(project: Project, made: Plan) -> Shared:
+def _sent(project: TeamProject, made: Plan) -> Shared:
     alias, begun = made.alias, None
     if alias is None:
         begun = begin(project, "push", made.session.source_path)
@@ -102,9 +101,11 @@ def _sent(project: Project, made: Plan) -> Shared:
     info = info if created else described(project, info, made.said)
     base = (0, canonical.NOTHING) if made.alias is None else (made.alias.base_count, made.alias.base_digest)
     session, root = made.session, project.place.root
-    log = pulled.Written(session.source_path, session.agent, root, project.server, project.key, (), (info.id,))
+    log = received_logs.ReceivedLog(
+        session.source_path, session.agent, root, project.server, project.key, (), (info.id,)
+    )
     before = made.alias.file if made.alias is not None else None
-    pulled.pushed(log, *base, made.out.records, before=before)
+    received_logs.store_pushed(log, *base, made.out.records, before=before)
     name = _called(project, made, info.id)
     here = {
         "files": (str(made.session.source_path),),
@@ -125,7 +126,7 @@ def _sent(project: Project, made: Plan) -> Shared:
     )
 
 
-def _called(project: Project, made: Plan, session_id: str) -> str:
+def _called(project: TeamProject, made: Plan, session_id: str) -> str:
     """Its alias: the one that it had, unless that is the beginning of the id of what it was before."""
     before = project.tracking.read().aliases.get(made.name)
     if before is None or (
@@ -135,7 +136,7 @@ def _called(project: Project, made: Plan, session_id: str) -> str:
     return made.name
 
 
-def _root(project: Project, begun: Begun, made: Plan) -> tuple[wire.SessionInfo, int, bool]:
+def _root(project: TeamProject, begun: PendingCreation, made: Plan) -> tuple[wire.SessionInfo, int, bool]:
     """Make a session of its own, or go on with what an earlier push has made of it: how many records that took."""
     if (read := begun.there()) is not None:
         try:
@@ -154,19 +155,19 @@ def _root(project: Project, begun: Begun, made: Plan) -> tuple[wire.SessionInfo,
     return pushed.session, 0 if pushed.up_to_date else len(made.out.records), pushed.created
 
 
-def _made(project: Project, begun: Begun, made: Plan) -> wire.Pushed:
+def _made(project: TeamProject, begun: PendingCreation, made: Plan) -> wire.Pushed:
     records = made.out.records
     segments = list(pack(records))
     return _committed(project, _push(made, begun.session_id, (0, canonical.NOTHING), records, segments, 0), segments)
 
 
-def _child(project: Project, begun: Begun, alias: Alias, made: Plan) -> tuple[Alias, bool]:
+def _child(project: TeamProject, begun: PendingCreation, alias: Alias, made: Plan) -> tuple[Alias, bool]:
     """Make a session on the server that begins as the shared one does of which this is a branch or a fork."""
     source_id = alias.session_id or alias.parent_id
     if source_id is None:
         raise SmartForkError("Its parent session is unknown.", alone(made.name))
     named = alias.title if alias.session_id is None else ""  # else it is the title of what this goes on from
-    asked = BranchAsked(
+    asked = BranchRequest(
         title=made.said.title or named or _title(made) or None,
         tags=made.said.tags,
         summary=made.said.summary,
@@ -176,12 +177,14 @@ def _child(project: Project, begun: Begun, alias: Alias, made: Plan) -> tuple[Al
     return alias.model_copy(update={"session_id": child.id, "parent_id": child.parent_id}), created
 
 
-def _appended(project: Project, alias: Alias, made: Plan) -> tuple[wire.SessionInfo, int]:
+def _appended(project: TeamProject, alias: Alias, made: Plan) -> tuple[wire.SessionInfo, int]:
     """The session with what is new, and how many records that was."""
     return _appended_to(project, alias, project.client.session(project.key, alias.session_id or ""), made)
 
 
-def _appended_to(project: Project, alias: Alias, read: wire.SessionRead, made: Plan) -> tuple[wire.SessionInfo, int]:
+def _appended_to(
+    project: TeamProject, alias: Alias, read: wire.SessionRead, made: Plan
+) -> tuple[wire.SessionInfo, int]:
     info = read.session
     if info.agent != made.session.agent:
         raise Conflict("The remote session belongs to another agent.", alone(made.name))
@@ -198,7 +201,7 @@ def _appended_to(project: Project, alias: Alias, read: wire.SessionRead, made: P
         return _appended_to(project, alias, now, made)
 
 
-def _extended(project: Project, read: wire.SessionRead, new: tuple[bytes, ...], made: Plan) -> wire.SessionInfo:
+def _extended(project: TeamProject, read: wire.SessionRead, new: tuple[bytes, ...], made: Plan) -> wire.SessionInfo:
     info = read.session
     position, before = tail(project.client, read)
     first = info.record_count - len(before)
@@ -228,7 +231,7 @@ def _push(  # noqa: PLR0917 - the message
 
 
 def _title(made: Plan) -> str:
-    return printable(made.said.title if made.said.title is not None else made.out.title)[: limits.TEXT]
+    return printable(made.said.title if made.said.title is not None else made.out.title)[: canonical.TEXT]
 
 
 def _meta(made: Plan) -> wire.Meta:
@@ -243,7 +246,7 @@ def _meta(made: Plan) -> wire.Meta:
     return wire.Meta.model_validate(given, strict=False)
 
 
-def _committed(project: Project, wanted: wire.Push, segments: list[Segment]) -> wire.Pushed:
+def _committed(project: TeamProject, wanted: wire.Push, segments: list[Segment]) -> wire.Pushed:
     """Send what the server does not have, then the commit; a little rides in it."""
     if sum(len(one.body) for one in segments) <= RIDES:
         bodies = tuple(wire.SegmentBody(digest=one.place.digest, body=one.body) for one in segments)
@@ -314,10 +317,10 @@ class Planned:
     reference: str
     session: str
     preview: Preview
-    local: Since
+    local: SentBefore
 
 
-def all_here(project: Project, agents: Iterable[AgentName]) -> tuple[str, ...]:
+def all_here(project: TeamProject, agents: Iterable[AgentName]) -> tuple[str, ...]:
     """The logs of this project that people began, and the tracked ones; of `agents`, or all whose sessions are shared.
 
     Oldest first, and forks behind their parents: then each is pushed as the branch that it is.
@@ -334,7 +337,7 @@ def all_here(project: Project, agents: Iterable[AgentName]) -> tuple[str, ...]:
 
 
 def look(
-    project: Project, request: PushRequest, sessions: Iterable[str], *, every: bool
+    project: TeamProject, request: PushRequest, sessions: Iterable[str], *, every: bool
 ) -> Iterator[Planned | NotPushed]:
     """Plan the push of each; nothing is sent. With `every` one of which nothing can be sent is skipped."""
 
@@ -345,7 +348,7 @@ def look(
 
 
 def push_each(
-    project: Project, request: PushRequest, sessions: Iterable[str | Planned], *, every: bool
+    project: TeamProject, request: PushRequest, sessions: Iterable[str | Planned], *, every: bool
 ) -> Iterator[Shared | NotPushed]:
     """Push one after the other. One that was shown is sent only as it was shown."""
     shown = {one if isinstance(one, str) else one.reference: one for one in sessions}
@@ -360,7 +363,7 @@ def push_each(
 
 
 def _each(
-    project: Project, request: PushRequest, sessions: Iterable[str], do: Callable[[str, Plan], D], *, every: bool
+    project: TeamProject, request: PushRequest, sessions: Iterable[str], do: Callable[[str, Plan], D], *, every: bool
 ) -> Iterator[D | NotPushed]:
     """Plan each and do that with it; or say why not."""
     away: ServerUnavailable | None = None
@@ -384,7 +387,7 @@ def _each(
         yield found
 
 
-def _has_news(project: Project, made: Plan) -> bool:
+def _has_news(project: TeamProject, made: Plan) -> bool:
     """Return True if the push changes something visible. An undescribed copy is not shared."""
     return bool(made.out.records) or (not made.creates and bool(made.preview(project).questions()))
 

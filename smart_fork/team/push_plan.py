@@ -18,18 +18,18 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import HOME, ROOT
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
-from smart_fork.sharing import canonical, limits, replay
-from smart_fork.sharing.materialise import found, local, newest, read_log
-from smart_fork.sharing.outgoing import ONE, OPEN, Since, prepare
+from smart_fork.sharing import canonical, replay
+from smart_fork.sharing.local_logs import found, local, newest, read_log
+from smart_fork.sharing.outgoing import ONE, OPEN, SentBefore, prepare
 from smart_fork.sharing.tracking import Alias
 from smart_fork.snippets import printable, quoted
 from smart_fork.team import wire
-from smart_fork.team.branch import Said, alone
-from smart_fork.team.project import BEGINNING, Project
+from smart_fork.team.branch import SessionDescription, alone
+from smart_fork.team.project import BEGINNING, TeamProject
 from smart_fork.team.requests import PushRequest
 
 if TYPE_CHECKING:
-    from smart_fork.sharing.materialise import Local
+    from smart_fork.sharing.local_logs import Local
     from smart_fork.sharing.outgoing import Outgoing
     from smart_fork.sharing.tracking import Tracked
 
@@ -135,7 +135,7 @@ class Plan:
     name: str
     out: Outgoing
     alias: Alias | None
-    said: Said
+    said: SessionDescription
     force: bool = False
     before: wire.Visibility = "private"
     seen: Alias | None = None
@@ -151,7 +151,7 @@ class Plan:
         alias = self.alias
         return alias is None or alias.session_id is None or not alias.is_of(self.session.source_path)
 
-    def preview(self, project: Project) -> Preview:
+    def preview(self, project: TeamProject) -> Preview:
         """The same for a person, before it is sent: who can read it then, and before. A title as it would be sent."""
         out, title = self.out, self.said.title
         return Preview(
@@ -173,7 +173,7 @@ class Plan:
         )
 
 
-def plan(project: Project, request: PushRequest) -> Plan:
+def plan(project: TeamProject, request: PushRequest) -> Plan:
     """Plan a push. Nothing is sent.
 
     Raises:
@@ -193,13 +193,13 @@ def plan(project: Project, request: PushRequest) -> Plan:
     if request.force and alias and since and _is_lost(project, alias, local(session, root), since):
         alias = since = None
     out = prepare(session.source_path, session.agent, root, since=since, images=request.images, read=session)
-    replay.check(out)
+    replay.check_outgoing(out)
     return _checked(project, Plan(name or "", out, alias, _masked(request, out), request.force, seen=seen and seen[1]))
 
 
-def _since(project: Project, alias: Alias, session: Session) -> Since:
+def _since(project: TeamProject, alias: Alias, session: Session) -> SentBefore:
     """Return how much of a log is shared: also where only that was cut out of it which is withdrawn there."""
-    root, known = project.place.root, Since(alias.local_count, alias.local_digest)
+    root, known = project.place.root, SentBefore(alias.local_count, alias.local_digest)
     here = local(session, root)
     if not alias.base_count or here.begins_with(known.count, known.digest):
         return known
@@ -208,10 +208,10 @@ def _since(project: Project, alias: Alias, session: Session) -> Since:
     if len(base) < alias.base_count or canonical.digest_of(base) != alias.base_digest:
         return known
     count = whole.numbers[alias.base_count - 1]
-    return Since(count, here.digest(count))
+    return SentBefore(count, here.digest(count))
 
 
-def _is_lost(project: Project, alias: Alias, here: Local, since: Since) -> bool:
+def _is_lost(project: TeamProject, alias: Alias, here: Local, since: SentBefore) -> bool:
     """Return True if a log no longer continues the shared session. `--force` then shares it without a parent."""
     if alias.session_id is None or not here.begins_with(since.count, since.digest):
         return True
@@ -222,7 +222,7 @@ def _is_lost(project: Project, alias: Alias, here: Local, since: Since) -> bool:
     return there.record_count < alias.base_count
 
 
-def _checked(project: Project, made: Plan) -> Plan:
+def _checked(project: TeamProject, made: Plan) -> Plan:
     """Look at the session on the server: who may read it now, and whether more can be added to it.
 
     Raises:
@@ -262,15 +262,15 @@ def way_out(made: Plan) -> Iterator[None]:
         raise Conflict(error.message, way, count=error.count, digest=error.digest) from error
 
 
-def _masked(request: PushRequest, out: Outgoing) -> Said:
+def _masked(request: PushRequest, out: Outgoing) -> SessionDescription:
     """Mask the description of a session as its messages are masked."""
-    asked = Said(**request.checked())
+    asked = SessionDescription(**request.checked())
     title, summary = (None if one is None else out.plain(one) for one in (asked.title, asked.summary))
-    tags = None if asked.tags is None else tuple(out.plain(one)[: limits.TEXT] for one in asked.tags)
-    return replace(asked, title=title, summary=summary and summary[: limits.SUMMARY], tags=tags)
+    tags = None if asked.tags is None else tuple(out.plain(one)[: canonical.TEXT] for one in asked.tags)
+    return replace(asked, title=title, summary=summary and summary[: canonical.SUMMARY], tags=tags)
 
 
-def _source(project: Project, tracked: Tracked, request: PushRequest) -> tuple[str | None, Session]:
+def _source(project: TeamProject, tracked: Tracked, request: PushRequest) -> tuple[str | None, Session]:
     """The session that is to be pushed, and the alias that it is tracked as."""
     if len(request.platforms) > 1:
         raise Usage("Can only specify one platform flag at a time")
@@ -287,7 +287,7 @@ def _source(project: Project, tracked: Tracked, request: PushRequest) -> tuple[s
 
 
 def _named(
-    project: Project, tracked: Tracked, reference: str, platform: AgentName | None
+    project: TeamProject, tracked: Tracked, reference: str, platform: AgentName | None
 ) -> tuple[str | None, Session]:
     if named := tracked.named(reference):
         session = _log_of(project, *named)
@@ -316,7 +316,7 @@ def _as_tracked(tracked: Tracked, session: Session) -> tuple[str | None, Session
     return known and known[0], session
 
 
-def _log_of(project: Project, name: str, one: Alias) -> Session:
+def _log_of(project: TeamProject, name: str, one: Alias) -> Session:
     if one.file is None:
         raise NotFound(f"{name} is not on this machine.", f"smart-fork team pull {name} writes it here.")
     return read_log(one.log or one.file, one.platform, project.place.root)
@@ -347,7 +347,7 @@ def visible_of(alias: Alias) -> wire.Visibility | None:
     return "public" if alias.session_id is None and alias.visibility == "public" else None
 
 
-def parent_of(project: Project, aliases: Mapping[str, Alias], here: Local) -> tuple[Alias, Since] | None:
+def parent_of(project: TeamProject, aliases: Mapping[str, Alias], here: Local) -> tuple[Alias, SentBefore] | None:
     """The tracked session that this one goes on from, and how much of it is that one's.
 
     Its records tell it, or where the agent has written them again, whose fork it says that it is, and what was said.
@@ -356,16 +356,16 @@ def parent_of(project: Project, aliases: Mapping[str, Alias], here: Local) -> tu
     known = sorted(own, key=lambda one: -one.local_count)
     for one in known:
         if one.local_count and here.begins_with(one.local_count, one.local_digest):
-            return one, Since(one.local_count, one.local_digest)
+            return one, SentBefore(one.local_count, one.local_digest)
     above = here.session.parent_id
     for one in known:
         if one.file and above == READERS[one.platform].id_of(one.file):
             count = _said_again(project, one, one.file, here.session)
-            return (one, Since(count, here.digest(count))) if count else None
+            return (one, SentBefore(count, here.digest(count))) if count else None
     return None
 
 
-def _said_again(project: Project, one: Alias, file: Path, fork: Session) -> int:
+def _said_again(project: TeamProject, one: Alias, file: Path, fork: Session) -> int:
     """Return how many records of the fork repeat its parent's shared ones; 0 if it differs."""
     try:
         parent = read_log(file, one.platform, project.place.root)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from indexer.lazy import dataclass
 from smart_fork.agents.options import said
 from smart_fork.errors import Usage
-from smart_fork.sharing import limits
+from smart_fork.sharing import canonical
 from smart_fork.snippets import printable
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class SharedDescription:
     """The description of a shared session, and who may read it."""
 
     title: str | None = said(help="Title.")
@@ -38,17 +38,17 @@ class Description:
         """
         tags = None if self.tags is None else [" ".join(printable(one).split()) for one in self.tags.split(",")]
         found = None if tags is None else tuple(dict.fromkeys(filter(None, tags)))
-        if found is not None and len(found) > limits.TAGS:
-            raise Usage(f"--tags has {len(found)} of them: {limits.TAGS} at most")
-        texts = [("--title", self.title, limits.TEXT), ("--summary", self.summary, limits.SUMMARY)]
-        for option, text, most in (*texts, *(("Each of --tags", tag, limits.TEXT) for tag in found or ())):
+        if found is not None and len(found) > canonical.TAGS:
+            raise Usage(f"--tags has {len(found)} of them: {canonical.TAGS} at most")
+        texts = [("--title", self.title, canonical.TEXT), ("--summary", self.summary, canonical.SUMMARY)]
+        for option, text, most in (*texts, *(("Each of --tags", tag, canonical.TEXT) for tag in found or ())):
             if text is not None and len(text) > most:
                 raise Usage(f"{option} has {most} characters at most: this is {len(text)}")
         return {"title": self.title, "tags": found, "summary": self.summary, "visibility": self.visibility}
 
 
 @dataclass(frozen=True, slots=True)
-class PushRequest(Description):
+class PushRequest(SharedDescription):
     """A push: which session, how, and its description. `platforms` are agents whose newest session is meant.
 
     Raises:

@@ -21,9 +21,9 @@ from pydantic import (
 from pydantic.types import AwareDatetime
 
 from smart_fork.errors import Usage
-from smart_fork.sharing import fields, limits
-from smart_fork.sharing.remote import check_key
-from smart_fork.team.segments import Place
+from smart_fork.sharing import canonical
+from smart_fork.sharing.project_keys import check_key
+from smart_fork.team.records import SegmentPlace
 
 PROTOCOL = 1
 #: The header in which both sides name their version.
@@ -45,13 +45,13 @@ def _key(text: str) -> str:
 
 
 def _named(text: str) -> str:
-    if not (name := fields.shown(text)):
+    if not (name := canonical.shown(text)):
         raise ValueError("no record is readable")
     return name
 
 
 def _summary(text: str) -> str:
-    return "\n".join(map(fields.shown, text.splitlines()))
+    return "\n".join(map(canonical.shown, text.splitlines()))
 
 
 def _decoded(value: object) -> object:
@@ -64,18 +64,18 @@ def _encoded(value: bytes) -> str:
 
 #: Bytes, encoded as text in JSON.
 Base64 = Annotated[bytes, BeforeValidator(_decoded), PlainSerializer(_encoded, when_used="json")]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=limits.TEXT), AfterValidator(_named)]
-Summary = Annotated[str, StringConstraints(max_length=limits.SUMMARY), AfterValidator(_summary)]
-Tags = Annotated[tuple[Name, ...], Field(max_length=limits.TAGS)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=canonical.TEXT), AfterValidator(_named)]
+Summary = Annotated[str, StringConstraints(max_length=canonical.SUMMARY), AfterValidator(_summary)]
+Tags = Annotated[tuple[Name, ...], Field(max_length=canonical.TAGS)]
 User = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,32}$")]
-ProjectKey = Annotated[str, StringConstraints(max_length=limits.TEXT), AfterValidator(_key)]
+ProjectKey = Annotated[str, StringConstraints(max_length=canonical.TEXT), AfterValidator(_key)]
 Fingerprint = Annotated[str, StringConstraints(pattern=r"^[!-~]{1,200}$")]
 Position = Annotated[int, Field(ge=0, le=SEGMENTS)]
 Bookmark = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_=.-]{1,400}$")]
 Visibility = Literal["private", "public"]
 
 
-M = TypeVar("M", bound=fields.Message)
+M = TypeVar("M", bound=canonical.WireModel)
 
 
 def made(model: type[M], **values: Any) -> M:
@@ -87,20 +87,20 @@ def made(model: type[M], **values: Any) -> M:
     try:
         return model(**values)
     except ValidationError as error:
-        raise fields.refused(error) from None
+        raise canonical.refused(error) from None
 
 
-class Hello(fields.Message):
+class Hello(canonical.WireModel):
     """``GET hello``: the server's version."""
 
-    protocol: fields.Count
-    version: fields.Text
+    protocol: canonical.Count
+    version: canonical.Text
 
 
 Token = Annotated[str, StringConstraints(pattern=r"^sft_[A-Za-z0-9_-]{20,100}$")]
 
 
-class Login(fields.Message):
+class LoginRequest(canonical.WireModel):
     """``POST login``: a single-use invitation, and the machine's name.
 
     The client makes and stores the `token` before it asks: an answer can be lost, and the same token makes the same
@@ -112,7 +112,7 @@ class Login(fields.Message):
     token: Token | None = None
 
 
-class Administer(fields.Message):
+class Administer(canonical.WireModel):
     """``POST admin``: an administrator's request about people, tokens, or background jobs."""
 
     verb: Literal["add", "invite", "users", "disable", "enable", "member", "tokens", "revoke", "jobs", "retry"]
@@ -124,13 +124,13 @@ class Administer(fields.Message):
     token: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
 
 
-class Administered(fields.Message):
+class Administered(canonical.WireModel):
     """The result of such a request. Each verb has its own fields."""
 
     told: dict[str, Any]
 
 
-class LoggedIn(fields.Message):
+class LoggedIn(canonical.WireModel):
     """The token of a machine. The server stores only its hash."""
 
     user: User
@@ -139,106 +139,106 @@ class LoggedIn(fields.Message):
     expires_at: AwareDatetime | None = None
 
 
-class Failure(fields.Message):
+class Failure(canonical.WireModel):
     """An error. If the remote has advanced (409), `count` and `digest` are the remote's."""
 
     error: Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,40}$")]
-    message: fields.Text
-    hint: fields.Text = ""
-    count: fields.Count | None = None
-    digest: fields.Digest | None = None
-    used: fields.Count | None = None
-    limit: fields.Count | None = None
+    message: canonical.Text
+    hint: canonical.Text = ""
+    count: canonical.Count | None = None
+    digest: canonical.Digest | None = None
+    used: canonical.Count | None = None
+    limit: canonical.Count | None = None
 
 
-class Meta(fields.Message):
+class Meta(canonical.WireModel):
     """Facts about a session from its log."""
 
-    branch: fields.Text = ""
-    model: fields.Text = ""
-    turns: fields.Count = 0
-    tokens: fields.Count = 0
+    branch: canonical.Text = ""
+    model: canonical.Text = ""
+    turns: canonical.Count = 0
+    tokens: canonical.Count = 0
     begun: AwareDatetime | None = None
     last_activity: AwareDatetime | None = None
 
 
-class SessionInfo(fields.Message):
+class SessionInfo(canonical.WireModel):
     """A session without its records."""
 
-    id: fields.SessionId
+    id: canonical.SessionId
     project: ProjectKey
     owner: User
-    agent: fields.AgentName
-    root_id: fields.SessionId
-    parent_id: fields.SessionId | None
-    base_count: fields.Count
-    base_digest: fields.Digest
-    head_digest: fields.Digest
-    record_count: fields.Count
-    revision: fields.Count
+    agent: canonical.AgentName
+    root_id: canonical.SessionId
+    parent_id: canonical.SessionId | None
+    base_count: canonical.Count
+    base_digest: canonical.Digest
+    head_digest: canonical.Digest
+    record_count: canonical.Count
+    revision: canonical.Count
     visibility: Visibility
-    title: fields.Text = ""
+    title: canonical.Text = ""
     tags: Tags = ()
     summary: Summary = ""
     meta: Meta = Meta()
-    bytes: fields.Count = 0
+    bytes: canonical.Count = 0
 
 
-class SessionRead(fields.Message):
+class SessionRead(canonical.WireModel):
     """``GET sessions/{id}``: a session and the positions of its segments."""
 
     session: SessionInfo
-    segments: Annotated[tuple[Place, ...], Field(max_length=SEGMENTS)]
+    segments: Annotated[tuple[SegmentPlace, ...], Field(max_length=SEGMENTS)]
 
 
-class Words(fields.Message):
+class EditableDescription(canonical.WireModel):
     """Editable description of a session. A field without a value changes nothing."""
 
-    title: fields.Text | None = None
+    title: canonical.Text | None = None
     tags: Tags | None = None
     summary: Summary | None = None
 
 
-class SessionChange(Words):
+class SessionChange(EditableDescription):
     """``PATCH sessions/{id}``: fields without a value do not change."""
 
     visibility: Visibility | None = None
 
 
-class SessionPage(fields.Message):
+class SessionListPage(canonical.WireModel):
     """``GET projects/{p}/sessions``: newest first."""
 
     sessions: Annotated[tuple[SessionInfo, ...], Field(max_length=PAGE)]
     next_page: Bookmark | None = None
 
 
-class Have(fields.Message):
+class Have(canonical.WireModel):
     """``POST projects/{p}/have``: asks which of these segments need not be sent."""
 
-    segments: Annotated[tuple[fields.SegmentDigest, ...], Field(max_length=10_000)]
+    segments: Annotated[tuple[canonical.SegmentDigest, ...], Field(max_length=10_000)]
 
 
-class HaveAnswer(fields.Message):
+class HaveAnswer(canonical.WireModel):
     """The present segments that the client may read."""
 
-    present: tuple[fields.SegmentDigest, ...]
+    present: tuple[canonical.SegmentDigest, ...]
 
 
-class SegmentBody(fields.Message):
+class SegmentBody(canonical.WireModel):
     """A segment inside a push."""
 
-    digest: fields.SegmentDigest
+    digest: canonical.SegmentDigest
     body: Base64
 
 
-class Vector(fields.Message):
+class Vector(canonical.WireModel):
     """A chunk's vector in 16-bit floats. The server makes the chunk itself, and matches it by hash."""
 
-    chunk: fields.SegmentDigest
+    chunk: canonical.SegmentDigest
     e: Base64
 
 
-class Vectors(fields.Message):
+class Vectors(canonical.WireModel):
     """Vectors of one space."""
 
     space: Fingerprint
@@ -253,14 +253,14 @@ class Push(SessionChange):
     has, of passages as the server will make them. The server makes the others.
     """
 
-    id: fields.SessionId
-    agent: fields.AgentName
-    base_count: fields.Count
-    base_digest: fields.Digest
-    count: fields.Count
-    digest: fields.Digest
+    id: canonical.SessionId
+    agent: canonical.AgentName
+    base_count: canonical.Count
+    base_digest: canonical.Digest
+    count: canonical.Count
+    digest: canonical.Digest
     position: Position = 0
-    segments: Annotated[tuple[Place, ...], Field(max_length=SEGMENTS)]
+    segments: Annotated[tuple[SegmentPlace, ...], Field(max_length=SEGMENTS)]
     bodies: tuple[SegmentBody, ...] = ()
     meta: Meta = Meta()
     vectors: Vectors | None = None
@@ -278,7 +278,7 @@ class Push(SessionChange):
         return self
 
 
-class Pushed(fields.Message):
+class Pushed(canonical.WireModel):
     """A completed push. `created` is false for an existing session, `up_to_date` true if nothing was new."""
 
     session: SessionInfo
@@ -293,56 +293,56 @@ class Branch(SessionChange):
     """
 
     verb: Literal["branch", "fork"]
-    id: fields.SessionId
-    source_id: fields.SessionId
-    count: fields.Count | None = None
+    id: canonical.SessionId
+    source_id: canonical.SessionId
+    count: canonical.Count | None = None
     force: bool = False
 
 
-class Edit(fields.Message):
+class RecordEdit(canonical.WireModel):
     """A record to replace, or to remove if `new` is missing. Both are SHA-256 hashes of canonical bytes."""
 
-    old: fields.SegmentDigest
-    new: fields.SegmentDigest | None = None
+    old: canonical.SegmentDigest
+    new: canonical.SegmentDigest | None = None
 
 
-class Rewrite(Words):
+class Rewrite(EditableDescription):
     """``POST sessions/{id}/rewrites``: the withdrawn records, and their replacements.
 
     A given title, summary or tags also replace equal ones in sessions made from this one.
     """
 
     kind: Literal["cut", "mask"]
-    revision: fields.Count
-    edits: Annotated[tuple[Edit, ...], Field(min_length=1, max_length=SEGMENTS)]
+    revision: canonical.Count
+    edits: Annotated[tuple[RecordEdit, ...], Field(min_length=1, max_length=SEGMENTS)]
     records: tuple[Base64, ...] = ()
 
 
-class Rewritten(fields.Message):
+class Rewritten(canonical.WireModel):
     """The session after a rewrite, and the number of other sessions that changed with it."""
 
     session: SessionInfo
-    descendants: fields.Count
+    descendants: canonical.Count
 
 
-class Change(fields.Message):
+class WithdrawnRecords(canonical.WireModel):
     """A withdrawal from a session; with ``delete``, of all its own records."""
 
-    session_id: fields.SessionId
+    session_id: canonical.SessionId
     project: ProjectKey
-    revision: fields.Count
+    revision: canonical.Count
     kind: Literal["cut", "mask", "delete"]
-    edits: tuple[Edit, ...] = ()
+    edits: tuple[RecordEdit, ...] = ()
 
 
-class Changes(fields.Message):
+class WithdrawnPage(canonical.WireModel):
     """``GET changes?since=``: withdrawals since then from sessions that the caller has pulled or forked."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[WithdrawnRecords, ...]
     next_page: Bookmark
 
 
-class Search(fields.Message):
+class Search(canonical.WireModel):
     """``POST projects/{p}/search``: a question in several phrasings, with vectors of those to compare by meaning.
 
     Vectors are 16-bit floats, in the order of `smart_fork.finding.query.Query.meanings`. The server ignores vectors
@@ -350,7 +350,9 @@ class Search(fields.Message):
     """
 
     question: Annotated[str, StringConstraints(min_length=1, max_length=_QUESTION)]
-    also: Annotated[tuple[Annotated[str, StringConstraints(max_length=limits.SUMMARY)], ...], Field(max_length=8)] = ()
+    also: Annotated[
+        tuple[Annotated[str, StringConstraints(max_length=canonical.SUMMARY)], ...], Field(max_length=8)
+    ] = ()
     space: Fingerprint | None = None
     e: Annotated[tuple[Base64, ...], Field(max_length=9)] = ()
     limit: Annotated[int, Field(ge=1, le=PAGE)] = 10
@@ -359,7 +361,7 @@ class Search(fields.Message):
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class Speaking(fields.Message):
+class Speaking(canonical.WireModel):
     """The evidence for a session in one phrasing: see `smart_fork.finding.ranking.Parts`."""
 
     session_words: Share
@@ -370,60 +372,60 @@ class Speaking(fields.Message):
     whole: Annotated[float, Field(ge=-1, le=1)]
 
 
-class Passage(fields.Message):
+class SearchPassage(canonical.WireModel):
     """The best passage: its text, its position, and the tokens that a fork after its exchange loads."""
 
     text: Annotated[str, StringConstraints(max_length=_QUESTION)]
-    turn: fields.Count
-    message_id: fields.Text
+    turn: canonical.Count
+    message_id: canonical.Text
     role: Literal["user", "assistant", "action"]
-    exchange: fields.Count
-    ends: fields.Count | None
-    tokens: fields.Count
+    exchange: canonical.Count
+    ends: canonical.Count | None
+    tokens: canonical.Count
     similarity: Annotated[float, Field(ge=-1, le=1)] | None = None
 
 
-class Hit(fields.Message):
+class SearchHit(canonical.WireModel):
     """A found session with its evidence, also by meaning if `similar` is set.
 
     `family` is the id of its beginning, the same as that of a copy here.
     """
 
     session: SessionInfo
-    family: fields.Text
+    family: canonical.Text
     speaking: Annotated[tuple[Speaking, ...], Field(min_length=1, max_length=9)]
     similar: bool
-    passage: Passage | None = None
-    outcome: fields.Text = ""
-    turns: fields.Count = 0
-    tokens: fields.Count = 0
-    started: fields.Text = ""
-    last_activity: fields.Text = ""
+    passage: SearchPassage | None = None
+    outcome: canonical.Text = ""
+    turns: canonical.Count = 0
+    tokens: canonical.Count = 0
+    started: canonical.Text = ""
+    last_activity: canonical.Text = ""
 
 
-class Found(fields.Message):
+class SearchAnswer(canonical.WireModel):
     """The best result of each family. `embedded` tells if the search was also by meaning; `by_words_only` counts the
     sessions without comparable vectors.
     """
 
-    hits: Annotated[tuple[Hit, ...], Field(max_length=PAGE)]
+    hits: Annotated[tuple[SearchHit, ...], Field(max_length=PAGE)]
     embedded: bool
-    sessions: fields.Count
-    by_words_only: fields.Count = 0
+    sessions: canonical.Count
+    by_words_only: canonical.Count = 0
 
 
-class AuditLine(fields.Message):
+class AuditLine(canonical.WireModel):
     """An entry of the audit log: person, action and time."""
 
     at: AwareDatetime
     actor: User
     verb: Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,40}$")]
     project: ProjectKey | None = None
-    session_id: fields.SessionId | None = None
+    session_id: canonical.SessionId | None = None
     details: dict[str, Any] = Field(default_factory=dict)
 
 
-class Audit(fields.Message):
+class Audit(canonical.WireModel):
     """``GET audit``."""
 
     lines: Annotated[tuple[AuditLine, ...], Field(max_length=1_000)]

@@ -24,22 +24,21 @@ from smart_fork.agents.forms import HomePlace
 from smart_fork.errors import Conflict, ServerUnavailable, Usage, WrongVerb
 from smart_fork.excise import transcript
 from smart_fork.excise.cut_plan import CutPlan
-from smart_fork.excise.words import said_in, telling
-from smart_fork.sharing import canonical, fields, pulled, rewrite_copies
-from smart_fork.sharing.materialise import arrived
+from smart_fork.excise.text_search import telling_words, words_and_runs
+from smart_fork.sharing import canonical, received_logs, rewrite_copies
+from smart_fork.sharing.local_logs import arrived
 from smart_fork.snippets import quoted
 from smart_fork.team import wire
-from smart_fork.team.changes import take_over
 from smart_fork.team.download import Download, download
-from smart_fork.team.project import Project
+from smart_fork.team.project import TeamProject, apply_withdrawals
 
 if TYPE_CHECKING:
-    from smart_fork.sharing.materialise import Arrived
-    from smart_fork.sharing.withdrawal import Taken
+    from smart_fork.sharing.local_logs import Arrived
+    from smart_fork.sharing.withdrawal import SettledWithdrawals
 
 
 @dataclass(frozen=True, slots=True)
-class ExciseAsked:
+class WithdrawalRequest:
     """A request to withdraw messages (numbered from 1), secrets, or both from a session."""
 
     reference: str
@@ -49,7 +48,7 @@ class ExciseAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class Withdrawal:
+class PlannedWithdrawal:
     """A planned withdrawal: records that go, and replacements. `left` is the digest of the remaining records."""
 
     info: wire.SessionInfo
@@ -66,15 +65,15 @@ class Withdrawal:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class WithdrawalResult:
     """A completed withdrawal: how many derived sessions it changed, and what followed on this machine."""
 
     info: wire.SessionInfo
     descendants: int
-    here: Taken
+    here: SettledWithdrawals
 
 
-def privacy(project: Project, reference: str, visibility: wire.Visibility) -> wire.SessionInfo:
+def privacy(project: TeamProject, reference: str, visibility: wire.Visibility) -> wire.SessionInfo:
     """Let a session be read by all members, or by nobody else. What was forked of it stays theirs.
 
     Raises:
@@ -85,7 +84,7 @@ def privacy(project: Project, reference: str, visibility: wire.Visibility) -> wi
     return project.client.change(project.key, session_id, wire.SessionChange(visibility=visibility))
 
 
-def delete(project: Project, reference: str, *, everywhere: bool) -> Done | None:
+def delete(project: TeamProject, reference: str, *, everywhere: bool) -> WithdrawalResult | None:
     """Hide a session, or withdraw all that is its own from everything that was made of it.
 
     Raises:
@@ -97,10 +96,10 @@ def delete(project: Project, reference: str, *, everywhere: bool) -> Done | None
         project.client.delete(project.key, session_id)
         return None
     said = project.client.delete_everywhere(project.key, session_id)
-    return Done(said.session, said.descendants, take_over(project.client, at_once=True))
+    return WithdrawalResult(said.session, said.descendants, apply_withdrawals(project.client, at_once=True))
 
 
-def planned(project: Project, asked: ExciseAsked) -> Withdrawal:
+def planned(project: TeamProject, asked: WithdrawalRequest) -> PlannedWithdrawal:
     """Plan a withdrawal. Nothing is sent.
 
     Raises:
@@ -112,7 +111,7 @@ def planned(project: Project, asked: ExciseAsked) -> Withdrawal:
         raise Usage("Nothing to withdraw was named", "Give messages such as 5-7,9, or --secrets.")
     taken = download(project.client, project.client.session(project.key, project.meant(asked.reference)))
     info = taken.info
-    rewrite_copies.refuse(info.agent, info.id)
+    rewrite_copies.refuse_uncuttable(info.agent, info.id)
     with arrived(taken.records, info.agent, info.id, project.place.root, others=False) as one:
         session = transcript.load_numbered(info.agent, one.session.source_path)
         ids = _chosen(one, session, asked.messages) if asked.messages else set()
@@ -125,7 +124,7 @@ def planned(project: Project, asked: ExciseAsked) -> Withdrawal:
     own = {sha256(record).digest() for record in taken.records[info.base_count :]}
     if not set(edits) <= own:
         raise WrongVerb("Some of these messages belong to the parent session.", wire.NOT_YOURS)
-    return Withdrawal(info, edits, dict(made.masked), title, asked.messages, _left(taken, edits))
+    return PlannedWithdrawal(info, edits, dict(made.masked), title, asked.messages, _left(taken, edits))
 
 
 def _left(taken: Download, edits: Mapping[bytes, bytes | None]) -> str:
@@ -135,7 +134,7 @@ def _left(taken: Download, edits: Mapping[bytes, bytes | None]) -> str:
     return canonical.digest_of([*base, *(record for record in after if record is not None)])
 
 
-def withdrawn_before(project: Project, asked: ExciseAsked) -> Done | None:
+def withdrawn_before(project: TeamProject, asked: WithdrawalRequest) -> WithdrawalResult | None:
     """Return the result of an identical earlier request whose answer was lost. Repeating it would withdraw other
     messages.
 
@@ -165,7 +164,7 @@ def withdrawn_before(project: Project, asked: ExciseAsked) -> Done | None:
     )
 
 
-def send(project: Project, made: Withdrawal) -> Done:
+def send(project: TeamProject, made: PlannedWithdrawal) -> WithdrawalResult:
     """Withdraw it, and take it out of what is here.
 
     Raises:
@@ -177,7 +176,7 @@ def send(project: Project, made: Withdrawal) -> Done:
         kind="cut" if made.cut else "mask",
         revision=made.info.revision,
         edits=tuple(
-            wire.Edit(old=old.hex(), new=None if new is None else sha256(new).hexdigest())
+            wire.RecordEdit(old=old.hex(), new=None if new is None else sha256(new).hexdigest())
             for old, new in made.edits.items()
         ),
         records=tuple({new for new in made.edits.values() if new is not None}),
@@ -194,9 +193,9 @@ def send(project: Project, made: Withdrawal) -> Done:
     return _followed(project, said)
 
 
-def _followed(project: Project, said: wire.Rewritten) -> Done:
+def _followed(project: TeamProject, said: wire.Rewritten) -> WithdrawalResult:
     """Return the result after this machine's copies were changed. Until then the answer counts as not received."""
-    done = Done(said.session, said.descendants, take_over(project.client, at_once=True))
+    done = WithdrawalResult(said.session, said.descendants, apply_withdrawals(project.client, at_once=True))
     _forget(said.session.id)
     return done
 
@@ -206,7 +205,7 @@ def _chosen(one: Arrived, session: Transcript, text: str) -> set[str]:
     said = one.session.messages
     found: set[str] = set()
     try:
-        wanted = transcript.pieces(text, len(said) + 1)
+        wanted = transcript.parse_ranges(text, len(said) + 1)
     except Usage:
         what = f"{quoted(text)} is outside its messages, 1 to {len(said)}"
         raise Usage(what, "Use numbers from smart-fork team show, such as 5-7,9.") from None
@@ -214,11 +213,11 @@ def _chosen(one: Arrived, session: Transcript, text: str) -> set[str]:
         if low < 1:
             raise Usage("Messages are numbered from 1", "smart-fork team show numbers them.")
         end = said[high][0] if high < len(said) else len(one.session.turns)
-        found |= transcript.chosen(session, f"{said[low - 1][0]}-{end - 1}")
+        found |= transcript.chosen_turns(session, f"{said[low - 1][0]}-{end - 1}")
     return found
 
 
-def _edits(project: Project, taken: Download, made: CutPlan) -> dict[bytes, bytes | None]:
+def _edits(project: TeamProject, taken: Download, made: CutPlan) -> dict[bytes, bytes | None]:
     """The records of the server that go or are replaced, by what the lines of the log are known by."""
     forms, place = AGENTS.forms_of(taken.info.agent), HomePlace.of(project.place.root)
     gone: set[str] = set()
@@ -228,15 +227,15 @@ def _edits(project: Project, taken: Download, made: CutPlan) -> dict[bytes, byte
             continue
         shared = forms.outgoing(record, place)
         if turn.id in made.gone:
-            gone.add(pulled.key_of(shared))
+            gone.add(received_logs.key_of(shared))
         elif (line := made.edits.get(position)) is not None and (after := dict_in(json_in(line))):
             edited = canonical.encode(forms.outgoing(after, place))
             if edited != canonical.encode(shared):  # which parent it names is no part of it
-                new[pulled.key_of(shared)] = edited
+                new[received_logs.key_of(shared)] = edited
     edits: dict[bytes, bytes | None] = {}
     for one in taken.records:
         here = forms.arrived(canonical.decode(one), others=False)
-        key = pulled.key_of(here) if here is not None else ""
+        key = received_logs.key_of(here) if here is not None else ""
         if key in gone:
             edits[sha256(one).digest()] = None
         elif key in new:
@@ -249,15 +248,15 @@ def _title(info: wire.SessionInfo, made: CutPlan) -> str | None:
     title = str(mask(info.title)) if made.masked else info.title
     beginning = " ".join(titles.without_suffix(info.title).split())[:30].strip("… ")
     removed = [turn.raw for turn in made.removed]
-    gone = said_in(removed) - said_in(turn.raw for turn in made.survivors if turn.role != "system")
+    gone = words_and_runs(removed) - words_and_runs(turn.raw for turn in made.survivors if turn.role != "system")
     said = (" ".join(" ".join(ties.texts(dict_in(json_in(line)))).split()) for line in removed)
-    if telling([info.title.encode()], gone) or (beginning and any(beginning in one for one in said)):
+    if telling_words([info.title.encode()], gone) or (beginning and any(beginning in one for one in said)):
         title = ""
     return title if title != info.title else None
 
 
 def audited(
-    project: Project, reference: str | None, *, since: str | None, mine: bool, limit: int
+    project: TeamProject, reference: str | None, *, since: str | None, mine: bool, limit: int
 ) -> list[wire.AuditLine]:
     """List the audit lines that the user may see, newest first.
 
@@ -286,7 +285,7 @@ def _time(text: str) -> str:
         raise Usage(f"Not a time: {quoted(text)}", "Such as 2026-03-01, or 2026-03-01T12:00") from None
 
 
-class _Unanswered(fields.Message):
+class _Unanswered(canonical.WireModel):
     """A withdrawal whose answer has not come: the messages that were named, of which server and project, and what was
     sent.
 

@@ -12,7 +12,7 @@ from smart_fork.finding.library import Library
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.budget import Answers, answering
-from smart_fork.forking.request import Choice, ForkRequest
+from smart_fork.forking.request import ForkRequest, SessionChoice
 
 
 def find(request: FindRequest, engine: Engine, path: Path | str | None = None, **where: Any) -> Answer:
@@ -24,7 +24,7 @@ def find(request: FindRequest, engine: Engine, path: Path | str | None = None, *
 def find_and_fork(
     request: FindRequest,
     engine: Engine,
-    asked: tuple[Choice, ForkRequest],
+    asked: tuple[SessionChoice, ForkRequest],
     path: Path | str | None = None,
     **where: Any,
 ) -> Answer:

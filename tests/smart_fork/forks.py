@@ -11,7 +11,7 @@ from pathlib import Path
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.forking.branch import branch
-from smart_fork.forking.request import BranchRequest, Choice, ForkRequest
+from smart_fork.forking.request import BranchRequest, ForkRequest, SessionChoice
 from smart_fork.forking.results import Branched
 from smart_fork.system.processes import Completed, Processes
 
@@ -148,9 +148,9 @@ def told(request: ForkRequest) -> tuple[str, str | None, dict]:
 def choosing(
     *, auto_fork: bool = False, fork_index: int | None = None, ask: object = None, or_all: bool = False,
     call: dict | None = None, fork_session_id: str = "", **how: object,
-) -> tuple[Choice, ForkRequest]:  # fmt: skip
+) -> tuple[SessionChoice, ForkRequest]:  # fmt: skip
     """Which result is forked, and how."""
-    return Choice(auto_fork, fork_index, ask, or_all, call or {}), ForkRequest(fork_session_id, **how)
+    return SessionChoice(auto_fork, fork_index, ask, or_all, call or {}), ForkRequest(fork_session_id, **how)
 
 
 def branched(session_id: str, *, now: float | None = None, clock: object = None, **how: object) -> Branched:

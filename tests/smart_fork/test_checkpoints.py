@@ -17,12 +17,12 @@ from smart_fork.errors import ForkRefused
 from smart_fork.finding import sessions
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
-from smart_fork.forking.bringing_back import is_others
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
+from smart_fork.forking.restored_logs import is_others
 from smart_fork.forking.results import NotSpawned
 from smart_fork.forking.spawn import newest_session, spawn
-from smart_fork.sharing import materialise
+from smart_fork.sharing import local_logs
 from smart_fork.system.processes import Machine
 from tests.cases import first
 from tests.indexer.transcripts.records import FIXTURES
@@ -366,7 +366,7 @@ def test_only_its_author_goes_on_in_it_cuts_it_or_shares_it(words, kept, run):  
     assert 0 != done.code
     assert f"{ALICES} is" in done.err
     with pytest.raises(ForkRefused, match=f"{ALICES} is Alice's"):
-        materialise.found(ALICES, kept)
+        local_logs.found(ALICES, kept)
 
 
 def test_the_newest_session_is_always_the_persons_own(kept, world, shop):

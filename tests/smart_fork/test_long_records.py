@@ -19,7 +19,7 @@ from smart_fork.agents.forms import Becomes, HomePlace, Utterance
 from smart_fork.agents.readers import READERS
 from smart_fork.excise import Request, cut, rollback
 from smart_fork.finding import sessions
-from smart_fork.forking.choice import selected
+from smart_fork.forking.budget_choice import selected
 from smart_fork.forking.request import Wanted
 from smart_fork.forking.session_copy import write_branch
 from smart_fork.sharing.outgoing import prepare

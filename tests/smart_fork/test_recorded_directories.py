@@ -23,7 +23,7 @@ from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spawn import newest_session
-from smart_fork.sharing.materialise import found, read_log
+from smart_fork.sharing.local_logs import found, read_log
 from smart_fork.system import permission
 from tests.cases import each, first
 from tests.indexer.transcripts.records import (

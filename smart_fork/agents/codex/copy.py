@@ -11,20 +11,9 @@ import orjson
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from smart_fork.agents.codec import Record
-from smart_fork.agents.codex import HOME
+from smart_fork.agents.codex import HOME, remembered
 from smart_fork.agents.codex.codec import ordinal_of
 from smart_fork.agents.codex.history import lines_of, whole
-from smart_fork.agents.codex.remembered import (
-    Entry,
-    Seen,
-    added,
-    enveloped,
-    joined,
-    left_by,
-    remembered,
-    short,
-    size_of,
-)
 from smart_fork.agents.copier import Copier, Copy, LiveRecord, NewSession
 from smart_fork.agents.cuts.lines import only_prompts_previewed
 from smart_fork.json_text import respelled
@@ -53,7 +42,7 @@ class CodexCopy(Copy):
     def header(self) -> Iterator[bytes]:
         """The copy's first record: what that of the source says, as far as it is true of the copy."""
         lines = LineReader(self._source.source_path)
-        entries = filter(None, (enveloped(line.source, line.record) for line in lines))
+        entries = filter(None, (remembered.enveloped(line.source, line.record) for line in lines))
         spelled, first = next(
             (entry for entry in entries if entry[1]["type"] == "session_meta"), (b"", {"payload": {}})
         )
@@ -73,11 +62,11 @@ class CodexCopy(Copy):
                 header["runtime_workspace_roots"] = [str(self._new.cwd)]
         yield respelled(spelled, made)
 
-    def up_to(self, end: int) -> Iterator[Entry]:
+    def up_to(self, end: int) -> Iterator[remembered.Entry]:
         """See `Copy.up_to`."""
         return kept(self._source.source_path, self._source.turns[end].id)
 
-    def record(self, number: int, entry: Entry) -> Iterator[bytes]:
+    def record(self, number: int, entry: remembered.Entry) -> Iterator[bytes]:
         """See `Copy.record`. Headers are other files'."""
         source, record = entry
         payload = record["payload"]
@@ -89,16 +78,16 @@ class CodexCopy(Copy):
             payload["cwd"] = str(self._new.cwd)
         yield respelled(source, record)
 
-    def summary(self, entry: Entry) -> Iterator[bytes]:
+    def summary(self, entry: remembered.Entry) -> Iterator[bytes]:
         """See `Copy.summary`. By its own record the agent would forget what stands above."""
         moment = entry[1].get("timestamp", "")
-        for item in left_by(entry[1]["payload"]):
+        for item in remembered.left_by(entry[1]["payload"]):
             yield orjson.dumps({"timestamp": moment, "type": "response_item", "payload": item})
 
-    def line(self, text: str, before: Entry) -> Iterator[bytes]:
+    def line(self, text: str, before: remembered.Entry) -> Iterator[bytes]:
         """See `Copy.line`."""
         yield orjson.dumps({
-            "timestamp": before[1].get("timestamp", ""), "type": "response_item", "payload": added(text),
+            "timestamp": before[1].get("timestamp", ""), "type": "response_item", "payload": remembered.added(text),
         })  # fmt: skip
 
 
@@ -112,27 +101,27 @@ class CodexCopier(Copier):
         name = f"rollout-{new.now:%Y-%m-%dT%H-%M-%S}-{new.id}.jsonl"
         return HOME.folder() / "sessions" / f"{new.now:%Y/%m/%d}" / name
 
-    def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
-        return CodexCopy(self, session, new, filter(None, starmap(enveloped, records)))
+    def of_records(self, session: Session, records: Iterable[remembered.Entry], new: NewSession) -> Copy:
+        return CodexCopy(self, session, new, filter(None, starmap(remembered.enveloped, records)))
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
         """See `Copier.live`."""
         with only_prompts_previewed():
             lines = (next(same) for _, same in groupby(lines_of(whole(session.source_path)), lambda line: line.number))
-            turns = joined([Seen.of(line.number, line.record) for line in lines])
-        for number, entry in remembered(turns, session.turns, through_parents(session.source_path)):
+            turns = remembered.joined([remembered.Seen.of(line.number, line.record) for line in lines])
+        for number, entry in remembered.remembered(turns, session.turns, through_parents(session.source_path)):
             yield self.sized(number, entry, sums_up=entry[1]["type"] == "compacted")
 
     def size(self, record: Record) -> int:
         """See `Copier.size`."""
-        return size_of(record)
+        return remembered.size_of(record)
 
     def short(self, record: Record) -> Record:
         """See `Copier.short`."""
-        return short(record)
+        return remembered.short(record)
 
 
-def kept(path: Path, last: str | None) -> Iterator[Entry]:
+def kept(path: Path, last: str | None) -> Iterator[remembered.Entry]:
     """The records of a session and of those that it was forked from, up to turn `last` and what closes it.
 
     Raises:
@@ -150,14 +139,14 @@ def kept(path: Path, last: str | None) -> Iterator[Entry]:
             return
 
 
-def through_parents(path: Path) -> Iterator[tuple[str, Entry]]:
+def through_parents(path: Path) -> Iterator[tuple[str, remembered.Entry]]:
     """The records of a session from all rollouts of its history, with the ids that the reader gives their turns.
 
     Raises:
         NotFound: a rollout of its history is gone.
     """
     for line in lines_of(whole(path)):
-        if (entry := enveloped(line.source, line.record)) is not None:
+        if (entry := remembered.enveloped(line.source, line.record)) is not None:
             yield str(ordinal_of(line)), entry
 
 

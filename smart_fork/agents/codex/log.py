@@ -18,17 +18,7 @@ from typing import NamedTuple
 from indexer.transcripts.base import LogFile, regular_file
 from indexer.transcripts.lines import decode_line, last_lines
 from smart_fork.agents.agent import Storage
-from smart_fork.agents.codex.rollouts import (
-    ENDINGS,
-    day_of,
-    folders,
-    id_in,
-    is_compressed,
-    is_id,
-    is_moved,
-    rollout_in,
-    rollouts,
-)
+from smart_fork.agents.codex import rollouts
 from smart_fork.agents.own_logs import LogAdapter, newest_first
 
 
@@ -36,65 +26,65 @@ class CodexAdapter(LogAdapter):
     """Reads Codex's rollouts; no-envelope files of 2025 to 0.169 seen."""
 
     name = "codex"
-    endings = ENDINGS
+    endings = rollouts.ENDINGS
     mixed = True
     resumes = ("codex", "resume")
     fold = "codex.fold:CodexFold"
 
     def folders(self) -> tuple[tuple[Path, int], ...]:
-        return folders()
+        return rollouts.folders()
 
     def discover(self) -> Iterator[LogFile]:
-        return iter(self._loaded(rollouts()))
+        return iter(self._loaded(rollouts.rollouts()))
 
     def logs_of(self, changed: str) -> Iterable[LogFile]:
         found = self.log_at(changed)
-        session_id = id_in(Path(changed)) if found else ""
+        session_id = rollouts.id_in(Path(changed)) if found else ""
         return self._loaded(self._of_session(session_id)) if session_id else filter(None, (found,))
 
     def has_lost(self, location: str) -> bool:
         """See `AgentAdapter.has_lost`. What a rewind has replaced is no log any more."""
-        loaded = self.locate(id_in(Path(location))) if self.log_at(location) else ()
+        loaded = self.locate(rollouts.id_in(Path(location))) if self.log_at(location) else ()
         return super().has_lost(location) or (bool(loaded) and Path(location) not in loaded)
 
     def log_at(self, location: str) -> LogFile | None:
-        file = regular_file(location, self.name, self.folders(), "rollout-", ENDINGS)
-        is_both = file and is_compressed(file.path) and file.path.with_suffix("").exists()
+        file = regular_file(location, self.name, self.folders(), "rollout-", rollouts.ENDINGS)
+        is_both = file and rollouts.is_compressed(file.path) and file.path.with_suffix("").exists()
         return None if is_both else file
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
-        return newest_first(self._loaded(self._of_session(session_id)) if is_id(session_id) else ())
+        return newest_first(self._loaded(self._of_session(session_id)) if rollouts.is_id(session_id) else ())
 
     def _of_session(self, session_id: str) -> list[LogFile]:
-        return [file for file in rollouts(session_id) if id_in(file.path) == session_id]
+        return [file for file in rollouts.rollouts(session_id) if rollouts.id_in(file.path) == session_id]
 
     def _loaded(self, files: list[LogFile]) -> list[LogFile]:
         """Those rollouts that Codex loads: of a thread with several the one in its database, else the newest."""
-        rewound = {id_in(file.path) for file in files if "_" in file.location.rpartition("/")[2]}
+        rewound = {rollouts.id_in(file.path) for file in files if "_" in file.location.rpartition("/")[2]}
         if not rewound:
             return files
         known = {one: thread for home in reversed(self.homes()) for one, thread in threads(home).items()}
-        named = [(file, file.path.name, id_in(file.path)) for file in files]
+        named = [(file, file.path.name, rollouts.id_in(file.path)) for file in files]
         there = sorted((session_id, name) for _, name, session_id in named if session_id in rewound)
         loaded = dict(there) | {one: name for one, name in there if one in known and known[one].rollout == name}
         return [file for file, name, session_id in named if name == loaded.get(session_id, name)]
 
     def is_composed(self, file: LogFile) -> bool:
-        return rollout_in(file.path) != id_in(file.path) or is_compressed(file.path)
+        return rollouts.rollout_in(file.path) != rollouts.id_in(file.path) or rollouts.is_compressed(file.path)
 
     def as_file(self, path: Path) -> AbstractContextManager[Path]:
         """See `AgentAdapter.as_file`. What follows a rewind needs the rollouts before it."""
         from smart_fork.agents.codex.history import as_one, unpacked
 
-        if rollout_in(path) != id_in(path):
+        if rollouts.rollout_in(path) != rollouts.id_in(path):
             return as_one(path)
-        return unpacked(path) if is_compressed(path) else nullcontext(path)
+        return unpacked(path) if rollouts.is_compressed(path) else nullcontext(path)
 
     def is_copy(self, path: Path) -> bool:
-        return is_moved(path)
+        return rollouts.is_moved(path)
 
     def id_of(self, path: Path) -> str:
-        return id_in(path) or path.name.partition(".")[0]
+        return rollouts.id_in(path) or path.name.partition(".")[0]
 
 
 class Thread(NamedTuple):
@@ -158,7 +148,7 @@ class CodexStorage(Storage):
     def restored(self, place: str, session_id: str) -> str:
         """See `Storage.restored`. Its archive is not where it looks for sessions to fork."""
         name = PurePosixPath(place).name
-        day = day_of(name)
+        day = rollouts.day_of(name)
         return f"sessions/{'/'.join(day)}/{name}" if day else place
 
 

@@ -24,19 +24,7 @@ from indexer.values import dict_in
 from smart_fork.agents.codec import Record, only
 from smart_fork.agents.copied_texts import aside
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, copy_folder, read_again
-from smart_fork.agents.copilot.fold import (
-    ANSWERED,
-    CODEC,
-    COMPACTED,
-    SAID,
-    THOUGHTS,
-    CopilotCodec,
-    asks,
-    data_of,
-    is_of_an_agent,
-    left_by,
-    requests_in,
-)
+from smart_fork.agents.copilot import fold
 from smart_fork.agents.copilot.log import EVENTS, WORKSPACE, sessions
 from smart_fork.agents.forms import Becomes, Forms, Identity, Image, Utterance, all_texts
 from smart_fork.agents.tree import rooted
@@ -85,8 +73,8 @@ class CopilotCopy(Copy):
     def _own(self, record: Record) -> Record:
         """An event as the copy's own."""
         if record.get("type") == "session.start":
-            place = {"cwd": str(self._new.cwd)} if self._new.cwd else dict_in(data_of(record).get("context"))
-            record["data"] = data_of(record) | {"sessionId": self._new.id, "context": place}
+            place = {"cwd": str(self._new.cwd)} if self._new.cwd else dict_in(fold.data_of(record).get("context"))
+            record["data"] = fold.data_of(record) | {"sessionId": self._new.id, "context": place}
         return record
 
     def last(self) -> Iterator[bytes]:
@@ -104,7 +92,7 @@ class CopilotCopy(Copy):
         past = False
         for spelled, record in events(self._source.source_path):
             identity = record.get("id")
-            if past and asks(record):
+            if past and fold.asks(record):
                 break
             wanted.discard(identity if isinstance(identity, str) else "")
             past = past or identity == last
@@ -127,7 +115,7 @@ class CopilotCopy(Copy):
 
     def summary(self, entry: Entry) -> Iterator[bytes]:
         """See `Copy.summary`."""
-        yield from self.line(left_by(entry[1]), entry)
+        yield from self.line(fold.left_by(entry[1]), entry)
 
     def line(self, text: str, before: Entry) -> Iterator[bytes]:
         """See `Copy.line`."""
@@ -145,7 +133,7 @@ class CopilotCopy(Copy):
 class CopilotCopier(Copier):
     """Copies of sessions of Copilot CLI."""
 
-    codec, copies = CODEC, CopilotCopy
+    codec, copies = fold.CODEC, CopilotCopy
 
     def place(self, source: Path, new: NewSession) -> Path:
         """See `Copier.place`."""
@@ -156,12 +144,12 @@ class CopilotCopier(Copier):
         places = {turn.id: number for number, turn in enumerate(session.turns)}
         calls: dict[str, int] = {}
         for spelled, record in events(session.source_path):
-            kind, data = record.get("type"), data_of(record)
+            kind, data = record.get("type"), fold.data_of(record)
             number = calls.get(str(data.get("toolCallId"))) if kind == _BEGUN else places.get(str(record.get("id")))
-            if number is None or is_of_an_agent(record) or kind not in (*SAID, _BEGUN):
+            if number is None or fold.is_of_an_agent(record) or kind not in (*fold.SAID, _BEGUN):
                 continue
-            calls |= {str(one.get("toolCallId")): number for one in requests_in(data)}
-            yield self.sized(number, (spelled, record), sums_up=kind == COMPACTED)
+            calls |= {str(one.get("toolCallId")): number for one in fold.requests_in(data)}
+            yield self.sized(number, (spelled, record), sums_up=kind == fold.COMPACTED)
 
     def begin(self, target: Path) -> list[Path]:
         """See `Copier.begin`. Each session has a folder of its own."""
@@ -190,7 +178,7 @@ _EVENTS = {
     _ASKED: frozenset({"content", "messageId", "source"}),
     _ANSWER: frozenset({"content", "messageId", "model", "toolRequests", "reasoningText", "reasoningOpaque"}),
     _BEGUN: frozenset({"toolCallId", "toolName", "arguments", "model"}),
-    ANSWERED: frozenset({"toolCallId", "model", "success", "result", "error", "shellExecution"}),
+    fold.ANSWERED: frozenset({"toolCallId", "model", "success", "result", "error", "shellExecution"}),
     _USED: frozenset({"usage"}),
     "session.compaction_complete": frozenset({
         "success", "outcome", "summaryContent", "messagesRemoved", "preCompactionMessagesLength", "preCompactionTokens",
@@ -210,7 +198,7 @@ _PARTS = {"usage": _OF_USAGE, "result": _OF_RESULT, "error": _OF_ERROR, "shellEx
 _MADE = UUID("3c8f1d52-0a4e-5b67-8d29-636f70696c6f")
 
 
-class CopilotForms(CopilotCodec, Forms):
+class CopilotForms(fold.CopilotCodec, Forms):
     """Events of Copilot CLI: their place in the chain is taken away, since they stand in a line."""
 
     taken = frozenset({"parentId"})
@@ -225,8 +213,8 @@ class CopilotForms(CopilotCodec, Forms):
         calls: set[str] = set()
         spent: Record | None = None
         for _, record in events(session.source_path):
-            kind, identity, data = record.get("type"), record.get("id"), data_of(record)
-            if is_of_an_agent(record) or not isinstance(kind, str) or kind not in _EVENTS:
+            kind, identity, data = record.get("type"), record.get("id"), fold.data_of(record)
+            if fold.is_of_an_agent(record) or not isinstance(kind, str) or kind not in _EVENTS:
                 continue
             if kind == _USED:
                 spent = record
@@ -235,7 +223,7 @@ class CopilotForms(CopilotCodec, Forms):
                     yield record
             elif isinstance(identity, str) and identity in missing:
                 missing.discard(identity)
-                calls.update(str(one.get("toolCallId")) for one in requests_in(data))
+                calls.update(str(one.get("toolCallId")) for one in fold.requests_in(data))
                 if spent and kind == _ANSWER:
                     yield spent
                 spent = None
@@ -286,13 +274,13 @@ class CopilotForms(CopilotCodec, Forms):
         kept = only(record, _OF_EVENT)
         said = {name: _only(value, _PARTS.get(name)) for name, value in data.items() if name in names}
         if "toolRequests" in said:
-            said["toolRequests"] = [_only(one, _OF_REQUEST) for one in requests_in(data)]
+            said["toolRequests"] = [_only(one, _OF_REQUEST) for one in fold.requests_in(data)]
         return kept | {"data": said}
 
     def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
-        data = data_of(record)
+        data = fold.data_of(record)
         new = dict(data)
-        if requests := requests_in(data):
+        if requests := fold.requests_in(data):
             hidden = (str(one.get("toolCallId")) in ids for one in requests)
             new["toolRequests"] = [
                 _without(one, mark) if gone else one for one, gone in zip(requests, hidden, strict=True)
@@ -312,15 +300,15 @@ class CopilotForms(CopilotCodec, Forms):
         )
 
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
-        data = data_of(record)
-        thought = {name: data[name] for name in THOUGHTS if name in data}
+        data = fold.data_of(record)
+        thought = {name: data[name] for name in fold.THOUGHTS if name in data}
         if not thought or not of(thought):
             return record
         return record | {"data": {name: value for name, value in data.items() if name not in thought}}
 
     def _mapped(self, name: str, value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
         """Change the texts of a value, but keep thinking unchanged, since it may be signed."""
-        return value if name in THOUGHTS else super()._mapped(name, value, change, depth)
+        return value if name in fold.THOUGHTS else super()._mapped(name, value, change, depth)
 
 
 def _head(becomes: Becomes, moment: str) -> Record:

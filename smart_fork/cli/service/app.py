@@ -248,7 +248,7 @@ class ServiceParts:
             snapshots.prune(datetime.now(UTC))
         switch.forget()
         # It waits for whoever is indexing, and nobody waits for it.
-        threading.Thread(target=erasure.settle, name="erasing", daemon=True).start()
+        threading.Thread(target=erasure.run_pending, name="erasing", daemon=True).start()
         if Setting.INDEXING.is_on():
             trigger = trigger_of(os.environ.get(Setting.INDEX_CRON))
             self.model.indexer = Freshener(READERS, self.model, trigger, opened=opened, after=Renewal().soon)

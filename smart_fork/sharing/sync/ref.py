@@ -14,7 +14,7 @@ from pathlib import Path
 from indexer.files import private_dir
 from smart_fork.errors import ProgramFailed, Unshareable, Usage
 from smart_fork.repository.git import bare_environment, configured
-from smart_fork.sharing.sync import key
+from smart_fork.sharing.sync import manifest
 from smart_fork.snippets import quoted
 from smart_fork.system.processes import Completed, Processes
 
@@ -150,7 +150,7 @@ class Ref:
 
     @property
     def _folder(self) -> Path:
-        return key.folder() / "repository.git"
+        return manifest.folder() / "repository.git"
 
     def _there(self) -> str:
         """The commit that the ref has on the remote; empty without one."""

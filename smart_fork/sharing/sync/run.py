@@ -19,42 +19,30 @@ from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, SmartForkError
 from smart_fork.repository.history import look
-from smart_fork.sharing import pulled, unfinished, withdrawal
+from smart_fork.sharing import received_logs, withdrawal
 from smart_fork.sharing.canonical import decode
-from smart_fork.sharing.materialise import Local, local_in, materialise
-from smart_fork.sharing.pulled import Written
+from smart_fork.sharing.local_logs import Local, local_in, write_local
+from smart_fork.sharing.received_logs import ReceivedLog
 from smart_fork.sharing.sync import manifest as lists
-from smart_fork.sharing.sync.key import Key, folder, known
-from smart_fork.sharing.sync.manifest import Entry, Manifest
+from smart_fork.sharing.sync import sending
+from smart_fork.sharing.sync.manifest import Manifest, SharedEntry, SyncKey, folder, known
 from smart_fork.sharing.sync.ref import Fetched, Ref
-from smart_fork.sharing.sync.sending import (
-    Copy,
-    Kept,
-    Progress,
-    Ready,
-    Settled,
-    copies,
-    keep_copy,
-    ready,
-    settled,
-    source_id,
-)
 from smart_fork.sharing.tracking import ProjectFolder, timestamp
 
-Copies = Mapping[str, Copy]
+Copies = Mapping[str, sending.SyncedCopy]
 
 
-def is_own(entry: Entry) -> bool:
+def is_own(entry: SharedEntry) -> bool:
     """Return True if this machine has the log that the session was sent from."""
     return any(not checkpoints.is_within(str(path)) for path in READERS[entry.agent].locate(entry.session_id))
 
 
-def is_read(entry: Entry) -> bool:
+def is_read(entry: SharedEntry) -> bool:
     """Return True if this version can receive sessions of that agent."""
     return entry.agent in READERS.names and AGENTS[entry.agent].has("forms")
 
 
-def root_of(entry: Entry, directories: Sequence[str]) -> Path | None:
+def root_of(entry: SharedEntry, directories: Sequence[str]) -> Path | None:
     """The directory here of the repository that a session worked in, of those that take part."""
     given, there = repositories.adopted().get(entry.directory), _repository(entry)
     for directory in directories:
@@ -74,26 +62,26 @@ def _is_alike(there: repositories.Repository, here: repositories.Repository) -> 
     return there.top == here.top and not (there.remote or here.remote) and bool(there.roots & here.roots)
 
 
-def note(entry: Entry) -> None:
+def note(entry: SharedEntry) -> None:
     """Note the repository of a session that waits: `project` names its directory where it may be the same."""
     if not Path(entry.directory).exists() and entry.directory not in repositories.noted():
         repositories.note(_repository(entry))
 
 
-def _repository(entry: Entry) -> repositories.Repository:
+def _repository(entry: SharedEntry) -> repositories.Repository:
     return repositories.Repository(
         top=entry.directory, key="", roots=frozenset(entry.roots), remote=entry.remote, head=entry.head, last="",
         place="", shallow=not entry.roots,
     )  # fmt: skip
 
 
-def copies_of(source: str, here: Copies) -> list[Written]:
+def copies_of(source: str, here: Copies) -> list[ReceivedLog]:
     """The sessions that were written here from one of the remote's."""
-    found = (pulled.of_session(session_id) for session_id, copy in here.items() if copy.source == source)
+    found = (received_logs.of_session(session_id) for session_id, copy in here.items() if copy.source == source)
     return [one for one in found if one is not None]
 
 
-def is_current(source: str, entry: Entry, here: Copies) -> bool:
+def is_current(source: str, entry: SharedEntry, here: Copies) -> bool:
     """Return True if this machine has written a full copy of the remote session. A copy deleted since does not come
     back.
     """
@@ -107,7 +95,7 @@ def withdraw(source: str, here: Copies) -> None:
             one.owe(dict.fromkeys(one.digests))
 
 
-def receive(source: str, entry: Entry, records: Sequence[bytes], root: Path) -> Path | None:
+def receive(source: str, entry: SharedEntry, records: Sequence[bytes], root: Path) -> Path | None:
     """Bring what is here of a session to what is on the remote, and return its log; nothing where an agent has it open.
 
     What was cut out of it there is cut out of every copy, also of one that was continued here; such a one keeps what it
@@ -117,13 +105,13 @@ def receive(source: str, entry: Entry, records: Sequence[bytes], root: Path) -> 
         SmartForkError: it cannot be written here.
         OSError: the same.
     """
-    here, untouched = copies(), list[str]()
+    here, untouched = sending.copies(), list[str]()
     for one in copies_of(source, here):
         now, known = local_in(one.path, one.agent, one.root), here[one.id]
         if now and len(now.records) == known.count and now.digest(known.count) == known.digest:
             untouched.append(one.id)
         _take_out(one, records)
-    withdrawal.settle()
+    withdrawal.apply_pending()
     there = copies_of(source, here)
     if any(one.owed() for one in there):
         return None
@@ -131,7 +119,7 @@ def receive(source: str, entry: Entry, records: Sequence[bytes], root: Path) -> 
         if _has(one, entry):
             now = local_in(one.path, one.agent, one.root) if one.id in untouched else None
             copy = _copy(source, entry, now) if now else replace(here[one.id], shared=entry.digest)
-            keep_copy(one.id, copy)
+            sending.keep_copy(one.id, copy)
             return one.path
     before = next((one for one in there if one.id in untouched), None)
     if before is not None:
@@ -139,22 +127,22 @@ def receive(source: str, entry: Entry, records: Sequence[bytes], root: Path) -> 
     return _written(source, entry, records, root, before.id if before else AGENTS.starter_of(entry.agent).new_id())
 
 
-def _copy(source: str, entry: Entry, now: Local) -> Copy:
+def _copy(source: str, entry: SharedEntry, now: Local) -> sending.SyncedCopy:
     count = len(now.records)
-    return Copy(source, entry.agent, entry.digest, count, now.digest(count))
+    return sending.SyncedCopy(source, entry.agent, entry.digest, count, now.digest(count))
 
 
-def _written(source: str, entry: Entry, records: Sequence[bytes], root: Path, session_id: str) -> Path:
+def _written(source: str, entry: SharedEntry, records: Sequence[bytes], root: Path, session_id: str) -> Path:
     """Write a session; who is killed meanwhile leaves nothing that the next command does not take away."""
     place = ProjectFolder(root, entry.remote)
-    with unfinished.copy(entry.agent, session_id, place):
-        made = materialise(
+    with received_logs.writing_copy(entry.agent, session_id, place):
+        made = write_local(
             records, entry.agent, root, source_id=source, others=False, title=entry.title, new_session_id=session_id
         )
         try:
-            here = Written(made.path, made.agent, root, "", entry.remote, (), (source,))
-            pulled.remember(here, records, others=False)
-            keep_copy(READERS[made.agent].id_of(made.path), _copy(source, entry, made.local))
+            here = ReceivedLog(made.path, made.agent, root, "", entry.remote, (), (source,))
+            received_logs.store_received(here, records, others=False)
+            sending.keep_copy(READERS[made.agent].id_of(made.path), _copy(source, entry, made.local))
         except BaseException:
             made.undo()
             here.forget()
@@ -162,16 +150,18 @@ def _written(source: str, entry: Entry, records: Sequence[bytes], root: Path, se
     return made.path
 
 
-def _take_out(one: Written, records: Sequence[bytes]) -> None:
+def _take_out(one: ReceivedLog, records: Sequence[bytes]) -> None:
     """Write down what a copy has that the session has no longer, and what takes its place."""
     digests = {sha256(record).hexdigest() for record in records}
     gone = [(digest, key) for digest, key in one.records if digest not in digests]
     if gone:
-        known = {pulled.key_of(decode(record)): record for record in records} if len(gone) < len(one.records) else {}
+        known = (
+            {received_logs.key_of(decode(record)): record for record in records} if len(gone) < len(one.records) else {}
+        )
         one.owe({digest: known.get(key) if key.startswith("id:") else None for digest, key in gone})
 
 
-def _has(one: Written, entry: Entry) -> bool:
+def _has(one: ReceivedLog, entry: SharedEntry) -> bool:
     return len(one.records) == entry.records and one.digest(entry.records) == entry.digest
 
 
@@ -192,7 +182,7 @@ class Moved(Value):
 
 
 @value
-class Waiting(Value):
+class PendingSessions(Value):
     """Sessions of a repository that takes part on another machine, and not here."""
 
     directory: str
@@ -218,7 +208,7 @@ class Synced(Value):
     sent: tuple[Moved, ...] = ()
     received: tuple[Moved, ...] = ()
     withdrawn: tuple[Moved, ...] = ()
-    waiting: tuple[Waiting, ...] = ()
+    waiting: tuple[PendingSessions, ...] = ()
     failed: tuple[NotMoved, ...] = ()
     dry_run: bool = False
 
@@ -231,7 +221,7 @@ class _Done:
     failed: dict[str, NotMoved] = field(default_factory=dict)
 
 
-def sync(*, dry_run: bool = False, older: bool = False, progress: Progress | None = None) -> Synced:
+def sync(*, dry_run: bool = False, older: bool = False, progress: sending.Progress | None = None) -> Synced:
     """Send what is new here, receive what is new there, and take out on both sides what was withdrawn.
 
     `older` accepts a remote that has less than was seen there before.
@@ -242,24 +232,24 @@ def sync(*, dry_run: bool = False, older: bool = False, progress: Progress | Non
         SmartForkError: the remote does not answer, or has what no machine with this key has put there.
     """
     with held(folder(), fcntl.LOCK_EX):
-        run = _Run(settled(), known(), dry_run=dry_run, progress=progress or (lambda *_: None))
+        run = _Run(sending.settled(), known(), dry_run=dry_run, progress=progress or (lambda *_: None))
         return run.all(older=older)
 
 
 def withdraw_session(source: str) -> None:
     """Have a session withdrawn by the next synchronization."""
     with held(folder(), fcntl.LOCK_EX):
-        now = settled()
+        now = sending.settled()
         replace(now, withdrawn={**now.withdrawn, source: timestamp()}).keep()
 
 
 class _Run:
-    def __init__(self, now: Settled, key: Key, *, dry_run: bool, progress: Progress) -> None:
+    def __init__(self, now: sending.Settled, key: SyncKey, *, dry_run: bool, progress: sending.Progress) -> None:
         self._settled, self._key, self._dry = now, key, dry_run
         self._progress = progress
         self._ref = Ref(now.remote)
         self._done = _Done()
-        self._prepared: dict[str, Ready | Kept] | None = None
+        self._prepared: dict[str, sending.PreparedSession | sending.KeptSession] | None = None
         self._withdrawn_there: dict[str, str] = {}
 
     def all(self, *, older: bool) -> Synced:
@@ -287,11 +277,11 @@ class _Run:
 
     def _withdrawn(self, there: Manifest) -> Manifest:
         """The list without what was withdrawn on any machine, which goes from this one as well."""
-        here = copies()
+        here = sending.copies()
         gone = {**self._settled.withdrawn, **there.withdrawn}
         for agent, session_id in forgotten():
             copy = here.get(session_id)
-            source = copy.source if copy else source_id(self._key, agent, session_id)
+            source = copy.source if copy else sending.source_id(self._key, agent, session_id)
             if source in there.sessions:
                 gone.setdefault(source, timestamp())
         for source in gone:
@@ -302,22 +292,22 @@ class _Run:
             if not self._dry:
                 withdraw(source, here)
         if not self._dry:
-            withdrawal.settle()
-            for session_id in copies():
+            withdrawal.apply_pending()
+            for session_id in sending.copies():
                 if not foreign_sessions.is_taken(session_id):
-                    keep_copy(session_id, None)
+                    sending.keep_copy(session_id, None)
             self._settled = replace(self._settled, withdrawn=gone)
         left = {source: entry for source, entry in there.sessions.items() if source not in gone}
         return there.model_copy(update={"sessions": left, "withdrawn": gone})
 
-    def _note_withdrawn(self, source: str, entry: Entry | None, copy: str = "") -> None:
+    def _note_withdrawn(self, source: str, entry: SharedEntry | None, copy: str = "") -> None:
         agent, title, there = (entry.agent, entry.title, entry.session_id) if entry else ("", "", source)
         self._done.withdrawn.setdefault(source, Moved(copy or there, agent, title))
 
-    def _received(self, there: Manifest, fetched: Fetched) -> tuple[Waiting, ...]:
+    def _received(self, there: Manifest, fetched: Fetched) -> tuple[PendingSessions, ...]:
         waiting: dict[tuple[str, str, str], int] = {}
         roots: dict[tuple[str, str, str], Path | None] = {}
-        here = copies()
+        here = sending.copies()
         for number, (source, entry) in enumerate(there.sessions.items()):
             self._progress("receiving", number, len(there.sessions))
             known = source in self._settled.stamps or is_current(source, entry, here)
@@ -340,12 +330,12 @@ class _Run:
                 self._done.failed[source] = NotMoved(entry.session_id, f"It cannot be written: {what_failed(error)}")
         self._progress("receiving", len(there.sessions), len(there.sessions))
         if not self._dry:
-            for one in pulled.owing():
+            for one in received_logs.with_pending_edits():
                 if not one.server:
                     self._done.failed[one.id] = NotMoved(one.id, _STILL, "End the agent that has it open.")
-        return tuple(Waiting(*place, number) for place, number in waiting.items())
+        return tuple(PendingSessions(*place, number) for place, number in waiting.items())
 
-    def _receive(self, source: str, entry: Entry, fetched: Fetched, root: Path) -> None:
+    def _receive(self, source: str, entry: SharedEntry, fetched: Fetched, root: Path) -> None:
         if self._dry:
             self._done.received[source] = Moved(entry.session_id, entry.agent, entry.title, entry.machine)
             return
@@ -360,10 +350,12 @@ class _Run:
         sessions, withdrawn, before = dict(there.sessions), dict(there.withdrawn), self._stamps(there, fetched)
         if self._prepared is None:
             now = replace(self._settled, stamps=before)
-            self._prepared = {one.id: one for one in ready(now, self._key, withdrawn, copies(), self._progress)}
+            self._prepared = {
+                one.id: one for one in sending.ready(now, self._key, withdrawn, sending.copies(), self._progress)
+            }
         stamps, blobs = dict(before), dict[str, str]()
         for source, one in self._prepared.items():
-            if isinstance(one, Kept):
+            if isinstance(one, sending.KeptSession):
                 if one.excluded and source in sessions:
                     withdrawn[source] = timestamp()
                     self._note_withdrawn(source, sessions.pop(source))
@@ -389,10 +381,10 @@ class _Run:
     def _stamps(self, there: Manifest, fetched: Fetched) -> dict[str, str]:
         """Return the stamps of logs that the remote still has, and of copies whose original it has."""
         own = {one for one in there.sessions if self._key.name(one) in fetched.files}
-        copied = {source_id(self._key, copy.agent, session_id) for session_id, copy in copies().items()}
+        copied = {sending.source_id(self._key, copy.agent, session_id) for session_id, copy in sending.copies().items()}
         return {source: stamp for source, stamp in self._settled.stamps.items() if source in own | copied}
 
-    def _is_news(self, source: str, entry: Entry, there: Entry | None) -> bool:
+    def _is_news(self, source: str, entry: SharedEntry, there: SharedEntry | None) -> bool:
         """Return True if the session must be sent. If two machines have its log, the later one stays."""
         if there is None or source in self._settled.stamps:
             return there is None or there.digest != entry.digest

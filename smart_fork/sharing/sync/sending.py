@@ -21,13 +21,11 @@ from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.finding.recent import recent_sessions
 from smart_fork.repository.history import look
 from smart_fork.sharing import replay
-from smart_fork.sharing.canonical import digest_of
-from smart_fork.sharing.ignored import NAME as IGNORED
-from smart_fork.sharing.limits import TEXT
-from smart_fork.sharing.materialise import local, read_log
+from smart_fork.sharing.canonical import TEXT, digest_of
+from smart_fork.sharing.ignore_file import NAME as IGNORED
+from smart_fork.sharing.local_logs import local, read_log
 from smart_fork.sharing.outgoing import NothingToPush, NotSent, Outgoing, prepare, settings
-from smart_fork.sharing.sync.key import Key
-from smart_fork.sharing.sync.manifest import Entry
+from smart_fork.sharing.sync.manifest import SharedEntry, SyncKey
 from smart_fork.snippets import printable
 
 _NAME, _COPY = "sync", "sync copy "
@@ -61,7 +59,7 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class SyncedCopy:
     """A session that was written here: which of the remote's it is, as it was there, and its log as it was then."""
 
     source: str
@@ -93,15 +91,15 @@ def forget() -> None:
     state.keep(_NAME, None)
 
 
-def copies() -> dict[str, Copy]:
+def copies() -> dict[str, SyncedCopy]:
     """The copies that are here, by the ids of their sessions."""
     import orjson
 
     found = state.rows("SELECT name, value FROM facts WHERE substr(name, 1, ?) = ?", len(_COPY), _COPY)
-    return {name[len(_COPY) :]: Copy(**orjson.loads(value)) for name, value in found}
+    return {name[len(_COPY) :]: SyncedCopy(**orjson.loads(value)) for name, value in found}
 
 
-def keep_copy(session_id: str, copy: Copy | None) -> None:
+def keep_copy(session_id: str, copy: SyncedCopy | None) -> None:
     """Keep what a session is a copy of; with `None` nothing."""
     state.keep(_COPY + session_id, copy and asdict(copy))
 
@@ -113,7 +111,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class PreparedSession:
     """A session that can be sent, as its log was; without an entry it is a copy that was not continued here.
 
     What `sealed` of the entry says is known when it is sealed.
@@ -121,12 +119,12 @@ class Ready:
 
     id: str
     stamp: str
-    entry: Entry | None = None
+    entry: SharedEntry | None = None
     records: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptSession:
     """A session that is not sent. `excluded` is whether nothing of it may be on the remote either."""
 
     id: str
@@ -136,14 +134,14 @@ class Kept:
     excluded: bool = False
 
 
-def source_id(key: Key, agent: str, session_id: str) -> str:
+def source_id(key: SyncKey, agent: str, session_id: str) -> str:
     """Return the id under which the remote knows a session of the machine that has its log."""
     return key.id(f"{agent}:{session_id}")
 
 
 def ready(
-    known: Settled, key: Key, withdrawn: Container[str], copies: Mapping[str, Copy], progress: Progress
-) -> Iterator[Ready | Kept]:
+    known: Settled, key: SyncKey, withdrawn: Container[str], copies: Mapping[str, SyncedCopy], progress: Progress
+) -> Iterator[PreparedSession | KeptSession]:
     """Prepare each session that has changed since it was sent, and was not withdrawn."""
     readers = [READERS[agent.name] for agent in AGENTS if agent.has("forms")]
     logs = {file.location: file.stamp for reader in readers for file in reader.discover()}
@@ -162,28 +160,28 @@ def ready(
         except NothingToPush:
             continue
         except SmartForkError as error:
-            yield Kept(name, session.session_id, error.message, error.hint, isinstance(error, NotSent))
+            yield KeptSession(name, session.session_id, error.message, error.hint, isinstance(error, NotSent))
         except OSError as error:
-            yield Kept(name, session.session_id, f"Its log cannot be read: {what_failed(error)}")
+            yield KeptSession(name, session.session_id, f"Its log cannot be read: {what_failed(error)}")
     progress("sending", len(found), len(found))
 
 
-def _prepared(session: Session, root: Path, name: str, stamp: str, copy: Copy | None) -> Ready:
+def _prepared(session: Session, root: Path, name: str, stamp: str, copy: SyncedCopy | None) -> PreparedSession:
     foreign_sessions.refuse_owing(session.session_id)
     if copy is not None:
         now = local(read_log(session.source_path, session.agent, root), root)
         if (len(now.records), now.digest(copy.count)) == (copy.count, copy.digest):
-            return Ready(name, stamp)
+            return PreparedSession(name, stamp)
     out = prepare(session.source_path, session.agent, root)
     if foreign_sessions.among((session.session_id, *(turn.id for turn in out.session.turns))):
         raise NotSent("It has a teammate's messages.", "Take it from the team's server on the other machine.")
-    replay.check(out)
-    return Ready(name, stamp, _entry(out, root), out.records)
+    replay.check_outgoing(out)
+    return PreparedSession(name, stamp, _entry(out, root), out.records)
 
 
-def _entry(out: Outgoing, root: Path) -> Entry:
+def _entry(out: Outgoing, root: Path) -> SharedEntry:
     session, repository = out.session, look(root)
-    return Entry(
+    return SharedEntry(
         agent=session.agent,
         session_id=session.session_id,
         title=printable(out.title)[:TEXT],

@@ -9,7 +9,6 @@ from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.request import current_project
 from smart_fork.repository.history import note
-from smart_fork.sharing.sync import key as keys
 from smart_fork.sharing.sync import manifest as lists
 from smart_fork.sharing.sync.ref import Ref, checked
 from smart_fork.sharing.sync.run import Synced, sync, withdraw_session
@@ -33,21 +32,21 @@ def set_up(remote: str, words: str | None, project: str | None) -> TakingPart:
         WrongKey: the remote has sessions that this key does not open.
         ProgramFailed: the remote does not answer.
     """
-    there, given = checked(remote), None if words is None else keys.read(words)
+    there, given = checked(remote), None if words is None else lists.read(words)
     if is_settled() and settled().remote != there:
         raise Usage(f"This machine syncs with {settled().remote} already.", "smart-fork sync leave ends that.")
-    if given is not None and keys.is_known() and keys.known() != given:
+    if given is not None and lists.is_known() and lists.known() != given:
         raise Usage("This machine has another key.", "smart-fork sync leave deletes it.")
     fetched = Ref(there).fetch()
     if blob := fetched.files.get(lists.NAME):
-        if given is None and not keys.is_known():
+        if given is None and not lists.is_known():
             raise Usage(
                 "The remote has synced sessions already.",
                 "Print their key with `smart-fork sync key` on the other machine, and give it to `sync setup --key`.",
             )
-        lists.opened(Ref(there).read(blob), given or keys.known())
-    if not keys.is_known():
-        keys.keep(given or keys.made())
+        lists.opened(Ref(there).read(blob), given or lists.known())
+    if not lists.is_known():
+        lists.keep(given or lists.made())
     known = settled() if is_settled() else Settled(there)
     return _kept(known.with_directory(_directory(project)))
 
@@ -81,8 +80,8 @@ def leave() -> TakingPart:
     """
     now = settled()
     forget()
-    keys.forget()
-    shutil.rmtree(keys.folder(), ignore_errors=True)
+    lists.forget()
+    shutil.rmtree(lists.folder(), ignore_errors=True)
     return TakingPart(now.remote, now.directories)
 
 
@@ -95,7 +94,7 @@ def withdraw(reference: str, *, progress: Progress | None = None) -> Synced:
     settled()
     one = sessions.locate(reference)
     copy = copies().get(one.session_id)
-    withdraw_session(copy.source if copy else source_id(keys.known(), one.agent, one.session_id))
+    withdraw_session(copy.source if copy else source_id(lists.known(), one.agent, one.session_id))
     return sync(progress=progress)
 
 

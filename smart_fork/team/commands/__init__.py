@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smart_fork.team.commands import account, alias, hosting, look, push, session, withdraw
-from smart_fork.team.commands.words import TeamPlace, app
+from smart_fork.team.commands import hosting, listing, push, session
+from smart_fork.team.commands.team_group import TeamPlace, app
 
-__all__ = ["TeamPlace", "account", "alias", "app", "hosting", "look", "push", "session", "withdraw"]
+__all__ = ["TeamPlace", "app", "hosting", "listing", "push", "session"]

@@ -1,4 +1,4 @@
-"""``serve`` and ``user``: the server of a team, and who its people are.
+"""``login``, ``logout`` and ``alias``; ``serve`` and ``user``: the server of a team, and who its people are.
 
 ``backup`` and ``restore`` keep the database of a team's server, on its own machine.
 """
@@ -19,14 +19,129 @@ from indexer.settings import Setting
 from smart_fork.agents.options import takes
 from smart_fork.cli.command import Commands
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
-from smart_fork.errors import NotFound, Usage
+from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
 from smart_fork.system.processes import Processes
-from smart_fork.team.commands.words import app
-from smart_fork.team.server.address import Options, Where
-from smart_fork.team.server.installed import check_installed
+from smart_fork.team.commands.team_group import ForceOption, SessionArgument, TeamPlace, app
+from smart_fork.team.server import check_installed
+from smart_fork.team.server.server_options import ServerOptions, Where
 
 if TYPE_CHECKING:
-    from smart_fork.team.server.backup import Place
+    from smart_fork.team.server.backup import DatabasePlace
+
+
+@app.command("login")
+def log_in(
+    url: Annotated[str, typer.Argument(metavar="URL", help="Address of the server: https://…")],
+    invite: Annotated[str | None, typer.Argument(metavar="[INVITATION]", help="It works once.")] = None,
+) -> None:
+    """Log this machine in with an invitation."""
+    import socket
+
+    from smart_fork.team import login
+    from smart_fork.team.client import Client
+
+    origin = login.origin_of(url)
+    given = (invite or _asked_for()).strip()
+    with Client(login.Account(origin, "", "")) as client:
+        said = client.login(given, socket.gethostname() or "unknown", login.begin(origin, given))
+    login.remember(login.Account(origin, said.user, said.token, login.renewal_after(said.expires_at)))
+    if not printed_as_json({"server": origin, "user": said.user, "scope": said.scope}):
+        out.print(plain(f"You are {said.user} on {origin}."))
+
+
+def _asked_for() -> str:
+    """The invitation, as it is typed unseen, or as another program hands it over."""
+    if sys.stdin.isatty():
+        return str(typer.prompt("Invitation", hide_input=True, err=True))
+    if given := sys.stdin.readline(1_000).strip():
+        return given
+    raise Usage("Which invitation?", "smart-fork team login URL INVITATION")
+
+
+@app.command("logout")
+@takes(without=("project",))
+def log_out(place: TeamPlace) -> None:
+    """Log this machine out."""
+    from smart_fork.team import login
+    from smart_fork.team.client import Client
+
+    account = login.account(place.server)
+    revoked = True
+    try:
+        with Client(account) as client:
+            client.logout()
+    except NotAuthenticated:
+        pass  # it has ended: an answer was lost, or somebody has taken it back
+    except SmartForkError as error:
+        revoked = False
+        say(f"The server did not revoke the token: {error.message}")
+    login.forget(account.origin)
+    if not printed_as_json({"server": account.origin, "revoked": revoked}):
+        out.print(plain(f"This machine no longer has a token for {account.origin}."))
+
+
+aliases = Commands(help="Names for shared sessions on this machine.", no_args_is_help=True)
+app.add_typer(aliases, name="alias")
+
+NameArgument = Annotated[
+    str, typer.Argument(metavar="ALIAS", help="Alias: letters, digits, dots, dashes and underscores.")
+]
+
+
+@aliases.command("list")
+@takes(without=("server",))
+def list_aliases(place: TeamPlace) -> None:
+    """List aliases. A star marks the current one."""
+    from smart_fork.sharing.tracking import ProjectFolder, Tracking
+
+    tracked = Tracking(ProjectFolder.of(place.project)).read()
+    if printed_as_json(tracked.as_json()):
+        return
+    for name, one in tracked.aliases.items():
+        star = "*" if name == tracked.current else " "
+        out.print(plain(f"{star} {name}", "bold") + plain(f"  {one.session_id or 'not pushed yet'}  {one.title}"))
+    if not tracked.aliases:
+        say("Nothing is tracked here.")
+
+
+@aliases.command("set")
+def set_alias(
+    *,
+    name: NameArgument,
+    session: SessionArgument,
+    force: ForceOption = False,
+    place: TeamPlace,
+) -> None:
+    """Give a shared session an alias."""
+    from smart_fork.team.pull import rename
+
+    with place.opened() as where:
+        one = rename(where, name, session, force=force)
+    if not printed_as_json({"alias": name, "session_id": one.session_id}):
+        out.print(plain(f"{name} is {one.session_id or 'not pushed yet'}"))
+
+
+@aliases.command("use")
+@takes(without=("server",))
+def use_alias(name: NameArgument, place: TeamPlace) -> None:
+    """Make an alias the default for this project."""
+    from smart_fork.sharing.tracking import ProjectFolder, Tracking
+
+    after = Tracking(ProjectFolder.of(place.project)).change(lambda tracked: tracked.with_current(name))
+    if not printed_as_json({"current": after.current}):
+        out.print(plain(f"{name} is current."))
+
+
+@aliases.command("remove")
+@takes(without=("server",))
+def remove_alias(name: NameArgument, place: TeamPlace) -> None:
+    """Remove an alias. The session stays."""
+    from smart_fork.sharing.tracking import ProjectFolder, Tracking
+
+    Tracking(ProjectFolder.of(place.project)).change(lambda tracked: tracked.without(name))
+    if not printed_as_json({"removed": name}):
+        out.print(plain(f"{name} is no longer an alias."))
+
 
 people = Commands(help="Manage users and their projects.", no_args_is_help=True)
 tokens = Commands(help="List and revoke tokens.", no_args_is_help=True)
@@ -38,7 +153,7 @@ UserArgument = Annotated[str, typer.Argument(help="User name: 1 to 32 of a-z, 0-
 
 
 @app.command("serve")
-def serve(options: Options) -> None:
+def serve(options: ServerOptions) -> None:
     """Run a team server in this terminal. Ctrl-C ends it."""
     check_installed(embedded=not (options.dsn or os.environ.get(Setting.TEAM_DSN)))
     import json
@@ -241,20 +356,20 @@ def restore(
 
 
 @contextmanager
-def _found(where: Where, *, run_as: str | None = None, stopped: bool = False) -> Iterator[Place]:
+def _found(where: Where, *, run_as: str | None = None, stopped: bool = False) -> Iterator[DatabasePlace]:
     """The database of the server: that of one that runs, or one that runs for as long as this lasts."""
     dsn = where.dsn or Setting.TEAM_DSN.text() or None
     check_installed(embedded=True)
-    from smart_fork.team.server.backup import Place
-    from smart_fork.team.server.cluster import OWNER, Account, Cluster, programs
+    from smart_fork.team.server.backup import DatabasePlace
     from smart_fork.team.server.database import address, at_hand
+    from smart_fork.team.server.postgres import OWNER, Cluster, SystemUser, programs
 
     folder = where.folder
     if dsn is not None or not stopped:
         if not stopped:
             with at_hand(folder, dsn):
                 pass  # whoever does not answer says so here
-        yield Place(dsn or address(folder), programs())
+        yield DatabasePlace(dsn or address(folder), programs())
         return
-    with Cluster(folder, Account.named(run_as), programs()).running() as running:
-        yield Place(running.conninfo(OWNER), programs())
+    with Cluster(folder, SystemUser.named(run_as), programs()).running() as running:
+        yield DatabasePlace(running.conninfo(OWNER), programs())

@@ -18,13 +18,13 @@ from smart_fork.agents.options import takes
 from smart_fork.cli.options import YesOption, with_signature
 from smart_fork.cli.output import out, plain, print_json, say, wants_json
 from smart_fork.errors import Usage
-from smart_fork.team.commands import words
-from smart_fork.team.commands.words import app
+from smart_fork.team.commands import team_group
+from smart_fork.team.commands.team_group import app
 from smart_fork.team.requests import PushRequest
 
 if TYPE_CHECKING:
     from smart_fork.agents.agent import Agent
-    from smart_fork.team.project import Project, Shared
+    from smart_fork.team.project import Shared, TeamProject
     from smart_fork.team.push import NotPushed, Planned
     from smart_fork.team.push_plan import Plan
 
@@ -66,7 +66,7 @@ def push(
     request: PushRequest,
     yes: YesOption = False,
     dry_run: Annotated[bool, "Show what would be sent. Send nothing."] = False,
-    place: words.TeamPlace,
+    place: team_group.TeamPlace,
 ) -> None:
     """Share sessions, masked and after a preview."""
     named = sessions or []
@@ -81,7 +81,7 @@ def push(
             _push_one(where, asked, yes=yes, dry_run=dry_run)
 
 
-def _push_one(where: Project, asked: PushRequest, *, yes: bool, dry_run: bool) -> None:
+def _push_one(where: TeamProject, asked: PushRequest, *, yes: bool, dry_run: bool) -> None:
     from smart_fork.team.push import send
     from smart_fork.team.push_plan import plan
 
@@ -91,13 +91,13 @@ def _push_one(where: Project, asked: PushRequest, *, yes: bool, dry_run: bool) -
         return
     if not _agreed(where, made, yes=yes):
         _end_unsent()
-    words.print_shared(send(where, made))
+    team_group.print_shared(send(where, made))
 
 
 class Several:
     """A push of several sessions."""
 
-    def __init__(self, where: Project, asked: PushRequest, named: list[str], *, every: bool) -> None:
+    def __init__(self, where: TeamProject, asked: PushRequest, named: list[str], *, every: bool) -> None:
         from smart_fork.team.push import all_here
 
         for option, text in (("--title", asked.title), ("--summary", asked.summary)):
@@ -128,7 +128,7 @@ class Several:
             planned, refused = self._look()
             for line in self._lines(planned, refused):
                 say(line)
-            if not all(words.agreed(question, yes=False) for question in _questions(planned)):
+            if not all(team_group.agreed(question, yes=False) for question in _questions(planned)):
                 _end_unsent()
             sessions = planned
         done: list[Shared] = []
@@ -138,7 +138,7 @@ class Several:
             else:
                 done.append(one)
                 if not wants_json():
-                    words.print_shared(one)
+                    team_group.print_shared(one)
         if wants_json():
             print_json({"verb": "push", "count": len(done), "pushes": json_of(tuple(done))} | _refused(refused))
         else:
@@ -207,17 +207,17 @@ def _end_unsent() -> None:
     raise typer.Abort
 
 
-def _agreed(where: Project, made: Plan, *, yes: bool) -> bool:
+def _agreed(where: TeamProject, made: Plan, *, yes: bool) -> bool:
     if yes:
         return True
     shown = made.preview(where)
     questions = shown.questions()
     for line in shown.lines() if questions else ():
         say(line)
-    return all(words.agreed(question, yes=False) for question in questions)
+    return all(team_group.agreed(question, yes=False) for question in questions)
 
 
-def _print_plan(where: Project, made: Plan) -> None:
+def _print_plan(where: TeamProject, made: Plan) -> None:
     shown = made.preview(where)
     if wants_json():
         session_id = made.alias.session_id if made.alias else None

@@ -1,41 +1,46 @@
-"""``pull``, ``branch`` and ``fork``."""
+"""``pull``, ``branch`` and ``fork``, and withdrawing what was shared."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from indexer.lazy import dataclass
 from indexer.project import resolve
 from smart_fork.agents.options import said, takes
-from smart_fork.cli.output import wants_json
-from smart_fork.team.commands import words
-from smart_fork.team.commands.words import app
-from smart_fork.team.requests import Description
+from smart_fork.cli.command import Commands
+from smart_fork.cli.options import YesOption
+from smart_fork.cli.output import out, plain, printed_as_json, say, wants_json
+from smart_fork.errors import Usage
+from smart_fork.team.commands import team_group
+from smart_fork.team.commands.team_group import app
+from smart_fork.team.requests import SharedDescription
 
 if TYPE_CHECKING:
-    from smart_fork.team.branch import BranchAsked
-    from smart_fork.team.project import Project, Shared
-    from smart_fork.team.pull import TakenAs
+    from smart_fork.sharing.withdrawal import SettledWithdrawals
+    from smart_fork.team.branch import BranchRequest
+    from smart_fork.team.project import Shared, TeamProject
+    from smart_fork.team.pull import PullOptions
+    from smart_fork.team.withdraw import WithdrawalResult
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BranchPart:
     """The part of a session to branch, and the branch's visibility."""
 
     at: str | None = said(help="Number of messages to take, as in `team show`, or `head`.")
     local: bool = said(bool, default=False, help="Only on this machine, until the first push.")
     pull: bool = said(bool, default=True, help="Only on the server.", flags=("--no-pull",))
 
-    def asked(self, described: Description) -> BranchAsked:
+    def asked(self, described: SharedDescription) -> BranchRequest:
         """Return the checked request."""
-        from smart_fork.team.branch import BranchAsked
+        from smart_fork.team.branch import BranchRequest
 
-        return BranchAsked(at=words.number_of(self.at), **described.checked(), local=self.local, pull=self.pull)
+        return BranchRequest(at=team_group.number_of(self.at), **described.checked(), local=self.local, pull=self.pull)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +53,22 @@ class CopyOptions:
     into: Path | None = said(Path, help="Working directory here. Default: the project's root.")
     yes: bool = said(bool, default=False, help="Do not ask for confirmation.", flags=("--yes", "-y"))
 
-    def taken(self, *, track: bool = True, force: bool = False) -> TakenAs:
+    def taken(self, *, track: bool = True, force: bool = False) -> PullOptions:
         """Return the request to write it."""
-        from smart_fork.team.pull import TakenAs
+        from smart_fork.team.pull import PullOptions
 
-        return TakenAs(self.into, self.platform, self.alias, track, force)
+        return PullOptions(self.into, self.platform, self.alias, track, force)
 
 
 @app.command("pull")
 @takes(order="into platform resume alias no_track force yes")
 def pull(
     *,
-    session: words.SessionArgument,
+    session: team_group.SessionArgument,
     copy: CopyOptions,
     no_track: Annotated[bool, "Do not track the copy."] = False,
-    force: words.ForceOption = False,
-    place: words.TeamPlace,
+    force: team_group.ForceOption = False,
+    place: team_group.TeamPlace,
 ) -> None:
     """Copy one of your shared sessions to this machine."""
     from smart_fork.team.pull import pull as take_over
@@ -80,11 +85,11 @@ _ORDER = "at title tags summary private public alias local no_pull platform resu
 @takes(order=_ORDER)
 def branch(
     *,
-    session: words.CurrentArgument = None,
-    part: Part,
-    described: Description,
+    session: team_group.CurrentArgument = None,
+    part: BranchPart,
+    described: SharedDescription,
     copy: CopyOptions,
-    place: words.TeamPlace,
+    place: team_group.TeamPlace,
 ) -> None:
     """Branch one of your own shared sessions."""
     from smart_fork.team.branch import branch as make
@@ -99,12 +104,12 @@ def branch(
 @takes(order=_ORDER)
 def fork(
     *,
-    session: words.SessionArgument,
-    part: Part,
-    described: Description,
+    session: team_group.SessionArgument,
+    part: BranchPart,
+    described: SharedDescription,
     copy: CopyOptions,
-    force: words.ForceOption = False,
-    place: words.TeamPlace,
+    force: team_group.ForceOption = False,
+    place: team_group.TeamPlace,
 ) -> None:
     """Fork a teammate's public session."""
     from smart_fork.team.branch import branch as make
@@ -116,12 +121,12 @@ def fork(
 
 
 @contextmanager
-def _opened(place: words.TeamPlace, copy: CopyOptions, *, ask: bool = False) -> Iterator[Project]:
+def _opened(place: team_group.TeamPlace, copy: CopyOptions, *, ask: bool = False) -> Iterator[TeamProject]:
     """Open the project of which a session is written here. Ask before it is written for another directory."""
     into = copy.into
     with place.current(ask=ask) as where:
         there = into is None or resolve(into).is_relative_to(where.place.root)
-        if not there and not words.agreed(
+        if not there and not team_group.agreed(
             f"{into} is not in {where.place.root}. Write it for that directory?", yes=copy.yes
         ):
             raise typer.Abort
@@ -131,8 +136,159 @@ def _opened(place: words.TeamPlace, copy: CopyOptions, *, ask: bool = False) -> 
 def _finish(done: Shared, copy: CopyOptions) -> None:
     resumed = copy.resume and done.files
     if not (resumed and wants_json()):
-        words.print_shared(done)
+        team_group.print_shared(done)
     if resumed:
         from smart_fork.cli.start import go_on
 
         go_on(done.files[0], done.agent, done.as_json())
+
+
+excise = Commands(help="Withdraw messages of a shared session, everywhere.", no_args_is_help=True)
+app.add_typer(excise, name="excise")
+
+
+@app.command("privacy")
+@takes(without=("title", "tags", "summary"), order="public private")
+def privacy(
+    *,
+    session: team_group.SessionArgument,
+    described: SharedDescription,
+    yes: YesOption = False,
+    place: team_group.TeamPlace,
+) -> None:
+    """Make a shared session public or private."""
+    from smart_fork.team.withdraw import privacy as change
+
+    wanted = described.visibility
+    if wanted is None:
+        raise Usage("Say --public or --private")
+    if wanted == "public" and not team_group.agreed(
+        "All members of the project will be able to read it. Continue?", yes=yes
+    ):
+        raise typer.Abort
+    with place.current() as where:
+        info = change(where, session, wanted)
+    if not printed_as_json({"session_id": info.id, "visibility": info.visibility}):
+        out.print(plain(f"{info.id} is {info.visibility}."))
+
+
+@app.command("delete")
+def delete(
+    *,
+    session: team_group.SessionArgument,
+    everywhere: Annotated[bool, "Also from all forks and all machines."] = False,
+    yes: YesOption = False,
+    place: team_group.TeamPlace,
+) -> None:
+    """Delete a shared session."""
+    from smart_fork.team.withdraw import delete as take_away
+
+    what = "Withdraw it from all users, for good?" if everywhere else "Hide it?"
+    with place.current() as where:
+        if not team_group.agreed(what, yes=yes):
+            raise typer.Abort
+        done = take_away(where, session, everywhere=everywhere)
+    if done is not None:
+        _print_done(done, "delete")
+    elif not printed_as_json({"verb": "delete", "session_id": session, "everywhere": False}):
+        out.print(plain("It is hidden. Forks by others stay; --everywhere withdraws them too."))
+
+
+@excise.command("cut")
+def cut(
+    *,
+    meant: Annotated[
+        list[str],
+        typer.Argument(metavar="[RANGE] ID", help="Messages as numbered by `team show` (5-7,9), then the session."),
+    ],
+    secrets: Annotated[bool, "Mask secrets instead, in all messages or in the given ones."] = False,
+    yes: YesOption = False,
+    force: team_group.ForceOption = False,
+    place: team_group.TeamPlace,
+) -> None:
+    """Withdraw messages from a shared session and all its copies."""
+    from smart_fork.team.withdraw import WithdrawalRequest, planned, send, withdrawn_before
+
+    if len(meant) > 2 or (len(meant) == 1 and not secrets):
+        raise Usage("Give messages and a session", "smart-fork team excise cut 5-7,9 ID")
+    asked = WithdrawalRequest(meant[-1], meant[0] if len(meant) == 2 else "", secrets, force)
+    with place.current() as where:
+        if (before := withdrawn_before(where, asked)) is not None:
+            say("It was already withdrawn: the first answer was lost. Nothing more changed.")
+            _print_done(before, "excise", cut=0, masked={})
+            return
+        made = planned(where, asked)
+        if not wants_json():
+            edited = len(made.edits) - made.cut
+            say(f"{made.info.title or 'untitled'}: this removes {made.cut} records and masks {edited}")
+        if not team_group.agreed("Withdraw this from all users, for good?", yes=yes):
+            raise typer.Abort
+        done = send(where, made)
+    _print_done(done, "excise", cut=made.cut, masked=dict(made.masked))
+
+
+@app.command("sync")
+def sync(
+    *,
+    remove: Annotated[bool, "Remove affected copies."] = False,
+    place: team_group.TeamPlace,
+) -> None:
+    """Apply withdrawals to this machine now."""
+    from smart_fork.team.project import apply_withdrawals
+
+    with place.opened() as where:
+        taken = apply_withdrawals(where.client, at_once=True, remove=remove)
+    if printed_as_json(_taken(taken)):
+        return
+    if not (taken.changed or taken.removed or taken.put_off):
+        out.print(plain("No withdrawal affects this machine."))
+    _say(taken)
+
+
+@app.command("audit")
+def audit(
+    *,
+    session: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Session. Default: everything you may see.")
+    ] = None,
+    since: Annotated[str | None, "Earliest day or time: 2026-03-01."] = None,
+    mine: Annotated[bool, "Only your own actions."] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Number of lines.")] = 50,
+    place: team_group.TeamPlace,
+) -> None:
+    """Show who pushed, pulled, forked and withdrew what."""
+    from smart_fork.team.withdraw import audited
+
+    with place.current() as where:
+        lines = audited(where, session, since=since, mine=mine, limit=limit)
+    if printed_as_json([line.model_dump(mode="json") for line in lines]):
+        return
+    if not lines:
+        say("No entries, or you may not see them.")
+    for line in lines:
+        what = " ".join(filter(None, (line.verb, line.session_id, line.project)))
+        out.print(plain(f"{line.at:%Y-%m-%d %H:%M}  {line.actor:<16} {what}"))
+
+
+def _print_done(done: WithdrawalResult, verb: str, **more: Any) -> None:
+    about = {"session_id": done.info.id, "revision": done.info.revision, "record_count": done.info.record_count}
+    if printed_as_json({"verb": verb, **about, "descendants": done.descendants, **more, **_taken(done.here)}):
+        return
+    out.print(plain(f"Withdrawn. Sessions made from it also changed: {done.descendants}."))
+    say("Manual copies keep it. Server backups keep it until they expire.")
+    say("Your own log still has it: smart-fork excise cut removes it there.")
+    _say(done.here)
+
+
+def _taken(taken: SettledWithdrawals) -> dict[str, Any]:
+    put_off = {str(path): why for path, why in (taken.put_off or {}).items()}
+    return {"changed": list(map(str, taken.changed)), "removed": list(map(str, taken.removed)), "put_off": put_off}
+
+
+def _say(taken: SettledWithdrawals) -> None:
+    for path in taken.changed:
+        out.print(plain(f"  cut      {path}"))
+    for path in taken.removed:
+        out.print(plain(f"  removed  {path}"))
+    for path, why in (taken.put_off or {}).items():
+        out.print(plain(f"  put off  {path}: {why}"))

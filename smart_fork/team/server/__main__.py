@@ -19,15 +19,15 @@ from pydantic import TypeAdapter
 from indexer.settings import Setting
 from smart_fork.errors import ProgramFailed, SmartForkError, Usage
 from smart_fork.system.standard_error import never_waiting
-from smart_fork.team.server.address import Options, data_folder, listening, written
-from smart_fork.team.server.cluster import Account, Programs, programs
+from smart_fork.team.server.postgres import Programs, SystemUser, programs
+from smart_fork.team.server.server_options import ServerOptions, data_folder, listening, written
 
 #: Where a password need not be seen by everybody who lists processes.
 
 log = logging.getLogger(__name__)
 
 
-def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> None:
+def serve(options: ServerOptions, told: Callable[[dict[str, Any]], None]) -> None:
     """Run the server until a signal ends it. `told` is given its address as soon as it answers.
 
     Raises:
@@ -36,12 +36,12 @@ def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> None:
     """
     from smart_fork.team.server.database import CONNECTIONS, elsewhere, embedded, roles_of
     from smart_fork.team.server.metrics import counted_together
-    from smart_fork.team.server.processes import Processes, Task
+    from smart_fork.team.server.processes import ServerProcesses, ServerTask
 
     if options.read_dsn is not None and options.dsn is None:
         raise Usage("--read-dsn needs --dsn.", "The server's own PostgreSQL has no replica.")
     found = Programs.at(options.programs) if options.programs else None
-    account = Account.named(options.run_as, "PostgreSQL" if options.dsn is None else "The team server")
+    account = SystemUser.named(options.run_as, "PostgreSQL" if options.dsn is None else "The team server")
     _try_certificate(options)
     with ExitStack() as parts:
         sockets = [parts.enter_context(one) for one in listening(options)]
@@ -54,15 +54,15 @@ def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> None:
             account.make(options.folder)
             roles = elsewhere(options.dsn)
         parts.enter_context(counted_together(account))
-        task = Task(options, roles, (account.uid, account.gid))
+        task = ServerTask(options, roles, (account.uid, account.gid))
 
         def ready(numbers: dict[str, list[int]]) -> None:
             told({"url": written(sockets, options), "pid": os.getpid()} | numbers)
 
-        Processes(task, sockets, ready, cluster).run()
+        ServerProcesses(task, sockets, ready, cluster).run()
 
 
-def _try_certificate(options: Options) -> None:
+def _try_certificate(options: ServerOptions) -> None:
     if options.tls_cert is None:
         return
     try:
@@ -73,9 +73,9 @@ def _try_certificate(options: Options) -> None:
         ) from error
 
 
-def options_of(said: str) -> Options:
+def options_of(said: str) -> ServerOptions:
     """Read the server's options as the command passed them, with the private addresses of databases."""
-    options = TypeAdapter(Options).validate_json(said)
+    options = TypeAdapter(ServerOptions).validate_json(said)
     return replace(
         options, dsn=os.environ.get(Setting.TEAM_DSN) or None, read_dsn=os.environ.get(Setting.TEAM_READ_DSN) or None
     )
@@ -86,7 +86,7 @@ def _print_json(told: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def _words(options: Options) -> Callable[[dict[str, Any]], None]:
+def _words(options: ServerOptions) -> Callable[[dict[str, Any]], None]:
     more = f" --data {shlex.quote(str(options.folder))}" if options.folder != data_folder().absolute() else ""
     if options.dsn is not None:
         more = f", with the same --dsn or {Setting.TEAM_DSN}"

@@ -8,13 +8,13 @@ from typing import Any
 from starlette.requests import Request
 
 from smart_fork.errors import WrongVerb
-from smart_fork.sharing import fields
-from smart_fork.sharing.remote import check_key
+from smart_fork.sharing import canonical
+from smart_fork.sharing.project_keys import check_key
 from smart_fork.team import wire
 from smart_fork.team.server import auth, jobs, sessions
 from smart_fork.team.server.auth import Person
 from smart_fork.team.server.database import Connection
-from smart_fork.team.server.endpoints import Address, Server
+from smart_fork.team.server.endpoints import Endpoint, ServerContext
 
 Told = dict[str, Any]
 
@@ -73,7 +73,7 @@ _VERBS: Mapping[str, Callable[[Connection, wire.Administer], Told]] = {
 }
 
 
-def administer(server: Server, _: Request, person: Person, wanted: wire.Administer) -> fields.Message:
+def administer(server: ServerContext, _: Request, person: Person, wanted: wire.Administer) -> canonical.WireModel:
     """The same with a token, which has to be an admin's."""
     if not person.admin:
         raise WrongVerb("This token is not an admin's.")
@@ -81,7 +81,7 @@ def administer(server: Server, _: Request, person: Person, wanted: wire.Administ
         return wire.Administered(told=do(db, wanted, person))
 
 
-ADDRESSES = (Address("POST", "/v1/admin", administer, wire.Administer, scope="admin"),)
+ADDRESSES = (Endpoint("POST", "/v1/admin", administer, wire.Administer, scope="admin"),)
 
 
 def add(db: Connection, name: str, *, admin: bool, project: str | None = None) -> dict[str, Any]:

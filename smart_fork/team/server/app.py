@@ -14,11 +14,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from smart_fork.errors import NotFound
-from smart_fork.sharing import fields, limits, reading_back
+from smart_fork.sharing import canonical, replay
 from smart_fork.snippets import printable
 from smart_fork.system.release import own_version
 from smart_fork.team import wire
-from smart_fork.team.segments import unpack
+from smart_fork.team.records import unpack
 from smart_fork.team.server import (
     admin,
     auth,
@@ -26,27 +26,26 @@ from smart_fork.team.server import (
     jobs,
     metrics,
     push,
-    question,
-    rewrite,
-    segments,
     sessions,
-    withdrawn,
+    stored_records,
+    team_search,
+    withdrawal,
 )
 from smart_fork.team.server.database import FORM, Connection
-from smart_fork.team.server.endpoints import Address, Server, asked, asked_project, project_key, session_id
-from smart_fork.team.server.sessions import COMMIT_BYTES, Query
+from smart_fork.team.server.endpoints import Endpoint, ServerContext, asked, asked_project, project_key, session_id
+from smart_fork.team.server.sessions import COMMIT_BYTES, QueryParameters
 
 #: A monitor is told that the database is away before it stops waiting itself.
 HEALTH_SECONDS = 2.0
 _SHOWN = 200
 
 
-def hello(_server: Server, _: Request) -> fields.Message:
+def hello(_server: ServerContext, _: Request) -> canonical.WireModel:
     """Describe this server."""
     return wire.Hello(protocol=wire.PROTOCOL, version=own_version())
 
 
-def login(server: Server, _: Request, wanted: wire.Login) -> fields.Message:
+def login(server: ServerContext, _: Request, wanted: wire.LoginRequest) -> canonical.WireModel:
     """A token for whoever has an invitation."""
     with server.database.asked_by() as db:
         name, token, scope = auth.login(
@@ -56,7 +55,7 @@ def login(server: Server, _: Request, wanted: wire.Login) -> fields.Message:
     return wire.LoggedIn(user=name, token=token, scope=scope, expires_at=expires_at)
 
 
-def renew(server: Server, _: Request, person: auth.Person) -> fields.Message:
+def renew(server: ServerContext, _: Request, person: auth.Person) -> canonical.WireModel:
     """Replace the token of this request."""
     expires_at = server.token_expires_at()
     with server.database.asked_by(person.id) as db:
@@ -64,20 +63,20 @@ def renew(server: Server, _: Request, person: auth.Person) -> fields.Message:
     return wire.LoggedIn(user=person.name, token=token, scope=person.scope, expires_at=expires_at)
 
 
-def logout(server: Server, _: Request, person: auth.Person) -> Response:
+def logout(server: ServerContext, _: Request, person: auth.Person) -> Response:
     """End the token with which this is asked."""
     with server.database.asked_by(person.id) as db:
         auth.revoke(db, person.token)
     return Response(status_code=204)
 
 
-class AskedSession(Query):
+class AskedSession(QueryParameters):
     """Query of a request for a session."""
 
     verb: Literal["show", "pull", "fork"] = "show"
 
 
-def read(server: Server, request: Request, person: auth.Person) -> fields.Message:
+def read(server: ServerContext, request: Request, person: auth.Person) -> canonical.WireModel:
     """A session and its segments. Who `pull`s gets his own alone, and is told later of what is withdrawn."""
     verb = asked(AskedSession, request).verb
 
@@ -95,7 +94,9 @@ def read(server: Server, request: Request, person: auth.Person) -> fields.Messag
         return found(db)
 
 
-def change(server: Server, request: Request, person: auth.Person, wanted: wire.SessionChange) -> fields.Message:
+def change(
+    server: ServerContext, request: Request, person: auth.Person, wanted: wire.SessionChange
+) -> canonical.WireModel:
     """Change what is said of a session, or who may read it."""
     with server.database.asked_by(person.id) as db:
         row = sessions.change(db, asked_project(request), person, session_id(request), wanted)
@@ -103,107 +104,107 @@ def change(server: Server, request: Request, person: auth.Person, wanted: wire.S
     return sessions.told(row)
 
 
-def page(server: Server, request: Request, person: auth.Person) -> fields.Message:
+def page(server: ServerContext, request: Request, person: auth.Person) -> canonical.WireModel:
     """Sessions of a project, newest first."""
     project, wanted = server.project(request, person), asked(sessions.AskedPage, request)
     return server.database.read(person.id, lambda db: sessions.page(db, project, person, wanted))
 
 
-def have(server: Server, request: Request, person: auth.Person, wanted: wire.Have) -> fields.Message:
+def have(server: ServerContext, request: Request, person: auth.Person, wanted: wire.Have) -> canonical.WireModel:
     """List the segments that need not be sent. For an unknown or foreign project that is none."""
     try:
         project = server.project(request, person)
     except NotFound:
         return wire.HaveAnswer(present=())
     with server.database.asked_by(person.id) as db:
-        return wire.HaveAnswer(present=tuple(segments.have(db, project, person, wanted.segments)))
+        return wire.HaveAnswer(present=tuple(stored_records.have(db, project, person, wanted.segments)))
 
 
-def put_segment(server: Server, request: Request, person: auth.Person, body: bytes) -> Response:
+def put_segment(server: ServerContext, request: Request, person: auth.Person, body: bytes) -> Response:
     """Take a segment; to send it again changes nothing."""
     digest = _digest(request)
     lines = unpack(body, digest)
     with server.database.asked_by(person.id) as db:
         project = auth.project_to_push(db, person, project_key(request), anybody=server.open_projects)
         project.needs("writer")
-        segments.take(db, project, person, digest, body, lines)
+        stored_records.take(db, project, person, digest, body, lines)
     return Response(status_code=204)
 
 
-def get_segment(server: Server, request: Request, person: auth.Person) -> Response:
+def get_segment(server: ServerContext, request: Request, person: auth.Person) -> Response:
     """The compressed records of a segment."""
     digest = _digest(request)
     project = server.project(request, person)
-    body = server.database.read(person.id, lambda db: segments.content(db, project, person, digest))
+    body = server.database.read(person.id, lambda db: stored_records.content(db, project, person, digest))
     return Response(body, media_type="application/zstd")
 
 
-def commit(server: Server, request: Request, person: auth.Person, wanted: wire.Push) -> fields.Message:
+def commit(server: ServerContext, request: Request, person: auth.Person, wanted: wire.Push) -> canonical.WireModel:
     """Append to a session, or make it."""
     checked = push.check_bodies(wanted)
     with server.database.asked_by(person.id) as db:
         project = auth.project_to_push(db, person, project_key(request), anybody=server.open_projects)
-    return push.push(server.database, project, person, checked, readable=reading_back.check)
+    return push.push(server.database, project, person, checked, readable=replay.read_back)
 
 
-def branches(server: Server, request: Request, person: auth.Person, wanted: wire.Branch) -> fields.Message:
+def branches(server: ServerContext, request: Request, person: auth.Person, wanted: wire.Branch) -> canonical.WireModel:
     """Make a session with the first records of another."""
     project = server.project(request, person)
     return sessions.branch(server.database, project, person, wanted)
 
 
-def search(server: Server, request: Request, person: auth.Person, wanted: wire.Search) -> fields.Message:
+def search(server: ServerContext, request: Request, person: auth.Person, wanted: wire.Search) -> canonical.WireModel:
     """Search the sessions of a project that the user may read."""
     project = server.project(request, person)
-    found = server.database.read(person.id, lambda db: question.answer(db, project, person, wanted))
+    found = server.database.read(person.id, lambda db: team_search.answer(db, project, person, wanted))
     with server.database.asked_by(person.id) as db:
         sessions.note(db, person, "search", project.id, None)
     return found
 
 
-class AskedChanges(Query):
+class AskedChanges(QueryParameters):
     """The number of the last withdrawal that was told."""
 
     since: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
 
 
-def changes(server: Server, request: Request, person: auth.Person) -> fields.Message:
+def changes(server: ServerContext, request: Request, person: auth.Person) -> canonical.WireModel:
     """List the withdrawals since the last request, in the user's sessions and copies."""
     since = asked(AskedChanges, request).since
     with server.database.asked_by(person.id) as db:
-        return withdrawn.changes(db, person, since)
+        return stored_records.changes(db, person, since)
 
 
-def withdraw(server: Server, request: Request, person: auth.Person, wanted: wire.Rewrite) -> fields.Message:
+def withdraw(server: ServerContext, request: Request, person: auth.Person, wanted: wire.Rewrite) -> canonical.WireModel:
     """Withdraw records of a session, from it and from all that was made of it."""
-    return rewrite.rewrite(server.database, asked_project(request), person, session_id(request), wanted)
+    return withdrawal.rewrite(server.database, asked_project(request), person, session_id(request), wanted)
 
 
-class AskedDeletion(Query):
+class AskedDeletion(QueryParameters):
     """Query of a deletion: withdraw the session's own records everywhere, or hide it."""
 
     everywhere: bool = False
 
 
-def delete(server: Server, request: Request, person: auth.Person) -> fields.Message | Response:
+def delete(server: ServerContext, request: Request, person: auth.Person) -> canonical.WireModel | Response:
     """Hide a session; with `everywhere` withdraw all that is its own."""
     key, session = asked_project(request), session_id(request)
     if asked(AskedDeletion, request).everywhere:
-        return rewrite.delete_everywhere(server.database, key, person, session)
+        return withdrawal.delete_everywhere(server.database, key, person, session)
     with server.database.asked_by(person.id) as db:
         if row := sessions.delete(db, key, person, session):
             sessions.note(db, person, "delete", row["project_id"], str(row["id"]))
     return Response(status_code=204)
 
 
-def seen(server: Server, request: Request, person: auth.Person) -> fields.Message:
+def seen(server: ServerContext, request: Request, person: auth.Person) -> canonical.WireModel:
     """List the audit lines that the user may see, newest first."""
     wanted = asked(sessions.AuditQuestion, request)
     with server.database.asked_by(person.id) as db:
         return sessions.audited(db, person, wanted)
 
 
-def health(server: Server, _: Request) -> Response:
+def health(server: ServerContext, _: Request) -> Response:
     """Check that the database answers, is writable, and has this version's tables."""
     with server.database.asked_by() as db:
         row = db.execute(
@@ -221,34 +222,34 @@ def health(server: Server, _: Request) -> Response:
 _SESSION, _PROJECT = "/v1/sessions/{id}", "/v1/projects/{project:path}"
 _SEGMENT = f"{_PROJECT}/segments/{{digest}}"
 ADDRESSES = (
-    Address("GET", "/healthz", health, scope=None, seconds=HEALTH_SECONDS),
-    Address("GET", "/v1/hello", hello, scope=None),
-    Address("POST", "/v1/login", login, wire.Login, endpoints.STRANGERS_BYTES, scope=None),
-    Address("POST", "/v1/logout", logout),
-    Address("POST", "/v1/token", renew),
-    Address("GET", "/v1/changes", changes),
-    Address("GET", _SESSION, read),
-    Address("PATCH", _SESSION, change, wire.SessionChange, scope="write"),
-    Address("GET", f"{_PROJECT}/sessions", page),
-    Address("POST", f"{_PROJECT}/have", have, wire.Have),
-    Address("PUT", _SEGMENT, put_segment, bytes, limits.LIMITS.segment_body_bytes, scope="write"),
-    Address("GET", _SEGMENT, get_segment),
-    Address("POST", f"{_PROJECT}/search", search, wire.Search),
-    Address("POST", f"{_PROJECT}/push", commit, wire.Push, COMMIT_BYTES, scope="write"),
-    Address("POST", f"{_PROJECT}/branches", branches, wire.Branch, scope="write"),
-    Address("DELETE", _SESSION, delete, scope="write"),
-    Address("POST", f"{_SESSION}/rewrites", withdraw, wire.Rewrite, COMMIT_BYTES, scope="write"),
-    Address("GET", "/v1/audit", seen),
+    Endpoint("GET", "/healthz", health, scope=None, seconds=HEALTH_SECONDS),
+    Endpoint("GET", "/v1/hello", hello, scope=None),
+    Endpoint("POST", "/v1/login", login, wire.LoginRequest, endpoints.STRANGERS_BYTES, scope=None),
+    Endpoint("POST", "/v1/logout", logout),
+    Endpoint("POST", "/v1/token", renew),
+    Endpoint("GET", "/v1/changes", changes),
+    Endpoint("GET", _SESSION, read),
+    Endpoint("PATCH", _SESSION, change, wire.SessionChange, scope="write"),
+    Endpoint("GET", f"{_PROJECT}/sessions", page),
+    Endpoint("POST", f"{_PROJECT}/have", have, wire.Have),
+    Endpoint("PUT", _SEGMENT, put_segment, bytes, canonical.LIMITS.segment_body_bytes, scope="write"),
+    Endpoint("GET", _SEGMENT, get_segment),
+    Endpoint("POST", f"{_PROJECT}/search", search, wire.Search),
+    Endpoint("POST", f"{_PROJECT}/push", commit, wire.Push, COMMIT_BYTES, scope="write"),
+    Endpoint("POST", f"{_PROJECT}/branches", branches, wire.Branch, scope="write"),
+    Endpoint("DELETE", _SESSION, delete, scope="write"),
+    Endpoint("POST", f"{_SESSION}/rewrites", withdraw, wire.Rewrite, COMMIT_BYTES, scope="write"),
+    Endpoint("GET", "/v1/audit", seen),
     *admin.ADDRESSES,
     *metrics.ADDRESSES,
 )
 
 
-def application(server: Server) -> ASGIApp:
+def application(server: ServerContext) -> ASGIApp:
     """The whole server, behind its guard."""
     app = Starlette(routes=[one.route(server) for one in ADDRESSES], exception_handlers=endpoints.HANDLERS)
     app.router.redirect_slashes = False
-    return metrics.Watched(endpoints.Guard(app, server.database))
+    return metrics.Watched(endpoints.TokenGuard(app, server.database))
 
 
 def _digest(request: Request) -> str:

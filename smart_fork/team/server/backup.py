@@ -24,11 +24,11 @@ from psycopg.rows import dict_row
 from indexer.files import remove
 from indexer.masking import beginning, mask
 from smart_fork.errors import NotFound, ProgramFailed, Usage
-from smart_fork.team.server import rewrite, withdrawn
+from smart_fork.team.server import stored_records, withdrawal
 from smart_fork.team.server.auth import Project
-from smart_fork.team.server.cluster import APP, Programs
 from smart_fork.team.server.database import create
-from smart_fork.team.server.rewrite import Withdrawal
+from smart_fork.team.server.postgres import APP, Programs
+from smart_fork.team.server.withdrawal import Withdrawal
 
 KEPT_DAYS = 30
 _NAME = "smart-fork-{made:%Y%m%dT%H%M%SZ}-until-{until:%Y%m%d}.dump"
@@ -48,7 +48,7 @@ class Backup:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DatabasePlace:
     """A database by its owner's address, and the programs of PostgreSQL to reach it with."""
 
     conninfo: str
@@ -64,7 +64,7 @@ class Place:
         return str(conninfo_to_dict(self.conninfo)["dbname"])
 
 
-def backup(place: Place, folder: Path, *, now: datetime, days: int = KEPT_DAYS) -> Backup:
+def backup(place: DatabasePlace, folder: Path, *, now: datetime, days: int = KEPT_DAYS) -> Backup:
     """Write a backup into a folder, and take away those of ours there that have expired.
 
     Raises:
@@ -101,7 +101,7 @@ def _expired(folder: Path, now: datetime) -> list[Path]:
     return gone
 
 
-def restore(place: Place, file: Path) -> int:
+def restore(place: DatabasePlace, file: Path) -> int:
     """Put the database of a backup in the place of the one that is there. Nobody may be connected to that. Return from
     how many sessions it withdrew again.
 
@@ -130,13 +130,13 @@ def restore(place: Place, file: Path) -> int:
     return done
 
 
-def _fill(place: Place, new: str, file: Path) -> None:
+def _fill(place: DatabasePlace, new: str, file: Path) -> None:
     with psycopg.connect(place.other(new), autocommit=True) as db:
         if db.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (APP,)).fetchone() is None:
             create(db)  # for the roles, which no backup has: they are the cluster's
             db.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
     with file.open("rb") as source:
-        inside = Place(place.other(new), place.programs)
+        inside = DatabasePlace(place.other(new), place.programs)
         options = ["--exit-on-error", "--single-transaction", "--no-owner", "--no-password"]
         _run(inside, ["pg_restore", *options], stdin=source.fileno())
 
@@ -150,7 +150,7 @@ def _withdrawals(conninfo: str) -> list[Withdrawal]:
     try:
         with psycopg.connect(conninfo, row_factory=dict_row) as db:
             made = db.execute("SELECT FROM pg_tables WHERE schemaname = 'public' AND tablename = 'form'").fetchone()
-            return rewrite.withdrawals(db) if made is not None else []
+            return withdrawal.withdrawals(db) if made is not None else []
     except psycopg.Error as error:
         name, said = conninfo_to_dict(conninfo)["dbname"], beginning(mask(str(error).strip()), 200)
         raise ProgramFailed(
@@ -170,7 +170,7 @@ def _bring_up(conninfo: str, known: list[Withdrawal]) -> int:
             "SELECT setval('rewrite_numbers', greatest(extract(epoch FROM now())::bigint, last_value + 1))"
             " FROM rewrite_numbers"
         )
-        here = {(one.project, one.session_id): one.edits.keys() for one in rewrite.withdrawals(db)}
+        here = {(one.project, one.session_id): one.edits.keys() for one in withdrawal.withdrawals(db)}
         for one in known:
             if one.edits.keys() <= here.get((one.project, one.session_id), set()):
                 continue
@@ -182,11 +182,11 @@ def _bring_up(conninfo: str, known: list[Withdrawal]) -> int:
             ).fetchone()
             if row is not None:
                 where = Project(row["id"], one.project, "maintainer")
-                rewrite.do_again(db, row["owner_id"], one, where)
+                withdrawal.do_again(db, row["owner_id"], one, where)
                 continue
             project = db.execute("SELECT id FROM projects WHERE key = %s", (one.project,)).fetchone()
             if project is not None:  # not there yet: it must not be pushed as it was
-                withdrawn.bury(db, project["id"], one.session_id, one.edits)
+                stored_records.bury(db, project["id"], one.session_id, one.edits)
     return done
 
 
@@ -239,7 +239,9 @@ def _drop(db: psycopg.Connection[tuple[object, ...]], name: str) -> None:
     db.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
-def _run(place: Place, argv: list[str], *, stdin: int = subprocess.DEVNULL, stdout: int = subprocess.DEVNULL) -> None:
+def _run(
+    place: DatabasePlace, argv: list[str], *, stdin: int = subprocess.DEVNULL, stdout: int = subprocess.DEVNULL
+) -> None:
     """Run a program of PostgreSQL; a password is in no list of processes."""
     values: dict[str, Any] = conninfo_to_dict(place.conninfo)
     secret = {"PGPASSWORD": str(values.pop("password"))} if "password" in values else {}

@@ -26,7 +26,7 @@ from psycopg.types import TypeInfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from smart_fork.errors import ProgramFailed, SmartForkError
-from smart_fork.team.server.cluster import APP, DATABASE, JOBS, OWNER, Account, Cluster, Programs, programs
+from smart_fork.team.server.postgres import APP, DATABASE, JOBS, OWNER, Cluster, Programs, SystemUser, programs
 
 Connection: TypeAlias = PsycopgConnection[DictRow]
 #: Nobody has this number: who has not said who he is sees no session.
@@ -211,7 +211,7 @@ class Roles:
 
 
 @contextmanager
-def embedded(folder: Path, account: Account, connections: int, found: Programs | None = None) -> Iterator[Cluster]:
+def embedded(folder: Path, account: SystemUser, connections: int, found: Programs | None = None) -> Iterator[Cluster]:
     """A database of the server's own, which runs as long as this."""
     settings = {"max_connections": str(connections + SPARE_CONNECTIONS)}
     with Cluster(folder, account, found or programs(), settings).running() as cluster:
@@ -307,7 +307,7 @@ def address(folder: Path) -> str:
             f"No team server in {folder} ({error.strerror}).",
             "Start it (smart-fork team serve), or name its folder (--data)",
         ) from error
-    account = Account(seen.st_uid, seen.st_gid, str(seen.st_uid))
+    account = SystemUser(seen.st_uid, seen.st_gid, str(seen.st_uid))
     return Cluster(folder, account, Programs(Path(), 0)).conninfo(OWNER)
 
 

@@ -30,8 +30,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from smart_fork import errors
 from smart_fork.errors import Usage
-from smart_fork.sharing import fields, limits
-from smart_fork.sharing.remote import check_key
+from smart_fork.sharing import canonical
+from smart_fork.sharing.project_keys import check_key
 from smart_fork.snippets import printable
 from smart_fork.system.http_limits import Bucket
 from smart_fork.team import wire
@@ -164,7 +164,7 @@ class Counted:
 
 
 @dataclass
-class Guard:
+class TokenGuard:
     """Lets in who has a token, as often as that is good for; all other addresses than the open ones are behind it."""
 
     app: ASGIApp
@@ -210,7 +210,7 @@ class Guard:
             raise
         counted = self._of(person.token)
         if not counted.requests.take():
-            raise TooOften(f"More than {limits.LIMITS.requests_a_minute} requests a minute. Try again in a minute.")
+            raise TooOften(f"More than {canonical.LIMITS.requests_a_minute} requests a minute. Try again in a minute.")
         scope[PERSON], scope[COUNTED] = person, counted
 
     def _known(self, token: str) -> auth.Person:
@@ -220,7 +220,7 @@ class Guard:
     def _of(self, token: int) -> Counted:
         found = self._counted.pop(token, None)
         if found is None:
-            often, much = float(limits.LIMITS.requests_a_minute), float(limits.LIMITS.bytes_an_hour)
+            often, much = float(canonical.LIMITS.requests_a_minute), float(canonical.LIMITS.bytes_an_hour)
             found = Counted(Bucket(often, often / 60), Bucket(much, much / 3600))
         self._counted[token] = found
         while len(self._counted) > COUNTED_TOKENS:
@@ -251,19 +251,19 @@ async def body_of(request: Request, most: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     try:
-        with anyio.fail_after(limits.LIMITS.body_seconds):
+        with anyio.fail_after(canonical.LIMITS.body_seconds):
             async for part in request.stream():
                 size += len(part)
                 if size > most:
                     raise errors.TooLarge(f"The request is larger than {most} bytes.")
                 parts.append(part)
     except TimeoutError:
-        raise TooSlow(f"The request took longer than {limits.LIMITS.body_seconds:g} seconds.") from None
+        raise TooSlow(f"The request took longer than {canonical.LIMITS.body_seconds:g} seconds.") from None
     except ClientDisconnect:
         raise errors.Usage("The request ended early.") from None
     counted = request.scope.get(COUNTED)
     if counted is not None and not counted.bytes.take(size):
-        raise TooOften(f"More than {limits.LIMITS.bytes_an_hour} bytes were sent in an hour. Try again later.")
+        raise TooOften(f"More than {canonical.LIMITS.bytes_an_hour} bytes were sent in an hour. Try again later.")
     return b"".join(parts)
 
 
@@ -272,7 +272,7 @@ V = TypeVar("V", bound=BaseModel)
 
 
 @dataclass
-class Server:
+class ServerContext:
     """Values that all routes share."""
 
     database: Database
@@ -311,7 +311,7 @@ def _valid(read: Callable[[], V]) -> V:
     try:
         return read()
     except ValidationError as error:
-        raise fields.refused(error) from None
+        raise canonical.refused(error) from None
 
 
 def project_key(request: Request) -> str:
@@ -350,7 +350,7 @@ def session_id(request: Request) -> str:
     raise sessions.missing(printable(given)[:_SHOWN])
 
 
-def _answer(said: fields.Message | Response) -> Response:
+def _answer(said: canonical.WireModel | Response) -> Response:
     if isinstance(said, BaseModel):
         status = 201 if isinstance(said, wire.Pushed) and said.created else 200
         return Response(said.model_dump_json(), status, media_type="application/json")
@@ -358,7 +358,7 @@ def _answer(said: fields.Message | Response) -> Response:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class Endpoint:
     """An address, and what answers there: with the server, the request, who asks, and what was sent.
 
     `takes` is what is sent there, `most` of how many bytes; `scope` is what a token has to be for. Without it the
@@ -368,13 +368,13 @@ class Address:
 
     method: str
     path: str
-    handler: Callable[..., fields.Message | Response]
-    takes: type[fields.Message | bytes] | None = None
+    handler: Callable[..., canonical.WireModel | Response]
+    takes: type[canonical.WireModel | bytes] | None = None
     most: int = QUESTION_BYTES
     scope: auth.Scope | None = "read"
     seconds: float | None = None
 
-    def route(self, server: Server) -> Route:
+    def route(self, server: ServerContext) -> Route:
         """The same of a server."""
 
         def answered(request: Request, body: bytes) -> Response:

@@ -24,7 +24,7 @@ from indexer.embedder import Embedder, ModelUnavailableError
 from indexer.export import Chunk
 from indexer.store.base import Document, bigrams
 from smart_fork.errors import Unshareable
-from smart_fork.team.passages import Searched, hash_of, searched, space_of
+from smart_fork.team.records import Searched, hash_of, searched, space_of
 from smart_fork.team.server import sessions
 from smart_fork.team.server.auth import Person
 from smart_fork.team.server.database import Connection

@@ -22,7 +22,7 @@ from psycopg_pool import PoolTimeout
 
 from indexer.masking import mask
 from smart_fork.snippets import printable
-from smart_fork.team.server import segments
+from smart_fork.team.server import stored_records
 from smart_fork.team.server.database import Connection, Database
 from smart_fork.team.server.index import index
 
@@ -149,7 +149,7 @@ def retry(db: Connection) -> int:
     return done
 
 
-class Worker:
+class JobWorker:
     """Takes jobs of the kinds that it knows, one after the other."""
 
     def __init__(self, database: Database, kinds: Mapping[str, Kind]) -> None:
@@ -248,7 +248,7 @@ _AGAIN_SECONDS = 1.0
 def sweep(db: Connection, *_: None) -> None:
     """Take away what was sent and is of no session, in every project."""
     for row in db.execute("SELECT id FROM projects ORDER BY id").fetchall():
-        segments.sweep(db, row["id"])
+        stored_records.sweep(db, row["id"])
 
 
 #: What is done, by its kind.
@@ -268,7 +268,7 @@ def work(conninfo: str, database: Database, busy: threading.Lock, kinds: Mapping
 
     The lock is held while something is done, so whoever takes it can end the process without breaking off anything.
     """
-    worker = Worker(database, kinds)
+    worker = JobWorker(database, kinds)
     while True:
         try:
             with psycopg.connect(conninfo, autocommit=True) as woken:

@@ -24,8 +24,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from smart_fork.errors import WrongVerb
 from smart_fork.team.server.auth import Person
-from smart_fork.team.server.cluster import Account
-from smart_fork.team.server.endpoints import PERSON, Address, Server
+from smart_fork.team.server.endpoints import PERSON, Endpoint, ServerContext
+from smart_fork.team.server.postgres import SystemUser
 
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 _BYTES_IN_MB = 1_000_000
@@ -46,7 +46,7 @@ requests = logging.getLogger("smart_fork.requests")
 
 
 @contextmanager
-def counted_together(account: Account) -> Iterator[None]:
+def counted_together(account: SystemUser) -> Iterator[None]:
     """Let the processes started meanwhile share their counts, in a folder of that user's."""
     with TemporaryDirectory(prefix="sf-metrics-") as folder:
         if os.geteuid() == 0:
@@ -99,10 +99,10 @@ class Watched:
             )
 
 
-class Stored:
+class StorageCollector:
     """Collects what the database and the disk hold."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: ServerContext) -> None:
         self._server = server
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -138,7 +138,7 @@ def disk_warning(folder: Path | None) -> str:
     return f"The disk of the server is nearly full: {free // _BYTES_IN_MB} MB are free"
 
 
-def metrics(server: Server, _: Request, person: Person) -> Response:
+def metrics(server: ServerContext, _: Request, person: Person) -> Response:
     """Return all metrics. The token must be an admin's."""
     if not person.admin:
         raise WrongVerb("This token is not an admin's.")
@@ -147,8 +147,8 @@ def metrics(server: Server, _: Request, person: Person) -> Response:
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
     else:
         registry.register(REGISTRY)
-    registry.register(Stored(server))
+    registry.register(StorageCollector(server))
     return Response(generate_latest(registry), headers={"content-type": CONTENT_TYPE_LATEST})
 
 
-ADDRESSES = (Address("GET", "/metrics", metrics),)
+ADDRESSES = (Endpoint("GET", "/metrics", metrics),)

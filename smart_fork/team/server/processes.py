@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from smart_fork.team.server.address import Options
-    from smart_fork.team.server.cluster import Cluster
     from smart_fork.team.server.database import Roles
+    from smart_fork.team.server.postgres import Cluster
+    from smart_fork.team.server.server_options import ServerOptions
 
 #: So long the end waits for requests that are being answered, and for a job.
 GRACE_SECONDS = 10
@@ -65,15 +65,15 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class ServerTask:
     """Settings of the server's processes: how to reach the database, and which user to become if root starts them."""
 
-    options: Options
+    options: ServerOptions
     roles: Roles
     account: tuple[int, int]
 
 
-class Processes(Multiprocess):
+class ServerProcesses(Multiprocess):
     """Runs until a signal ends it. SIGHUP has each worker replaced, which reads the certificate again.
 
     `told` is called when all answer, with the numbers of the processes by what they are for.
@@ -81,7 +81,7 @@ class Processes(Multiprocess):
 
     def __init__(
         self,
-        task: Task,
+        task: ServerTask,
         sockets: Sequence[socket.socket],
         told: Callable[[dict[str, list[int]]], None],
         cluster: Cluster | None = None,
@@ -182,11 +182,11 @@ def _cannot_begin() -> ProgramFailed:
     )
 
 
-def answering(task: Task) -> ASGIApp:
+def answering(task: ServerTask) -> ASGIApp:
     """Return the ASGI app of a Uvicorn worker. It becomes its own user after reading the certificate."""
     from smart_fork.team.server.app import application
     from smart_fork.team.server.database import Database
-    from smart_fork.team.server.endpoints import Server
+    from smart_fork.team.server.endpoints import ServerContext
     from smart_fork.team.server.metrics import requests
 
     _begin(task, lambda: os._exit(1))
@@ -195,7 +195,7 @@ def answering(task: Task) -> ASGIApp:
     if options.request_log:
         requests.setLevel(logging.INFO)
     lifetime = timedelta(days=options.token_days) if options.token_days else None
-    server = Server(database, options.projects == "open", options.folder, lifetime)
+    server = ServerContext(database, options.projects == "open", options.folder, lifetime)
     inner = application(server)
 
     async def outer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -211,11 +211,11 @@ def answering(task: Task) -> ASGIApp:
     return outer
 
 
-def working(task: Task) -> None:
+def working(task: ServerTask) -> None:
     """Do what is to be done in the background, until a signal or the end of who started this."""
-    from smart_fork.team.server.cluster import JOBS
     from smart_fork.team.server.database import Database
     from smart_fork.team.server.jobs import kinds_for, work
+    from smart_fork.team.server.postgres import JOBS
 
     busy, ending = threading.Lock(), threading.Event()
 
@@ -236,11 +236,11 @@ def working(task: Task) -> None:
         work(task.roles.jobs, database, busy, kinds_for(task.roles.owner))
 
 
-def _begin(task: Task, orphaned: Callable[[], None]) -> None:
+def _begin(task: ServerTask, orphaned: Callable[[], None]) -> None:
     """Give up rights; `orphaned` is called when who started this has ended, whatever ended it."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     parent = multiprocessing.parent_process()
-    assert parent is not None  # noqa: S101 - these are processes of `Processes`
+    assert parent is not None  # noqa: S101 - these are processes of `ServerProcesses`
 
     def wait() -> None:
         parent.join()

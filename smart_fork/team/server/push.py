@@ -13,9 +13,9 @@ from datetime import datetime
 from psycopg.types.json import Jsonb
 
 from smart_fork.errors import Conflict, TooLarge, Unshareable, Withdrawn
-from smart_fork.sharing import canonical, limits
-from smart_fork.team.segments import unpack
-from smart_fork.team.server import index, segments, sessions, withdrawn
+from smart_fork.sharing import canonical
+from smart_fork.team.records import unpack
+from smart_fork.team.server import index, sessions, stored_records
 from smart_fork.team.server.auth import Person, Project
 from smart_fork.team.server.database import Connection, Database
 from smart_fork.team.server.sessions import Row, account
@@ -26,14 +26,14 @@ Readable = Callable[[str, Sequence[bytes]], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedPush:
     """A push whose content is what it says: its segments, and the records of those that came with it."""
 
     push: Push
     sent: dict[str, tuple[bytes, list[bytes]]]
 
 
-def check_bodies(push: Push) -> Checked:
+def check_bodies(push: Push) -> CheckedPush:
     """Look at all that came with a push; this asks no database.
 
     Raises:
@@ -43,16 +43,16 @@ def check_bodies(push: Push) -> Checked:
     sent = {one.digest: (one.body, unpack(one.body, one.digest)) for one in push.bodies}
     if unnamed := [digest for digest in sent if all(digest != place.digest for place in push.segments)]:
         raise Unshareable(f"The push has an unnamed segment: {unnamed[0]}")
-    if push.count > limits.LIMITS.session_records:
-        raise TooLarge(f"A session has {push.count} records; at most {limits.LIMITS.session_records} are allowed.")
-    return Checked(push, sent)
+    if push.count > canonical.LIMITS.session_records:
+        raise TooLarge(f"A session has {push.count} records; at most {canonical.LIMITS.session_records} are allowed.")
+    return CheckedPush(push, sent)
 
 
 def push(
     database: Database,
     project: Project,
     person: Person,
-    checked: Checked,
+    checked: CheckedPush,
     *,
     readable: Readable | None = None,
 ) -> Pushed:
@@ -81,18 +81,20 @@ def push(
         return _commit(database, project, person, checked, fresh=fresh)
     except Withdrawn:
         with database.asked_by(person.id) as db:  # what was sent for it does not wait to be swept
-            withdrawn.alone(db, project.id)
-            segments.drop(db, project.id, [place.digest for place in checked.push.segments])
+            stored_records.alone(db, project.id)
+            stored_records.drop(db, project.id, [place.digest for place in checked.push.segments])
         raise
 
 
-def _commit(database: Database, project: Project, person: Person, checked: Checked, *, fresh: list[bytes]) -> Pushed:
+def _commit(
+    database: Database, project: Project, person: Person, checked: CheckedPush, *, fresh: list[bytes]
+) -> Pushed:
     wanted = checked.push
     with database.asked_by(person.id) as db:
-        withdrawn.share(db, project.id)
-        withdrawn.refuse(db, project.id, fresh)
+        stored_records.share(db, project.id)
+        stored_records.refuse(db, project.id, fresh)
         for digest, (body, records) in sorted(checked.sent.items()):  # in one order, so that nobody waits in a circle
-            segments.take(db, project, person, digest, body, records)
+            stored_records.take(db, project, person, digest, body, records)
         outcome = _appended(db, project, person, checked) or _as_it_is(db, project, person, wanted)
         if not outcome.up_to_date:
             sessions.note(db, person, "push", project.id, wanted.id)
@@ -101,19 +103,19 @@ def _commit(database: Database, project: Project, person: Person, checked: Check
         return outcome
 
 
-def _records(db: Connection, project: Project, person: Person, checked: Checked) -> dict[str, list[bytes]]:
+def _records(db: Connection, project: Project, person: Person, checked: CheckedPush) -> dict[str, list[bytes]]:
     """The records of every segment that is named: sent now, before, or of a session that its pusher may read."""
     named = [place.digest for place in checked.push.segments]
     there = [digest for digest in dict.fromkeys(named) if digest not in checked.sent]
-    if lacking := set(there) - set(segments.have(db, project, person, there)):
+    if lacking := set(there) - set(stored_records.have(db, project, person, there)):
         raise Unshareable(f"A segment was not sent: {min(lacking)}", "Push again")
     found = {digest: records for digest, (_, records) in checked.sent.items()}
     for digest in there:
-        found[digest] = unpack(segments.bodies(db, project.id, [digest])[digest], digest)
+        found[digest] = unpack(stored_records.bodies(db, project.id, [digest])[digest], digest)
     return found
 
 
-def _fresh(records: dict[str, list[bytes]], checked: Checked) -> list[bytes]:
+def _fresh(records: dict[str, list[bytes]], checked: CheckedPush) -> list[bytes]:
     """The records of the push that its base does not have."""
     base = checked.push.base_count
     return [
@@ -125,7 +127,7 @@ def _fresh(records: dict[str, list[bytes]], checked: Checked) -> list[bytes]:
 
 
 def _read(  # noqa: PLR0917 - all that it takes to look at what comes before
-    db: Connection, project: Project, checked: Checked, named: dict[str, list[bytes]], fresh: list[bytes],
+    db: Connection, project: Project, checked: CheckedPush, named: dict[str, list[bytes]], fresh: list[bytes],
     readable: Readable,
 ) -> None:  # fmt: skip
     """Look at what is new, which begins with a prompt where the base ends with a finished turn; else at all."""
@@ -140,7 +142,7 @@ def _read(  # noqa: PLR0917 - all that it takes to look at what comes before
         readable(wanted.agent, [*[*stored, *sent][: wanted.base_count], *fresh])
 
 
-def _verify(records: dict[str, list[bytes]], checked: Checked) -> None:
+def _verify(records: dict[str, list[bytes]], checked: CheckedPush) -> None:
     """Verify the digest chain from the segments' start through the base to the new digest."""
     wanted, places = checked.push, checked.push.segments
     for place in places:
@@ -165,7 +167,7 @@ def _verify(records: dict[str, list[bytes]], checked: Checked) -> None:
         raise Unshareable("The records of the push do not follow its base.")
 
 
-def _appended(db: Connection, project: Project, person: Person, checked: Checked) -> Pushed | None:
+def _appended(db: Connection, project: Project, person: Person, checked: CheckedPush) -> Pushed | None:
     """The session with what is new, or None if it is not as it should be for that."""
     wanted = checked.push
     made = None
@@ -178,7 +180,7 @@ def _appended(db: Connection, project: Project, person: Person, checked: Checked
         return None
     _fits(db, project, checked, base=int(row["base_count"]))
     before = sessions.put_places(db, project.id, wanted.id, checked.push.segments, checked.push.position)
-    segments.drop(db, project.id, before)
+    stored_records.drop(db, project.id, before)
     _count(db, project, person, checked, before=int(row["bytes"]))
     now = sessions.readable(db, project.key, person, wanted.id)
     return Pushed(session=sessions.told(now), created=made is not None, up_to_date=False)
@@ -217,7 +219,7 @@ def _meta(wanted: Push) -> tuple[Jsonb, datetime | None]:
     return Jsonb(wanted.meta.model_dump(mode="json")), wanted.meta.last_activity
 
 
-def _fits(db: Connection, project: Project, checked: Checked, *, base: int) -> None:
+def _fits(db: Connection, project: Project, checked: CheckedPush, *, base: int) -> None:
     """Check that the segments continue those that stay. Only the segment before a fork's first may be left open: it
     belongs to another session.
     """
@@ -231,10 +233,10 @@ def _fits(db: Connection, project: Project, checked: Checked, *, base: int) -> N
         raise Unshareable("The segments of the push do not continue the session.", "Push again")
 
 
-def _count(db: Connection, project: Project, person: Person, checked: Checked, *, before: int) -> None:
+def _count(db: Connection, project: Project, person: Person, checked: CheckedPush, *, before: int) -> None:
     size = sessions.counted(db, project.id, checked.push.id)
-    if size > limits.LIMITS.session_bytes:
-        raise TooLarge(f"A session has {size} bytes; at most {limits.LIMITS.session_bytes} are allowed.")
+    if size > canonical.LIMITS.session_bytes:
+        raise TooLarge(f"A session has {size} bytes; at most {canonical.LIMITS.session_bytes} are allowed.")
     account(db, project, person, size - before)
 
 

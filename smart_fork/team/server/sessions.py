@@ -16,20 +16,20 @@ from psycopg.types.json import Jsonb
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from smart_fork.errors import Conflict, NotFound, TooLarge, Usage, WrongVerb
-from smart_fork.sharing import canonical, limits
+from smart_fork.sharing import canonical
 from smart_fork.team import wire
-from smart_fork.team.segments import Place, cut, unpack
-from smart_fork.team.server import segments, withdrawn
+from smart_fork.team.records import SegmentPlace, cut, unpack
+from smart_fork.team.server import stored_records
 from smart_fork.team.server.auth import ON_ITS_MACHINE, Person, Project, project
 from smart_fork.team.server.database import Connection, Database
 from smart_fork.team.wire import Branch, Meta, Pushed, SessionChange, SessionInfo
 
 #: Segments that ride in a commit: a larger push sends them one by one first.
-COMMIT_BYTES = 12 * limits.MIB
-QUESTION_BYTES = limits.MIB
+COMMIT_BYTES = 12 * canonical.MIB
+QUESTION_BYTES = canonical.MIB
 
 
-class Query(BaseModel):
+class QueryParameters(BaseModel):
     """The base class of what stands behind the question mark of an address."""
 
     model_config = ConfigDict(frozen=True)
@@ -52,8 +52,8 @@ def account(db: Connection, project: Project, person: Person, more: int) -> None
         OverQuota: It is more than either may have.
     """
     for table, number, limit, whose in (
-        ("users", person.id, limits.LIMITS.user_bytes, "You"),
-        ("projects", project.id, limits.LIMITS.project_bytes, f"The sessions of {project.key}"),
+        ("users", person.id, canonical.LIMITS.user_bytes, "You"),
+        ("projects", project.id, canonical.LIMITS.project_bytes, f"The sessions of {project.key}"),
     ):
         row = db.execute(
             sql.SQL("UPDATE {} SET bytes = bytes + %s WHERE id = %s RETURNING bytes").format(sql.Identifier(table)),
@@ -105,32 +105,32 @@ def told(row: Row) -> SessionInfo:
     return SessionInfo(**said)
 
 
-def places(db: Connection, project_id: int, session_id: UUID | str) -> list[Place]:
+def places(db: Connection, project_id: int, session_id: UUID | str) -> list[SegmentPlace]:
     """Return the places of a session's segments."""
     rows = db.execute(
         "SELECT digest, first_record, records, raw_bytes, chain_start FROM session_segments"
         " WHERE project_id = %s AND session_id = %s ORDER BY position",
         (project_id, session_id),
     )
-    return [Place(**row | {"digest": row["digest"].hex()}) for row in rows]
+    return [SegmentPlace(**row | {"digest": row["digest"].hex()}) for row in rows]
 
 
 def records(db: Connection, project_id: int, session_id: UUID | str, until: int | None = None) -> list[bytes]:
     """All records of a session, or those of the segments before one."""
     there = places(db, project_id, session_id)[:until]
-    bodies = segments.bodies(db, project_id, (place.digest for place in there))
+    bodies = stored_records.bodies(db, project_id, (place.digest for place in there))
     return [record for place in there for record in unpack(bodies[place.digest], place.digest)]
 
 
 def put_places(
-    db: Connection, project_id: int, session_id: UUID | str, new: Sequence[Place], position: int = 0
+    db: Connection, project_id: int, session_id: UUID | str, new: Sequence[SegmentPlace], position: int = 0
 ) -> list[str]:
     """Let a session have these segments from a position on, and none of those that it had there, which it gives back.
 
     Raises:
         Unshareable: One of them is not stored any more.
     """
-    segments.hold(db, project_id, (one.digest for one in new))
+    stored_records.hold(db, project_id, (one.digest for one in new))
     gone = db.execute(
         "DELETE FROM session_segments WHERE project_id = %s AND session_id = %s AND position >= %s RETURNING digest",
         (project_id, session_id, position),
@@ -234,7 +234,7 @@ def _bookmark(row: Row) -> str:
 _Word = Annotated[str | None, StringConstraints(pattern=r"^[^\x00]*$")]
 
 
-class AskedPage(Query):
+class AskedPage(QueryParameters):
     """Filters of a list of sessions: owner, tag, agent, family, id prefix, first row. `mine`: the user's own."""
 
     owner: _Word = None
@@ -257,7 +257,7 @@ _NARROWING: Mapping[str, sql.SQL] = {
 }
 
 
-def page(db: Connection, where: Project, person: Person, asked: AskedPage) -> wire.SessionPage:
+def page(db: Connection, where: Project, person: Person, asked: AskedPage) -> wire.SessionListPage:
     """Sessions of a project that a person may read, newest first, from a place on."""
     # Public ones and one's own are read from an index each, in their order: a project may have any number of sessions.
     legs = (sql.SQL("s.visibility = 1"), sql.SQL("s.owner_id = %(me)s"))
@@ -277,7 +277,7 @@ def page(db: Connection, where: Project, person: Person, asked: AskedPage) -> wi
         values | {"me": person.id, "project": where.id, "key": where.key, "most": asked.limit + 1},
     ).fetchall()
     more = _bookmark(rows[asked.limit - 1]) if len(rows) > asked.limit else None
-    return wire.SessionPage(sessions=tuple(map(told, rows[: asked.limit])), next_page=more)
+    return wire.SessionListPage(sessions=tuple(map(told, rows[: asked.limit])), next_page=more)
 
 
 def note_pull(db: Connection, project_id: int, person: Person, session_id: str, revision: int) -> None:
@@ -308,7 +308,7 @@ def branch(database: Database, project: Project, person: Person, wanted: Branch)
         Conflict: Another session has that id.
     """
     with database.asked_by(person.id) as db:
-        withdrawn.share(db, project.id)
+        stored_records.share(db, project.id)
         source = readable(db, project.key, person, wanted.source_id)
         _right_verb(source, person, wanted)
         project.needs("writer")
@@ -347,14 +347,14 @@ def _right_verb(source: Row, person: Person, wanted: Branch) -> None:
         raise WrongVerb(wire.YOURS)
 
 
-def _beginning(db: Connection, project: Project, source: Row, count: int) -> tuple[list[Place], bytes]:
+def _beginning(db: Connection, project: Project, source: Row, count: int) -> tuple[list[SegmentPlace], bytes]:
     """Segments of the first records: those that are the source's, the last of them where it ends earlier, and the
     digest of them all.
     """
     there = places(db, source["project_id"], source["id"])
-    kept, part = cut(there, count, segments.body_of(db, project))
+    kept, part = cut(there, count, stored_records.body_of(db, project))
     if part is not None:
-        segments.store(db, project.id, part)
+        stored_records.store(db, project.id, part)
         records = unpack(part.body, part.place.digest)
         return [*kept, part.place], canonical.state_after(records, part.place.chain_start)
     follows = there[len(kept)].chain_start if len(kept) < len(there) else source["head_digest"]
@@ -374,14 +374,14 @@ def _or(wanted: Any, otherwise: Any) -> Any:
     return otherwise if wanted is None else wanted
 
 
-def _size(places: list[Place]) -> int:
+def _size(places: list[SegmentPlace]) -> int:
     return sum(place.raw_bytes for place in places)
 
 
 AUDIT_PAGE = 200
 
 
-class AuditQuestion(Query):
+class AuditQuestion(QueryParameters):
     """Filters of the audit log: session, time, the user's own lines, and a bookmark."""
 
     session: UUID | None = None

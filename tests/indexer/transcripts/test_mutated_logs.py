@@ -24,7 +24,7 @@ from smart_fork.agents.agent import Agent
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError
-from smart_fork.forking import neutral
+from smart_fork.forking import neutral_form
 from tests.cases import mostly
 from tests.drilled import drilled
 from tests.golden.fixtures import logs
@@ -233,7 +233,7 @@ def related(agent: Agent, session: Session) -> None:
     assert codec is not None
     codec.thoughts_between(session)
     with suppress(SmartForkError):
-        neutral.read(session)
+        neutral_form.read(session)
     if heads:
         heads.family(session.session_id, "", {})
     for name in subagents.begun(session).values() if subagents else ():

@@ -7,7 +7,7 @@ from indexer.pipeline import document_of
 from indexer.transcripts.model import Proof
 from indexer.transcripts.retold import ASKED_US, Retold, retold
 from smart_fork.agents.readers import READERS
-from smart_fork.forking.neutral import Action, Message
+from smart_fork.forking.neutral_form import Action, NeutralMessage
 from tests.cases import each
 from tests.indexer.transcripts.records import assistant, claude_log, read_claude, user
 
@@ -16,12 +16,12 @@ DID = (
     Action("run pytest -q", "Exit code 1\nFAILED test_retry\n\nretryWithBackoff is not defined", True),
     Action("run make", "", True, names=("uploadInParts", "MAX_RETRY_COUNT")),
 )
-TEXT = Message("assistant", 0, "It retries.", DID).rendered()
+TEXT = NeutralMessage("assistant", 0, "It retries.", DID).rendered()
 
 
 def test_what_is_told_is_taken_apart_as_it_was_put_together():
     assert retold(TEXT) == Retold("It retries.", DID)
-    assert retold(Message("assistant", 0, "", DID).rendered()).said == ""
+    assert retold(NeutralMessage("assistant", 0, "", DID).rendered()).said == ""
 
 
 @each("proof", Proof)
@@ -30,7 +30,7 @@ def test_how_an_action_went_is_told_in_words_that_none_of_its_own_are_taken_for(
     for failed, answered in ((False, True), (True, True), (False, False)):
         action = Action(line, "ok", failed, answered, proof)
 
-        assert retold(Message("assistant", 0, "", (action,)).rendered()) == Retold("", (action,))
+        assert retold(NeutralMessage("assistant", 0, "", (action,)).rendered()) == Retold("", (action,))
 
 
 @each(
@@ -60,7 +60,7 @@ def test_it_is_indexed_as_an_agents_own_actions_are(home):
 
 
 def test_what_is_told_to_have_asked_us_is_not_searched_and_nor_is_what_was_said_about_our_answer(home):
-    asked = Message("assistant", 0, "Let me look.", (Action(ASKED_US, answered=False),)).rendered()
+    asked = NeutralMessage("assistant", 0, "Let me look.", (Action(ASKED_US, answered=False),)).rendered()
     log = claude_log(
         home, user("u1", None, "add retry"), assistant("a1", "u1", asked), assistant("a2", "a1", "That one says zebra.")
     )

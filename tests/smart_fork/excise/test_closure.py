@@ -8,7 +8,7 @@ import pytest
 
 from smart_fork.agents.cuts.model import Call, CutWarning, Result
 from smart_fork.excise import Refused, Session, Turn, closure, plan, verify
-from smart_fork.excise.cut_plan import CutPlan, dangling, repeats
+from smart_fork.excise.cut_plan import CutPlan, dangling, repeated_lines
 
 
 def turn(name: str, calls: str = "", results: str = "", **more: object) -> Turn:
@@ -116,5 +116,5 @@ def test_what_is_repeated_of_something_that_stays_stays():
         turn("f", repeats=("turn:a",)),
     ]
 
-    assert {"f"} == repeats(turns, {"a"})
-    assert {"e", "f"} == repeats(turns, {"a", "b"})
+    assert {"f"} == repeated_lines(turns, {"a"})
+    assert {"e", "f"} == repeated_lines(turns, {"a", "b"})

@@ -451,6 +451,6 @@ def found_in(named: set[str]) -> set[str]:
 
 
 def next_run() -> None:
-    erasure.settle()
+    erasure.run_pending()
     if index_db().exists():
         indexed()

@@ -202,7 +202,7 @@ def test_an_undone_cut_is_not_made_by_the_next_run(world, shop, posing):
     done = cut_secret(first)
     note.unlink()
     rollback(done["snapshot"])
-    erasure.settle()
+    erasure.run_pending()
 
     assert 2 == len(holders(world.home))
 
@@ -313,9 +313,9 @@ class TestBeside:
             bring(path, new)
             raise KeyboardInterrupt
 
-        bring = writing.bring
+        bring = writing.write_or_delete
         with monkeypatch.context() as patch:
-            patch.setattr(writing, "bring", killed)
+            patch.setattr(writing, "write_or_delete", killed)
             with pytest.raises(KeyboardInterrupt):
                 cut_secret(log.stem)
         assert 2 == len(holders(world.home))

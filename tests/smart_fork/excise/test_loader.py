@@ -40,7 +40,7 @@ from smart_fork.excise import (
     sort_by_timestamp,
     write,
 )
-from smart_fork.excise.transcript import load_numbered, located, pieces
+from smart_fork.excise.transcript import load_numbered, located, parse_ranges
 from tests.cases import each, first
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import SESSION, said, text, write_log
@@ -184,14 +184,14 @@ def test_the_newest_session_of_claude(home, claude_session):
 )
 def test_ranges(words, expected):
     """E-070."""
-    assert expected == pieces(words, 10)
+    assert expected == parse_ranges(words, 10)
 
 
 @each(("words", "says"), [("10", "turn 10 out of range"), ("1-10", "turn 10 out of range (the last one is 9)"), ("-3", 'bad range "-3"'), ("²", 'bad turn "²"'), ("9" * 5000, 'bad turn "999'), (",", 'bad range ","')])  # fmt: skip
 def test_what_is_no_range(words, says):
     """E-070."""
     with pytest.raises(Usage) as error:
-        pieces(words, 10)
+        parse_ranges(words, 10)
     assert says in error.value.message
     assert "Ranges look like 5-7,9" in error.value.hint
 

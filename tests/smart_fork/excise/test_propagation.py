@@ -199,7 +199,7 @@ def test_a_fork_that_reads_from_its_parents_file_forgets_it_too(world: World, sh
             patch.setattr("smart_fork.excise.cutting.refresh", kill)
         with pytest.raises(KeyboardInterrupt) if killed else nullcontext():
             cut(replace(request, force=True))
-    assert erasure.settle()
+    assert erasure.run_pending()
     indexed()
 
     assert "swordfish" not in everything_indexed()

@@ -27,8 +27,7 @@ from smart_fork.excise import (
     rollback,
     verify,
 )
-from smart_fork.excise.cut_plan import dangling, unanswered
-from smart_fork.excise.soundness import broken_links
+from smart_fork.excise.cut_plan import broken_links, dangling, unanswered
 from smart_fork.excise.writing import write_lines
 from tests.drilled import drilled
 

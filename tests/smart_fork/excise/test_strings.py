@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smart_fork.agents.cuts import ties
-from smart_fork.excise.cut_plan import mapped
+from smart_fork.excise.cut_plan import map_texts
 from tests.cases import each
 
 
@@ -12,4 +12,4 @@ def test_what_a_tool_gives_back_is_read_whatever_its_fields_are_called(name):
     record = {"uuid": "u1", "result": {name: "said"}}
 
     assert ["said"] == list(ties.texts(record))
-    assert {"uuid": "u1", "result": {name: "SAID"}} == mapped(record, str.upper)
+    assert {"uuid": "u1", "result": {name: "SAID"}} == map_texts(record, str.upper)

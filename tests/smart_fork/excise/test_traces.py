@@ -115,7 +115,11 @@ def test_the_register_keeps_that_there_was_a_worker_and_nothing_of_what_was_cut(
     assert END not in everything()
     with Registry() as registry:
         found = registry.get(told.id)
-        assert (told.id, erasing.CUT, ("claude", "-p", erasing.CUT)) == (found.name, found.prompt, found.command)
+        assert (told.id, erasing.PLACEHOLDER, ("claude", "-p", erasing.PLACEHOLDER)) == (
+            found.name,
+            found.prompt,
+            found.command,
+        )
         assert "draw the map" == registry.get(other.id).prompt
 
 
@@ -311,7 +315,7 @@ def test_a_cut_that_was_ended_before_all_was_erased_is_made_up_for(world, sessio
     assert END in everything()
     assert not any(SECRET in facts for (facts,) in state.rows("SELECT facts FROM owed_erasures"))
     indexed()
-    assert erasing.settle()
+    assert erasing.run_pending()
 
     assert END not in everything()
     assert [] == state.rows("SELECT * FROM owed_erasures")
@@ -425,7 +429,7 @@ def test_an_index_that_cannot_be_used_while_something_is_cut_is_erased_when_it_c
     with apsw.Connection(str(index_db())) as db:
         db.pragma("user_version", known)
     indexed()
-    assert erasing.settle()
+    assert erasing.run_pending()
 
     assert END not in everything()
 

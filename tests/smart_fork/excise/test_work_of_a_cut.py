@@ -18,10 +18,10 @@ from smart_fork.agents.claude.log import ClaudeAdapter, folder_of
 from smart_fork.agents.codex.cut import CodexCutter
 from smart_fork.agents.cuts import lines as lines_of_cuts
 from smart_fork.agents.cuts import ties
-from smart_fork.excise import Request, check, cut, rollback, words
+from smart_fork.excise import Request, check, cut, rollback, text_search
 from smart_fork.excise.cutting import cut as cut_out
-from smart_fork.excise.soundness import gone_of
 from smart_fork.excise.transcript import load_for_cut
+from smart_fork.excise.verification import cut_text_of
 from tests.cases import each
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.excise.test_propagation import indexed
@@ -167,7 +167,7 @@ def test_what_was_cut_is_known_without_the_session_and_its_snapshot_in_memory(sh
     session = load_for_cut("claude", path)
 
     tracemalloc.start()
-    gone = gone_of(session)
+    gone = cut_text_of(session)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
@@ -208,14 +208,14 @@ def test_a_preview_says_what_it_would_say_of_the_whole_masked_text(secret):
 
 def test_a_file_without_a_word_is_not_parted_into_its_words(tmp_path, monkeypatch):
     parted: list[int] = []
-    word = words._LONG_WORD
+    word = text_search._LONG_WORD
     counting = SimpleNamespace(findall=lambda text: [parted.append(len(text)), word.findall(text)][1])
-    monkeypatch.setattr(words, "_LONG_WORD", counting)
+    monkeypatch.setattr(text_search, "_LONG_WORD", counting)
     file = tmp_path / "index.db"
     file.write_bytes(b"tambor roklit swordfish77zqx " * 10_000)
-    assert words.words_at(file, frozenset({"velkan"})) == set()
+    assert text_search.words_at(file, frozenset({"velkan"})) == set()
     assert parted == []
-    assert words.words_at(file, frozenset({"velkan", "roklit", "swordfish77zq"})) == {"roklit"}
+    assert text_search.words_at(file, frozenset({"velkan", "roklit", "swordfish77zq"})) == {"roklit"}
     assert parted
 
 

@@ -11,8 +11,8 @@ import pytest
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.readers import READERS
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts
+from smart_fork.forking.exchange_parts import Needs, costs, units
 from smart_fork.forking.request import MATCH, Wanted
-from smart_fork.forking.units import Needs, costs, units
 from tests.smart_fork.forking.test_within import LONG, PROMPTS, claude_records, distil, kept, speaking, written
 from tests.smart_fork.forks import SESSION, said, write_log
 

@@ -47,17 +47,17 @@ def test_branches_of_branches_are_found_without_an_index_and_without_a_register(
     agent, (first, *below) = chain
     shutil.rmtree(state_home(), ignore_errors=True)
 
-    assert set(below) == ids(found(world, first, agent).below)
+    assert set(below) == ids(found(world, first, agent).descendants)
     middle = found(world, below[1], agent)
-    assert set(below[2:]) == ids(middle.below)
-    assert not any(one.told for one in middle.below)
+    assert set(below[2:]) == ids(middle.descendants)
+    assert not any(one.handed_over for one in middle.descendants)
 
 
 def test_a_branch_in_another_folder_is_found(world, shop):
     first = world.claude(shop, *SAID)
     made = branch(first, cwd=str(world.repository("elsewhere")))["session_id"]
 
-    assert {made} == ids(found(world, first).below)
+    assert {made} == ids(found(world, first).descendants)
 
 
 def test_a_fork_that_records_nothing_is_found_by_the_records_that_it_shares(world, shop):
@@ -65,7 +65,7 @@ def test_a_fork_that_records_nothing_is_found_by_the_records_that_it_shares(worl
     first = world.claude(shop, *SAID)
     fork = world.fork_claude(first, shop, "in blue", "blue")
 
-    assert {fork} == ids((*(one := found(world, first)).below, *one.unclear))
+    assert {fork} == ids((*(one := found(world, first)).descendants, *one.unclear))
 
 
 def test_a_registered_fork_and_its_fork_are_found(world, shop):
@@ -76,9 +76,9 @@ def test_a_registered_fork_and_its_fork_are_found(world, shop):
         for parent, child in ((first, fork), (fork, again)):
             registry.add("claude", source_session_id=parent, session_id=child, place="process", cwd=shop)
 
-    assert ({fork, again}, set()) == (ids(found(world, first).below), ids(found(world, first).unclear))
-    assert {again} == ids(found(world, fork).below)
-    assert {first} == ids(found(world, fork).beside)
+    assert ({fork, again}, set()) == (ids(found(world, first).descendants), ids(found(world, first).unclear))
+    assert {again} == ids(found(world, fork).descendants)
+    assert {first} == ids(found(world, fork).siblings)
 
 
 def test_what_stands_between_may_be_gone(world, shop):
@@ -87,7 +87,7 @@ def test_what_stands_between_may_be_gone(world, shop):
     last = branch(between)["session_id"]
     world.log_of(between).unlink()
 
-    assert {last} == ids(found(world, first).below)
+    assert {last} == ids(found(world, first).descendants)
 
 
 def test_a_session_that_was_handed_over_twice_is_told_and_so_is_what_was_made_of_it(world, shop):
@@ -96,9 +96,9 @@ def test_a_session_that_was_handed_over_twice_is_told_and_so_is_what_was_made_of
     back = branch(told, as_agent="claude")["session_id"]
     last = branch(back)["session_id"]
 
-    below = found(world, first).below
+    below = found(world, first).descendants
     assert {told, back, last} == ids(below)
-    assert all(one.told for one in below)
+    assert all(one.handed_over for one in below)
 
 
 def test_a_fork_of_a_told_session_is_told_also_where_nothing_says_which_of_them_was_first(world, shop):
@@ -110,9 +110,9 @@ def test_a_fork_of_a_told_session_is_told_also_where_nothing_says_which_of_them_
             records = [json.loads(line) for line in log.read_text().splitlines()]
             log.write_text("".join(json.dumps(one | {"forkedFrom": None}) + "\n" for one in records))
         last = branch(fork)["session_id"]
-        below = found(world, first, "codex").below
+        below = found(world, first, "codex").descendants
         assert {told, fork, last} <= ids(below), number
-        assert all(one.told for one in below)
+        assert all(one.handed_over for one in below)
 
 
 def test_a_fork_that_seems_older_than_its_parent_is_not_taken_for_that_one_s_parent():
@@ -133,8 +133,8 @@ def test_what_was_told_by_way_of_a_branch_without_a_log_is_found_and_the_branch_
     world.log_of(between).unlink()
 
     one = found(world, first, agent)
-    assert ({told}, ((agent, between),)) == (ids(one.below), one.lost)
-    assert all(one.told for one in one.below)
+    assert ({told}, ((agent, between),)) == (ids(one.descendants), one.without_log)
+    assert all(one.handed_over for one in one.descendants)
 
 
 def test_a_merged_session_is_below_both(world, shop):
@@ -143,7 +143,7 @@ def test_a_merged_session_is_below_both(world, shop):
     handovers.remember(handovers.HandedOver(merged, "claude", "claude", one), [("claude", other)])
     last = branch(merged)["session_id"]
 
-    assert {merged, last} == ids(found(world, one).below) == ids(found(world, other).below)
+    assert {merged, last} == ids(found(world, one).descendants) == ids(found(world, other).descendants)
 
 
 def test_who_is_not_below_a_branch_is_beside_it(world, shop):
@@ -151,7 +151,7 @@ def test_who_is_not_below_a_branch_is_beside_it(world, shop):
     branches = [branch(first)["session_id"] for _ in range(2)]
 
     beside = found(world, branches[0])
-    assert (set(), set(), {first, branches[1]}) == (ids(beside.below), ids(beside.unclear), ids(beside.beside))
+    assert (set(), set(), {first, branches[1]}) == (ids(beside.descendants), ids(beside.unclear), ids(beside.siblings))
 
 
 def test_sessions_that_name_each_other_do_not_go_round_and_neither_is_certain(world, shop):
@@ -159,7 +159,7 @@ def test_sessions_that_name_each_other_do_not_go_round_and_neither_is_certain(wo
     other = branch(first)["session_id"]
     handovers.remember(handovers.HandedOver(first, "claude", "claude", other))
 
-    assert (set(), {other}) == (ids(found(world, first).below), ids(found(world, first).unclear))
+    assert (set(), {other}) == (ids(found(world, first).descendants), ids(found(world, first).unclear))
 
 
 def test_a_stranger_is_nobody_s_descendant(world, shop):
@@ -184,17 +184,17 @@ def test_the_beginning_of_a_log_is_read_once_however_often_a_command_asks(world,
         ClaudeCutter, "holds", lambda cutter, path, keys: searched.append(path) or holds(cutter, path, keys)
     )
     for _ in range(4):
-        assert not found(world, asked).below
+        assert not found(world, asked).descendants
 
     assert (len(others) + 1, len(others)) == (len(begun), len(searched))
 
 
 def test_a_log_that_has_changed_is_read_again(world, shop):
     asked = world.claude(shop, *SAID)
-    assert not found(world, asked).below
+    assert not found(world, asked).descendants
 
     made = branch(asked)["session_id"]
 
-    assert {made} == ids(found(world, asked).below)
+    assert {made} == ids(found(world, asked).descendants)
     shutil.copy(world.log_of(asked), world.log_of(made))
-    assert {made} == ids(found(world, asked).unclear) | ids(found(world, asked).below)
+    assert {made} == ids(found(world, asked).unclear) | ids(found(world, asked).descendants)

@@ -18,11 +18,11 @@ from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.excise.transcript import located
 from smart_fork.finding import sessions
-from smart_fork.forking.bringing_back import is_others
 from smart_fork.forking.handover import _shortened, handover, notes
-from smart_fork.forking.neutral import Message
+from smart_fork.forking.neutral_form import NeutralMessage
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest, Wanted
+from smart_fork.forking.restored_logs import is_others
 from smart_fork.forking.results import Handed, NotSpawned
 from smart_fork.forking.spawn import spawn
 from smart_fork.forking.start import prepare
@@ -280,7 +280,7 @@ def test_a_person_learns_how_much_is_handed_over_and_only_of_what_is_not():
 
 def test_a_message_is_shortened_only_where_it_is_larger_than_the_room_for_it():
     done = tuple(Action(f"Bash: step {number}", "done") for number in range(4))
-    for message in (Message("assistant", 1, "word " * 100, done), Message("user", 0, "word " * 100)):
+    for message in (NeutralMessage("assistant", 1, "word " * 100, done), NeutralMessage("user", 0, "word " * 100)):
         size = estimate_tokens(message.rendered())
         assert message == _shortened(message, size) == _shortened(message, size + 1)
         assert message.rendered().endswith(_shortened(message, size - 1).rendered()[-100:])

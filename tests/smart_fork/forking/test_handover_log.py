@@ -13,7 +13,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.forking import temporary_logs
 from smart_fork.forking.handover_log import as_session, lost_of, utterances, whence
-from smart_fork.forking.neutral import read
+from smart_fork.forking.neutral_form import read
 from tests.indexer.transcripts.records import assistant, claude_log, read_claude, result, use, user
 
 NEW = "22222222-2222-4222-8222-222222222222"

@@ -12,8 +12,7 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Usage
 from smart_fork.excise import Request, cut
-from smart_fork.excise.cut_plan import dangling, unanswered
-from smart_fork.excise.soundness import broken_links
+from smart_fork.excise.cut_plan import broken_links, dangling, unanswered
 from smart_fork.excise.transcript import load_with_tool
 from smart_fork.forking.lineage import lineage
 from smart_fork.forking.plan import fork_session

@@ -17,11 +17,10 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, Usage
-from smart_fork.excise.cut_plan import dangling, unanswered
-from smart_fork.excise.soundness import broken_links
+from smart_fork.excise.cut_plan import broken_links, dangling, unanswered
 from smart_fork.excise.transcript import load_with_tool
 from smart_fork.finding.ranking import ExchangeEvidence, PointParts
-from smart_fork.forking.choice import selected
+from smart_fork.forking.budget_choice import selected
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import MATCH, ForkRequest, Wanted, amount, numbers
 from smart_fork.forking.session_copy import write_branch
@@ -438,10 +437,10 @@ def test_a_fork_within_a_budget_shows_what_it_has_and_leaves_nothing_of_a_dry_ru
 
 
 def test_however_often_a_choice_is_weighed_each_exchange_gets_its_title_once(long_session, monkeypatch):
-    from smart_fork.forking import units
+    from smart_fork.forking import exchange_parts
 
-    told, plainly = [], units.plain
-    monkeypatch.setattr(units, "plain", lambda text: told.append(text) or plainly(text))
+    told, plainly = [], exchange_parts.plain
+    monkeypatch.setattr(exchange_parts, "plain", lambda text: told.append(text) or plainly(text))
 
     distil(long_session, Wanted(900), speaking(1))
 

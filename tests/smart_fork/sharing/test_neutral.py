@@ -5,12 +5,12 @@ import pytest
 from indexer.transcripts.model import GivenBack, Item, Proof, ToolCall, ToolResult, Turn
 from indexer.transcripts.retold import ASKED_US
 from smart_fork.agents.readers import READERS
-from smart_fork.forking.neutral import (
+from smart_fork.forking.neutral_form import (
     EDIT_CHARACTERS,
     NAMES_CHARACTERS,
     OUTPUT_CHARACTERS,
     Action,
-    Message,
+    NeutralMessage,
     changed,
     neutral,
     read,
@@ -53,7 +53,7 @@ def test_a_session_of_claude_is_told_with_how_its_actions_went(home):
     told = read(read_claude(log))
 
     looked, passes = told.messages[1:]
-    assert Message("user", 0, "make it pass") == told.messages[0]
+    assert NeutralMessage("user", 0, "make it pass") == told.messages[0]
     assert ("assistant", "I look.") == (looked.role, looked.text)
     tested = Action("run pytest -q", "1 failed", proof=Proof.TESTS_PASSED)  # by its exit status
     assert (tested, Action("edit /srv/shop/a.py", "edited")) == looked.actions[:2]
@@ -148,7 +148,7 @@ def test_of_an_agent_whose_records_are_not_known_the_note_is_told():
     ]
 
     told = neutral(turns)
-    assert (Message("assistant", 1, "", (Action("run make", "exit 2", failed=True),)),) == told.messages[1:]
+    assert (NeutralMessage("assistant", 1, "", (Action("run make", "exit 2", failed=True),)),) == told.messages[1:]
     assert {"tool output": 1} == told.lost
 
 

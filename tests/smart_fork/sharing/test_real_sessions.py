@@ -9,9 +9,9 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import HomePlace
 from smart_fork.agents.readers import READERS
-from smart_fork.forking.neutral import read
+from smart_fork.forking.neutral_form import read
 from smart_fork.sharing.canonical import decode, encode
-from smart_fork.team.segments import pack, unpack
+from smart_fork.team.records import pack, unpack
 from tests.drilled import drilled
 
 #: The share of the sessions that is looked at, evenly over all of them.

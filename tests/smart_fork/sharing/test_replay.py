@@ -9,7 +9,7 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.errors import Unshareable, Usage
 from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.reading_back import check
+from smart_fork.sharing.replay import read_back
 from tests.indexer.transcripts.records import FIXTURES, assistant, message, result, use, user
 from tests.smart_fork.agents.opencode import database
 
@@ -30,7 +30,7 @@ TALK = (
 
 
 def test_a_conversation_is_read_as_it_is():
-    session = check("claude", bare(*TALK))
+    session = read_back("claude", bare(*TALK))
 
     assert ["u1", "a1", "r1", "a2"] == [turn.id for turn in session.turns]
     assert not session.source_path.exists()
@@ -40,7 +40,7 @@ def test_a_conversation_is_read_as_it_is():
 def test_the_next_part_of_a_conversation_is_one_by_itself(again):
     more = [record | {"uuid": f"{record['uuid']}-{again}"} for record in TALK]
 
-    assert 4 == len(check("claude", bare(*more)).turns)
+    assert 4 == len(read_back("claude", bare(*more)).turns)
 
 
 @pytest.mark.parametrize(
@@ -60,17 +60,17 @@ def test_what_the_reader_would_not_give_back_is_refused_and_named(change, said):
     records[1] |= change
 
     with pytest.raises(Unshareable, match=said):
-        check("claude", [encode(record) for record in records])
+        read_back("claude", [encode(record) for record in records])
 
 
 def test_records_of_which_nobody_asked_anything_are_no_conversation():
     with pytest.raises(Unshareable, match="no prompt"):
-        check("claude", bare(assistant("a1", None, "done")))
+        read_back("claude", bare(assistant("a1", None, "done")))
 
 
 def test_records_of_an_agent_that_is_not_shared_are_refused():
     with pytest.raises(Usage, match="agent"):
-        check("nobody", bare(*TALK))
+        read_back("nobody", bare(*TALK))
 
 
 @pytest.mark.parametrize(
@@ -84,14 +84,14 @@ def test_records_of_an_agent_that_is_not_shared_are_refused():
 )
 def test_of_codex_nothing_is_taken_that_tells_the_model_what_to_do(record):
     with pytest.raises(Unshareable, match="Record 2 contains a field"):
-        check("codex", [encode(message("user", "one")), encode(record), encode(message("assistant", "done"))])
+        read_back("codex", [encode(message("user", "one")), encode(record), encode(message("assistant", "done"))])
 
 
 @pytest.mark.parametrize("agent", SHARED)
 def test_every_conversation_of_the_fixtures_is_read_again(agent, home):
     from smart_fork.errors import SmartForkError
     from smart_fork.sharing.outgoing import prepare
-    from smart_fork.sharing.replay import check as check_all
+    from smart_fork.sharing.replay import check_outgoing
 
     seen = 0
     logs = sorted((FIXTURES / agent).glob("*.jsonl"))
@@ -103,6 +103,6 @@ def test_every_conversation_of_the_fixtures_is_read_again(agent, home):
             out = prepare(log, agent, "/home/ada/shop")
         except SmartForkError:
             continue
-        check_all(out)
+        check_outgoing(out)
         seen += 1
     assert seen >= 3

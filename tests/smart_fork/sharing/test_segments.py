@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smart_fork.errors import TooLarge, Unshareable
-from smart_fork.sharing.canonical import START, encode, state_after
-from smart_fork.sharing.limits import LIMITS, SEGMENT_BYTES, SEGMENT_RECORDS
-from smart_fork.team.segments import cut, pack, unpack
+from smart_fork.sharing.canonical import LIMITS, SEGMENT_BYTES, SEGMENT_RECORDS, START, encode, state_after
+from smart_fork.team.records import cut, pack, unpack
 from tests.limited import limited
 
 CHANCE = random.Random(7)  # noqa: S311 - text that does not compress

@@ -11,9 +11,9 @@ from hashlib import sha256
 import pytest
 
 from smart_fork.errors import Usage
-from smart_fork.sharing.sync import key as keys
 from smart_fork.sharing.sync import manifest
-from smart_fork.sharing.sync.key import Key, WrongKey
+from smart_fork.sharing.sync import manifest as keys
+from smart_fork.sharing.sync.manifest import SyncKey, WrongKey
 from smart_fork.sharing.sync.ref import checked
 from tests.smart_fork.sync.test_sync import SAID
 from tests.smart_fork.sync.two_machines import REF, Machines, machines
@@ -99,7 +99,7 @@ CHANGES = {
 def test_a_list_that_the_remote_changed_or_another_key_sealed_stops_everything(synced):
     files, data = synced.files(), bytes_of(synced, manifest.NAME)
     lists = {name: change(data) for name, change in CHANGES.items()}
-    lists["another key's"] = manifest.sealed(manifest.Manifest(number=99), Key(os.urandom(32)))
+    lists["another key's"] = manifest.sealed(manifest.Manifest(number=99), SyncKey(os.urandom(32)))
     for name, changed in lists.items():
         put(synced, files | {manifest.NAME: blob(synced, changed)})
         for machine in (synced.laptop, synced.desktop):
@@ -217,7 +217,7 @@ def test_a_machine_without_the_key_is_not_set_up_over_sessions_that_are_there(ma
     machines.laptop.sync()
     said = machines.desktop.do("sync", "setup", machines.remote.as_uri())
     assert (said.code, "sync key" in said.err) == (2, True)
-    wrong = Key(os.urandom(32)).words()
+    wrong = SyncKey(os.urandom(32)).words()
     said = machines.desktop.do("sync", "setup", "--key", machines.remote.as_uri(), given=wrong)
     assert said.code == 1
     assert not list(machines.desktop.home.rglob("sync/key")), "a key that opens nothing is not kept"
@@ -233,7 +233,7 @@ def test_what_is_no_key_is_refused_without_a_word_of_it(words):
 
 
 def test_a_key_with_a_typing_error_is_refused():
-    words = Key(os.urandom(32)).words()
+    words = SyncKey(os.urandom(32)).words()
     assert keys.read(f" {words}\n").words() == words
     for number in range(4, len(words) - 1):
         other = "b" if words[number] == "a" else "a"
@@ -254,7 +254,7 @@ def test_the_key_is_private_and_in_no_other_file(synced):
 
 
 def test_what_is_sealed_opens_only_as_what_it_is():
-    key = Key(os.urandom(32))
+    key = SyncKey(os.urandom(32))
     sealed = key.seal("a", b"text")
     assert key.open("a", sealed) == b"text"
     assert sha256(sealed).digest() != sha256(key.seal("a", b"text")).digest()

@@ -118,8 +118,8 @@ def test_two_machines_at_the_same_time_lose_nothing(machines):
 
 SENDING = ["smart_fork.sharing.sync.ref/Ref:push:before", "smart_fork.sharing.sync.ref/Ref:push:after"]
 RECEIVING = [
-    "smart_fork.sharing.sync.run:materialise:after", "smart_fork.sharing.pulled:remember:after",
-    "smart_fork.sharing.sync.run:keep_copy:after", "smart_fork.sharing.sync.sending/Settled:keep:before",
+    "smart_fork.sharing.sync.run:write_local:after", "smart_fork.sharing.received_logs:store_received:after",
+    "smart_fork.sharing.sync.sending:keep_copy:after", "smart_fork.sharing.sync.sending/Settled:keep:before",
 ]  # fmt: skip
 
 
@@ -147,7 +147,7 @@ def test_who_is_killed_while_receiving_has_each_session_once(machines, point):
     "point",
     [
         "smart_fork.sharing.sync.run:_written:before",
-        "smart_fork.sharing.pulled:remember:after",
+        "smart_fork.sharing.received_logs:store_received:after",
     ],
 )
 def test_who_is_killed_while_a_copy_grows_has_it_once(machines, point):
@@ -166,7 +166,7 @@ def test_who_is_killed_while_a_copy_grows_has_it_once(machines, point):
 @pytest.mark.parametrize(
     "point",
     [
-        "smart_fork.sharing.pulled/Written:owe:after",
+        "smart_fork.sharing.received_logs/ReceivedLog:owe:after",
         "smart_fork.excise.erasure:erase:before",
     ],
 )

@@ -10,11 +10,11 @@ import pytest
 
 from smart_fork.errors import Conflict, SmartForkError, Unshareable
 from smart_fork.sharing.canonical import NOTHING, digest_of, encode
-from smart_fork.sharing.materialise import materialise
-from smart_fork.sharing.outgoing import Since
+from smart_fork.sharing.local_logs import write_local
+from smart_fork.sharing.outgoing import SentBefore
 from smart_fork.team import wire
 from smart_fork.team.download import download
-from smart_fork.team.segments import pack
+from smart_fork.team.records import pack
 
 SESSION, PROJECT = "0197f2c7-1a2b-7000-8000-000000000000", "example.org/acme/shop"
 
@@ -43,7 +43,7 @@ def message(role: str, words: str, **more: object) -> dict:
 
 
 def written_here(agent: str, records: list[dict], folder: Path, *, others: bool = True) -> tuple[str, dict]:
-    made = materialise([*map(encode, records)], agent, folder, source_id=SESSION, others=others)
+    made = write_local([*map(encode, records)], agent, folder, source_id=SESSION, others=others)
     return made.path.read_text(), dict(made.lost)
 
 
@@ -104,7 +104,7 @@ def test_the_thoughts_of_others_stay_with_their_account(folder, others):
 
 
 def test_names_and_paths_are_made_here(folder, home):
-    made = materialise(
+    made = write_local(
         [encode(user(1, "add retry", sessionId="../../x")), encode(assistant(1, text("done"), cwd="/etc"))],
         "claude", folder, source_id=SESSION, others=True, title="../../../title\x1b[31m",
     )  # fmt: skip
@@ -155,7 +155,7 @@ class Handed:
 def test_the_records_are_those_of_the_digest():
     server = Handed(RECORDS)
 
-    assert tuple(RECORDS) == download(server, server.read, base=Since(300, digest_of(RECORDS[:300]))).records
+    assert tuple(RECORDS) == download(server, server.read, base=SentBefore(300, digest_of(RECORDS[:300]))).records
 
 
 def test_a_past_that_was_changed_is_seen():
@@ -163,7 +163,7 @@ def test_a_past_that_was_changed_is_seen():
     changed = Handed([encode({"n": 0, "text": "other"}), *RECORDS[1:]])
 
     with pytest.raises(Conflict, match="has changed its past"):
-        download(changed, changed.read, base=Since(300, digest_of(RECORDS[:300])))
+        download(changed, changed.read, base=SentBefore(300, digest_of(RECORDS[:300])))
 
 
 @pytest.mark.parametrize("change", [

@@ -13,7 +13,7 @@ from pathspec import GitIgnoreSpec
 from indexer.transcripts.model import UsedTool
 from smart_fork.agents.forms import HomePlace
 from smart_fork.errors import Usage
-from smart_fork.sharing.ignored import NAME, ignored
+from smart_fork.sharing.ignore_file import NAME, ignored
 from tests.cases import first
 from tests.drilled import drilled
 
@@ -60,7 +60,7 @@ def test_no_pattern_takes_long(tmp_path, pattern, name):
         "resource.setrlimit(resource.RLIMIT_CPU, (5, 5))\n"
         "from indexer.transcripts.model import UsedTool\n"
         "from smart_fork.agents.forms import HomePlace\n"
-        "from smart_fork.sharing.ignored import ignored\n"
+        "from smart_fork.sharing.ignore_file import ignored\n"
         "found = ignored(HomePlace(sys.argv[1], '/home/ada'))\n"
         "print(repr(found.named_by(UsedTool('1', '', {'file_path': sys.argv[2]}), sys.argv[1])))\n"
     )

@@ -13,8 +13,8 @@ from indexer.transcripts.model import Session
 from smart_fork.agents.forms import HOME, ROOT
 from smart_fork.errors import Conflict, ForkRefused, NotFound, Unshareable, Usage
 from smart_fork.sharing.canonical import NOTHING
-from smart_fork.sharing.materialise import ahead, local, read_log
-from smart_fork.sharing.outgoing import IMAGES, NotSent, Since, prepare, settings
+from smart_fork.sharing.local_logs import ahead, local, read_log
+from smart_fork.sharing.outgoing import IMAGES, NotSent, SentBefore, prepare, settings
 from smart_fork.sharing.tracking import Alias
 from smart_fork.team.push_plan import parent_of
 from tests.indexer.transcripts.records import SESSION, chained, enveloped, item, message, meta
@@ -84,7 +84,7 @@ def test_a_session_has_a_shared_parent_where_it_begins_with_its_records_or_says_
     tracked = Alias(platform="claude", files=(str(log),), local_count=2)
     begun = Alias(platform="claude", local_count=2, local_digest=here.digest(2))
 
-    assert (begun, Since(2, here.digest(2))) == parent_of(project, {"main": begun}, here)
+    assert (begun, SentBefore(2, here.digest(2))) == parent_of(project, {"main": begun}, here)
     assert parent_of(project, {"main": tracked}, local(told_other, root)) is None
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from smart_fork.sharing.outgoing import prepare
 from smart_fork.sharing.tracking import Alias
-from smart_fork.team.branch import Said
+from smart_fork.team.branch import SessionDescription
 from smart_fork.team.push_plan import PUBLISH, QUESTION, Plan
 from tests.smart_fork.team.leaving import assistant, claude, result, use, user
 
@@ -38,7 +38,13 @@ def out(home):
 
 def preview(out, server, key, visibility, *, created, before="private", title=None):
     shared = {"session_id": "0" * 8 + "-0000-7000-8000-" + "0" * 12, "files": (str(out.session.source_path),)}
-    made = Plan("", out, None if created else Alias(**shared), Said(visibility=visibility, title=title), before=before)
+    made = Plan(
+        "",
+        out,
+        None if created else Alias(**shared),
+        SessionDescription(visibility=visibility, title=title),
+        before=before,
+    )
     return made.preview(SimpleNamespace(server=server, key=key))
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from smart_fork.errors import Unshareable
 from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.outgoing import Since, prepare
-from smart_fork.sharing.replay import check
+from smart_fork.sharing.outgoing import SentBefore, prepare
+from smart_fork.sharing.replay import check_outgoing
 from tests.indexer.transcripts.records import enveloped, item, message, meta
 from tests.smart_fork.team.leaving import NEW, assistant, claude, codex_log, result, use, user
 
@@ -40,7 +40,7 @@ def changed(out, position, change):
 
 def test_what_was_masked_and_left_out_loads_and_is_the_same_session(log, root):
     out = prepare(log, "claude", root)
-    check(out)
+    check_outgoing(out)
 
     assert (1, 2, 3, 4, 6) == out.numbers
 
@@ -63,14 +63,14 @@ def block(record):
 )  # fmt: skip
 def test_what_is_another_than_here_is_refused_and_named(log, root, position, change, said):
     with pytest.raises(Unshareable, match=said):
-        check(changed(prepare(log, "claude", root), position, change))
+        check_outgoing(changed(prepare(log, "claude", root), position, change))
 
 
 def test_a_record_that_is_missing_is_noticed_where_it_holds_a_turn(log, root):
     out = prepare(log, "claude", root)
     left = {name: getattr(out, name)[:2] + getattr(out, name)[3:] for name in ("records", "numbers", "here")}
     with pytest.raises(Unshareable, match=r"Turn .* result of t|no earlier turn calls"):
-        check(replace(out, **left))
+        check_outgoing(replace(out, **left))
 
 
 def test_of_codex_turns_are_compared_by_their_place(home, root):
@@ -86,10 +86,10 @@ def test_of_codex_turns_are_compared_by_their_place(home, root):
         message("assistant", "done"),
     )
     out = prepare(log, "codex", root)
-    check(out)
+    check_outgoing(out)
 
     with pytest.raises(Unshareable, match="Turn"):
-        check(changed(out, 4, lambda record: record["payload"].update(content=[])))
+        check_outgoing(changed(out, 4, lambda record: record["payload"].update(content=[])))
 
 
 def test_the_end_of_a_turn_that_went_out_before_is_read_together_with_it(home, root):
@@ -103,9 +103,9 @@ def test_the_end_of_a_turn_that_went_out_before_is_read_together_with_it(home, r
     out = prepare(log, "codex", root, since=first.local)
 
     assert 1 == len(out.records)
-    check(out)
+    check_outgoing(out)
     with pytest.raises(Unshareable):
-        check(replace(out, whole=None))
+        check_outgoing(replace(out, whole=None))
 
 
 def test_what_is_new_is_looked_at_alone(home, root, log):
@@ -113,11 +113,11 @@ def test_what_is_new_is_looked_at_alone(home, root, log):
     more = [json.loads(line) for line in log.read_text().splitlines()]
     more += [user("u2", "a3", "two"), assistant("a4", "u2", "done")]
     second = prepare(claude(home, root, *more), "claude", root, since=out.local)
-    check(replace(second, whole=lambda: pytest.fail("all was looked at")))
+    check_outgoing(replace(second, whole=lambda: pytest.fail("all was looked at")))
 
     assert ["u2", "a4"] == [json.loads(record)["uuid"] for record in second.records]
 
 
 def test_nothing_new_is_nothing_to_look_at(log, root):
     out = prepare(log, "claude", root)
-    check(prepare(log, "claude", root, since=Since(out.local.count, out.local.digest)))
+    check_outgoing(prepare(log, "claude", root, since=SentBefore(out.local.count, out.local.digest)))

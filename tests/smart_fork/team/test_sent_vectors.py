@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from smart_fork.sharing.materialise import read_log
+from smart_fork.sharing.local_logs import read_log
 from smart_fork.sharing.outgoing import prepare
 from smart_fork.team import push
-from smart_fork.team.passages import hash_of, searched
+from smart_fork.team.records import hash_of, searched
 from tests.smart_fork.world import WordsModel
 
 

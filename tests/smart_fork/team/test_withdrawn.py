@@ -14,8 +14,8 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
 from smart_fork.agents.readers import READERS
-from smart_fork.sharing import pulled, withdrawal
-from smart_fork.sharing.materialise import local
+from smart_fork.sharing import received_logs, withdrawal
+from smart_fork.sharing.local_logs import local
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.relatives import branch
 
@@ -42,14 +42,18 @@ def copied(home: Path, agent: str) -> tuple[Path, list[bytes]]:
     return log, list(local(READERS[agent].read(log).session, root).records)
 
 
-def withdraw(agent: str, log: Path, records: list[bytes], texts: tuple[str, ...] = WITHDRAWN) -> withdrawal.Taken:
-    pulled.remember(
-        pulled.Written(log, agent, Path.home() / "shop", "", "example.org/acme/shop", ()), records, others=False
+def withdraw(
+    agent: str, log: Path, records: list[bytes], texts: tuple[str, ...] = WITHDRAWN
+) -> withdrawal.SettledWithdrawals:
+    received_logs.store_received(
+        received_logs.ReceivedLog(log, agent, Path.home() / "shop", "", "example.org/acme/shop", ()),
+        records,
+        others=False,
     )
-    pulled.find(log, agent).owe({
+    received_logs.find(log, agent).owe({
         sha256(record).hexdigest(): None for record in records if any(text.encode() in record for text in texts)
     })  # fmt: skip
-    return withdrawal.settle()
+    return withdrawal.apply_pending()
 
 
 def exported(agent: str) -> Path:

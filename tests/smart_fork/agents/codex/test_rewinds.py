@@ -21,11 +21,11 @@ from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut
 from smart_fork.excise.forgetting import forget
-from smart_fork.excise.transcript import listed, load_numbered, located
+from smart_fork.excise.transcript import load_numbered, located, numbered_turns
 from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened
-from smart_fork.forking.bringing_back import brought_back
 from smart_fork.forking.lineage import lineage
+from smart_fork.forking.restored_logs import brought_back
 from smart_fork.forking.session_copy import write_branch
 from smart_fork.sharing.tracking import Alias, Tracked
 from tests.indexer.transcripts.records import message, meta
@@ -235,7 +235,7 @@ def test_it_is_still_known_as_what_it_was_shared_as(thread):
 
 
 def test_all_its_turns_are_listed_as_its_own_for_a_cut(thread):
-    turns = listed(load_numbered("codex", located(thread.id))).turns
+    turns = numbered_turns(load_numbered("codex", located(thread.id))).turns
 
     assert [0, 1, 2, 3, 4, 5] == [turn.number for turn in turns if turn.number is not None]
     assert not [turn for turn in turns if turn.inherited]
@@ -369,5 +369,5 @@ def test_no_front_says_anything_that_was_taken_back(thread, run):  # noqa: F811
         assert "one" in said, command
         assert "vanished" not in said.replace('"vanished"', ""), command
         assert thread.of(1) not in said, command
-    listed = json.loads(run("list", "--json").out)["sessions"]
-    assert {thread.id, child} == {one["session_id"] for one in listed}
+    numbered_turns = json.loads(run("list", "--json").out)["sessions"]
+    assert {thread.id, child} == {one["session_id"] for one in numbered_turns}

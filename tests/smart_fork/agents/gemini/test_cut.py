@@ -157,7 +157,7 @@ def test_what_a_killed_cut_has_left_beside_the_log_goes_with_what_is_erased_next
         with pytest.raises(KeyboardInterrupt):
             cut(Request(str(path), ids=CUT))
     assert [True, True, True] == [WORD in one.read_text() for one in (prompts, long, helper)]
-    assert erasure.settle()
+    assert erasure.run_pending()
 
     assert [one["message"] for one in json.loads(prompts.read_text())] == ["one", f"two {WORD}"]
     assert [False, False] == [one.exists() for one in (long, helper)]

@@ -11,7 +11,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.agents.readers import READERS
 from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.reading_back import check
+from smart_fork.sharing.replay import read_back
 from tests.cases import each
 from tests.indexer.transcripts.records import FIXTURES, read_gemini
 from tests.smart_fork.sharing.test_forms import NEW, session_of
@@ -80,7 +80,7 @@ def test_it_is_read_again_as_it_was_shared(home, name):
     session = session_of("gemini", FIXTURES / "gemini" / f"{name}.jsonl", home)
     records = [encode(FORMS.sent(one)) for one in records_of(session)]
 
-    again = check("gemini", records)
+    again = read_back("gemini", records)
 
     ids = {identity for one in FORMS.records_of(session) for identity in FORMS.ids(one)}
     assert [turn.id for turn in session.turns if turn.id in ids] == [turn.id for turn in again.turns]

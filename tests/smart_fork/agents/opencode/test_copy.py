@@ -14,8 +14,8 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, Merged, NewSession
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
+from smart_fork.forking.exchange_parts import costs
 from smart_fork.forking.family import parents
-from smart_fork.forking.units import costs
 from smart_fork.system.processes import Machine
 from tests.smart_fork.agents.opencode.database import COMPACTED, FORK, TAKEN_BACK, TOOLS, change, make, take
 from tests.smart_fork.forks import FakeProcesses

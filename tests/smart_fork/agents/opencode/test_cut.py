@@ -18,9 +18,9 @@ from smart_fork.errors import ForkRefused
 from smart_fork.excise import erasure
 from smart_fork.excise.answer import CutRequest as Request
 from smart_fork.excise.cutting import cut, rollback
-from smart_fork.excise.soundness import check
 from smart_fork.excise.transcript import load_with_tool
 from smart_fork.excise.trimmed_copy import branch
+from smart_fork.excise.verification import check
 from tests import warm
 from tests.cases import first
 from tests.smart_fork.agents.opencode.database import FORK, TOOLS, WITH_SUBAGENT, change, make, program
@@ -248,6 +248,6 @@ def test_who_is_killed_in_a_cut_leaves_all_of_it_or_nothing_and_the_rest_is_made
     assert -9 == done.returncode, done.stderr
     assert (left if made else texts) == said(path, TOOLS)
     assert made or there == all_rows(path)
-    assert erasure.settle()
+    assert erasure.run_pending()
     assert (left if made else texts) == said(path, FORK)[:-2]
     assert ([] == in_bytes(path)) is made

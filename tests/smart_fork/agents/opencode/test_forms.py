@@ -13,7 +13,7 @@ from smart_fork.agents.opencode.fold import written
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.reading_back import check
+from smart_fork.sharing.replay import read_back
 from tests.cases import each, first
 from tests.smart_fork.agents.opencode.database import ALL, COMPACTED, FAILED, TAKEN_BACK, TOOLS, change, make
 
@@ -47,7 +47,7 @@ def call(**state: object) -> dict:
 def test_it_is_read_again_as_it_was_shared(path, identity):
     read = session(path, identity)
 
-    again = check("opencode", [encode(one) for one in records_of(read)])
+    again = read_back("opencode", [encode(one) for one in records_of(read)])
 
     def told(turn):
         calls = [(one.id, one.name, one.edits) for one in turn.tool_calls]

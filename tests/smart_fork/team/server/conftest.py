@@ -14,8 +14,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from smart_fork.team.server.cluster import APP, DATABASE, OWNER, Account, Cluster, Programs, programs
 from smart_fork.team.server.database import Database, create, make_database
+from smart_fork.team.server.postgres import APP, DATABASE, OWNER, Cluster, Programs, SystemUser, programs
 from tests.smart_fork.team.server.machines import TeamMachine, serving, team_server
 from tests.smart_fork.team.server.team import Team
 
@@ -26,8 +26,8 @@ GIVEN = os.environ.get("SMART_FORK_TEST_DSN")
 
 
 @pytest.fixture(scope="session")
-def account() -> Account:
-    return Account.named("nobody" if os.geteuid() == 0 else None)
+def account() -> SystemUser:
+    return SystemUser.named("nobody" if os.geteuid() == 0 else None)
 
 
 @pytest.fixture(scope="session")

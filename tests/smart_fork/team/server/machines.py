@@ -18,7 +18,7 @@ from indexer import state
 from smart_fork.cli.main import main
 from smart_fork.team import login
 from smart_fork.team.server import auth
-from smart_fork.team.server.app import Server, application
+from smart_fork.team.server.app import ServerContext, application
 from smart_fork.team.server.database import Database
 from tests.smart_fork.repositories import INIT, make_repository
 from tests.smart_fork.team.server.team import Team
@@ -48,7 +48,7 @@ def serving(app: Any) -> Iterator[str]:
 
 
 def team_server(pool: Database) -> Any:
-    return application(Server(pool))
+    return application(ServerContext(pool))
 
 
 @dataclass

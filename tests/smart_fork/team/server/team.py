@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import psycopg
 
 from smart_fork.sharing.canonical import NOTHING, digest_of, encode
-from smart_fork.team.segments import pack, unpack
-from smart_fork.team.server import auth, segments, sessions
+from smart_fork.team.records import pack, unpack
+from smart_fork.team.server import auth, sessions, stored_records
 from smart_fork.team.server.database import Connection, Database
 from smart_fork.team.server.push import check_bodies, push
 from smart_fork.team.server.sessions import branch
@@ -95,7 +95,7 @@ class Team:
             return []
         with self.pool.asked_by() as db:
             places = sessions.places(db, project[0], session)
-            bodies = segments.bodies(db, project[0], (place.digest for place in places))
+            bodies = stored_records.bodies(db, project[0], (place.digest for place in places))
         return [line for place in places for line in unpack(bodies[place.digest], place.digest)]
 
 

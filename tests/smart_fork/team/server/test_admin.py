@@ -10,9 +10,9 @@ from smart_fork.team import client
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account, account, remember
 from smart_fork.team.server.admin import do
-from smart_fork.team.server.cluster import JOBS
 from smart_fork.team.server.database import Database
-from smart_fork.team.server.jobs import ATTEMPTS, Kind, Worker
+from smart_fork.team.server.jobs import ATTEMPTS, JobWorker, Kind
+from smart_fork.team.server.postgres import JOBS
 from smart_fork.team.wire import Administer
 from tests.smart_fork.team.server.team import new_id, put
 
@@ -107,7 +107,7 @@ def test_what_was_given_up_is_shown_and_tried_again(team, admin, database, base)
     with team.pool.asked_by() as db:
         put(db, kind, team.project("root").id, session)
     with Database(database.conninfo(JOBS, base), 2, JOBS) as pool:
-        worker = Worker(pool, {kind: Kind(fails)})
+        worker = JobWorker(pool, {kind: Kind(fails)})
         for _ in range(ATTEMPTS):
             team.owned.execute("UPDATE jobs SET run_after = now() WHERE kind = %s", (kind,))
             assert worker.once()
@@ -120,7 +120,7 @@ def test_what_was_given_up_is_shown_and_tried_again(team, admin, database, base)
 
         assert 1 <= admin.administer(Administer(verb="retry"))["retried"]
         done = []
-        assert Worker(pool, {kind: Kind(lambda _, *about: done.append(about))}).once()
+        assert JobWorker(pool, {kind: Kind(lambda _, *about: done.append(about))}).once()
     assert session == str(done[0][1])
     assert kind not in [one["kind"] for one in admin.administer(Administer(verb="jobs"))["jobs"]]
 

@@ -11,12 +11,12 @@ import psycopg
 import pytest
 from starlette.testclient import TestClient
 
-from smart_fork.sharing import fields
+from smart_fork.sharing import canonical
 from smart_fork.sharing.canonical import encode
 from smart_fork.system.http_limits import Bucket
 from smart_fork.team import wire
 from smart_fork.team.server import auth
-from smart_fork.team.server.app import Server, application
+from smart_fork.team.server.app import ServerContext, application
 from smart_fork.team.server.endpoints import TOLD
 from tests.cases import each, first
 from tests.limited import limited
@@ -34,7 +34,7 @@ def client(team):
         team.add(name)
     team.add("stranger", None)
     team.add("admin", None, admin=True)
-    app = application(Server(team.pool))
+    app = application(ServerContext(team.pool))
     app.wrong = Bucket(10_000, 1)
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client
@@ -46,7 +46,7 @@ def ask(client, team):
         headers = dict(options.pop("headers", {}))
         if who != "nobody":
             headers["Authorization"] = f"Bearer {team.tokens[who]}"
-        content = body.model_dump_json() if isinstance(body, fields.Message) else body
+        content = body.model_dump_json() if isinstance(body, canonical.WireModel) else body
         if isinstance(content, dict):
             content = json.dumps(content)
         return client.request(method, path, content=content, headers=headers, **options)
@@ -368,7 +368,7 @@ def test_requests_and_bytes_of_a_token_are_counted(team):
     team.add("owner")
     bearer = {"Authorization": f"Bearer {team.tokens['owner']}"}
     path = f"/v1/projects/{team.key}"
-    with TestClient(application(Server(team.pool))) as client:
+    with TestClient(application(ServerContext(team.pool))) as client:
         large = client.post(f"{path}/have", content=b"x" * 21, headers=bearer)
         few = [client.get(f"{path}/sessions", headers=bearer).status_code for _ in range(3)]
 
@@ -378,7 +378,7 @@ def test_requests_and_bytes_of_a_token_are_counted(team):
 
 def test_strangers_who_guess_are_answered_less_often_and_keep_nobody_out(team):
     team.add("owner")
-    app = application(Server(team.pool))
+    app = application(ServerContext(team.pool))
     app.app.wrong = Bucket(2, 0)
     path = f"/v1/projects/{team.key}/sessions"
     with TestClient(app) as client:
@@ -437,7 +437,9 @@ def test_its_health_is_told_in_time_while_the_database_lets_everybody_wait(monke
         yield
 
     monkeypatch.setattr("smart_fork.team.server.app.HEALTH_SECONDS", 0.01)
-    with TestClient(application(Server(SimpleNamespace(asked_by=asked_by))), raise_server_exceptions=False) as client:
+    with TestClient(
+        application(ServerContext(SimpleNamespace(asked_by=asked_by))), raise_server_exceptions=False
+    ) as client:
         try:
             said = client.get("/healthz")
             assert (503, "unavailable") == (said.status_code, said.json()["error"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smart_fork.team.server import rewrite, sessions
+from smart_fork.team.server import sessions, withdrawal
 from tests.smart_fork.team.server.team import new_id, push_of, record
 
 RECORDS = [record(number) for number in range(5)]
@@ -48,7 +48,7 @@ def test_a_maintainer_sees_his_project_and_an_admin_everything(busy):
 
 
 def test_a_withdrawal_stands_in_it_with_figures_and_no_words(busy):
-    rewrite.delete_everywhere(busy.pool, busy.key, busy.people["alice"], busy.public)
+    withdrawal.delete_everywhere(busy.pool, busy.key, busy.people["alice"], busy.public)
 
     with busy.pool.asked_by(busy.people["alice"].id) as db:
         line = sessions.audited(db, busy.people["alice"], sessions.AuditQuestion()).lines[0]

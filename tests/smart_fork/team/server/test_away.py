@@ -15,8 +15,8 @@ from smart_fork.finding.query import Query
 from smart_fork.finding.search import Meaning
 from smart_fork.forking.worker import Launched
 from smart_fork.team import client
-from smart_fork.team.find import TeamSearch
 from smart_fork.team.login import Account, account, remember
+from smart_fork.team.search import TeamSearch
 from tests.cases import mostly_first
 from tests.smart_fork.team.server.shop import INVOICES, UPLOADER, index_all
 from tests.smart_fork.team.server.test_withdrawal import later, writing

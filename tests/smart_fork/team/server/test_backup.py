@@ -11,10 +11,10 @@ import psycopg
 import pytest
 
 from smart_fork.errors import NotFound, ProgramFailed, Usage
-from smart_fork.team.server import rewrite
-from smart_fork.team.server.backup import Place, backup, restore
-from smart_fork.team.server.cluster import APP, OWNER, Programs
+from smart_fork.team.server import withdrawal
+from smart_fork.team.server.backup import DatabasePlace, backup, restore
 from smart_fork.team.server.database import Database, create, make_database
+from smart_fork.team.server.postgres import APP, OWNER, Programs
 from tests import warm
 from tests.smart_fork.team.server.team import Team, new_id, push_of, record
 from tests.smart_fork.team.server.test_rewrite import edits_of
@@ -25,14 +25,14 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from smart_fork.team.server import backup
-from smart_fork.team.server.cluster import Programs
+from smart_fork.team.server.postgres import Programs
 conninfo, programs, major, file, at = sys.argv[1:]
 does = getattr(backup, at)
 def killed(*given):
     does(*given)
     os.kill(os.getpid(), signal.SIGKILL)
 setattr(backup, at, killed)
-place = backup.Place(conninfo, Programs(Path(programs), int(major)))
+place = backup.DatabasePlace(conninfo, Programs(Path(programs), int(major)))
 backup.restore(place, Path(file))
 """
 
@@ -42,7 +42,7 @@ class Kept:
 
     def __init__(self, database, installed, folder):
         self.name, self.folder = "kept", folder
-        self.place = Place(database.conninfo(OWNER, self.name), installed)
+        self.place = DatabasePlace(database.conninfo(OWNER, self.name), installed)
         self._app = database.conninfo(APP, self.name)
         self._owner = database.conninfo(OWNER, "postgres")
 
@@ -90,7 +90,7 @@ def saved(database, installed, tmp_path_factory):
         again.key, again.people = team.key, team.people
         again.push("alice", push_of(kept.source, RECORDS, [record(60)]))
         changes = {RECORDS[3]: record(3, "[REDACTED]"), RECORDS[4]: None}
-        rewrite.rewrite(again.pool, again.key, again.people["alice"], kept.source, edits_of(changes, 2))
+        withdrawal.rewrite(again.pool, again.key, again.people["alice"], kept.source, edits_of(changes, 2))
     return kept
 
 
@@ -170,7 +170,7 @@ def test_what_is_no_backup_changes_nothing(saved, tmp_path):
 def test_a_password_of_the_environment_reaches_the_programs_as_it_reaches_the_server(tmp_path, monkeypatch):
     (tmp_path / "pg_dump").write_text('#!/bin/sh\necho "said: $PGPASSWORD" >&2\nexit 1\n')
     (tmp_path / "pg_dump").chmod(0o700)
-    place = Place("postgresql://forks@127.0.0.1/forks", Programs(tmp_path, 17))
+    place = DatabasePlace("postgresql://forks@127.0.0.1/forks", Programs(tmp_path, 17))
     monkeypatch.setenv("PGPASSWORD", "p@ss/w#rd")
     with pytest.raises(ProgramFailed) as failed:
         backup(place, tmp_path, now=NOW)

@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 from smart_fork.errors import ForkRefused, ProgramFailed, ProgramMissing, Usage
-from smart_fork.team.server import cluster as clusters
-from smart_fork.team.server import installed
-from smart_fork.team.server.cluster import OWNER, Account, Cluster, programs
+from smart_fork.team import server
+from smart_fork.team.server import postgres as clusters
+from smart_fork.team.server.postgres import OWNER, Cluster, SystemUser, programs
 from tests import warm
 from tests.smart_fork.team.server.conftest import QUICK
 
@@ -23,9 +23,9 @@ FRESH = "DROP TABLE IF EXISTS kept; CREATE TABLE kept(n int)"
 OWNING = """
 import sys
 from pathlib import Path
-from smart_fork.team.server.cluster import Account, Cluster, Programs
+from smart_fork.team.server.postgres import SystemUser, Cluster, Programs
 folder, uid, gid, bin, major = sys.argv[1:]
-account = Account(int(uid), int(gid), uid)
+account = SystemUser(int(uid), int(gid), uid)
 with Cluster(Path(folder), account, Programs(Path(bin), int(major)), {"fsync": "off"}).running():
     print("runs", flush=True)
     sys.stdin.read()
@@ -218,34 +218,34 @@ def test_why_it_does_not_start_is_said(cluster, monkeypatch):
     assert "pg_hba.conf" in failed.value.hint
 
 
-@pytest.mark.parametrize("lacking", [*installed.NEEDED, installed.EMBEDDED])
+@pytest.mark.parametrize("lacking", [*server.NEEDED, server.EMBEDDED])
 def test_without_the_packages_one_sentence_says_what_to_install(monkeypatch, lacking):
     found = importlib.util.find_spec
-    monkeypatch.setattr(installed, "find_spec", lambda name: None if name == lacking else found(name))
+    monkeypatch.setattr(server, "find_spec", lambda name: None if name == lacking else found(name))
 
     with pytest.raises(ProgramMissing, match="The team server is not installed") as missing:
         programs()
-    assert installed.how_to_install() == missing.value.hint
+    assert server.how_to_install() == missing.value.hint
 
 
 def test_root_has_to_name_a_user(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(Usage, match="does not run as root") as refused:
-        Account.named(None)
+        SystemUser.named(None)
 
     assert "--run-as USER" in refused.value.hint
     with pytest.raises(Usage, match="does not run as root"):
-        Account.named("root")
+        SystemUser.named("root")
     with pytest.raises(Usage, match="No user 'nemo'"):
-        Account.named("nemo")
+        SystemUser.named("nemo")
 
 
 def test_who_is_not_root_runs_it_as_nobody_else(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
 
-    assert Account.named(None).uid == 4711
+    assert SystemUser.named(None).uid == 4711
     with pytest.raises(Usage, match="Only root"):
-        Account.named("nobody")
+        SystemUser.named("nobody")
 
 
 def test_a_user_who_cannot_read_the_programs_is_told_so(unmade, installed):

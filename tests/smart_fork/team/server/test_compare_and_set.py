@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from smart_fork.errors import Conflict
 from smart_fork.sharing.canonical import digest_of
-from smart_fork.team.segments import unpack
-from smart_fork.team.server import auth, segments, sessions
+from smart_fork.team.records import unpack
+from smart_fork.team.server import auth, sessions, stored_records
 from smart_fork.team.server.database import Database
 from smart_fork.team.server.push import check_bodies, push
 from tests.drilled import drilled
@@ -127,7 +127,7 @@ def pushing(conninfo, key, token, session, *, barrier, answers, number):
             barrier.wait(60)
             with pool.asked_by(person.id) as db:
                 places = sessions.places(db, project.id, session)
-                bodies = segments.bodies(db, project.id, (place.digest for place in places))
+                bodies = stored_records.bodies(db, project.id, (place.digest for place in places))
             base = [line for place in places for line in unpack(bodies[place.digest], place.digest)]
 
 

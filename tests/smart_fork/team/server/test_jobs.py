@@ -11,10 +11,10 @@ import pytest
 import zstandard
 from psycopg import Rollback
 
-from smart_fork.team.server import jobs, segments
-from smart_fork.team.server.cluster import JOBS
+from smart_fork.team.server import jobs, stored_records
 from smart_fork.team.server.database import Database
-from smart_fork.team.server.jobs import ATTEMPTS, Kind, Worker
+from smart_fork.team.server.jobs import ATTEMPTS, JobWorker, Kind
+from smart_fork.team.server.postgres import JOBS
 from tests.smart_fork.team.server.team import new_id, push_of, put, record
 
 
@@ -49,7 +49,7 @@ def test_a_job_is_run_once_with_what_it_is_about(team, background, kind, waiting
     done = []
     session = new_id()
     left(team, kind, session, 7)
-    one = Worker(background, {kind: Kind(lambda db, *about: done.append(about))})
+    one = JobWorker(background, {kind: Kind(lambda db, *about: done.append(about))})
 
     assert [True, False] == [one.once(), one.once()]
     assert [(1, session, 7)] == [(project, str(about), revision) for project, about, revision in done]
@@ -61,7 +61,7 @@ def test_what_was_put_several_times_is_run_once(team, background, kind, waiting)
     session, other = new_id(), new_id()
     for about in (session, session, other, session):
         left(team, kind, about)
-    one = Worker(background, {kind: Kind(lambda db, project, about, revision: done.append(str(about)))})
+    one = JobWorker(background, {kind: Kind(lambda db, project, about, revision: done.append(str(about)))})
     while one.once():
         pass
 
@@ -87,7 +87,7 @@ def test_a_job_that_fails_is_undone_says_why_without_a_secret_and_waits(team, ba
         raise ValueError(f"no room \x1b[31m for {secret}")
 
     left(team, kind, new_id())
-    one = Worker(background, {kind: Kind(fails)})
+    one = JobWorker(background, {kind: Kind(fails)})
 
     assert [True, False] == [one.once(), one.once()]
     [(attempts, error, later)] = waiting()
@@ -100,7 +100,7 @@ def test_a_job_that_fails_is_undone_says_why_without_a_secret_and_waits(team, ba
 
 def test_it_waits_longer_each_time_and_in_the_end_for_somebody(team, background, kind, owned):
     left(team, kind, new_id())
-    one = Worker(background, {kind: Kind(lambda db, *about: 1 / 0)})
+    one = JobWorker(background, {kind: Kind(lambda db, *about: 1 / 0)})
     waits = []
     while one.once():
         [(wait,)] = owned.execute("SELECT run_after - now() FROM jobs WHERE kind = %s AND isfinite(run_after)", (kind,)).fetchall() or [(None,)]  # fmt: skip
@@ -118,7 +118,7 @@ def test_it_waits_longer_each_time_and_in_the_end_for_somebody(team, background,
 
 def test_a_job_whose_worker_was_killed_is_run_again(team, background, kind, waiting, owned):
     left(team, kind, new_id())
-    one = Worker(background, {kind: Kind(lambda db, *about: None)})
+    one = JobWorker(background, {kind: Kind(lambda db, *about: None)})
     one._taken()  # and here it was killed
 
     assert [(1, None, True)] == waiting()
@@ -135,8 +135,8 @@ def test_a_job_that_is_being_run_is_run_by_nobody_else(team, background, kind, o
         owned.execute("UPDATE jobs SET error = NULL WHERE false")
         others.append(two.once())  # its time is past again: SKIP LOCKED alone keeps it
 
-    one = Worker(background, {kind: Kind(long)})
-    two = Worker(background, {kind: Kind(lambda db, *about: others.append("twice"))})
+    one = JobWorker(background, {kind: Kind(long)})
+    two = JobWorker(background, {kind: Kind(lambda db, *about: others.append("twice"))})
     taken = one._taken()
     owned.execute("UPDATE jobs SET run_after = now() WHERE kind = %s", (kind,))
     one._run(taken)
@@ -152,7 +152,7 @@ def test_many_workers_share_the_work(team, background, kind, waiting):
     kinds = {kind: Kind(lambda db, project, about, revision: done.append(str(about)))}
 
     def take():
-        one = Worker(background, kinds)
+        one = JobWorker(background, kinds)
         while one.once():
             pass
 
@@ -169,8 +169,8 @@ def test_what_is_done_from_time_to_time_has_one_job_and_keeps_it(background, kin
     done = []
     kinds = {kind: Kind(lambda db, *about: done.append(about), every=timedelta(hours=1))}
     for _ in range(2):
-        Worker(background, kinds).begin()
-    one = Worker(background, kinds)
+        JobWorker(background, kinds).begin()
+    one = JobWorker(background, kinds)
 
     assert [True, False] == [one.once(), one.once()]
     assert [(None, None, None)] == done
@@ -197,7 +197,7 @@ def test_a_worker_is_woken_when_there_is_work(team, background, conninfo, kind, 
         return most
 
     done = []
-    monkeypatch.setattr(Worker, "seconds_until_next", until_next)
+    monkeypatch.setattr(JobWorker, "seconds_until_next", until_next)
 
     def run():
         try:
@@ -243,13 +243,13 @@ def test_what_nobody_commits_is_swept_and_what_a_session_gets_meanwhile_is_not(t
     project, alice = team.project("alice"), team.people["alice"]
     for loose in (digest, push_of(new_id(), [], [record(1, secrets.token_hex(8))]).segments[0].digest):
         with team.pool.asked_by(alice.id) as db:
-            segments.take(db, project, alice, loose, zstandard.compress(b"x"), [b""])
+            stored_records.take(db, project, alice, loose, zstandard.compress(b"x"), [b""])
     owned.execute("UPDATE segments SET created_at = now() - interval '25 hours' WHERE project_id = %s", (project.id,))
     owned.execute("DELETE FROM uploads WHERE project_id = %s", (project.id,))
     with team.pool.asked_by(alice.id) as pushing:
-        segments.hold(pushing, project.id, [digest])
+        stored_records.hold(pushing, project.id, [digest])
         with background.asked_by() as db:
-            assert 1 == segments.sweep(db, project.id)
+            assert 1 == stored_records.sweep(db, project.id)
     left = owned.execute("SELECT encode(digest, 'hex') FROM segments WHERE project_id = %s", (project.id,)).fetchall()
 
     assert [(digest,)] == left

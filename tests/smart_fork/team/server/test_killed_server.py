@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from smart_fork.team import wire
-from smart_fork.team.server import rewrite
+from smart_fork.team.server import withdrawal
 from tests.drilled import drilled
 from tests.smart_fork.team.server.team import new_id, push_of, record
 
@@ -98,14 +98,15 @@ def test_a_withdrawal_is_there_in_all_sessions_or_in_none_and_is_done_when_it_is
         team.owned.execute("DELETE FROM tombstones WHERE digest = %s", (bytes.fromhex(gone),))
         team.push("alice", push_of(session, [], OLD))
         child = team.branch("alice", session).session.id
-        wanted = wire.Rewrite(kind="cut", revision=1, edits=(wire.Edit(old=gone),))
+        wanted = wire.Rewrite(kind="cut", revision=1, edits=(wire.RecordEdit(old=gone),))
         ended = killer.at(
-            moment, lambda wanted=wanted, session=session: rewrite.rewrite(team.pool, team.key, alice, session, wanted)
+            moment,
+            lambda wanted=wanted, session=session: withdrawal.rewrite(team.pool, team.key, alice, session, wanted),
         )
         left = [OLD[0], *OLD[2:]]
         assert team.stored(session) in (OLD, left)
         assert team.stored(session) == team.stored(child)
-        rewrite.rewrite(team.pool, team.key, alice, session, wanted)
+        withdrawal.rewrite(team.pool, team.key, alice, session, wanted)
         assert left == team.stored(session) == team.stored(child)
         if ended:
             break

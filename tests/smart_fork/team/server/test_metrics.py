@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 
 from smart_fork.team import login, project
 from smart_fork.team.client import Client
-from smart_fork.team.commands.words import app
+from smart_fork.team.commands.team_group import app
 from smart_fork.team.login import Account
 from smart_fork.team.server import metrics
-from smart_fork.team.server.app import Server, application
+from smart_fork.team.server.app import ServerContext, application
 from smart_fork.team.server.metrics import LOW_BYTES, verb_of
 from tests.smart_fork.team.server.conftest import copied
 from tests.smart_fork.team.server.machines import serving
@@ -99,7 +99,7 @@ def test_the_log_of_requests_says_who_asked_and_no_secret(team, address, caplog)
 
 def test_a_disk_that_is_nearly_full_is_told(pool, tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=LOW_BYTES - 1))
-    with serving(application(Server(pool, data=tmp_path))) as address:
+    with serving(application(ServerContext(pool, data=tmp_path))) as address:
         said = httpx2.get(f"{address}/healthz").text
 
     assert "The disk of the server is nearly full: 1999 MB are free\n" in said
@@ -109,7 +109,7 @@ def test_a_disk_that_is_nearly_full_is_told(pool, tmp_path, monkeypatch):
 
 @pytest.fixture
 def expiring(pool):
-    with serving(application(Server(pool, token_lifetime=timedelta(days=30)))) as address:
+    with serving(application(ServerContext(pool, token_lifetime=timedelta(days=30)))) as address:
         yield address
 
 

@@ -10,9 +10,9 @@ import pytest
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused
-from smart_fork.forking.bringing_back import is_others
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
+from smart_fork.forking.restored_logs import is_others
 from smart_fork.forking.spawn import Asked, session_to_resume
 from smart_fork.forking.start import prepare
 from smart_fork.forking.worker import WorkerSpec

@@ -9,8 +9,8 @@ import pytest
 
 from smart_fork.errors import Conflict, NotFound, TooLarge, Unshareable, Usage, WrongVerb
 from smart_fork.sharing.canonical import digest_of, state_after, state_of, written
-from smart_fork.team.segments import pack, unpack
-from smart_fork.team.server import segments, sessions
+from smart_fork.team.records import pack, unpack
+from smart_fork.team.server import sessions, stored_records
 from smart_fork.team.server.sessions import OverQuota
 from smart_fork.team.wire import Push
 from tests.cases import first
@@ -182,9 +182,9 @@ def test_a_known_digest_is_no_key_to_what_others_keep_private(alice):
     digest = wanted.segments[0].digest
 
     with alice.pool.asked_by(alice.people["bob"].id) as db:
-        assert [] == segments.have(db, alice.project("bob"), alice.people["bob"], [digest])
+        assert [] == stored_records.have(db, alice.project("bob"), alice.people["bob"], [digest])
         with pytest.raises(NotFound):
-            segments.content(db, alice.project("bob"), alice.people["bob"], digest)
+            stored_records.content(db, alice.project("bob"), alice.people["bob"], digest)
     with pytest.raises(Unshareable, match="A segment was not sent"):
         alice.push("bob", wanted)
 
@@ -305,16 +305,18 @@ def test_what_was_sent_and_never_committed_is_swept_and_what_is_used_stays(alice
     alice.push("alice", used)
     project, person = alice.project("alice"), alice.people["alice"]
     with alice.pool.asked_by(person.id) as db:
-        segments.take(db, project, person, lost.digest, lost.body, [b"12"] * 3)
-        assert 0 == segments.sweep(db, project.id)
+        stored_records.take(db, project, person, lost.digest, lost.body, [b"12"] * 3)
+        assert 0 == stored_records.sweep(db, project.id)
     alice.owned.execute("UPDATE uploads SET at = at - interval '2 days' WHERE project_id = %s", (project.id,))
     alice.owned.execute(
         "UPDATE segments SET created_at = created_at - interval '2 days' WHERE project_id = %s", (project.id,)
     )
 
     with alice.pool.asked_by(person.id) as db:
-        assert 1 == segments.sweep(db, project.id)
-        assert [used.segments[0].digest] == segments.have(db, project, person, [lost.digest, used.segments[0].digest])
+        assert 1 == stored_records.sweep(db, project.id)
+        assert [used.segments[0].digest] == stored_records.have(
+            db, project, person, [lost.digest, used.segments[0].digest]
+        )
 
 
 def test_sql_in_every_field_is_text(alice):
@@ -367,7 +369,7 @@ def test_what_was_open_stays_for_whoever_has_forked_it(alice):
             (alice.project("alice").id,),
         )
         db.execute("DELETE FROM uploads WHERE project_id = %s", (alice.project("alice").id,))
-        segments.sweep(db, alice.project("alice").id)
+        stored_records.sweep(db, alice.project("alice").id)
     for count, fork in forks.items():
         assert NOISY[:count] == alice.stored(fork)
 
@@ -396,7 +398,7 @@ def goes_on(team, who, session, new):
     with team.pool.asked_by(team.people[who].id) as db:
         row = sessions.readable(db, team.key, team.people[who], session)
         places = sessions.places(db, row["project_id"], session)
-        info, bodies = sessions.told(row), segments.bodies(db, row["project_id"], [places[-1].digest])
+        info, bodies = sessions.told(row), stored_records.bodies(db, row["project_id"], [places[-1].digest])
     last = places[-1]
     before = [] if last.full or last.end == info.base_count else unpack(bodies[last.digest], last.digest)
     position = len(places) - bool(before)

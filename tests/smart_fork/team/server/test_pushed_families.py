@@ -17,7 +17,7 @@ import pytest
 from smart_fork.errors import SmartForkError
 from smart_fork.excise import Request
 from smart_fork.excise.cutting import cut
-from smart_fork.excise.soundness import check
+from smart_fork.excise.verification import check
 from tests.drilled import drilled
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.excise.test_families import MOMENTS, Family, Member, found_in, indexed, killed_at, next_run

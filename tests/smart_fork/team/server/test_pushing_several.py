@@ -34,7 +34,7 @@ def typed(monkeypatch, *answers):
         return next(left)
 
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("smart_fork.team.commands.words.sys.stderr.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("smart_fork.team.commands.team_group.sys.stderr.isatty", lambda: True, raising=False)
     monkeypatch.setattr("typer.confirm", confirm)
     return asked
 

@@ -12,12 +12,12 @@ from indexer.embedding import LightEmbedder
 from smart_fork.errors import NotFound
 from smart_fork.finding.ranking import Parts
 from smart_fork.team import wire
-from smart_fork.team.passages import hash_of, searched, space_of
+from smart_fork.team.records import hash_of, searched, space_of
 from smart_fork.team.server import index, sessions
-from smart_fork.team.server.cluster import JOBS
 from smart_fork.team.server.database import Database
-from smart_fork.team.server.jobs import KINDS, Worker
-from smart_fork.team.server.question import _speaking, answer
+from smart_fork.team.server.jobs import KINDS, JobWorker
+from smart_fork.team.server.postgres import JOBS
+from smart_fork.team.server.team_search import _speaking, answer
 from tests.cases import first
 from tests.smart_fork.team.server.shop import INVOICES, LOGIN, UPLOADER, index_all, records_of, share
 from tests.smart_fork.team.server.team import new_id
@@ -80,7 +80,7 @@ def test_what_is_pushed_is_found_once_the_worker_has_been_there(people, database
     others = "DELETE FROM jobs WHERE project_id <> (SELECT id FROM projects WHERE key = %s)"
     people.owned.execute(others, (people.key,))  # what other tests have left to be embedded takes minutes
     with Database(database.conninfo(JOBS, base), 2, JOBS) as background:
-        worker = Worker(background, {"index": KINDS["index"]})
+        worker = JobWorker(background, {"index": KINDS["index"]})
         while worker.once():
             pass
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from smart_fork.errors import Conflict, NotFound, Unshareable, Usage, Withdrawn, WrongVerb
 from smart_fork.sharing.canonical import digest_of, encode
-from smart_fork.team.server import rewrite, sessions, withdrawn
+from smart_fork.team.server import sessions, stored_records, withdrawal
 from smart_fork.team.server.app import AskedChanges
 from smart_fork.team.wire import Rewrite
 from tests.smart_fork.team.server.team import new_id, push_of, record
@@ -44,7 +44,7 @@ def revision_of(team, session):
 
 def withdraw(team, who, session, changes, **options):
     wanted = edits_of(changes, revision_of(team, session), **options)
-    return rewrite.rewrite(team.pool, team.key, team.people[who], session, wanted)
+    return withdrawal.rewrite(team.pool, team.key, team.people[who], session, wanted)
 
 
 def stands(team, session):
@@ -224,12 +224,12 @@ def test_the_same_withdrawal_once_more_changes_nothing(team):
     source = new_id()
     team.push("alice", push_of(source, [], SHORT))
     wanted = edits_of({SHORT[4]: None}, 1)
-    first = rewrite.rewrite(team.pool, team.key, team.people["alice"], source, wanted)
-    again = rewrite.rewrite(team.pool, team.key, team.people["alice"], source, wanted)
+    first = withdrawal.rewrite(team.pool, team.key, team.people["alice"], source, wanted)
+    again = withdrawal.rewrite(team.pool, team.key, team.people["alice"], source, wanted)
 
     assert 2 == first.session.revision == again.session.revision == revision_of(team, source)
     with pytest.raises(Conflict, match="changed after the plan"):
-        rewrite.rewrite(team.pool, team.key, team.people["alice"], source, edits_of({SHORT[5]: None}, 1))
+        withdrawal.rewrite(team.pool, team.key, team.people["alice"], source, edits_of({SHORT[5]: None}, 1))
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_edits_that_contradict_each_other_are_refused(team, wrong):
     team.push("alice", push_of(source, [], SHORT))
 
     with pytest.raises(Usage):
-        rewrite.rewrite(
+        withdrawal.rewrite(
             team.pool, team.key, team.people["alice"], source, Rewrite(**{"kind": "cut", "revision": 1, **wrong})
         )
     assert SHORT == team.stored(source)
@@ -258,7 +258,7 @@ def test_deleting_everywhere_leaves_others_what_is_theirs(team):
     fork = team.branch("bob", source, verb="fork").session.id
     team.push("bob", push_of(fork, SHORT, [record(50), record(51)]))
 
-    outcome = rewrite.delete_everywhere(team.pool, team.key, team.people["alice"], source)
+    outcome = withdrawal.delete_everywhere(team.pool, team.key, team.people["alice"], source)
 
     assert 1 == outcome.descendants
     assert [] == team.stored(source)
@@ -267,7 +267,7 @@ def test_deleting_everywhere_leaves_others_what_is_theirs(team):
     assert ("",) == team.owned.execute("SELECT title FROM sessions WHERE id = %s", (fork,)).fetchone()
     with pytest.raises(NotFound), team.pool.asked_by(team.people["alice"].id) as db:
         sessions.readable(db, team.key, team.people["alice"], source)
-    assert 0 == rewrite.delete_everywhere(team.pool, team.key, team.people["alice"], source).descendants
+    assert 0 == withdrawal.delete_everywhere(team.pool, team.key, team.people["alice"], source).descendants
 
 
 def test_a_session_of_which_all_was_withdrawn_can_be_pushed_to(team):
@@ -289,7 +289,7 @@ def test_what_is_hidden_is_withdrawn_afterwards_all_the_same(team):
         sessions.delete(db, team.key, team.people["alice"], source)
     assert SHORT == team.stored(fork)
 
-    rewrite.delete_everywhere(team.pool, team.key, team.people["alice"], source)
+    withdrawal.delete_everywhere(team.pool, team.key, team.people["alice"], source)
     assert [] == team.stored(fork)
 
 
@@ -302,14 +302,14 @@ def test_who_has_a_copy_is_told_and_nobody_else(team):
     told = {}
     for name, person in team.people.items():
         with team.pool.asked_by(person.id) as db:
-            told[name] = withdrawn.changes(db, person, 0)
+            told[name] = stored_records.changes(db, person, 0)
     edits = {(known(SHORT[4]), None), (known(SHORT[5]), known(record(5, "x")))}
     assert [source] == [one.session_id for one in told["alice"].changes]
     assert [source, fork] == [one.session_id for one in told["bob"].changes]
     assert {frozenset(edits)} == {frozenset((e.old, e.new) for e in one.edits) for one in told["bob"].changes}
     assert () == told["carol"].changes
     with team.pool.asked_by(team.people["bob"].id) as db:
-        again = withdrawn.changes(db, team.people["bob"], int(told["bob"].next_page))
+        again = stored_records.changes(db, team.people["bob"], int(told["bob"].next_page))
     assert ((), told["bob"].next_page) == (again.changes, again.next_page)
 
 
@@ -325,7 +325,7 @@ def test_a_withdrawal_that_does_not_come_to_its_end_has_changed_nothing(team):
     fork = team.branch("bob", source, verb="fork").session.id
     team.push("bob", push_of(fork, SHORT, [record(60)]))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(rewrite, "_describe", _killed)
+        patched.setattr(withdrawal, "_describe", _killed)
         with pytest.raises(KeyboardInterrupt):
             withdraw(team, "alice", source, {SHORT[4]: None, SHORT[5]: replaced})
     assert (SHORT, [*SHORT, record(60)]) == (team.stored(source), team.stored(fork))
@@ -343,15 +343,15 @@ def test_what_is_done_again_after_a_restore_has_nothing_that_was_withdrawn_later
     team.push("alice", push_of(source, [], SHORT))
     half, whole = record(4, "half " + SECRET), record(4, "[REDACTED]")
     for revision, change in enumerate(({SHORT[4]: half}, {half: whole}), 1):
-        rewrite.rewrite(team.pool, team.key, team.people["alice"], source, edits_of(change, revision))
+        withdrawal.rewrite(team.pool, team.key, team.people["alice"], source, edits_of(change, revision))
 
     with psycopg.connect(team.owned.info.dsn, row_factory=dict_row) as db:
-        [one] = [one for one in rewrite.withdrawals(db) if one.session_id == source]
+        [one] = [one for one in withdrawal.withdrawals(db) if one.session_id == source]
     assert {SHORT[4]: whole, half: whole} == {old: one.edits[sha256(old).digest()] for old in (SHORT[4], half)}
     assert 2 == len(one.edits)
-    rewrite.delete_everywhere(team.pool, team.key, team.people["alice"], source)
+    withdrawal.delete_everywhere(team.pool, team.key, team.people["alice"], source)
     with psycopg.connect(team.owned.info.dsn, row_factory=dict_row) as db:
-        [one] = [one for one in rewrite.withdrawals(db) if one.session_id == source]
+        [one] = [one for one in withdrawal.withdrawals(db) if one.session_id == source]
     assert (True, {None}) == (one.hide, set(one.edits.values()))
 
 

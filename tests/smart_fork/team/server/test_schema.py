@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 import smart_fork.team.server
-from smart_fork.team.server.cluster import OWNER
 from smart_fork.team.server.database import _TABLES, FORM, create, make_database
+from smart_fork.team.server.postgres import OWNER
 
 #: What belongs to a project.
 PARTITIONS = 16

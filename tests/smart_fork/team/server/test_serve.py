@@ -27,15 +27,14 @@ from indexer.settings import Setting
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, Usage
 from smart_fork.team import wire
 from smart_fork.team.client import Client
-from smart_fork.team.commands.words import app
+from smart_fork.team.commands.team_group import app
 from smart_fork.team.login import Account as Person
 from smart_fork.team.server import database as databases
-from smart_fork.team.server import jobs
+from smart_fork.team.server import how_to_install, jobs
 from smart_fork.team.server.__main__ import serve
-from smart_fork.team.server.address import Options
-from smart_fork.team.server.cluster import OWNER, Account, Cluster, Programs
 from smart_fork.team.server.database import Database
-from smart_fork.team.server.installed import how_to_install
+from smart_fork.team.server.postgres import OWNER, Cluster, Programs, SystemUser
+from smart_fork.team.server.server_options import ServerOptions
 from tests import warm
 from tests.cases import first
 from tests.drilled import drilled
@@ -126,7 +125,7 @@ def said_in(folder):
 @pytest.fixture
 def packaged(installed, monkeypatch):
     """PostgreSQL's programs, where whoever runs the database can run them."""
-    monkeypatch.setattr("smart_fork.team.server.cluster.programs", lambda: installed)
+    monkeypatch.setattr("smart_fork.team.server.postgres.programs", lambda: installed)
     return installed
 
 
@@ -152,7 +151,7 @@ def test_a_backup_is_restored_into_an_empty_folder(shared, cli, open_folder, pac
     )
     assert {"path": written["path"], "withdrawals": 0} == json.loads(said.output)
     with (
-        Cluster(again, Account.named(*run_as[1:] or [None]), packaged).running() as there,
+        Cluster(again, SystemUser.named(*run_as[1:] or [None]), packaged).running() as there,
         psycopg.connect(there.conninfo(OWNER)) as db,
     ):
         assert db.execute("SELECT count(*) FROM users WHERE name = 'kept-by-backup'").fetchone() == (1,)
@@ -233,7 +232,7 @@ def test_a_database_that_takes_no_connections_yet_is_asked_again_when_it_does(tm
 
 
 def postmaster_of(folder):
-    account = Account(folder.stat().st_uid, folder.stat().st_gid, "")
+    account = SystemUser(folder.stat().st_uid, folder.stat().st_gid, "")
     return Cluster(folder, account, Programs(Path(), 0)).postmaster()
 
 
@@ -293,7 +292,7 @@ class Asker:
 
     def commands(self):
         """What is asked for, the records that are there before and after it, and of which session."""
-        cut = wire.Rewrite(kind="cut", revision=1, edits=(wire.Edit(old=sha256(OLD[1]).hexdigest()),))
+        cut = wire.Rewrite(kind="cut", revision=1, edits=(wire.RecordEdit(old=sha256(OLD[1]).hexdigest()),))
         branch = wire.Branch(verb="branch", id=self.child, source_id=self.session, count=3)
         return {
             "push": (
@@ -325,7 +324,7 @@ class Asker:
 
 @pytest.fixture
 def asker(shared, cli, folder, installed):
-    account = Account.named("nobody" if os.geteuid() == 0 else None)
+    account = SystemUser.named("nobody" if os.geteuid() == 0 else None)
     one = Asker(shared, cli, Cluster(folder, account, installed))
     yield one
     one.client.__exit__(None, None, None)
@@ -453,7 +452,7 @@ def test_a_certificate_that_is_none_is_said_before_anybody_is_answered(database,
     for name in ("c.pem", "k.pem"):
         (tmp_path / name).write_text("nonsense")
     run_as = "nobody" if os.geteuid() == 0 else None
-    options = Options(
+    options = ServerOptions(
         "127.0.0.1:0", data=open_folder / "certified", dsn=database.conninfo(OWNER, base),
         tls_cert=str(tmp_path / "c.pem"), tls_key=str(tmp_path / "k.pem"), run_as=run_as,
     )  # fmt: skip
@@ -462,7 +461,7 @@ def test_a_certificate_that_is_none_is_said_before_anybody_is_answered(database,
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch):
-    monkeypatch.setattr("smart_fork.team.server.installed.find_spec", lambda name: None)
+    monkeypatch.setattr("smart_fork.team.server.find_spec", lambda name: None)
     for words in (["serve"], ["user", "list"]):
         result = CliRunner().invoke(app, words)
         assert isinstance(result.exception, ProgramMissing)

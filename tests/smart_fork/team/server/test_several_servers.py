@@ -15,9 +15,9 @@ from smart_fork.team.login import Account as Person
 from smart_fork.team.server import database
 from smart_fork.team.server import database as databases
 from smart_fork.team.server.__main__ import serve
-from smart_fork.team.server.address import Options
-from smart_fork.team.server.cluster import APP, OWNER, Cluster
 from smart_fork.team.server.database import FORM, Database, create, make_database
+from smart_fork.team.server.postgres import APP, OWNER, Cluster
+from smart_fork.team.server.server_options import ServerOptions
 from tests.smart_fork.team.server.conftest import QUICK, copied
 from tests.smart_fork.team.server.team import Team, new_id, push_of, record
 from tests.smart_fork.team.server.test_cluster import until
@@ -100,7 +100,7 @@ def test_what_one_server_takes_the_other_finds_and_what_is_withdrawn_at_one_is_g
         alice.push(team.key, push_of(session, [], records, visibility="public"))
         assert session == bob.session(team.key, session).session.id  # at once
         until(lambda: [session] == found(bob, team, "zebrafish uploader"))
-        cut = wire.Rewrite(kind="cut", revision=1, edits=(wire.Edit(old=sha256(records[2]).hexdigest()),))
+        cut = wire.Rewrite(kind="cut", revision=1, edits=(wire.RecordEdit(old=sha256(records[2]).hexdigest()),))
         alice.rewrite(team.key, session, cut)
         assert "quokka" not in str(hits(bob, team, "quokka"))  # what is left of the session may still be similar
         assert 2 == bob.session(team.key, session).session.record_count
@@ -244,7 +244,7 @@ def test_a_database_that_is_no_replica_is_not_asked(primary):
 
 def test_a_replica_of_the_servers_own_database_is_refused(open_folder):
     with pytest.raises(Usage, match="--read-dsn needs --dsn"):
-        serve(Options("127.0.0.1:0", data=open_folder / "none", read_dsn="postgresql://x/y"), lambda told: None)
+        serve(ServerOptions("127.0.0.1:0", data=open_folder / "none", read_dsn="postgresql://x/y"), lambda told: None)
 
 
 @pytest.mark.thorough

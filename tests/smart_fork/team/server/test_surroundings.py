@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from smart_fork.errors import Usage
-from smart_fork.team.commands.words import app
+from smart_fork.team.commands.team_group import app
 from smart_fork.team.server.__main__ import serve
-from smart_fork.team.server.address import Options
-from smart_fork.team.server.cluster import Account, Cluster, Programs
+from smart_fork.team.server.postgres import Cluster, Programs, SystemUser
+from smart_fork.team.server.server_options import ServerOptions
 from tests.cases import first
 from tests.smart_fork.team.server.conftest import copied
 from tests.smart_fork.team.server.test_cluster import until
@@ -85,7 +85,7 @@ def test_code_that_the_user_may_not_read_is_imported_before_and_people_are_serve
     running = Running(folder, installed, python=closed)
     try:
         assert running.healthy()
-        account = Account.named("nobody")
+        account = SystemUser.named("nobody")
         asker = Asker(running, cli, Cluster(folder, account, installed))
         until(lambda: (4, 4) == asker.indexed())
         asker.client.__exit__(None, None, None)
@@ -114,7 +114,7 @@ def test_a_data_folder_in_a_closed_one_is_refused_with_the_closed_one(tmp_path, 
     tmp_path.chmod(0o755)
     data.parent.mkdir(mode=0o700)
 
-    options = Options("127.0.0.1:0", data=data, dsn=dsn, run_as="nobody", programs=installed.folder)
+    options = ServerOptions("127.0.0.1:0", data=data, dsn=dsn, run_as="nobody", programs=installed.folder)
     with pytest.raises(Usage) as refused:
         serve(options, print)
     assert not data.exists()
@@ -142,13 +142,13 @@ processes.import_all()
 before = set(sys.modules)
 from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import HomePlace
-from smart_fork.sharing import reading_back
+from smart_fork.sharing import replay
 from smart_fork.sharing.canonical import encode
-from smart_fork.team import passages
+from smart_fork.team import records
 said = {"type": "user", "uuid": "r0", "parentUuid": None, "timestamp": "2026-07-01T10:00:00.000Z", "cwd": "/srv/shop/\U0001f600",
         "message": {"role": "user", "content": "caf\xe9"}}
 record = encode(AGENTS.forms_of("claude").outgoing(said, HomePlace("/srv/shop", "/home/ada")))
-reading_back.check("claude", [record])
-passages.searched([record], "claude", "0", "0")
+replay.read_back("claude", [record])
+records.searched([record], "claude", "0", "0")
 print(sorted(set(sys.modules) - before))
 """

@@ -10,10 +10,10 @@ import pytest
 
 from smart_fork.errors import ProgramFailed, SmartForkError, Usage
 from smart_fork.team.server.__main__ import serve
-from smart_fork.team.server.address import Options
 from smart_fork.team.server.admin import do
-from smart_fork.team.server.cluster import OWNER
 from smart_fork.team.server.database import _fits, at_hand, make_database, with_tables
+from smart_fork.team.server.postgres import OWNER
+from smart_fork.team.server.server_options import ServerOptions
 from smart_fork.team.wire import Administer
 
 
@@ -79,7 +79,7 @@ def test_root_with_a_database_elsewhere_is_told_of_the_server_and_not_of_postgre
     monkeypatch.setattr(os, "geteuid", lambda: 0)
 
     with pytest.raises(Usage, match="The team server does not run as root") as refused:
-        serve(Options("127.0.0.1:0", data=tmp_path, dsn="postgresql://db.internal/forks"), print)
+        serve(ServerOptions("127.0.0.1:0", data=tmp_path, dsn="postgresql://db.internal/forks"), print)
 
     assert "--run-as USER" in refused.value.hint
 

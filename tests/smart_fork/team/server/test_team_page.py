@@ -21,7 +21,7 @@ from smart_fork.cli.service.app import Entrance
 from smart_fork.errors import ForkRefused
 from smart_fork.finding.upkeep import Engine
 from smart_fork.page import views
-from smart_fork.team import find as team_find
+from smart_fork.team import search as team_find
 from tests.e2e.browsing import Watch, browser, chromium, low_contrast, violations, window
 from tests.smart_fork.asking import opened
 from tests.smart_fork.team.server.machines import serving

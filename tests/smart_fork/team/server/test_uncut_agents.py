@@ -17,7 +17,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
 from smart_fork.agents.readers import READERS
-from smart_fork.sharing.rewrite_copies import is_uncut
+from smart_fork.sharing.rewrite_copies import is_rewritten
 from tests.smart_fork.team.server.test_two_people import said
 from tests.smart_fork.team.server.test_withdrawal import LEFT, OWN, OWN_ANSWER, SAID, SECRET, carol, having
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.thorough
 
 __all__ = ["carol"]
 
-UNCUT = [agent.name for agent in AGENTS if agent.has("forms") and is_uncut(agent.name)]
+UNCUT = [agent.name for agent in AGENTS if agent.has("forms") and is_rewritten(agent.name)]
 
 
 def told(machine, agent: str, session_id: str, *texts: str) -> list[dict]:

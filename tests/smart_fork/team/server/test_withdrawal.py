@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from indexer import state
-from smart_fork.sharing import pulled
+from smart_fork.sharing import received_logs
 from tests.cases import first
 from tests.smart_fork.team.server.machines import TeamMachine
 from tests.smart_fork.team.server.test_rewrite import dump
@@ -227,7 +227,7 @@ def test_a_copy_that_is_a_file_follows(request, alice):
     assert [file] == second.team("sync")["changed"]
     assert [] == having(second)
     with second.here():
-        assert [] == pulled.owing()
+        assert [] == received_logs.with_pending_edits()
 
 
 @pytest.mark.thorough

@@ -27,7 +27,7 @@ import psutil
 
 from indexer.masking import beginning, mask
 from smart_fork.errors import ForkRefused, ProgramFailed, ProgramMissing, Usage
-from smart_fork.team.server.installed import EMBEDDED, check_installed, how_to_install
+from smart_fork.team.server import EMBEDDED, check_installed, how_to_install
 
 OWNER, APP, JOBS, DATABASE = "smartfork", "smartfork_app", "smartfork_jobs", "smartfork"
 PORT = 5432
@@ -100,7 +100,7 @@ def _major(postgres: Path) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class SystemUser:
     """The user as whom PostgreSQL runs; it refuses to run as root."""
 
     uid: int
@@ -108,7 +108,7 @@ class Account:
     name: str
 
     @classmethod
-    def named(cls, name: str | None, what: str = "PostgreSQL") -> Account:
+    def named(cls, name: str | None, what: str = "PostgreSQL") -> SystemUser:
         """The one of that name, or who runs this; `what` is to run as that.
 
         Raises:
@@ -188,7 +188,7 @@ class Cluster:
     """A database in `folder`, which belongs to `account` alone."""
 
     folder: Path
-    account: Account
+    account: SystemUser
     programs: Programs
     settings: Mapping[str, str] = field(default_factory=dict)
 

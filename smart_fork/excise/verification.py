@@ -14,49 +14,23 @@ from pkgutil import resolve_name
 from typing import NamedTuple
 
 from indexer import kept_logs, state
-from indexer.export import export_path
 from indexer.failures import what_failed
-from indexer.files import index_db, open_regular
-from indexer.store.base import SessionRow
-from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cuts import snapshots
-from smart_fork.agents.cuts.model import CutWarning, Transcript, TranscriptTurn
+from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError, advice
+from smart_fork.excise import text_search, transcript
 from smart_fork.excise.answer import CopyBehind, Soundness
-from smart_fork.excise.cut_plan import CutPlan, dangling, unanswered
-from smart_fork.excise.transcript import descent_of, load_copy, load_for_cut, matching, meant, others
-from smart_fork.excise.words import (
-    SECRET,
-    agent_of,
-    all_words,
-    is_telling,
-    own_words,
-    runs_of,
-    said_in,
-    secrets_of,
-    solid_texts_of,
-    still_said,
-    still_secret,
-    telling,
-    traces,
-    within,
-    words_among,
-    words_at,
-    words_in,
-    words_of,
-)
+from smart_fork.excise.cut_plan import CutPlan, broken_links, dangling, orphaned, unanswered
 from smart_fork.excise.writing import written_path
-from smart_fork.finding.index_access import opened
 from smart_fork.forking.family import Descendant, Descent
 from smart_fork.repository.objects import contents
 from smart_fork.system import permission
 from smart_fork.system.processes import Processes
 
 #: What knows the shared sessions, which nearly nobody has.
-_STILL_SHARED = "smart_fork.sharing.remnants:still_shared"
+_STILL_SHARED = "smart_fork.sharing.withdrawal:still_shared"
 
 
 def check(reference: str | None, tool: str = "auto") -> Soundness:
@@ -69,13 +43,14 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
     Raises:
         NotFound, Usage: there is no such transcript.
     """
-    session = meant(reference, tool)
-    loose = [*dangling(session.turns), *orphaned(session), *AGENTS.cutter_of(session.tool).without_header(session)]
+    session = transcript.resolve_transcript(reference, tool)
+    orphans = orphaned(session, {call for entry in cuts_of(session) for call in entry.orphaned})
+    loose = [*dangling(session.turns), *orphans, *AGENTS.cutter_of(session.tool).without_header(session)]
     gaps = broken_links(session)
-    gone = gone_of(session)
+    gone = cut_text_of(session)
     words = words_found(session, gone.words)
-    copies = [*remaining(session, gone), *shared(session)]
-    remains = traces(agent_of(session.tool), {session.session_id}, gone.in_bytes)
+    copies = [*remaining(session, gone), *still_shared(session)]
+    remains = text_search.traces(text_search.agent_of(session.tool), {session.session_id}, gone.in_bytes)
     held, unknown = still_kept(session)
     return Soundness(
         session_id=session.session_id,
@@ -90,11 +65,13 @@ def check(reference: str | None, tool: str = "auto") -> Soundness:
         remains=tuple(remains),
         snapshots=tuple(held),
         unknown=unknown,
-        unsearched=tuple(str(one.path) for one in descent_of(session).below if one.told) if unknown else (),
+        unsearched=tuple(str(one.path) for one in transcript.derived_from(session).descendants if one.handed_over)
+        if unknown
+        else (),
     )
 
 
-def shared(session: Transcript) -> list[CopyBehind]:
+def still_shared(session: Transcript) -> list[CopyBehind]:
     """Return the shared sessions that still have cut text. Where nothing is shared, nothing is imported."""
     if not state.rows("SELECT 1 FROM pulled LIMIT 1"):
         return []
@@ -109,28 +86,6 @@ def still_kept(session: Transcript) -> tuple[list[str], int]:
     return there if cuts else [], len(set(cuts) - set(there))
 
 
-def orphaned(session: Transcript) -> list[CutWarning]:
-    """The calls that have no result since a cut has taken it. Agents themselves leave calls without one as well."""
-    cut = {call for entry in cuts_of(session) for call in entry.orphaned}
-    left = cut & unanswered(session.turns)
-    return sorted(
-        CutWarning(turn.id, f"calls {call.id}, but their result was cut")
-        for turn in session.turns
-        for call in turn.tool_calls
-        if call.id in left
-    )
-
-
-def broken_links(session: Transcript) -> list[CutWarning]:
-    """The turns whose parent is not in the file."""
-    known = {name for turn in session.turns for name in (turn.id, *turn.aliases)}
-    return [
-        CutWarning(turn.id, f"its parent {turn.parent_id} is not in the file")
-        for turn in session.turns
-        if turn.parent_id and turn.parent_id not in known and not turn.id.startswith("line-")
-    ]
-
-
 def words_found(session: Transcript, gone: set[str]) -> list[str]:
     """Those of the words that were cut which are still in the session's index, export or kept copy.
 
@@ -139,11 +94,11 @@ def words_found(session: Transcript, gone: set[str]) -> list[str]:
     """
     if not gone or session.tool not in READERS.names:
         return []
-    own = ours(session.tool, READERS[session.tool].id_of(session.source_path), gone)
+    own = transcript.own_files_with(session.tool, READERS[session.tool].id_of(session.source_path), gone)
     return sorted(set[str]().union(*(words for _, words in own)))
 
 
-class Gone(NamedTuple):
+class CutText(NamedTuple):
     """The lines of all cuts of a session, and what they had that no line which stays has.
 
     `runs` are runs of words and solid texts, `in_bytes` the words that can be looked for in bytes.
@@ -155,29 +110,29 @@ class Gone(NamedTuple):
     in_bytes: set[str]
 
 
-def gone_of(session: Transcript) -> Gone:
+def cut_text_of(session: Transcript) -> CutText:
     """Return what the snapshots have of the cuts of a session; they are read once.
 
     A word that is within a longer one that stays tells nothing.
     """
-    found = [_gone_of(session, path) for path in (None, *others(session))]
-    return Gone(*(set().union(*some) for some in zip(*found, strict=True)))
+    found = [_gone_of(session, path) for path in (None, *transcript.other_files(session))]
+    return CutText(*(set().union(*some) for some in zip(*found, strict=True)))
 
 
-def _gone_of(session: Transcript, path: Path | None) -> Gone:
+def _gone_of(session: Transcript, path: Path | None) -> CutText:
     lines = cut_lines(session, path)
     if not lines:
-        return Gone(set(), set(), set(), set())
-    words, runs, solid = words_of(lines), runs_of(lines), solid_texts_of(lines)
-    in_bytes = words_in(*words)
-    left = within(_staying(session, path), words | in_bytes)
-    still = still_said(_staying(session, path), runs, solid)
-    return Gone(lines, words - left, (runs | solid) - still, set(in_bytes - left))
+        return CutText(set(), set(), set(), set())
+    words, runs, solid = text_search.words_of(lines), text_search.runs_of(lines), text_search.solid_texts_of(lines)
+    in_bytes = text_search.words_in(*words)
+    left = text_search.words_inside(_staying(session, path), words | in_bytes)
+    still = text_search.remaining_words(_staying(session, path), runs, solid)
+    return CutText(lines, words - left, (runs | solid) - still, set(in_bytes - left))
 
 
 def cuts_of(session: Transcript) -> list[snapshots.Noted]:
     """The cuts that stand in any file of a session."""
-    return [one for path in (written_path(session), *others(session)) for one in snapshots.cuts(path)]
+    return [one for path in (written_path(session), *transcript.other_files(session)) for one in snapshots.cuts(path)]
 
 
 def cut_lines(session: Transcript, path: Path | None = None) -> set[bytes]:
@@ -202,7 +157,7 @@ def _staying(session: Transcript, path: Path | None) -> Iterator[bytes]:
 
 
 #: So many solid texts are looked for, the longest.
-_MOST = 200
+_MAX_SOLID_TEXTS = 200
 #: Programs that an agent has installed.
 _PROGRAMS = ("node_modules", "bin")
 
@@ -217,22 +172,27 @@ def beside_logs(session: Transcript, gone: Collection[str], below: Iterable[Desc
     if permission.limited() or session.tool not in READERS.names:
         return
     family = {(session.tool, session.session_id), *((one.agent, one.session_id) for one in below)}
-    search = _Search(gone, {session_id for _, session_id in family})
+    search = _FileSearch(gone, {session_id for _, session_id in family})
     for agent in sorted({agent for agent, _ in family}) if search.wanted or search.solid else ():
         for path in _files_of(agent, search.session_ids):
             yield from search.behind(path, AGENTS.title_of(agent))
 
 
-class _Search:
+class _FileSearch:
     """The words that are looked for, and the sessions that they were cut out of."""
 
     def __init__(self, gone: Collection[str], session_ids: Collection[str]) -> None:
         self.session_ids = session_ids
-        self.wanted = words_in(*(word for word in gone if word.isidentifier() or word.isalnum())) - own_words()
+        self.wanted = (
+            text_search.words_in(*(word for word in gone if word.isidentifier() or word.isalnum()))
+            - text_search.own_words()
+        )
         solid = sorted((one for one in gone if not one.replace("_", "").isalnum() and " " not in one), key=len)
-        self.solid = {one: one for one in solid[-_MOST:]}
+        self.solid = {one: one for one in solid[-_MAX_SOLID_TEXTS:]}
         self._secret = frozenset(
-            word for word in self.wanted if len(word) >= SECRET and any(map(str.isdigit, word)) and not word.isdigit()
+            word
+            for word in self.wanted
+            if len(word) >= text_search.MIN_SECRET and any(map(str.isdigit, word)) and not word.isdigit()
         )
 
     def behind(self, path: Path, owner: str) -> Iterator[CopyBehind]:
@@ -254,17 +214,19 @@ class _Search:
         likely = (*self._secret, *self.solid)
         pieces = contents(store, Processes()) if likely else ()
         some = (one for one in pieces if any(word in one.decode("utf-8", "ignore").lower() for word in likely))
-        return words_among(some, self._secret, self.solid)
+        return text_search.words_among(some, self._secret, self.solid)
 
     def _in_file(self, path: Path) -> set[str]:
         if self._is_named(str(path)):
-            return words_at(path, self.wanted, self.solid)
-        found = words_at(path, self._secret, self.solid)
+            return text_search.words_at(path, self.wanted, self.solid)
+        found = text_search.words_at(path, self._secret, self.solid)
         return found | (self._in_lines(path) if path.suffix == ".jsonl" else set())
 
     def _in_lines(self, path: Path) -> set[str]:
         with suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
-            return set[str]().union(*(self.wanted & words_in(line) for line in file if self._is_named(line)))
+            return set[str]().union(
+                *(self.wanted & text_search.words_in(line) for line in file if self._is_named(line))
+            )
         return set()
 
     def _is_named(self, text: str) -> bool:
@@ -290,22 +252,24 @@ def _files_of(agent: str, session_ids: Collection[str]) -> Iterator[Path]:
 
 
 #: What becomes of our own files of another session.
-_GO = "It loses the text when that session does."
+_LOSES_IT = "It loses the text when that session does."
 
 
 def _aside(session: Transcript, secrets: Collection[str]) -> list[CopyBehind]:
     """Find secrets of cut lines that are still in a line that is no message: a summary, a title, what was rewound."""
-    wanted = still_secret(TranscriptTurn.raws(session.turns), secrets)
+    wanted = text_search.remaining_secrets(TranscriptTurn.raws(session.turns), secrets)
     if not wanted:
         return []
-    session = load_for_cut(session.tool, session.source_path, session.composer_id, numbered=True)
+    session = transcript.load_for_cut(session.tool, session.source_path, session.composer_id, numbered=True)
     places = zip(session.turns, session.numbers, strict=True)
     turns = [(turn, n) for turn, n in places if "lists" not in turn.meta]  # what it lists are turns
     rest = [turn for turn, n in turns if n is None or turn.role == "system" or turn.meta.get("compacts")]
     others = {turn.id for turn in rest}
-    wanted -= still_secret(TranscriptTurn.raws(turn for turn, _ in turns if turn.id not in others), wanted)
+    wanted -= text_search.remaining_secrets(
+        TranscriptTurn.raws(turn for turn, _ in turns if turn.id not in others), wanted
+    )
     every = zip(rest, TranscriptTurn.raws(rest), strict=True)
-    found = {turn.id: still_secret([raw], wanted) for turn, raw in every if wanted}
+    found = {turn.id: text_search.remaining_secrets([raw], wanted) for turn, raw in every if wanted}
     return [
         CopyBehind(
             str(session.source_path),
@@ -317,7 +281,7 @@ def _aside(session: Transcript, secrets: Collection[str]) -> list[CopyBehind]:
     ]
 
 
-def remaining(session: Transcript, gone: Gone) -> list[CopyBehind]:
+def remaining(session: Transcript, gone: CutText) -> list[CopyBehind]:
     """The files of agents that still have something of the cuts of a session, each with what to do about it.
 
     Each copy is loaded once.
@@ -325,11 +289,11 @@ def remaining(session: Transcript, gone: Gone) -> list[CopyBehind]:
     cuts = snapshots.cuts(written_path(session))
     cut = frozenset(key for one in cuts for key in one.keys)
     keys = cut.union(*(one.masked for one in cuts))
-    said, secrets = frozenset(gone.words | gone.runs), secrets_of(gone.lines)
+    said, secrets = frozenset(gone.words | gone.runs), text_search.secrets_of(gone.lines)
     if not (keys or said or secrets):
         return []
-    descent = descent_of(session, keys)
-    look = _Look(session, said, cut, secrets)
+    descent = transcript.derived_from(session, keys)
+    look = _CopySearch(session, said, cut, secrets)
     found = [*look.beside(session.source_path)]
     for one in descent.logs:
         found += look.into(one, is_unclear=one in descent.unclear)
@@ -338,17 +302,17 @@ def remaining(session: Transcript, gone: Gone) -> list[CopyBehind]:
     return [*reversed(named.values()), *look.asides]
 
 
-def says(one: Descendant, planned: CutPlan) -> bool:
+def has_cut_text(one: Descendant, planned: CutPlan) -> bool:
     """Return True if a log has text that a cut is about to remove from its session."""
     turns, edits = planned.session.turns, planned.edits
     changes = (turn for at, turn in enumerate(turns) if turn.id in planned.gone or at in edits)
-    wanted = said_in(TranscriptTurn.raws(changes))
+    wanted = text_search.words_and_runs(TranscriptTurn.raws(changes))
     every = zip(enumerate(turns), TranscriptTurn.raws(turns), strict=True)
     stays = (edits.get(at, raw) for (at, turn), raw in every if turn.id not in planned.gone)
-    return bool(telling(_lines(one), wanted - still_said(stays, wanted)))
+    return bool(text_search.telling_words(_lines(one), wanted - text_search.remaining_words(stays, wanted)))
 
 
-class _Look:
+class _CopySearch:
     """A search for words, record keys and secrets. `asides` lists secrets found in lines that are no messages."""
 
     def __init__(
@@ -359,29 +323,29 @@ class _Look:
 
     def into(self, one: Descendant, *, is_unclear: bool) -> Iterator[CopyBehind]:
         """A log, and what lies beside it."""
-        copy = None if one.told else load_copy(self.session, one.path)
+        copy = None if one.handed_over else transcript.load_copy(self.session, one.path)
         self.asides += _aside(copy, self._secrets) if copy and not is_unclear else []
-        said = telling(_lines(one) if copy is None else TranscriptTurn.raws(copy.own), self.gone)
+        said = text_search.telling_words(_lines(one) if copy is None else TranscriptTurn.raws(copy.own), self.gone)
         if said or self.has_records(copy):
             if copy is None:
-                reason = _told(one) if one.told else _cut_it(str(one.path), one.session_id)
+                reason = _told(one) if one.handed_over else _cut_it(str(one.path), one.session_id)
             else:
                 reason = self._what_to_do(copy, is_unclear=is_unclear)
             yield CopyBehind(str(one.path), tuple(sorted(said)), reason)
-            yield from ours_with(
-                one.agent, one.session_id, self.gone, f"It has text of session {one.session_id}. {_GO}"
+            yield from transcript.copies_with(
+                one.agent, one.session_id, self.gone, f"It has text of session {one.session_id}. {_LOSES_IT}"
             )
         yield from self.beside(one.path, one.agent)
 
     def has_records(self, copy: Transcript | None) -> bool:
         """Return True if a copy has records that were cut."""
-        return copy is not None and bool(matching(copy, self._cut))
+        return copy is not None and bool(transcript.matching(copy, self._cut))
 
     def beside(self, log: Path, agent: str = "") -> Iterator[CopyBehind]:
         """The files beside a log."""
         cutter = AGENTS.find_cutter(agent or self.session.tool)
         for path in cutter.files_of(log) if cutter else ():
-            if said := telling(_read(path), self.gone):
+            if said := text_search.telling_words(transcript.lines_of(path), self.gone):
                 what_to_do = _cut_it(str(path), "") if path.suffix == ".jsonl" else "Delete the file."
                 yield CopyBehind(str(path), tuple(sorted(said)), f"It is next to the log. {what_to_do}")
 
@@ -397,10 +361,10 @@ class _Look:
         return f"Its own turns contain the cut text. {there}"
 
 
-def _archived(look: _Look, descent: Descent, keys: Collection[str]) -> Iterator[CopyBehind]:
+def _archived(look: _CopySearch, descent: Descent, keys: Collection[str]) -> Iterator[CopyBehind]:
     """Our own files of relatives whose logs are gone."""
     session = look.session
-    cutter, lost = AGENTS.find_cutter(session.tool), set(descent.lost)
+    cutter, lost = AGENTS.find_cutter(session.tool), set(descent.without_log)
     if permission.limited() or cutter is None:
         return
     for kept in kept_logs.copies():
@@ -409,54 +373,11 @@ def _archived(look: _Look, descent: Descent, keys: Collection[str]) -> Iterator[
         with suppress(OSError), kept_logs.opened(kept) as path:
             if cutter.holds(path, keys):
                 lost.add((kept.agent, kept.session_id))
-                if look.has_records(load_copy(session, path)):
-                    said = telling(_read(path), look.gone)
+                if look.has_records(transcript.load_copy(session, path)):
+                    said = text_search.telling_words(transcript.lines_of(path), look.gone)
                     yield CopyBehind(str(kept.folder), tuple(sorted(said)), _forget(kept.session_id))
     for agent, session_id in sorted(lost):
-        yield from ours_with(agent, session_id, look.gone, _forget(session_id))
-
-
-def ours(agent: AgentName, session_id: str, gone: Collection[str]) -> Iterator[tuple[Path, set[str]]]:
-    """Our own files of a session that have some of these words or runs of words: its export, its kept copy, the index.
-
-    Raises:
-        IndexUnavailable: the index cannot be looked into.
-    """
-    export, kept = export_path(agent, session_id), kept_logs.find(agent, session_id)
-    if found := still_said(_read(export), gone):
-        yield export, found
-    if kept is not None:
-        with kept_logs.opened(kept) as path:
-            if found := still_said(_read(path), gone):
-                yield kept.folder, found
-    if index_db().exists():
-        with opened() as store:
-            row = store.session(agent, session_id)
-            found = _indexed(store, row, gone) if row is not None else set()
-        if found:
-            yield index_db(), found
-
-
-def ours_with(agent: AgentName, session_id: str, gone: Collection[str], reason: str) -> Iterator[CopyBehind]:
-    """Our own files of a session that have some of these words, unless these are ordinary words alone."""
-    for path, said in ours(agent, session_id, gone):
-        if any(map(is_telling, said)):
-            yield CopyBehind(str(path), tuple(sorted(all_words(said))), reason)
-
-
-def _indexed(store: SqliteStore, row: SessionRow, gone: Collection[str]) -> set[str]:
-    chunks = {placement.chunk for placement in store.placements_of(row.row)}
-    there = said_in(text.encode() for text in (row.title, row.headline, *store.texts(chunks).values()))
-    found = there.intersection(gone)
-    words = (word for word in gone if word not in found and " " not in word)
-    terms = {f'"{word}"': word for word in words if not _is_form(word, there)}
-    return found | {terms[term] for term, rows in store.having("sessions", list(terms), [row.row]).items() if rows}
-
-
-def _is_form(word: str, others: set[str]) -> bool:
-    """Return whether the index may take `word` for a form of another one: "raising" for "raises"."""
-    stem = word[: max(3, len(word) - 3)]
-    return word.isalpha() and (len(word) == len(stem) or any(one.startswith(stem) for one in others))
+        yield from transcript.copies_with(agent, session_id, look.gone, _forget(session_id))
 
 
 def _forget(session_id: str) -> str:
@@ -490,9 +411,4 @@ def _cut_id(session: Transcript, turn: str) -> str:
 def _lines(one: Descendant) -> Iterator[bytes]:
     """The lines of a log, whoever wrote it."""
     with suppress(OSError), READERS[one.agent].as_file(one.path) as path:
-        yield from _read(path)
-
-
-def _read(path: Path) -> Iterator[bytes]:
-    with suppress(OSError), open_regular(path) as file:
-        yield from file
+        yield from transcript.lines_of(path)

@@ -40,9 +40,9 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 #: An id that an agent makes, as the whole value of a field.
 _ID = re.compile(r"(?:[a-z]+_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 #: The shortest word with a digit that is taken for a secret.
-SECRET = 8
+MIN_SECRET = 8
 #: So many words in a row tell a text, however ordinary each of them is.
-_RUN = 4
+_WORDS_IN_RUN = 4
 #: An escape for a character that a word may have. Control characters end words, as their escapes do in a line.
 _ESCAPE = re.compile(rb"\\u(?!00[01])")
 #: Its lower case depends on what is behind it.
@@ -74,22 +74,22 @@ def solid_texts_of(lines: Iterable[bytes]) -> set[str]:
 def secrets_of(lines: Iterable[bytes]) -> set[str]:
     """Return the words and solid texts of lines that look like secrets. Ids that agents make do not."""
     some = [text for line in lines for text in _texts(line) if not _ID.fullmatch(text)]
-    long = {one for one in all_words(some) if len(one) >= SECRET}
+    long = {one for one in all_words(some) if len(one) >= MIN_SECRET}
     return _solid_texts(some) | {one for one in long if any(map(str.isdigit, one)) and any(map(str.isalpha, one))}
 
 
-def said_in(lines: Iterable[bytes]) -> set[str]:
+def words_and_runs(lines: Iterable[bytes]) -> set[str]:
     """Words and runs of words: those have a blank."""
     some = list(lines)
     return words_of(some) | runs_of(some)
 
 
-def within(lines: Iterable[bytes], words: Iterable[str]) -> set[str]:
+def words_inside(lines: Iterable[bytes], words: Iterable[str]) -> set[str]:
     """Return those of some words that lines have, in a longer word as well."""
     return _found(lines, _Search(words, _lower))
 
 
-def still_said(lines: Iterable[bytes], wanted: Collection[str], solid: Iterable[str] = ()) -> set[str]:
+def remaining_words(lines: Iterable[bytes], wanted: Collection[str], solid: Iterable[str] = ()) -> set[str]:
     """Return those of some words and runs of words, and of some `solid` texts, that are such ones in lines."""
     return _found(
         lines,
@@ -99,7 +99,7 @@ def still_said(lines: Iterable[bytes], wanted: Collection[str], solid: Iterable[
     )
 
 
-def still_secret(lines: Iterable[bytes], wanted: Iterable[str]) -> set[str]:
+def remaining_secrets(lines: Iterable[bytes], wanted: Iterable[str]) -> set[str]:
     """Return those of some secrets that look like ones in lines."""
     return _found(lines, _Search(wanted, _lower, secrets_of))
 
@@ -159,7 +159,7 @@ def _solid_texts(some: Iterable[str]) -> set[str]:
 
 def _runs(text: str) -> Iterator[str]:
     words = LETTERS.findall(text.lower())
-    return (" ".join(words[at : at + _RUN]) for at in range(len(words) - _RUN + 1))
+    return (" ".join(words[at : at + _WORDS_IN_RUN]) for at in range(len(words) - _WORDS_IN_RUN + 1))
 
 
 def _texts(line: bytes) -> Iterable[str]:
@@ -169,7 +169,7 @@ def _texts(line: bytes) -> Iterable[str]:
 
 #: Shorter words are in anything that is packed, by chance.
 _LONG_WORD = re.compile(r"[^\W_]{5,64}")
-_FEW = 64
+_MAX_WORDS = 64
 _ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
 #: A person's own file, and what names sessions and snapshots.
 _NOT_OURS_TO_SEARCH = ("config.toml", "excise.jsonl")
@@ -192,7 +192,7 @@ def traces(agent: AgentName | None, session_ids: Collection[str], words: Collect
     if index_db().exists():
         with opened() as store:
             found += [Remnant(str(index_db()), "index")] * store.owes_erasing()
-    if any(related(one, session_ids) and wanted & words_in(said_by(one)) for one in Registry.known_workers()):
+    if any(is_worker_of(one, session_ids) and wanted & words_in(worker_text(one)) for one in Registry.known_workers()):
         found.append(Remnant(str(registry_file()), "register of workers"))
     return found
 
@@ -202,12 +202,12 @@ def agent_of(tool: str) -> AgentName | None:
     return tool if tool in READERS.names else None
 
 
-def related(worker: WorkerRecord, session_ids: Collection[str]) -> bool:
+def is_worker_of(worker: WorkerRecord, session_ids: Collection[str]) -> bool:
     """Return True if a worker was started from, by or as one of these sessions."""
     return not {worker.session_id, worker.source_session_id, worker.caller_session_id}.isdisjoint(session_ids)
 
 
-def said_by(worker: WorkerRecord) -> str:
+def worker_text(worker: WorkerRecord) -> str:
     """Return a worker's texts: its name, prompt, command and status."""
     return "\n".join((worker.name, worker.prompt, *worker.command, worker.status_note))
 
@@ -228,7 +228,7 @@ def words_among(
             text += "\n" + _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
         text = text.lower()
         # To look for a few words takes a fraction of the time that it takes to part a text into its words.
-        likely = wanted if len(wanted) > _FEW else {word for word in wanted if word not in found and word in text}
+        likely = wanted if len(wanted) > _MAX_WORDS else {word for word in wanted if word not in found and word in text}
         found |= likely.intersection(_LONG_WORD.findall(text) if likely else ())
         found |= {word for word, part in parts.items() if word not in found and part in text}
     return found
@@ -254,7 +254,7 @@ class _OwnFiles:
         self._session_ids, self._wanted = session_ids, wanted
         self._exports = {export_path(agent, one) for one in session_ids} if agent else set()
         self._copies = {file_name(one) for one in session_ids}
-        self._spared = tuple(f"{one.id}." for one in Registry.known_workers() if not related(one, session_ids))
+        self._spared = tuple(f"{one.id}." for one in Registry.known_workers() if not is_worker_of(one, session_ids))
 
     def kind_of(self, path: Path) -> str:
         """Return the kind of a file, or an empty string if it has nothing of these sessions."""
@@ -300,9 +300,9 @@ def _unpacked(path: Path, file: IO[bytes]) -> Iterator[bytes]:
         yield from raw.pieces(file.read)
 
 
-def telling(lines: Iterable[bytes], gone: Collection[str]) -> set[str]:
+def telling_words(lines: Iterable[bytes], gone: Collection[str]) -> set[str]:
     """Return the words of `gone` in lines, unless these are only words that our own messages have."""
-    said = still_said(lines, gone)
+    said = remaining_words(lines, gone)
     return all_words(said) if any(map(is_telling, said)) else set()
 
 

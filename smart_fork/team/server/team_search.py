@@ -21,7 +21,7 @@ from smart_fork.team.server.team_index import EVERYTHING, TeamIndex
 _TEXT, _PASSAGE = 200, 10_000
 
 
-def answer(db: Connection, project: Project, person: Person, wanted: wire.Search) -> wire.Found:
+def answer(db: Connection, project: Project, person: Person, wanted: wire.Search) -> wire.SearchAnswer:
     """The best session of each family, best first, with what speaks for each: the chances are the asker's to share.
 
     Raises:
@@ -34,7 +34,7 @@ def answer(db: Connection, project: Project, person: Person, wanted: wire.Search
     query = Query(intent or wanted.question, EVERYTHING, wanted.limit, everywhere=True, also=also)
     vectors = _vectors(query, wanted, known)
     found = gather(index, query, vectors, words=True)
-    return wire.Found(
+    return wire.SearchAnswer(
         hits=tuple(_hits(index, project, person, found, weigh(found.phrasings), wanted.limit)),
         embedded=vectors is not None,
         sessions=index.session_count(),
@@ -71,7 +71,7 @@ def _best(found: Gathered, weighed: dict[int, Weighed]) -> list[int]:
 
 def _hits(  # noqa: PLR0917 - what was found for whom
     index: TeamIndex, project: Project, person: Person, found: Gathered, weighed: dict[int, Weighed], limit: int
-) -> list[wire.Hit]:
+) -> list[wire.SearchHit]:
     rows = _best(found, weighed)[:limit]
     told = index.db.execute(
         "SELECT s.*, u.name AS owner, %s AS key, w.family FROM sessions s JOIN users u ON u.id = s.owner_id"
@@ -83,7 +83,7 @@ def _hits(  # noqa: PLR0917 - what was found for whom
     texts = index.texts({found.passages[row].place.chunk for row in rows if row in found.passages})
     similar = {row for phrased in found.phrasings for row, evidence in phrased.evidence.items() if evidence.similar}
     return [
-        wire.Hit(
+        wire.SearchHit(
             session=sessions.told(of_row[row]),
             family=of_row[row]["family"][:_TEXT],
             speaking=tuple(map(_speaking, weighed[row].speaking)),
@@ -110,9 +110,9 @@ def _speaking(parts: Parts) -> wire.Speaking:
     )
 
 
-def _passage(one: Passage, texts: dict[int, str]) -> wire.Passage:
+def _passage(one: Passage, texts: dict[int, str]) -> wire.SearchPassage:
     place = one.place
-    return wire.Passage(
+    return wire.SearchPassage(
         text=texts.get(place.chunk, "")[:_PASSAGE],
         turn=place.turn,
         message_id=place.message_id[:_TEXT],

@@ -17,8 +17,8 @@ from smart_fork.agents.cuts import titles
 from smart_fork.errors import Conflict, Unshareable, Usage, WrongVerb
 from smart_fork.sharing import canonical
 from smart_fork.team import wire
-from smart_fork.team.segments import Place, Segment, pack, unpack
-from smart_fork.team.server import segments, sessions, withdrawn
+from smart_fork.team.records import Segment, SegmentPlace, pack, unpack
+from smart_fork.team.server import sessions, stored_records
 from smart_fork.team.server.auth import Person, Project
 from smart_fork.team.server.database import Connection, Database
 from smart_fork.team.server.sessions import Row
@@ -38,7 +38,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class WithdrawalWork:
     """A withdrawal from one session of a project, whoever wants it."""
 
     project: Project
@@ -61,19 +61,19 @@ class Work:
         if row is None:
             return None
         places = sessions.places(db, self.project.id, target.id)
-        body_of, base = segments.body_of(db, self.project), (row["base_count"], bytes(row["base_digest"]))
+        body_of, base = stored_records.body_of(db, self.project), (row["base_count"], bytes(row["base_digest"]))
         made = edited(places, body_of, edits, protected=target.protected, base=base)
         if made is None:
             return None
         for one in made.segments:
-            segments.store(db, self.project.id, one)
+            stored_records.store(db, self.project.id, one)
         sessions.put_places(db, self.project.id, target.id, [one.place for one in made.segments], made.position)
-        segments.drop(db, self.project.id, [place.digest for place in places[made.position :]])
+        stored_records.drop(db, self.project.id, [place.digest for place in places[made.position :]])
         self._count(db, target, made, int(row["bytes"]))
         # Whoever withdraws something may not read all that was made of it: the database takes it out of the search.
         db.execute("SELECT unindex(%s, %s)", (self.project.id, target.id))
         told = {old: new and sha256(new).digest() for old, new in edits.items() if old in made.done}
-        withdrawn.note(db, self.project.id, target.id, told, kind=self.kind, revision=row["revision"] + 1)
+        stored_records.note(db, self.project.id, target.id, told, kind=self.kind, revision=row["revision"] + 1)
         return made
 
     def _count(self, db: Connection, target: Target, made: Edited, before: int) -> None:
@@ -104,8 +104,8 @@ def rewrite(database: Database, key: str, person: Person, session_id: str, wante
     given |= {"tags": list(given["tags"])} if "tags" in given else {}
     with database.asked_by(person.id) as db:
         row = _withdrawable(db, key, person, session_id)
-        known = withdrawn.known(db, row["project_id"], session_id, wanted.revision + 1)
-    work = Work(_project(row), session_id, wanted.kind)
+        known = stored_records.known(db, row["project_id"], session_id, wanted.revision + 1)
+    work = WithdrawalWork(_project(row), session_id, wanted.kind)
     if known == {old: new and sha256(new).digest() for old, new in edits.items()}:
         return Rewritten(session=sessions.told(row), descendants=0)
     if row["revision"] != wanted.revision:
@@ -122,7 +122,7 @@ def delete_everywhere(database: Database, key: str, person: Person, session_id: 
     """
     with database.asked_by(person.id) as db:
         row = _withdrawable(db, key, person, session_id, deleted=True)
-        work = Work(_project(row), session_id, "delete")
+        work = WithdrawalWork(_project(row), session_id, "delete")
         own = sessions.records(db, *_ids(work))[row["base_count"] :]
     edits: dict[bytes, bytes | None] = {sha256(record).digest(): None for record in own}
     return _withdraw(database, work, person, row, edits, given=NOTHING_SAID)
@@ -148,9 +148,11 @@ def withdrawals(db: Connection) -> list[Withdrawal]:
     ).fetchall()
     found = []
     for row in rows:
-        work = Work(_project(row), str(row["session_id"]), "cut")
+        work = WithdrawalWork(_project(row), str(row["session_id"]), "cut")
         there = {sha256(record).digest(): record for record in sessions.records(db, *_ids(work))}
-        digests = withdrawn.edits_of(db, *_ids(work))  # all that was ever withdrawn, with the records in their place
+        digests = stored_records.edits_of(
+            db, *_ids(work)
+        )  # all that was ever withdrawn, with the records in their place
         edits = {old: there.get(new) if new is not None else None for old, new in digests.items()}
         buried = {digest: edits.get(digest) for digest in row["digests"]}
         found.append(Withdrawal(row["key"], work.session_id, buried, row["hide"]))
@@ -159,17 +161,17 @@ def withdrawals(db: Connection) -> list[Withdrawal]:
 
 def do_again(db: Connection, owner: int, one: Withdrawal, where: Project) -> None:
     """Do a withdrawal again, where it has anything left to do. `db` belongs to the owner of the tables."""
-    work = Work(where, one.session_id, "delete" if one.hide else "cut")
+    work = WithdrawalWork(where, one.session_id, "delete" if one.hide else "cut")
     with db.transaction():
-        withdrawn.alone(db, where.id)
+        stored_records.alone(db, where.id)
         _take_out(db, work, owner, one.edits)
 
 
 def _withdraw(
-    database: Database, work: Work, person: Person, row: Row, edits: Edits, *, given: Mapping[str, Any]
+    database: Database, work: WithdrawalWork, person: Person, row: Row, edits: Edits, *, given: Mapping[str, Any]
 ) -> Rewritten:
     with database.asked_by(row["owner_id"]) as db:
-        withdrawn.alone(db, work.project.id)
+        stored_records.alone(db, work.project.id)
         now = db.execute("SELECT revision FROM sessions WHERE project_id = %s AND id = %s", _ids(work)).fetchone()
         if now is None or now["revision"] != row["revision"]:
             raise _advanced(row)
@@ -188,11 +190,11 @@ def _withdraw(
     return Rewritten(session=sessions.told({**row, **(after or {})}), descendants=changed)
 
 
-def _take_out(db: Connection, work: Work, owner: int, edits: Edits) -> tuple[frozenset[bytes], int]:
+def _take_out(db: Connection, work: WithdrawalWork, owner: int, edits: Edits) -> tuple[frozenset[bytes], int]:
     """Change the session and all that was made of it, and hide it where it is deleted. What of it the session had, and
     how many others were changed.
     """
-    withdrawn.bury(db, *_ids(work), edits)
+    stored_records.bury(db, *_ids(work), edits)
     _as(db, owner)
     done, changed = frozenset[bytes](), 0
     for target in work.targets(db):
@@ -202,7 +204,7 @@ def _take_out(db: Connection, work: Work, owner: int, edits: Edits) -> tuple[fro
             done = made.done if made else done
         else:
             changed += made is not None
-    segments.drop_unused(db, work.project, edits)
+    stored_records.drop_unused(db, work.project, edits)
     _as(db, owner)
     if work.kind == "delete":
         db.execute(
@@ -227,7 +229,7 @@ def _withdrawable(db: Connection, key: str, person: Person, session_id: str, *, 
     return row
 
 
-def _describe(db: Connection, work: Work, row: Row, given: Mapping[str, Any]) -> None:
+def _describe(db: Connection, work: WithdrawalWork, row: Row, given: Mapping[str, Any]) -> None:
     """Replace what describes the session, also of what was made of it and says the same, or is named its branch."""
     targets = work.targets(db)
     branches = f"{name} (Branch" if (name := titles.without_suffix(row["title"])) else None
@@ -247,7 +249,7 @@ def _as(db: Connection, user: int) -> None:
     db.execute("SELECT set_config('smartfork.user', %s, true)", (str(user),))
 
 
-def _ids(work: Work) -> tuple[int, str]:
+def _ids(work: WithdrawalWork) -> tuple[int, str]:
     return work.project.id, work.session_id
 
 
@@ -303,8 +305,8 @@ def checked(wanted: Rewrite) -> dict[bytes, bytes | None]:
 
 
 def edited(
-    places: Sequence[Place],
-    body_of: Callable[[Place], bytes],
+    places: Sequence[SegmentPlace],
+    body_of: Callable[[SegmentPlace], bytes],
     edits: Edits,
     *,
     protected: int,

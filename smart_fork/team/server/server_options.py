@@ -49,7 +49,7 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ServerOptions:
     """Options of a server. TLS ends here, at a proxy in front, or is not used."""
 
     listen: str = said(default="127.0.0.1:8770", help="Where.", metavar="HOST:PORT")
@@ -110,7 +110,7 @@ def parsed(listen: str) -> tuple[str, int]:
     return found[1] or found[2], int(found[3])
 
 
-def listening(options: Options) -> list[socket.socket]:
+def listening(options: ServerOptions) -> list[socket.socket]:
     """Sockets that listen at all addresses of a host that this machine has.
 
     Raises:
@@ -145,7 +145,7 @@ def listening(options: Options) -> list[socket.socket]:
     return sockets
 
 
-def written(sockets: Sequence[socket.socket], options: Options) -> str:
+def written(sockets: Sequence[socket.socket], options: ServerOptions) -> str:
     """The address as a client is told it."""
     host, port = sockets[0].getsockname()[:2]
     return f"{options.scheme}://{f'[{host}]' if ':' in host else host}:{port}"

@@ -2,11 +2,18 @@
 
 For each record of the shared session, in its order, its digest and what it is known by in the log. Records that were
 pushed from here are known by nothing: what this machine's own agent wrote is never cut at a server's word.
+
+A copy is noted before it is written, and struck out once it is tracked. Who writes shares a lock with others who write;
+cleaning up takes it alone, and so finds only what a killed process has left.
 """
 
 from __future__ import annotations
 
+import fcntl
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -16,24 +23,28 @@ import orjson
 from pydantic import TypeAdapter
 
 from indexer import state
+from indexer.locks import held
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import utc
 from indexer.values import dict_in
+from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.forms import Forms
 from smart_fork.agents.readers import READERS
+from smart_fork.errors import SmartForkError
+from smart_fork.sharing import tracking
 from smart_fork.sharing.canonical import START, decode, encode, written
 from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracking
 
 #: The agent of a file that has records as they are, and what a record was known by that was written for another agent.
-AS_FILE, CROSSED = "file", "crossed"
+RECORD_FILE, CONVERTED = "file", "crossed"
 #: By the digest of a record what takes its place, or nothing.
 Edits = Mapping[str, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ReceivedLog:
     """A log and the records of the shared session that it has: their digests, and what each is known by here.
 
     `sessions` are those of the server that it was written from or is pushed to: what is withdrawn of another one that
@@ -77,7 +88,7 @@ class Written:
             state = sha256(state + bytes.fromhex(known)).digest()
         return written(state)
 
-    def edited(self, edits: Edits) -> Written:
+    def edited(self, edits: Edits) -> ReceivedLog:
         """The same after edits."""
         left = []
         for digest, key in self.records:
@@ -116,12 +127,12 @@ class Written:
     def owe(self, edits: Edits) -> None:
         """Write down what is to be taken out, before it is."""
         known = set(self.digests)
-        said = {old: new and new.decode() for old, new in self.owing(edits).items() if old in known}
+        said = {old: new and new.decode() for old, new in self.with_edits(edits).items() if old in known}
         state.change(
             "UPDATE pulled SET edits = ?, count_before = NULL WHERE id = ?", orjson.dumps(said).decode(), self.id
         )
 
-    def owing(self, edits: Edits) -> dict[str, bytes | None]:
+    def with_edits(self, edits: Edits) -> dict[str, bytes | None]:
         """Return the pending edits combined with these."""
         return {**composed(self.owed(), edits), **edits}
 
@@ -170,21 +181,21 @@ def identity_of(record: Record) -> str:
     return str(identity) if plain else ""
 
 
-def remember(of: Written, records: Sequence[bytes], *, others: bool) -> None:
+def store_received(of: ReceivedLog, records: Sequence[bytes], *, others: bool) -> None:
     """Keep what is written of these records that came from a server."""
     forms = AGENTS.forms_of(of.agent)
     there = tuple((sha256(one).hexdigest(), _arrived(forms, one, others)) for one in records)
     replace(of, records=there, times=_times(records)).save()
 
 
-def remember_crossed(of: Written, records: Sequence[bytes]) -> None:
+def store_converted(of: ReceivedLog, records: Sequence[bytes]) -> None:
     """The same of a copy for another agent, in which they are not known by themselves any more."""
     there = tuple(sha256(one).hexdigest() for one in records)
     replace(of, crossed_from=there, times=_times(records)).save()
 
 
-def pushed(
-    of: Written, base_count: int, base_digest: str, records: Iterable[bytes], *, before: Path | None = None
+def store_pushed(
+    of: ReceivedLog, base_count: int, base_digest: str, records: Iterable[bytes], *, before: Path | None = None
 ) -> None:
     """Go on with it after records of this log were pushed, which an agent may have made of the one `before`."""
     for path in (of.path, before):
@@ -201,27 +212,27 @@ def pushed(
             return
 
 
-def find(path: Path, agent: AgentName) -> Written | None:
+def find(path: Path, agent: AgentName) -> ReceivedLog | None:
     """Return the entry of a log, or `None`."""
     return next(_found("WHERE id = ?", _id(path, agent)), None)
 
 
-def all_written() -> list[Written]:
+def all_received() -> list[ReceivedLog]:
     """All of them."""
     return list(_found("ORDER BY id"))
 
 
-def owing() -> list[Written]:
+def with_pending_edits() -> list[ReceivedLog]:
     """Those of which something is still to be taken out."""
     return list(_found("WHERE edits IS NOT NULL ORDER BY id"))
 
 
-def of_session(session_id: str) -> Written | None:
+def of_session(session_id: str) -> ReceivedLog | None:
     """Return the entry of a session's log, or `None`."""
     return next(_found("WHERE id = ?", session_id), None)
 
 
-def tracked_in(path: Path, agent: AgentName) -> tuple[Written, str, Alias] | None:
+def tracked_in(path: Path, agent: AgentName) -> tuple[ReceivedLog, str, Alias] | None:
     """Return the entry of a log that was shared from a checkout of this machine, and its alias there."""
     known = find(path, agent)
     if known is None:
@@ -237,7 +248,7 @@ def pushed_as(path: Path, agent: AgentName) -> str | None:
 
 
 def _id(path: Path, agent: AgentName) -> str:
-    return sha256(str(path).encode()).hexdigest()[:32] if agent == AS_FILE else READERS[agent].id_of(path)
+    return sha256(str(path).encode()).hexdigest()[:32] if agent == RECORD_FILE else READERS[agent].id_of(path)
 
 
 def _arrived(forms: Forms, record: bytes, others: bool) -> str:  # noqa: FBT001 - as it is called
@@ -245,9 +256,76 @@ def _arrived(forms: Forms, record: bytes, others: bool) -> str:  # noqa: FBT001 
     return key_of(here) if here is not None else ""
 
 
-_WRITTEN = TypeAdapter(Written)
+_WRITTEN = TypeAdapter(ReceivedLog)
 
 
-def _found(where: str, *values: str) -> Iterator[Written]:
+def _found(where: str, *values: str) -> Iterator[ReceivedLog]:
     for (data,) in state.rows(f"SELECT written FROM pulled {where}", *values):  # noqa: S608 - our own words
         yield _WRITTEN.validate_json(data)
+
+
+_READ = "arrived-"
+#: So much of an id stands in the name of what is to become the copy.
+_OF_AN_ID = 20
+
+
+@contextmanager
+def writing_copy(agent: AgentName, session_id: str, place: ProjectFolder) -> Iterator[None]:
+    """The time in which a copy of that id is written and tracked; after an error whoever writes it takes it away."""
+    with held(tracking.folder(), fcntl.LOCK_SH):
+        intent = (session_id, agent, str(place.root), place.key)
+        state.change("INSERT OR REPLACE INTO unfinished_copies VALUES (?, ?, ?, ?)", *intent)
+        try:
+            yield
+        finally:
+            _strike(session_id)
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A private folder for records that are only read, gone afterwards."""
+    with (
+        held(tracking.folder(), fcntl.LOCK_SH),
+        tempfile.TemporaryDirectory(prefix=_READ, dir=tracking.folder()) as made,
+    ):
+        yield Path(made)
+
+
+def clear_unfinished() -> None:
+    """Take away what was left, unless somebody writes just now."""
+    read = sorted(tracking.folder().glob(f"{_READ}*"))
+    if not (read or state.rows("SELECT 1 FROM unfinished_copies LIMIT 1")):
+        return
+    with suppress(BlockingIOError), held(tracking.folder(), fcntl.LOCK_EX | fcntl.LOCK_NB):
+        for intent in state.rows("SELECT * FROM unfinished_copies"):  # some may be finished by now
+            _take_away(*intent)
+        for left in read:
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _take_away(session_id: str, agent: AgentName, root: str, project: str) -> None:
+    """Take a copy away with all that is kept of it, unless it is tracked: then it is whole."""
+    reader = READERS[agent]
+    try:
+        tracked = {one.file for one in Tracking(ProjectFolder(Path(root), project)).ours().aliases.values()}
+    except SmartForkError:
+        return  # where it is not known what is tracked nothing is taken away
+    for where in (tracking.folder(), AGENTS[reader.name].home.folder()):
+        for staged in where.rglob(f".*{session_id[:_OF_AN_ID]}*.tmp"):
+            staged.unlink(missing_ok=True)
+    for path in reader.locate(session_id):
+        if path in tracked:
+            break
+        if (known := find(path, reader.name)) is not None:
+            known.forget()
+        try:
+            AGENTS.files_of(reader.name).remove(path)
+        except SmartForkError:
+            return  # its agent has it open
+    else:
+        foreign_sessions.forget(session_id)
+    _strike(session_id)
+
+
+def _strike(session_id: str) -> None:
+    state.change("DELETE FROM unfinished_copies WHERE session_id = ?", session_id)

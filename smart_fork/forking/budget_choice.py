@@ -22,9 +22,9 @@ from indexer.transcripts.model import Session
 from smart_fork.agents.copier import Excerpt
 from smart_fork.errors import ForkRefused, Usage, advice
 from smart_fork.finding.ranking import ExchangeEvidence
+from smart_fork.forking.exchange_parts import Costs, Needs, ToolStep, Unit, costs, marker, plain, title, units
 from smart_fork.forking.request import MATCH, Wanted
 from smart_fork.forking.results import Kept, SelectedExchange, Selection
-from smart_fork.forking.units import Costs, Needs, Step, Unit, costs, marker, plain, title, units
 
 #: What it is worth to keep of what answers what was asked and answered; all its edits beside that, with what they need;
 #: every call beside these; and all of it in full. Where as little is wanted as answers, so many of these are kept.
@@ -57,7 +57,7 @@ class Gains:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class KeptTurns:
     """The turns kept so far and the reason for each exchange. Long results are shortened unless kept in `full`."""
 
     kept: frozenset[int] = frozenset()
@@ -76,7 +76,7 @@ class Addition:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PricedAddition:
     """A possible addition with its gain and its estimated tokens."""
 
     gain: float
@@ -94,20 +94,20 @@ class Chooser:
         self._gain = [_gain(gains, unit.number, _next(units, place)) for place, unit in enumerate(units)]
         self._point = _place_of(units, gains.point)
 
-    def smallest(self, drop: Collection[int] = ()) -> Choice:
+    def smallest(self, drop: Collection[int] = ()) -> KeptTurns:
         """Return the minimum: the first prompt, the matching exchange and the last one, each in its words."""
-        choice, best = Choice(), [(place, ANSWER) for place in self._best()[:1]]
+        choice, best = KeptTurns(), [(place, ANSWER) for place in self._best()[:1]]
         for place, why in ((0, OPENING), *best, (len(self.units) - 1, LAST)):
             if self.units[place].number not in drop:
                 choice = self._with(choice, Addition(place, self.units[place].words, why))
         return choice
 
-    def all_but(self, drop: Collection[int], keep: Collection[int] = ()) -> Choice:
+    def all_but(self, drop: Collection[int], keep: Collection[int] = ()) -> KeptTurns:
         """Everything but what is to be dropped."""
         kept = frozenset(turn for unit in self.units if unit.number not in drop for turn in unit.whole)
-        return Choice(kept, kept, {unit.number: WANTED for unit in self.units if unit.number in keep})
+        return KeptTurns(kept, kept, {unit.number: WANTED for unit in self.units if unit.number in keep})
 
-    def within(self, most: int | None, keep: Collection[int] = (), drop: Collection[int] = ()) -> Choice:
+    def within(self, most: int | None, keep: Collection[int] = (), drop: Collection[int] = ()) -> KeptTurns:
         """Return the choice that fits into `most` tokens; without a limit, the smallest that answers.
 
         What is to be kept or dropped is, whatever it takes.
@@ -143,12 +143,12 @@ class Chooser:
         """The title of each exchange."""
         return [title(unit) for unit in self.units]
 
-    def tokens(self, choice: Choice) -> int:
+    def tokens(self, choice: KeptTurns) -> int:
         """Return the total tokens, with the summary of omitted exchanges and a compaction's remains."""
         told = sum(self.costs.of_text(text) + AROUND for text in self.told(choice.kept).values())
         return self._own(choice) + told
 
-    def _own(self, choice: Choice) -> int:
+    def _own(self, choice: KeptTurns) -> int:
         """Return the tokens of the kept turns and a compaction's remains, without the summary of omitted exchanges."""
         own = sum(self.costs.of(turn, full=turn in choice.full) for turn in choice.kept)
         return own + self.costs.summary(self.end)
@@ -171,7 +171,7 @@ class Chooser:
                 first, exchanges, steps = None, 0, 0
         return found
 
-    def _added(self, choice: Choice, added: Addition, bound: int, gone: frozenset[int]) -> Choice:
+    def _added(self, choice: KeptTurns, added: Addition, bound: int, gone: frozenset[int]) -> KeptTurns:
         """The choice with what is added, where that fits."""
         turns, full = added.turns - gone, added.full - gone
         if gone & self.units[added.place].whole or (turns <= choice.kept and full <= choice.full):
@@ -181,7 +181,7 @@ class Chooser:
         more = self._with(choice, replace(added, turns=turns, full=full))
         return more if self._own(more) <= bound and self.tokens(more) <= bound else choice
 
-    def _with_beginning(self, choice: Choice, bound: int, gone: frozenset[int]) -> Choice:
+    def _with_beginning(self, choice: KeptTurns, bound: int, gone: frozenset[int]) -> KeptTurns:
         """The choice with as much of the session's beginning as fits: a cache that has it reads it for little."""
         for place, unit in enumerate(self.units):
             choice = self._added(choice, Addition(place, unit.whole, OPENING, unit.whole), bound, gone)
@@ -189,19 +189,19 @@ class Chooser:
                 break
         return choice
 
-    def _with_last(self, choice: Choice, added: Addition, bound: int, gone: frozenset[int]) -> Choice:
+    def _with_last(self, choice: KeptTurns, added: Addition, bound: int, gone: frozenset[int]) -> KeptTurns:
         """The choice with the last edits of an exchange that fit."""
         if choice.kept >= added.turns or gone & self.units[added.place].whole:
             return choice
 
-        def with_last(edits: int) -> Choice:
+        def with_last(edits: int) -> KeptTurns:
             return self._with(choice, replace(added, turns=self.needs.done(added.place, edits) - gone))
 
         fitting = range(1, len(self.needs.edits(added.place)))
         count = bisect_right(fitting, bound, key=lambda edits: self.tokens(with_last(edits)))
         return with_last(fitting[count - 1]) if count else choice
 
-    def _with_runs(self, choice: Choice, place: int, room: int, gone: frozenset[int], *, looked: bool) -> Choice:
+    def _with_runs(self, choice: KeptTurns, place: int, room: int, gone: frozenset[int], *, looked: bool) -> KeptTurns:
         """The choice with what was run in an exchange, results shortened, and what was only `looked` at.
 
         As much of each as there is room for, the shortest first: what a run has printed is nowhere else.
@@ -217,7 +217,7 @@ class Chooser:
         left.sort(key=lambda step: step.short)
         for some in ([one for one in left if one.runs], [one for one in left if looked and not one.runs]):
 
-            def with_first(count: int, some: Sequence[Step] = some, before: Choice = choice) -> Choice:
+            def with_first(count: int, some: Sequence[ToolStep] = some, before: KeptTurns = choice) -> KeptTurns:
                 turns = frozenset(turn for step in some[:count] for turn in step.turns)
                 return self._with(before, Addition(place, self.needs.closed(turns) - gone, ANSWER))
 
@@ -226,7 +226,7 @@ class Chooser:
             choice = with_first(count) if count else choice
         return choice
 
-    def _with(self, choice: Choice, added: Addition) -> Choice:
+    def _with(self, choice: KeptTurns, added: Addition) -> KeptTurns:
         new, why = added.turns - choice.kept, dict(choice.why)
         for unit in self.units:
             if new & unit.whole:
@@ -234,7 +234,7 @@ class Chooser:
         own = self.units[added.place].number
         if why.get(own, NEEDED) == NEEDED and added.turns & self.units[added.place].whole:
             why[own] = added.why
-        return Choice(choice.kept | added.turns, choice.full | added.full, why)
+        return KeptTurns(choice.kept | added.turns, choice.full | added.full, why)
 
     def _best(self) -> list[int]:
         """The places of exchanges that anything speaks for, the best first; the last ones, where nothing does."""
@@ -271,13 +271,15 @@ class Chooser:
         pieces = [piece for place in places for piece in self._pieces(place, levels)]
         return [piece.added for piece in sorted(pieces, key=lambda piece: -piece.gain / piece.tokens)]
 
-    def _pieces(self, place: int, levels: int) -> list[Piece]:
+    def _pieces(self, place: int, levels: int) -> list[PricedAddition]:
         """One exchange piece by piece: each gains less a token than the one before, with which it is kept else."""
-        found: list[Piece] = []
+        found: list[PricedAddition] = []
         before = 0
         for worth, (turns, full) in zip(WORTH[:levels], self._levels(place), strict=False):
             tokens = sum(self.costs.of(turn, full=turn in full) for turn in turns)
-            piece = Piece(self._chances[place] * worth, max(1, tokens - before), self._addition(place, turns, full))
+            piece = PricedAddition(
+                self._chances[place] * worth, max(1, tokens - before), self._addition(place, turns, full)
+            )
             before = max(before, tokens)
             while found and piece.gain * found[-1].tokens >= found[-1].gain * piece.tokens:
                 less = found.pop()
@@ -419,7 +421,7 @@ def _span(known: Collection[int]) -> str:
     return f"{min(known)} to {max(known)}" if known else "none"
 
 
-def _rows(chooser: Chooser, choice: Choice) -> tuple[SelectedExchange, ...]:
+def _rows(chooser: Chooser, choice: KeptTurns) -> tuple[SelectedExchange, ...]:
     rows = []
     for unit, called in zip(chooser.units, chooser.titles, strict=True):
         of_it = unit.whole & choice.kept

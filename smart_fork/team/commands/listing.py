@@ -11,12 +11,12 @@ from smart_fork.agents.options import takes
 from smart_fork.cli.found import print_hits
 from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, wants_json
 from smart_fork.finding.request import FindRequest
-from smart_fork.team.commands.words import CurrentArgument, SessionArgument, TeamPlace, app, number_of
+from smart_fork.team.commands.team_group import CurrentArgument, SessionArgument, TeamPlace, app, number_of
 
 if TYPE_CHECKING:
     from smart_fork.errors import SmartForkError
     from smart_fork.team.conversation import TeamMessage
-    from smart_fork.team.project import Project
+    from smart_fork.team.project import TeamProject
 
 #: States that are no words for a person.
 _STATES = {"missing": "not on this machine", "pending": "not pushed yet", "withdrawn": "no longer on the server"}
@@ -43,7 +43,7 @@ def find_shared(request: FindRequest, place: TeamPlace) -> None:
     Raises:
         SmartForkError: nobody has logged in, or the server does not answer.
     """
-    from smart_fork.team.find import find_there
+    from smart_fork.team.search import find_there
 
     found = find_there(request, server=place.server, project=place.project)
     if not printed_as_json(found):
@@ -86,7 +86,7 @@ def list_sessions(
         say(f"There are more: --page {found.next_page}")
 
 
-def _list_tracked(where: Project, away: SmartForkError, *, agent: str | None, unknown: str | None) -> None:
+def _list_tracked(where: TeamProject, away: SmartForkError, *, agent: str | None, unknown: str | None) -> None:
     """List the shared sessions that are tracked here, as they were last seen.
 
     Raises:
@@ -166,10 +166,10 @@ def diff(
     place: TeamPlace,
 ) -> None:
     """Show where two sessions diverge."""
-    from smart_fork.team.conversation import parting
+    from smart_fork.team.conversation import divergence
 
     with place.opened() as where:
-        found = parting(where, session, other)
+        found = divergence(where, session, other)
     if printed_as_json(found):
         return
     out.print(plain(f"They have {found.common_messages} messages in common, {found.common_records} records."))
@@ -184,7 +184,7 @@ def diff(
 @app.command("status")
 def status(place: TeamPlace) -> None:
     """Show unpushed, unpulled and withdrawn messages."""
-    from smart_fork.team.failed_jobs import NEXT, failed_jobs, in_words
+    from smart_fork.team.api import JOBS_HINT, failed_jobs, jobs_in_words
     from smart_fork.team.project import status as states
 
     with place.opened(ask=True) as where:
@@ -204,7 +204,7 @@ def status(place: TeamPlace) -> None:
         say(f"{where.away.message} This list is from the last push or pull. It may be out of date.")
         say(where.away.hint)
     if failed:
-        say(f"{in_words(failed)} {NEXT}")
+        say(f"{jobs_in_words(failed)} {JOBS_HINT}")
     if not found:
         say("Nothing is tracked here: `smart-fork team push`, `pull`, `branch` or `fork` starts it.")
 

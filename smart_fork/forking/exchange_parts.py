@@ -98,7 +98,7 @@ _END, _ASKS = 300, "?\uff1f\u061f"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ToolStep:
     """Turns that go together: one message of the agent's, with the results of its calls; or what the person said.
 
     `tokens` is what it takes, `short` what with its results shortened.
@@ -148,7 +148,7 @@ class Unit:
 
     number: int
     start: int
-    steps: tuple[Step, ...]
+    steps: tuple[ToolStep, ...]
 
     @property
     def prompt(self) -> str:
@@ -217,7 +217,7 @@ def _crosses(session: Session, start: int, border: int, numbers: Sequence[int], 
     )
 
 
-def _steps(session: Session, costs: Costs, numbers: Sequence[int], answered: set[str]) -> list[Step]:
+def _steps(session: Session, costs: Costs, numbers: Sequence[int], answered: set[str]) -> list[ToolStep]:
     groups: list[list[int]] = []
     waiting: set[str] = set()
     before: Turn | None = None
@@ -237,13 +237,13 @@ def _steps(session: Session, costs: Costs, numbers: Sequence[int], answered: set
     return [_step(session, costs, group, answered) for group in groups]
 
 
-def _step(session: Session, costs: Costs, numbers: Sequence[int], answered: set[str]) -> Step:
+def _step(session: Session, costs: Costs, numbers: Sequence[int], answered: set[str]) -> ToolStep:
     turns = [session.turns[i] for i in numbers]
     calls = [call for turn in turns for call in turn.tool_calls]
     known = {call.id for call in calls}
     actions = tuple(str(call.action) for call in calls if call.action)
     said = [one.text for turn in turns for one in turn.spoken]
-    return Step(
+    return ToolStep(
         turns=tuple(numbers),
         tokens=sum(costs.turns[i] for i in numbers),
         short=sum(costs.short[i] for i in numbers),
@@ -292,7 +292,7 @@ class Needs:
         some = edits[max(0, len(edits) - last) :] if last is not None else edits
         return self.said(place) | self.closed(self._units[place].words | {turn for step in some for turn in step.turns})
 
-    def edits(self, place: int) -> list[Step]:
+    def edits(self, place: int) -> list[ToolStep]:
         """The steps of it that change files, or have the person decide."""
         return [step for step in self._units[place].steps if (step.edits or step.asks) and not step.broken]
 

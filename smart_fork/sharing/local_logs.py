@@ -28,10 +28,10 @@ from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Unshareable
 from smart_fork.finding import sessions
 from smart_fork.finding.recent import recent_sessions
 from smart_fork.finding.session_place import belongs, directory_of, unplaced
-from smart_fork.forking import handover_log, neutral
-from smart_fork.forking.bringing_back import refuse_borrowed
+from smart_fork.forking import handover_log, neutral_form
+from smart_fork.forking.restored_logs import refuse_borrowed
 from smart_fork.forking.session_copy import Branch, branch_point, write_copy
-from smart_fork.sharing import unfinished
+from smart_fork.sharing import received_logs
 from smart_fork.sharing.canonical import decode, digest_of, encode
 from smart_fork.sharing.outgoing import last_pair
 from smart_fork.sharing.tracking import Alias
@@ -150,7 +150,7 @@ THINKING, UNKNOWN, FORGOTTEN = "thinking", "unknown records", "text before a com
 
 
 @dataclass(frozen=True, slots=True)
-class Materialised:
+class WrittenLog:
     """A session that is on this machine now. `lost` counts what is not in it, `undo` takes it away again."""
 
     path: Path
@@ -232,7 +232,7 @@ def arrived(
 
     becomes = Becomes(source_id, HomePlace.of(root))
     with (
-        unfinished.folder() as folder,
+        received_logs.temporary_folder() as folder,
         handover_log.written(agent, source_id, forms.anew(kept(), becomes), folder) as log,
     ):
         session = READERS[agent].read(log, keep_raw=keep_raw).session
@@ -241,7 +241,7 @@ def arrived(
         yield Arrived(session, {what: number for what, number in lost.items() if number}, sources)
 
 
-def materialise(
+def write_local(
     records: Sequence[bytes],
     agent: AgentName,
     directory: Path,
@@ -253,7 +253,7 @@ def materialise(
     title: str = "",
     platform: AgentName | None = None,
     new_session_id: str = "",
-) -> Materialised:
+) -> WrittenLog:
     """Write the first `count` records, up to where the agent had finished, as a session that works in `directory`.
 
     Paths in them are below `root`, where that is another one. `others` are those whose thoughts are tied to an account
@@ -281,7 +281,7 @@ def materialise(
     except BaseException:
         branch.undo()
         raise
-    return Materialised(branch.path, branch.session_id, branch.agent, lost, branch, here)
+    return WrittenLog(branch.path, branch.session_id, branch.agent, lost, branch, here)
 
 
 def _name(title: str, session: Session) -> str:
@@ -300,10 +300,10 @@ def crossing(
         yield session, {}
         return
     AGENTS.forms_of(agent)  # what is not shared does not arrive
-    told = neutral.read(session, last_pair(session))
+    told = neutral_form.read(session, last_pair(session))
     said = handover_log.utterances(session, told.messages, {0: handover_log.DATA})
     with (
-        unfinished.folder() as folder,
+        received_logs.temporary_folder() as folder,
         handover_log.as_session(agent, said, HomePlace.of(directory), source_id=source_id, folder=folder) as made,
     ):
         yield made, handover_log.lost_of(told)

@@ -15,7 +15,7 @@ from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
-    from smart_fork.team.project import Project, Shared
+    from smart_fork.team.project import Shared, TeamProject
 
 
 app = Commands(
@@ -38,17 +38,17 @@ class TeamPlace:
     server: str | None = said(help="Address of the server. Default: this project's.")
     project: str | None = said(help="Directory or key of the project: github.com/acme/shop.", flags=("--project", "-p"))
 
-    def opened(self, *, ask: bool = False) -> AbstractContextManager[Project]:
+    def opened(self, *, ask: bool = False) -> AbstractContextManager[TeamProject]:
         """Open the project. See `smart_fork.team.project.opened`."""
         from smart_fork.team.project import opened
 
         return opened(self.server, self.project, ask=ask)
 
-    def current(self, *, ask: bool = False) -> AbstractContextManager[Project]:
+    def current(self, *, ask: bool = False) -> AbstractContextManager[TeamProject]:
         """Apply withdrawals, then open the project."""
-        from smart_fork.team.changes import opened
+        from smart_fork.team.project import opened_current
 
-        return opened(self.server, self.project, ask=ask)
+        return opened_current(self.server, self.project, ask=ask)
 
 
 def number_of(at: str | None) -> int | None:

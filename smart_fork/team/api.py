@@ -1,4 +1,4 @@
-"""Background jobs that a server has given up. Only admins see them."""
+"""The team as the rest of smart-fork uses it: see `smart_fork.finding.team_search.Team`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from smart_fork.errors import NotFound, ServerUnavailable, Usage, WrongVerb
 from smart_fork.finding.team_search import ServerState
 from smart_fork.team import client, login
 from smart_fork.team.client import Client
+from smart_fork.team.conversation import listed, look_into, read
+from smart_fork.team.search import TeamSearch, fetched, is_shared
 from smart_fork.team.wire import Administer
 
 #: What to do about them.
-NEXT = "smart-fork team jobs shows the reasons. smart-fork team jobs --retry tries again."
+JOBS_HINT = "smart-fork team jobs shows the reasons. smart-fork team jobs --retry tries again."
 
 
 @value
@@ -59,9 +61,17 @@ def server_state() -> ServerState | None:
     except ServerUnavailable:
         step = "Is it running, and is the address right? Local sessions do not need it."
         return ServerState(account.origin, client.SILENT, step)
-    return ServerState(account.origin, in_words(found), NEXT) if found else ServerState(account.origin)
+    return ServerState(account.origin, jobs_in_words(found), JOBS_HINT) if found else ServerState(account.origin)
 
 
-def in_words(failed: tuple[FailedJob, ...]) -> str:
+def jobs_in_words(failed: tuple[FailedJob, ...]) -> str:
     """Say how many jobs failed."""
     return f"The server has given up {len(failed)} job{'s' if len(failed) > 1 else ''}."
+
+
+__all__ = ["fetched", "is_shared", "listed", "look_into", "read", "search", "server_state"]
+
+
+def search(*, wanted: bool) -> TeamSearch:
+    """Return what asks the server a question; with `wanted`, a project that has none is an error."""
+    return TeamSearch(wanted=wanted)

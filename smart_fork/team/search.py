@@ -28,22 +28,28 @@ from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import RIVALS
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.search import Meaning
-from smart_fork.sharing import pulled
-from smart_fork.sharing.materialise import local_in
+from smart_fork.sharing import received_logs
+from smart_fork.sharing.local_logs import local_in
 from smart_fork.sharing.tracking import Alias
-from smart_fork.sharing.withdrawal import settle
+from smart_fork.sharing.withdrawal import apply_pending
 from smart_fork.snippets import printable
-from smart_fork.team import changes, client, login, wire
-from smart_fork.team.branch import BranchAsked, BranchVerb, branch
-from smart_fork.team.changes import take_over, take_over_of
+from smart_fork.team import client, login, wire
+from smart_fork.team.branch import BranchRequest, BranchVerb, branch
 from smart_fork.team.client import Client
-from smart_fork.team.passages import halves, space_of
-from smart_fork.team.project import Project, opened
-from smart_fork.team.pull import TakenAs, free_alias
+from smart_fork.team.project import (
+    TeamProject,
+    apply_withdrawals,
+    apply_withdrawals_to,
+    fetch_withdrawals,
+    opened,
+    opened_current,
+)
+from smart_fork.team.pull import PullOptions, free_alias
+from smart_fork.team.records import halves, space_of
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class FetchedSession:
     """A session of this machine that begins as one of the team's.
 
     `session_id` is that of this machine, `source_id` that of the server. `there` says that it was here before, `named`
@@ -78,7 +84,7 @@ def fetched(reference: str, *, directory: Path | None = None, keep: bool = True)
         missing = error
     else:
         if here.path is not None:
-            take_over_of(here.path, here.agent)
+            apply_withdrawals_to(here.path, here.agent)
         yield Resolved.here(reference)
         return
     with _taken_there(reference, missing, directory, keep=keep) as one:
@@ -93,7 +99,9 @@ def is_shared(reference: str) -> bool:
 
 
 @contextmanager
-def _taken_there(reference: str, missing: SmartForkError, directory: Path | None, *, keep: bool) -> Iterator[Taken]:
+def _taken_there(
+    reference: str, missing: SmartForkError, directory: Path | None, *, keep: bool
+) -> Iterator[FetchedSession]:
     """Take a session of the team: by an id, 8 or more characters of one, an alias, or an address.
 
     Where there is none either, it is what was `missing` here that is told. Where what is begun with it fails, or it is
@@ -119,7 +127,7 @@ def _taken_there(reference: str, missing: SmartForkError, directory: Path | None
             _take_away(where, one)
 
 
-def _by_alias(where: Project, reference: str) -> Taken | None:
+def _by_alias(where: TeamProject, reference: str) -> FetchedSession | None:
     """The log that an alias names, which is here also where the server is not.
 
     One that is the beginning of an id means what has that id, as it is now.
@@ -130,18 +138,18 @@ def _by_alias(where: Project, reference: str) -> Taken | None:
     if (_source(known[1]) or "").startswith(known[0]) and not client.is_away(where.server):
         return None
     one = _taken(*known, named=True)
-    take_over_of(one.path, one.agent)
+    apply_withdrawals_to(one.path, one.agent)
     return one
 
 
-def _there(where: Project, reference: str) -> Taken:
+def _there(where: TeamProject, reference: str) -> FetchedSession:
     """A session that the server has, written here unless it is here as it is there."""
     source_id = where.found(reference).session.id
-    take_over(where.client)
+    apply_withdrawals(where.client)
     return _here_before(where, source_id) or _written(where, source_id)
 
 
-def _here_before(where: Project, source_id: str) -> Taken | None:
+def _here_before(where: TeamProject, source_id: str) -> FetchedSession | None:
     """One that is tracked and is one's own; or whose log is as it was written, and all that the server has."""
     for name, one in where.tracking.read().aliases.items():
         if _source(one) == source_id and _is_as_it_was(where, one) and (one.session_id or _is_whole(where, one)):
@@ -149,16 +157,16 @@ def _here_before(where: Project, source_id: str) -> Taken | None:
     return None
 
 
-def _is_whole(where: Project, one: Alias) -> bool:
+def _is_whole(where: TeamProject, one: Alias) -> bool:
     """Return True if a copy has all records that the shared session has now."""
     there = where.client.session(where.key, one.parent_id or "").session
     return (there.record_count, there.head_digest) == (one.base_count, one.base_digest)
 
 
-def _taken(name: str, one: Alias, *, named: bool = False) -> Taken:
+def _taken(name: str, one: Alias, *, named: bool = False) -> FetchedSession:
     path = one.file or Path()
     session_id = READERS[one.platform].id_of(path)
-    return Taken(session_id, one.platform, path, name, _source(one) or "", there=True, named=named)
+    return FetchedSession(session_id, one.platform, path, name, _source(one) or "", there=True, named=named)
 
 
 def _source(one: Alias) -> str | None:
@@ -166,26 +174,26 @@ def _source(one: Alias) -> str | None:
     return one.session_id or one.parent_id
 
 
-def _is_as_it_was(where: Project, one: Alias) -> bool:
+def _is_as_it_was(where: TeamProject, one: Alias) -> bool:
     here = local_in(one.file, one.platform, where.place.root)
     return here is not None and (one.session_id is not None or here.digest(len(here.records)) == one.local_digest)
 
 
-def _written(where: Project, source_id: str) -> Taken:
+def _written(where: TeamProject, source_id: str) -> FetchedSession:
     info = where.client.session(where.key, source_id, "fork").session
     before = where.tracking.read()
     current, name = before.current, free_alias(before, source_id, new=True)
     verb: BranchVerb = "branch" if where.is_mine(info) else "fork"
-    done = branch(where, verb, source_id, BranchAsked(local=True), TakenAs(alias=name))
+    done = branch(where, verb, source_id, BranchRequest(local=True), PullOptions(alias=name))
     where.tracking.change(lambda after: after.model_copy(update={"current": current}) if current else after)
     path = Path(done.files[0])
     lost = [f"Not in it: {', '.join(f'{number} {what}' for what, number in done.lost.items())}"] if done.lost else []
     session_id = READERS[done.agent].id_of(path)
-    return Taken(session_id, done.agent, path, name, source_id, there=False, warnings=(*done.warnings, *lost))
+    return FetchedSession(session_id, done.agent, path, name, source_id, there=False, warnings=(*done.warnings, *lost))
 
 
-def _take_away(where: Project, one: Taken) -> None:
-    known = pulled.find(one.path, one.agent)
+def _take_away(where: TeamProject, one: FetchedSession) -> None:
+    known = received_logs.find(one.path, one.agent)
     AGENTS.files_of(one.agent).remove(one.path)
     if known is not None:
         known.forget()
@@ -210,7 +218,7 @@ class TeamSearch:
     seconds: float = field(default_factory=lambda: client.SECONDS)
     _asked: tuple[object, ...] = ()
     _said: SaidElsewhere | None = None
-    _waiting: client.Waiting | None = field(default=None, repr=False)
+    _waiting: client.PendingAnswer | None = field(default=None, repr=False)
     _origin: str = ""
     _withheld: frozenset[str] = frozenset()
 
@@ -220,7 +228,7 @@ class TeamSearch:
             return  # the own index is searched again, for all agents
         self._asked, self._said = same, None
         work = partial(self._ask, query, meaning)
-        self._waiting = client.Waiting(work, "ask the team", self.seconds)
+        self._waiting = client.PendingAnswer(work, "ask the team", self.seconds)
 
     def answer(self) -> SaidElsewhere:
         """Return the answer if it arrived in time. Otherwise the server is unavailable, and skipped for a while."""
@@ -241,7 +249,7 @@ class TeamSearch:
         """Take out of the sessions here what was withdrawn, as far as that is known by now."""
         if not foreign_sessions.owing():
             return False
-        done = settle()
+        done = apply_pending()
         return bool(done.changed or done.removed or foreign_sessions.owing() - self._withheld)
 
     @property
@@ -257,7 +265,7 @@ class TeamSearch:
                     self._said = SaidElsewhere(error=client.AGAIN)
                     return
                 with client.quick(where.client.account) as quick:
-                    changes.learn(quick)
+                    fetch_withdrawals(quick)
                     found = ask(quick, where.key, query, meaning)
                 self._said = said(where, found, query.phrasings)
         except (NotFound, Usage) as error:  # this project is not shared, or is none that could be
@@ -280,7 +288,7 @@ def find_there(request: FindRequest, *, server: str | None = None, project: str 
         SmartForkError: as the server says.
     """
     query = request.checked().query(Scope())
-    with changes.opened(server, project) as where:
+    with opened_current(server, project) as where:
         meaning = Meaning(configured_embedder(), query.meanings)
         try:
             told = ask(where.client, where.key, replace(query, limit=max(query.limit, RIVALS)), meaning)
@@ -290,7 +298,7 @@ def find_there(request: FindRequest, *, server: str | None = None, project: str 
     return found.answer_alone(query, snippets=request.include_snippets is not False)
 
 
-def ask(client: Client, project: str, query: Query, meaning: Meaning) -> wire.Found:
+def ask(client: Client, project: str, query: Query, meaning: Meaning) -> wire.SearchAnswer:
     """Search on a server. It computes the vectors if they cannot be made here in a moment.
 
     Raises:
@@ -309,7 +317,7 @@ def ask(client: Client, project: str, query: Query, meaning: Meaning) -> wire.Fo
     return client.search(project, wanted)
 
 
-def said(where: Project, found: wire.Found, phrasings: Sequence[str]) -> SaidElsewhere:
+def said(where: TeamProject, found: wire.SearchAnswer, phrasings: Sequence[str]) -> SaidElsewhere:
     """An answer as the own results are merged with it; what is odd in it is left out."""
     here = {one.session_id: one.file for one in where.tracking.ours().aliases.values() if one.session_id and one.file}
     distant = []

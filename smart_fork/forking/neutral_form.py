@@ -50,7 +50,7 @@ Change = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class NeutralMessage:
     """A message, and the agent's actions after it. `turn` is its number in ``show``."""
 
     role: Literal["user", "assistant"]
@@ -67,7 +67,7 @@ class Message:
 class Neutral:
     """A session in neutral form, and the number of losses of each kind. Of its `title` secrets are masked too."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[NeutralMessage, ...]
     lost: Mapping[str, int]
     title: str = ""
 
@@ -154,18 +154,20 @@ def neutral(
         lost += Counter({THINKING: len(item.thoughts), IMAGES: item.images, AGENTS_AT_WORK: begun})
     lost[SYSTEM] = sum(turn.role == "system" for turn in turns)
     outcomes = _Outcomes(turns, outputs, made, change)
-    messages: list[Message] = []
+    messages: list[NeutralMessage] = []
     for number, turn in enumerate(turns):
         actions = tuple(one for call in turn.tool_calls for one in outcomes.actions(call))
         if turn.role in ("user", "assistant") and turn.text:
-            messages.append(Message("user" if turn.role == "user" else "assistant", number, change(turn.text), actions))
+            messages.append(
+                NeutralMessage("user" if turn.role == "user" else "assistant", number, change(turn.text), actions)
+            )
         elif actions and messages and messages[-1].role == "assistant":
             last = messages.pop()
-            messages.append(Message("assistant", last.turn, last.text, (*last.actions, *actions)))
+            messages.append(NeutralMessage("assistant", last.turn, last.text, (*last.actions, *actions)))
         elif actions:
-            messages.append(Message("assistant", number, "", actions))
+            messages.append(NeutralMessage("assistant", number, "", actions))
         if turn.answer:
-            messages.append(Message("user", number, change(turn.answer), ()))
+            messages.append(NeutralMessage("user", number, change(turn.answer), ()))
     Symbols.forget_shown()
     lost[OUTPUT] = outcomes.cut
     if change is not str:

@@ -1,0 +1,245 @@
+"""Shared records as client and server both make them: packed into segments, and as searchable passages.
+
+The end of a segment depends only on the records from the session's start, so all sessions of a family share their
+segments. The client embeds passages. The server makes them again, and accepts a vector only by the hash of its text.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, StringConstraints
+from pydantic.dataclasses import dataclass as checked
+
+from indexer.pipeline import document_of
+from indexer.store.base import Document, Words
+from indexer.transcripts.model import Session
+from smart_fork.agents import AGENTS
+from smart_fork.agents.forms import Becomes, Forms, HomePlace
+from smart_fork.agents.readers import READERS
+from smart_fork.errors import TooLarge, Unshareable
+from smart_fork.sharing import canonical
+
+_LEVEL = 6
+#: Smaller segments need no ratio check: a screen of spaces compresses well.
+_FREE_BYTES = canonical.MIB
+
+
+def _state(value: object) -> object:
+    try:
+        return canonical.state_of(value) if isinstance(value, str) else value
+    except Unshareable as error:
+        raise ValueError(error.message) from error
+
+
+_Size = Annotated[int, Field(ge=0, le=1 << 40)]
+
+
+@checked(frozen=True, slots=True, config=ConfigDict(strict=True, extra="forbid"))
+class SegmentPlace:
+    """A segment's position in a session: first record, number of records, and the chain's state before it.
+
+    `digest` is the hexadecimal SHA-256 of its records, and `raw_bytes` their size.
+    """
+
+    digest: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    first_record: _Size
+    records: Annotated[int, Field(ge=1, le=canonical.SEGMENT_RECORDS)]
+    raw_bytes: _Size
+    chain_start: Annotated[bytes, BeforeValidator(_state), PlainSerializer(canonical.written, when_used="json")]
+
+    @property
+    def end(self) -> int:
+        """The number of the record after the segment."""
+        return self.first_record + self.records
+
+    @property
+    def full(self) -> bool:
+        """Return True if the next record starts a new segment."""
+        return self.raw_bytes >= canonical.SEGMENT_BYTES or self.records >= canonical.SEGMENT_RECORDS
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment and its compressed bytes."""
+
+    place: SegmentPlace
+    body: bytes
+
+
+def pack(records: Iterable[bytes], first_record: int = 0, chain_start: bytes = canonical.START) -> Iterator[Segment]:
+    """Yield canonical records as segments, from the beginning of a segment on.
+
+    To continue a session whose last segment is not full, pass its records again, with its position.
+
+    Raises:
+        TooLarge: The records compress so well that a server would refuse them.
+    """
+    waiting: list[bytes] = []
+    size = 0
+    for record in records:
+        waiting.append(record)
+        size += len(record) + 1
+        if size >= canonical.SEGMENT_BYTES or len(waiting) >= canonical.SEGMENT_RECORDS:
+            segment = _packed(waiting, first_record, chain_start)
+            yield segment
+            first_record, chain_start = segment.place.end, canonical.state_after(waiting, chain_start)
+            waiting, size = [], 0
+    if waiting:
+        yield _packed(waiting, first_record, chain_start)
+
+
+def unpack(body: bytes, digest: str) -> list[bytes]:
+    """Return the canonical records of an untrusted segment.
+
+    Raises:
+        TooLarge: The data is larger than a segment can be.
+        Unshareable: The data is damaged, does not match `digest`, or its records are not canonical.
+    """
+    raw = _decompressed(body)
+    if sha256(raw).hexdigest() != digest:
+        raise Unshareable("A segment does not match its digest.")
+    if not raw.endswith(b"\n"):
+        raise Unshareable("The last record of a segment is cut off.")
+    records = raw[:-1].split(b"\n")
+    if len(records) > canonical.SEGMENT_RECORDS:
+        raise TooLarge(f"A segment has {len(records)} records; at most {canonical.SEGMENT_RECORDS} are allowed.")
+    for record in records:
+        canonical.decode(record)
+    if sum(len(record) + 1 for record in records[:-1]) >= canonical.SEGMENT_BYTES:
+        raise Unshareable("A segment is longer than announced.")
+    return records
+
+
+def cut(
+    places: Sequence[SegmentPlace], count: int, body_of: Callable[[SegmentPlace], bytes]
+) -> tuple[list[SegmentPlace], Segment | None]:
+    """Cut a session after `count` records: return the unchanged segments, and the split one packed again.
+
+    Raises:
+        Unshareable: The session has fewer records, or a segment is damaged.
+    """
+    if not 0 <= count <= (places[-1].end if places else 0):
+        raise Unshareable(f"A session does not have {count} records.")
+    kept = [place for place in places if place.end <= count]
+    if len(kept) == len(places) or places[len(kept)].first_record == count:
+        return kept, None
+    last = places[len(kept)]
+    records = unpack(body_of(last), last.digest)[: count - last.first_record]
+    return kept, _packed(records, last.first_record, last.chain_start)
+
+
+def _packed(records: Sequence[bytes], first_record: int, chain_start: bytes) -> Segment:
+    import zstandard
+
+    raw = b"".join(record + b"\n" for record in records)
+    body = zstandard.ZstdCompressor(level=_LEVEL).compress(raw)
+    _check_size(len(raw), len(body))
+    return Segment(SegmentPlace(sha256(raw).hexdigest(), first_record, len(records), len(raw), chain_start), body)
+
+
+def _decompressed(body: bytes) -> bytes:
+    """Decompress one frame. Its announced size is checked before memory is allocated, and the library enforces it."""
+    import zstandard
+
+    try:
+        size = zstandard.get_frame_parameters(body).content_size
+        if size == zstandard.CONTENTSIZE_UNKNOWN:
+            raise Unshareable("A segment does not say how large it is.")
+        _check_size(size, len(body))
+        return zstandard.ZstdDecompressor().decompress(body, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise Unshareable(f"A segment is damaged: {error}") from error
+
+
+def _check_size(raw: int, compressed: int) -> None:
+    if raw > canonical.LIMITS.segment_bytes:
+        raise TooLarge(f"A segment has {raw} bytes; at most {canonical.LIMITS.segment_bytes} are allowed.")
+    if raw > _FREE_BYTES and raw > compressed * canonical.LIMITS.ratio:
+        raise TooLarge(f"A segment is more than {canonical.LIMITS.ratio} times as large as its compressed bytes.")
+
+
+#: Placeholders for the project's root and the home in searched and quoted text.
+_NOWHERE = HomePlace(".", "~")
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """A session in searchable form. `family` is the id of its beginning, the same on every machine. `own` are the words
+    that it does not share with its parent, and `shared` the hashes of the passages that it does.
+    """
+
+    document: Document
+    family: str
+    own: Words
+    shared: frozenset[bytes] = frozenset()
+
+
+def searched(
+    records: Iterable[bytes], agent: str, session_id: str, root_id: str, *, inherited: int = 0
+) -> Searched | None:
+    """Return the searchable form of a session; `None` if its reader finds no conversation in these records.
+
+    The parent has the first `inherited` records, and they are found there. Turns are numbered as in a copy without
+    thoughts, as another person would pull it. The session has no directory: paths in its records belong to another
+    machine, and are not looked up on this one.
+
+    Raises:
+        Unshareable: This version does not read sessions of that agent.
+    """
+    forms = AGENTS[agent].forms if agent in AGENTS else None
+    if forms is None or agent not in READERS.names:
+        raise Unshareable("This version cannot read sessions of that agent.")
+    records = tuple(records)
+    session = _read(records, agent, forms, session_id)
+    if session is None:
+        return None
+    whole = replace(session, session_id=session_id, cwd="", head="", root_id=root_id)
+    document = document_of(whole, READERS)[0]
+    before = _read(records[:inherited], agent, forms, session_id) if inherited else None
+    if before is None:
+        return Searched(document, session.root_id, document.words)
+    parents = document_of(replace(before, session_id=session_id, cwd="", head="", root_id=root_id), READERS)[0]
+    names = Words(document.words.title, "", "", "", "", document.words.also_called)
+    rest = replace(
+        whole,
+        turns=whole.turns[len(before.turns) :],
+        symbols=tuple(one for one in whole.symbols if one not in set(before.symbols)),
+        wrote=tuple(one for one in whole.wrote if one not in set(before.wrote)),
+    )
+    said = document_of(rest, READERS)[0].words if rest.turns else names
+    own = replace(said, title=names.title, also_called=names.also_called)
+    return Searched(document, session.root_id, own, frozenset(chunk.hash for chunk in parents.chunks))
+
+
+def _read(records: Iterable[bytes], agent: str, forms: Forms, session_id: str) -> Session | None:
+    told = (forms.arrived(orjson.loads(record), others=True) for record in records)
+    made = forms.anew((record for record in told if record is not None), Becomes(session_id, _NOWHERE))
+    with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
+        log = Path(folder) / f"{session_id}.jsonl"
+        with log.open("wb") as file:
+            file.writelines(orjson.dumps(record) + b"\n" for record in made)
+        return READERS[agent].read(log).session
+
+
+def hash_of(text: str) -> bytes:
+    """Return the hash by which a vector names its passage."""
+    return sha256(text.encode("utf-8", "replace")).digest()
+
+
+def space_of(model: str, dimensions: int) -> str:
+    """Return the name of a model's vector space. Only vectors of one space can be compared."""
+    return "".join(char if "!" <= char <= "~" else "-" for char in f"{model}/{dimensions}")[:200]
+
+
+def halves(vectors: Iterable[bytes]) -> tuple[bytes, ...]:
+    """Convert float32 vectors to 16-bit floats, as they are sent."""
+    from indexer.arrays import np
+
+    return tuple(np.frombuffer(one, np.float32).astype(np.float16).tobytes() for one in vectors)
