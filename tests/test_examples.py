@@ -72,6 +72,16 @@ NOT_RUN = {
     "pkill *": "ends the preloaders of all homes",
     "smart-fork message downloader * --*": "needs a terminal; tests/e2e/test_following.py has some",
 }
+#: What commands need that the demo's home has not: their page says so, in these words.
+NEEDED = {
+    "*smart-fork team *": "team server",
+    "smart-fork * --team": "team server",
+    "smart-fork * 0197f2c7-1a2b*": "team server",
+    "smart-fork sync*": "git remote",
+    "*smart-fork service [isu]*": "launchd",
+    "smart-fork find --pr *": "`gh`",
+    "smart-fork find --changes": "uncommitted changes",
+}
 #: Blocks that are the contents of a file: each can be read.
 FILES = {"toml": tomllib.loads, "json": json.loads, "yaml": yaml.safe_load}
 #: What a fork does when it was given its prompt: it answers, and ends.
@@ -177,6 +187,14 @@ def test_what_is_not_run_is_on_a_page():
     found = [example.command for page in PAGES for example in examples(page)]
 
     assert [] == [pattern for pattern in NOT_RUN if not fnmatch.filter(found, pattern)]
+
+
+@each("page", sorted((ROOT / "docs").rglob("*.md")))
+def test_a_page_says_what_its_commands_need_beside_the_demo(page):
+    found = [example.command for example in examples(page)]
+    needed = {word for pattern, word in NEEDED.items() if fnmatch.filter(found, pattern)}
+
+    assert set() == {word for word in needed if word not in " ".join(page.read_text().split())}
 
 
 def test_an_example_with_jq_says_and_does_nothing_where_the_answer_is_empty():
