@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import inf
 from pathlib import Path, PurePath
@@ -78,6 +78,12 @@ class Presence(Facet):
             ForkRefused: another process holds the lock.
         """
         return None
+
+    def queue(self, session_id: str, text: str, running: Callable[[], Mapping[int, Running]]) -> tuple[str, ...]:
+        """Return the verb and words with which its program takes a message for that session; empty if that would not be
+        delivered now.
+        """
+        return ()
 
     def inside(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> dict[int, bool]:
         """Return the living processes that are in that session, each with whether that is sure.

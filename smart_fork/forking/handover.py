@@ -85,14 +85,10 @@ def handover(
     head = "\n".join(filter(None, facts))
     said = _headed(utterances(session, messages, lines), head)
     handed = Handed(
-        from_agent=session.agent,
-        session_id=session.session_id,
-        exchanges=sum(one.role == "user" for one in messages),
-        earlier=earlier,
-        left_out=missing,
-        tokens=sum(estimate_tokens(one.text) for one in said),
-        lost=lost,
-    )
+        from_agent=session.agent, session_id=session.session_id,
+        exchanges=sum(one.role == "user" for one in messages), earlier=earlier, left_out=missing,
+        tokens=sum(estimate_tokens(one.text) for one in said), lost=lost,
+    )  # fmt: skip
     return Handover(tuple(said), handed, told.title)
 
 
@@ -262,13 +258,9 @@ def write_told(
     place = HomePlace(str(cwd), str(Path.home()))
     with as_session(adapter.name, handover.said, place, source_id=handed.session_id) as session:
         written = write_branch(
-            adapter,
-            session.source_path,
-            replace(becomes, cwd=cwd, title=becomes.title or handover.title),
-            session=session,
-            at=None,
-            machine=machine,
-        )
+            adapter, session.source_path, replace(becomes, cwd=cwd, title=becomes.title or handover.title),
+            session=session, at=None, machine=machine,
+        )  # fmt: skip
     if not is_others(handed.session_id, source):
         return written
     written = replace(written, forget=partial(_forget, becomes.id, written.forget))

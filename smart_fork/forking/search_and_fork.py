@@ -131,13 +131,9 @@ def _checked(request: FindRequest, choice: SessionChoice, fork: ForkRequest) -> 
 def _completed(fork: ForkRequest, request: FindRequest, library: Library) -> ForkRequest:
     """The fork of what is searched for, in the project that was asked about. Its prompt is the intent unless given."""
     return replace(
-        fork,
-        options=replace(fork.options, prompt=fork.options.prompt or request.intent),
-        intent=request.intent,
-        also=tuple(request.also or ()),
-        cwd=request.works_in,
-        caller_session_id=library.caller,
-    )
+        fork, options=replace(fork.options, prompt=fork.options.prompt or request.intent), intent=request.intent,
+        also=tuple(request.also or ()), cwd=request.works_in, caller_session_id=library.caller,
+    )  # fmt: skip
 
 
 def _telling(library: Library) -> Progress:

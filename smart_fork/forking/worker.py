@@ -139,14 +139,9 @@ class WorkerSpec:
         # The log tells what was checked out at its beginning or at its end.
         branch = str(session.git_branch) or None if end is None or session.begun_at else None
         return Then(
-            known.edits,
-            until,
-            seconds_in(session.started),
-            session.cwd,
-            session.begun_at,
-            "" if branch == "HEAD" else branch,
-            here=not foreign_sessions.is_taken(session.session_id),
-        )
+            known.edits, until, seconds_in(session.started), session.cwd, session.begun_at,
+            "" if branch == "HEAD" else branch, here=not foreign_sessions.is_taken(session.session_id),
+        )  # fmt: skip
 
     def unloaded(self) -> list[str]:
         """Warn if the agent does not load the complete session that it resumes."""

@@ -172,19 +172,39 @@ class _Talk:
                 tool="Wait for it with wait_workers, or queue the message: queue.",
             )
             raise ForkRefused(f"{self.worker.id} is working", hint)
-        typist = self._typist(place)
-        typist.type(said)
-        if seen.status == "working":
-            typist.send(said, lambda: not typist.holds(said), SCREEN_SECONDS)
-            return "queued"
         before = self._written()
+        typist, queued = self._typist(place), self._is_queued(said)
+        if not queued:
+            typist.type(said)
+        if seen.status == "working":
+            if not queued:
+                typist.send(said, lambda: not typist.holds(said), SCREEN_SECONDS)
+            return "queued"
         alive = partial(runs, self.started, self.around.processes)
-        sent = typist.send(said, lambda: self._written() > before or not alive(), LOG_SECONDS)
+
+        def taken() -> bool:
+            return self._written() > before or not alive()
+
+        sent = typist.wait(taken, LOG_SECONDS) if queued else typist.send(said, taken, LOG_SECONDS)
         if not alive():
             raise self._ended(place, self.started, "ended on this message")
         if not sent:
             self.warnings.append(f"It is not in its log after {LOG_SECONDS:g} seconds. See: {self.worker.attach}")
         return "typed"
+
+    def _is_queued(self, text: str) -> bool:
+        """Whether the agent has taken the message by a verb of its own, which needs no window."""
+        worker, around = self.worker, self.around
+        agent = AGENTS[worker.agent]
+        verb = agent.presence.queue(worker.session_id or "", text, around.processes.running) if agent.presence else ()
+        if not verb:
+            return False
+        program = Program.find(worker.agent, around.env)
+        if not Program.lists(program, ("--help",), rf"(?m)^\s+{verb[0]}\b", around.processes, around.env):
+            return False
+        with agent.home.used(self.watcher.log_of(worker)):
+            env = {**around.env, **agent.home.environment()}
+        return around.processes.run([program, *verb], cwd=Path(worker.cwd), env=env, timeout=LOG_SECONDS).ok
 
     def answer(self, text: str, meant: Callable[[str | None], bool]) -> How:
         """See `message_worker`."""

@@ -204,15 +204,9 @@ class Registry:
         return self._set(identity, f"cwd = ?, started_at = ?, {_TREE}", *values, session_id=session_id)
 
     def set_started(
-        self,
-        identity: str,
-        *,
-        command: Sequence[str],
-        terminal_id: str | None = None,
-        pid: int | None = None,
-        log: Path | None = None,
-        attach: str = "",
-    ) -> WorkerRecord:
+        self, identity: str, *, command: Sequence[str], terminal_id: str | None = None, pid: int | None = None,
+        log: Path | None = None, attach: str = "",
+    ) -> WorkerRecord:  # fmt: skip
         """Note that it runs, and where."""
         return self._set(
             identity,

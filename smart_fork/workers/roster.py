@@ -193,13 +193,9 @@ Told = Callable[[int, int, float], None]
 
 
 def wait_workers(
-    references: Sequence[str],
-    *,
-    any_of: bool = False,
-    timeout: float | None = None,
-    told: Told = lambda _done, _of, _seconds: None,
-    around: Machine | None = None,
-) -> WorkersWaited:
+    references: Sequence[str], *, any_of: bool = False, timeout: float | None = None,
+    told: Told = lambda _done, _of, _seconds: None, around: Machine | None = None,
+) -> WorkersWaited:  # fmt: skip
     """Wait for all of the workers, or for one of them, for `timeout` seconds at most; with each one's last words.
 
     Raises:

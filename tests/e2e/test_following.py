@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.agents import Machine
 from tests.e2e.logs import Log
 from tests.e2e.model_server import Answer, Call, Hold, Message, Protocol, Request, Say
-from tests.e2e.scenario import CONVERSATION, PROMPT, ask, each_agent, heard, run_fork, unlike_any_other
+from tests.e2e.scenario import CONVERSATION, EXCHANGES, PROMPT, ask, each_agent, heard, run_fork, unlike_any_other
 from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
 from tests.living import arguments, lives
 
@@ -118,6 +118,31 @@ def test_a_worker_without_a_terminal_is_taken_up_again(equipped: Machine, agent:
     assert more.strip() in [said["text"].strip() for said in ours(equipped, "read", worker)["messages"]]
     assert logs == set(equipped.logs(agent))
     assert [] == executed(equipped)
+
+
+def test_codex_takes_a_message_by_its_own_verb_and_a_half_typed_line_stays(machine: Machine):
+    """Nothing is typed into its window: what a person was about to say is still there, and is not sent.
+
+    Its server has the session only where its windows are started without settings of their own, as for our tools.
+    """
+    machine.know_smart_fork()
+    prompt, more, draft = unlike_any_other(NEXT), unlike_any_other("and the tests"), "half a thought"
+    fork = run_fork(machine, machine.session_of_before("codex", *EXCHANGES), prompt, "--in", "tmux")
+    ours(machine, "wait", fork["worker_id"])
+    pane = fork["terminal_id"]
+
+    def screen() -> str:
+        return machine.tmux("capture-pane", "-p", "-t", pane)
+
+    machine.tmux("send-keys", "-t", pane, "-l", draft)
+    wait_until(lambda: draft in screen(), "the half typed line")
+
+    told = ours(machine, "message", fork["worker_id"], more)
+
+    assert ("typed", fork["new_session_id"], []) == (told["how"], told["session_id"], told["warnings"])
+    assert more == last_said(machine, more).last_prompt.strip()
+    assert draft in screen()
+    ours(machine, "close", fork["worker_id"])
 
 
 def permission(agent: Protocol, then: Answer) -> Call:

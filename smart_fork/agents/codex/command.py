@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -69,13 +69,23 @@ class CodexPresence(Presence):
 
     def notes(self, session_id: str, log: Path | None, processes: Mapping[int, Running]) -> Iterator[Note]:
         """See `Presence.notes`. Which of its windows shows a session that the server has open is not known."""
-        own = {pid: one for pid, one in processes.items() if self.runs(one.words)} if is_id(session_id) else {}
-        holders = [pid for pid in own if _has_open(pid, _lock(session_id))]
+        own, holders = self._holders(session_id, processes)
         shown = [pid for pid in holders if "app-server" not in own[pid].words]
         yield from (Note(pid, session_id) for pid in shown)
         for pid, one in own.items() if holders and not shown else ():
             if _SERVES.isdisjoint(one.words) and not any(is_id(word) and word != session_id for word in one.words):
                 yield Note(pid, session_id, sure=False)
+
+    def queue(self, session_id: str, text: str, running: Callable[[], Mapping[int, Running]]) -> tuple[str, ...]:
+        """See `Presence.queue`. Only its server delivers messages: to a window without one they come never."""
+        own, holders = self._holders(session_id, running())
+        served = any("app-server" in own[pid].words for pid in holders)
+        return ("queue", f"--thread={session_id}", f"--message={text}") if served else ()
+
+    def _holders(self, session_id: str, processes: Mapping[int, Running]) -> tuple[Mapping[int, Running], list[int]]:
+        """Its processes, and which of them have that session open."""
+        own = {pid: one for pid, one in processes.items() if self.runs(one.words)} if is_id(session_id) else {}
+        return own, [pid for pid in own if _has_open(pid, _lock(session_id))]
 
     def hold(self, session_id: str) -> int | None:
         """See `Presence.hold`. The file is only opened."""
