@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import chain, islice, pairwise
 from pathlib import Path
+from statistics import mean
 from typing import TYPE_CHECKING
 
 import orjson
@@ -23,8 +25,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NUMBERS = Path(__file__).with_name("instructions.json")
-#: How much a part must be like an instruction (1) and unlike work (0) to be left out.
-LEAST = 0.5
+#: How much a part must be like an instruction (1) and unlike work (0) to be left out, and how much more than the one
+#: that is least like one.
+LEAST, ALIKE = 0.6, 0.1
 #: A longer part without punctuation is cut into parts of about so many words; a shorter one is not told alone.
 SENTENCE_WORDS, PART_WORDS, LEAST_WORDS = 24, 12, 3
 #: Of a very long text the parts are looked at in such numbers, until so many words are left to search with.
@@ -35,7 +38,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 def without_instructions(text: str, embedder: Embedder) -> str:
-    """Return what is left of a text: all of it where it says nothing else, or the embedder has another model.
+    """Return what is left of a text: of one that says nothing else what is least like it, and all for another model.
 
     Parts with names of code are kept.
 
@@ -45,12 +48,16 @@ def without_instructions(text: str, embedder: Embedder) -> str:
     model, weights, added = _numbers()
     if embedder.model != model:
         return text
-    left, parts = list[str](), list(_parts(text))
-    while parts and sum(len(part.split()) for part in left) < ENOUGH_WORDS:
+    told, parts = list[tuple[float, str]](), list(_parts(text))
+    while parts and sum(len(piece.split()) for like, piece in told if like <= LEAST) < ENOUGH_WORDS:
         some, parts = parts[:AT_ONCE], parts[AT_ONCE:]
-        likeness = embedder.embed(some) @ weights + added
-        left += [part for part, like in zip(some, likeness, strict=True) if like <= LEAST or names_of(part)]
-    return " ".join((*left, *parts)) if left else text
+        likeness = iter(embedder.embed([window for part in some for window in _windows(part)]) @ weights + added)
+        for part in some:
+            likes = list(islice(likeness, len(_windows(part))))
+            told += ((mean(likes[max(0, number - 1) : number + 1]), piece) for number, piece in enumerate(part))
+    least = max(LEAST, min((like for like, _ in told), default=0.0) + ALIKE)
+    left = (piece for like, piece in told if like <= least or names_of(piece))
+    return " ".join((*left, *chain.from_iterable(parts)))
 
 
 @cache
@@ -62,17 +69,21 @@ def _numbers() -> tuple[str, NDArray[np.float32], float]:
     return told["model"], np.array(told["weights"], np.float32), told["added"]
 
 
-def _parts(text: str) -> Iterator[str]:
-    """The sentences of a text, short ones with the next; of long ones the clauses, of long clauses some words each."""
+def _parts(text: str) -> Iterator[Sequence[str]]:
+    """Yield the sentences of a text, short ones with the next; of long ones the clauses, of long clauses pieces."""
     for sentence in _together(_SENTENCE_END.split(text)):
         if len(sentence.split()) <= SENTENCE_WORDS:
-            yield sentence
+            yield (sentence,)
             continue
         for clause in _together(_CLAUSE_END.split(sentence)):
             words = clause.split()
-            count = max(1, round(len(words) / PART_WORDS))
-            size = -(-len(words) // count)
-            yield from (" ".join(words[first : first + size]) for first in range(0, len(words), size))
+            size = len(words) if len(words) < PART_WORDS * 1.5 else PART_WORDS // 2
+            yield [" ".join(words[first : first + size]) for first in range(0, len(words), size)]
+
+
+def _windows(part: Sequence[str]) -> Sequence[str]:
+    """Pairs of neighboring pieces: where instructions end is in the middle of some pair."""
+    return [f"{one} {other}" for one, other in pairwise(part)] or part
 
 
 def _together(parts: Sequence[str]) -> Iterator[str]:
