@@ -72,15 +72,7 @@ INSTRUCTIONS = (
 #: A server lists the same until it ends. Other versions are installed, so no answer is kept for longer than an hour.
 _FRESH = CacheHint(ttl_ms=3_600_000)
 #: The tools that are listed where nothing else is said. The others can be called all the same.
-FEW = (
-    "smart_fork",
-    "find_sessions",
-    "list_sessions",
-    "read_session",
-    "list_workers",
-    "wait_workers",
-    "message_worker",
-)
+FEW = ("smart_fork", "find_sessions", "list_sessions", "read_session", "list_workers", "wait_workers", "message_worker")
 
 
 class Server(MCPServer[Any]):

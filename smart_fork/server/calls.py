@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,8 @@ import anyio.to_thread
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.shared.message import ServerMessageMetadata
-from mcp_types import ListRootsRequest, ListRootsResult
+from mcp_types import InputRequests, ListRootsRequest, ListRootsResult
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from indexer.errors import joined
 from indexer.lazy import dataclass
@@ -124,8 +126,8 @@ def path_of(uri: str) -> str | None:
     return unquote(parts.path) if ours else None
 
 
-#: How long a client may take to say which folders it works in.
-ROOTS_SECONDS = 10.0
+#: How long a client may take to say which folders it works in, and the name of that question.
+ROOTS_SECONDS, ROOTS = 10.0, "roots"
 #: Each is looked at on the disk.
 MAX_ROOTS = 64
 T = TypeVar("T")
@@ -171,11 +173,15 @@ def around(ctx: Context[Any, Any]) -> Around | None:
         return Around(os.environ, Path(os.sep))
 
 
-async def own_projects(ctx: Context[Any, Any]) -> tuple[permission.Permitted, ...]:
+async def own_projects(ctx: Context[Any, Any]) -> tuple[permission.Permitted, ...] | None:
     """What a client of the service may ask about: its roots, its workspaces, and what is always allowed.
+
+    All, for any other client: `None`.
 
     The client itself names them, not the model whose words are a tool's arguments.
     """
+    if around(ctx) is not None:
+        return None
     named = [*(path for root in await _roots(ctx) if (path := path_of(root))), *workspaces(_meta(ctx))]
     claimed = [path for path in named if Path(path).is_absolute()]
     return await in_thread(lambda: permission.permitted(claimed[:MAX_ROOTS], config.allowed_projects()))
@@ -195,20 +201,24 @@ async def _roots(ctx: Context[Any, Any]) -> list[str]:
     return roots
 
 
+def root_request(ctx: Context[Any, Any]) -> InputRequests:
+    """Return what a client of the service answers with its next call: from 2026 on it cannot be asked meanwhile."""
+    modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+    return {ROOTS: ListRootsRequest()} if modern and _knows_roots(ctx) and around(ctx) is None else {}
+
+
 async def _ask_for_roots(ctx: Context[Any, Any]) -> list[str]:
-    session = ctx.request_context.session
-    params = session.client_params
-    roots: list[str] = []
-    # With the answer to this very request: not every client listens to anything else.
-    belongs = ServerMessageMetadata(related_request_id=ctx.request_id)
-    if params is not None and params.capabilities.roots is not None:
-        with anyio.move_on_after(ROOTS_SECONDS):
-            try:
-                answer = await session.send_request(ListRootsRequest(), ListRootsResult, metadata=belongs)
-                roots = [str(root.uri) for root in answer.roots]
-            except Exception:  # noqa: BLE001 - a client may announce roots and refuse them
-                roots = []
-    return roots
+    given: object = (ctx.input_responses or {}).get(ROOTS)
+    if given is None and _knows_roots(ctx):
+        # With the answer to this very request: not every client listens to anything else.
+        belongs, session = ServerMessageMetadata(related_request_id=ctx.request_id), ctx.request_context.session
+        with anyio.move_on_after(ROOTS_SECONDS), suppress(Exception):  # a client may announce roots and refuse them
+            given = await session.send_request(ListRootsRequest(), ListRootsResult, metadata=belongs)
+    return [str(root.uri) for root in given.roots] if isinstance(given, ListRootsResult) else []
+
+
+def _knows_roots(ctx: Context[Any, Any]) -> bool:
+    return ctx.client_capabilities is not None and ctx.client_capabilities.roots is not None
 
 
 def project_for(path: str | None, caller: Caller) -> str:

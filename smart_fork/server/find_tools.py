@@ -33,7 +33,7 @@ from smart_fork.finding.request import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS, F
 from smart_fork.finding.team_search import team_room, team_search
 from smart_fork.forking.request import Ask, BudgetAsked, ForkRequest, Later, SessionChoice
 from smart_fork.server import tasks
-from smart_fork.server.calls import Caller, progress_of, project_for, sent
+from smart_fork.server.calls import Caller, progress_of, project_for, root_request, sent
 from smart_fork.server.steps import FURTHER, after_search
 from smart_fork.server.tools import brief as briefly
 from smart_fork.server.tools import strict
@@ -124,7 +124,7 @@ def _asked_again(ctx: Context[Any, Any], request: ElicitRequest) -> ElicitResult
     if (given := (ctx.input_responses or {}).get(FIELD)) is None and (task := tasks.current.get()) is not None:
         given = anyio.from_thread.run(task.ask, FIELD, request)
     if given is None:
-        raise Unanswered(InputRequiredResult(input_requests={FIELD: request}))
+        raise Unanswered(InputRequiredResult(input_requests={FIELD: request, **root_request(ctx)}))
     return ElicitResult.model_validate(given, from_attributes=True)
 
 

@@ -24,7 +24,7 @@ from smart_fork.agents.options import Said, inputs
 from smart_fork.errors import speak_of_tools
 from smart_fork.hooks import switch
 from smart_fork.server.arguments import taken
-from smart_fork.server.calls import around, caller_of, in_thread, own_projects, reported, unheard, without_its_own
+from smart_fork.server.calls import caller_of, in_thread, own_projects, reported, root_request, unheard, without_its_own
 from smart_fork.system import permission
 
 #: Bytes of an answer with five results; what is left of them by all else, the snippets share.
@@ -209,8 +209,10 @@ class StrictTool(Tool):
         """Run it for one request, whose own projects and words hold from here on."""
         speak_of_tools()
         accepted = taken(without_its_own(arguments, context), self.fn_metadata.arg_model, self.parameters)
-        if around(context) is None:
-            permission.limit_to(await own_projects(context))
+        if (asked := root_request(context)) and not asked.keys() <= (context.input_responses or {}).keys():
+            return InputRequiredResult(input_requests=asked)
+        if (own := await own_projects(context)) is not None:
+            permission.limit_to(own)
         client = _client_key(context)
         if not (self.annotations and self.annotations.read_only_hint):
             unheard.set(lambda answer: _late[client].extend(_carried_out(self.name, answer)))

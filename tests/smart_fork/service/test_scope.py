@@ -17,12 +17,17 @@ from mcp.client.streamable_http import streamable_http_client
 from indexer.files import state_home
 from smart_fork.workers.registry import Registry
 from tests.cases import first
+from tests.smart_fork.follower import Follower, State
+from tests.smart_fork.forms import Person, choices
 from tests.smart_fork.relatives import branch
 
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
 
 
-def call(served, tool: str, root: Path | None, client: str = "claude-code", meta: dict | None = None, **arguments: Any):
+def call(  # noqa: PLR0917
+    served, tool: str, root: Path | None, client: str = "claude-code", meta: dict | None = None, mode: str = "legacy",
+    can: dict[str, Any] | None = None, **arguments: Any,
+):  # fmt: skip
     """One call of a client that works in `root`."""
 
     async def talk() -> types.CallToolResult:
@@ -33,7 +38,7 @@ def call(served, tool: str, root: Path | None, client: str = "claude-code", meta
             transport = streamable_http_client(f"http://127.0.0.1:{served.port}/mcp", http_client=http)
             info = types.Implementation(name=client, version="1")
             more = {"list_roots_callback": list_roots} if root else {}
-            async with Client(transport, client_info=info, mode="legacy", **more) as session:
+            async with Client(transport, client_info=info, mode=mode, **more, **(can or {})) as session:
                 return await session.call_tool(tool, arguments, meta=meta)
 
     return anyio.run(talk)
@@ -62,14 +67,50 @@ def other(world):
     return world.repository("other")
 
 
-def test_a_client_finds_what_its_own_project_knows(served, world, shop, other):
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_a_client_finds_what_its_own_project_knows(served, world, shop, other, mode):
+    """Also one that may only be asked for its project by the answer to its call."""
     knows = world.claude(shop, RETRY, DONE)
     world.claude(other, RETRY, DONE)
 
-    found = call(served, "smart_fork", shop, intent=RETRY)
+    found = call(served, "smart_fork", shop, mode=mode, intent=RETRY)
 
     assert [knows] == [hit["session_id"] for hit in found.structured_content["results"]]
     assert str(shop) == found.structured_content["project_path"]
+
+
+def test_a_client_that_chooses_a_session_says_its_project_with_the_choice(served, world, shop, launched):
+    for where in ("first", "second"):
+        world.claude(shop, f"{RETRY} {where}", f"{DONE} {where}")
+    person = Person(1)
+
+    asked = {"intent": RETRY, "auto_fork": True}
+    found = call(served, "smart_fork", shop, mode="auto", can={"elicitation_callback": person}, **asked)
+
+    assert [list(choices(person.forms[0]))[1]] == [session_id for session_id, *_ in launched]
+    assert "forked_session" in found.structured_content
+
+
+def test_a_client_waits_for_its_worker_in_a_task(served, shop, scripted, monkeypatch):
+    """Its call has been answered by then: that is no sign that it is gone."""
+    monkeypatch.setattr("smart_fork.server.tasks.DIRECT_SECONDS", 0.0)
+    order = {"prompt": "go", "project_path": str(shop), "run_in": "process", "worktree": False}
+    (worker,) = call(served, "spawn_workers", shop, workers=[order]).structured_content["workers"]
+    seen = list[str]()
+
+    async def end_it(follower: Follower, state: State) -> None:
+        while "0 of 1 workers" not in state["statusMessage"]:
+            state = await follower.ask("get")
+        for _ in range(3):  # it is looked at again and again
+            seen.append((await follower.ask("get"))["status"])
+        with Registry() as registry:
+            registry.set_state(worker["worker_id"], "ended")
+
+    how = {"mode": "auto", "can": {"extensions": [Follower(end_it)]}}
+    told = call(served, "wait_workers", shop, workers=[worker["worker_id"]], **how)
+
+    assert ["working"] * 3 == seen
+    assert told.structured_content["done"]
 
 
 def test_codex_names_its_workspaces(served, world, shop):
