@@ -112,7 +112,7 @@ def test_whatever_is_given_a_refusal_is_ours(world, tool):
         ({"project_path": " "}, "project_path is empty: give text, or drop it"),
         ({"min_score": "0.5"}, 'min_score must be a finite number, not "0.5"'),
         ({"min_score": True}, "min_score must be a finite number, not true"),
-        ({"run_in": "screen"}, "run_in must be 'tmux' or 'process' or 'iterm2', not \"screen\""),
+        ({"run_in": "screen"}, "run_in must be 'tmux' or 'process' or 'iterm2' or 'claude', not \"screen\""),
         ({"at": "end"}, "at must be a whole number or 'match', not \"end\""),
         ({"worktree": 5}, "worktree must be text or true or false, not 5"),
         ({"auto_fork": "perhaps"}, 'auto_fork must be true or false, not "perhaps"'),
