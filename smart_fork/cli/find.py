@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 from dataclasses import replace
@@ -237,10 +238,10 @@ def show(
         texts, notes = [(str(one.markdown), "")], one.noted.sentences if one.noted else []
     else:
         texts, notes = list(as_markdown(one)), [one.notice if one.owner else "", one.left_out]
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() or "FZF_PREVIEW_COLUMNS" in os.environ:
         from smart_fork.cli import reading
 
-        reading.show(texts, pages=not no_pager)
+        reading.show(texts, pages=sys.stdout.isatty() and not no_pager)
     else:
         out.print(plain("\n".join(next(zip(*texts, strict=True)))))
     for sentence in filter(None, notes):

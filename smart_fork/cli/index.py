@@ -14,7 +14,7 @@ import typer
 from indexer.locks import IndexBusyError, give_way, step_back
 from smart_fork.agents.readers import READERS
 from smart_fork.cli.command import Commands
-from smart_fork.cli.output import NOT_ERASED, out, plain, printed_as_json, say, say_passed_over
+from smart_fork.cli.output import NOT_ERASED, at_home, out, plain, printed_as_json, say, say_passed_over
 from smart_fork.cli.progress import ProgressBar, progress_bar
 from smart_fork.errors import SmartForkError
 from smart_fork.snippets import ago
@@ -155,8 +155,8 @@ def _details(state: IndexStatus) -> Iterator[tuple[str, str]]:
     if (run := state.last_run) and not (run.error or run.failed_logs):
         yield "last run", state.last_run_in_words()
     yield "model", (state.model or "none yet").partition("@")[0]
-    yield "files", f"{state.index}, {state.bytes / 1e6:.1f} MB"
-    yield "exports", state.exports
+    yield "files", f"{at_home(state.index)}, {state.bytes / 1e6:.1f} MB"
+    yield "exports", at_home(state.exports)
     for reason, number in state.skipped.items():
         yield "skipped", f"{number:,} log{'s' * (number != 1)}: {reason}"
     if not state.erased:

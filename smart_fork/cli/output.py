@@ -232,6 +232,12 @@ def wrapped(text: str, margin: int, most: int = 0, stream: _Stream = out) -> lis
     return lines if not most or len(lines) <= most else [*lines[: most - 1], cut_to(" ".join(lines[most - 1 :]), cells)]
 
 
+def at_home(path: str) -> str:
+    """A path as people write it: ~ is the home directory."""
+    home = os.path.expanduser("~")  # noqa: PTH111 - pathlib takes long
+    return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
+
+
 def say(message: str) -> None:
     """A line for the person, on stderr. A terminal does not break it inside a word."""
     for line in wrapped(message, 0, stream=err):

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import click
@@ -24,7 +23,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.cli.command import Commands
 from smart_fork.cli.options import YesOption, with_options
-from smart_fork.cli.output import out, plain, print_json, printed_as_json, say, say_notes, wants_json
+from smart_fork.cli.output import at_home, out, plain, print_json, printed_as_json, say, say_notes, wants_json
 from smart_fork.cli.progress import progress_bar, working
 from smart_fork.cli.setup.setup_answer import SetupOptions
 from smart_fork.errors import SmartForkError, Usage
@@ -263,7 +262,7 @@ def _print_steps(title: str, steps: list[Step]) -> None:
 
 def _named(step: Step) -> str:
     """The name of a step and the file that it is about."""
-    return f"{step.name} {_at_home(step.where)}".strip()
+    return f"{step.name} {at_home(step.where)}".strip()
 
 
 def _in_lines(text: str, indent: str = "") -> list[str]:
@@ -319,7 +318,7 @@ def _print_undone(undone: list[StepUndone], left: list[str], *, dry_run: bool, w
     for one in undone:
         done = "off" if one.step == "keep" else "removed" if one.removed else "stays"
         verb = "failed" if one.error else "remove" if dry_run else done
-        out.print(plain(f"  {verb:<8}{PARTS[one.step].NAME:<24}  {_at_home(one.where)}"))
+        out.print(plain(f"  {verb:<8}{PARTS[one.step].NAME:<24}  {at_home(one.where)}"))
         for note in (one.error, one.hint, *one.notes):
             if note:
                 _say_below(note)
@@ -328,7 +327,7 @@ def _print_undone(undone: list[StepUndone], left: list[str], *, dry_run: bool, w
     if not undone:
         out.print(plain(f"Nothing {'' if whole else 'of it '}was set up here; nothing was changed."))
     elif whole and not dry_run and index_db().exists():
-        out.print(plain(f"The index stays in {_at_home(str(state_home()))}: delete that folder to remove it."))
+        out.print(plain(f"The index stays in {at_home(str(state_home()))}: delete that folder to remove it."))
 
 
 def _say_below(message: str) -> None:
@@ -336,12 +335,6 @@ def _say_below(message: str) -> None:
     for line in message.splitlines():
         for part in _in_lines(line, _BELOW):
             say(part)
-
-
-def _at_home(path: str) -> str:
-    """A path as people write it."""
-    home = str(Path.home())
-    return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
 
 
 def _short(text: str, length: int) -> str:
