@@ -193,7 +193,9 @@ class TestDemo:
         done = run("demo")
 
         assert done.code == 0, done.err
-        assert re.search(r"^Next: smart-fork fork [0-9a-f-]+ \"PROMPT\"$", done.err, re.MULTILINE)
+        assert re.search(
+            r"^Next: smart-fork fork [0-9a-f-]+ \"PROMPT\"  # continue in a copy: \S+ tokens$", done.err, re.MULTILINE
+        )
         assert dict(os.environ) == before
         assert not (world.home / ".smart-fork").exists()
 
