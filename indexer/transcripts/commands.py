@@ -160,7 +160,7 @@ _CALLED = late(
 _PRINTED = late(
     r"(?m:^)[ \t]*\d{1,2}(?:"
     r"\. +(?:[01]\.\d\d|(?:[<>] )?\d{1,2} %) [^\n]{1,200}\n[ \t]+\w{1,16} · [0-9a-f-]{8,36} · \d{4}-\d\d-"
-    r"| +(?:(?:[<>] )?\d{1,2} %|\?)  [^\n]{1,300}  \w{1,16} [0-9a-f-]{8,36}  )"
+    r"| +(?:(?:(?:[<>] )?\d{1,2} %|\?)  )?[^\n]{1,300}  \w{1,16} [0-9a-f-]{8,36}  )"
 )
 #: Programs that only look at something, or pass on what another one says.
 _LOOKING = {

@@ -122,6 +122,7 @@ def test_what_our_prompts_tell_an_agent_is_a_question(world, shop, agent):
         " 1.   93 % very likely Add retry to the uploader\n    claude · 1234abcd · 2026-10-01 · committed",
         "1  > 99 %  Add retry to the uploader  retry.py  claude 1234abcd   18 days  committed  18.3k",
         "1  ?  Add retry to the uploader                   claude 1234abcd   18 days  18.3k",
+        "1  Add retry to the uploader                      claude 1234abcd   18 days  18.3k",
     ],
 )
 @both
