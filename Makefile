@@ -85,7 +85,6 @@ ARGS_indexing := $(LAID_OUT) $(if $(QUICK),--no-vectors)
 PHRASINGS := $(wildcard $(CORPUS)/also.jsonl)
 ARGS_retrieval := $(LAID_OUT) --home $(STATE) $(if $(PHRASINGS),--also $(PHRASINGS))
 ARGS_tuning := $(ARGS_retrieval) $(if $(QUICK),--quick)
-ARGS_in_play := $(ARGS_retrieval)
 ARGS_peers := $(LAID_OUT) --home $(STATE)
 
 bench: $(STAMP) $(LAID_OUT) ## speed and quality; QUICK=1 in two minutes, BENCH=retrieval for one, CORPUS=folder of labelled logs

@@ -1,6 +1,6 @@
 """Retrieval quality on labelled queries over real sessions: hit@1, hit@5 and MRR, scoped and global, by kind and mode.
 
-    python benchmarks/retrieval.py CORPUS [--home DIR] [--also FILE] [--vectors WHICH] [--json FILE]
+    python benchmarks/retrieval.py CORPUS [--home DIR] [--also FILE] [--json FILE]
 
 CORPUS is a folder with ``lay_out.py`` (see its README), or one that it has laid out already (``home/`` and
 ``queries.jsonl``). The index is built where it is missing, in ``--home`` or in a temporary folder. With ``--also``,
@@ -22,7 +22,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from _partly import WHICH, partly
 from rich.console import Console
 from rich.table import Table
 
@@ -37,13 +36,10 @@ def main() -> None:
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--home", type=Path, help="keep the index here (SMART_FORK_HOME)")
     parser.add_argument("--also", type=Path, help="further phrasings of the queries")
-    parser.add_argument("--vectors", choices=WHICH, default="all", help="which passages have vectors, as it were")
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     arguments = parser.parse_args()
     with home_of(arguments.corpus, arguments.home) as laid_out:
-        labelled = opened(laid_out, arguments.also)
-        store, share = partly(labelled.store, arguments.vectors)
-        figures = measure(labelled._replace(store=store)) | {"vectors": share}
+        figures = measure(opened(laid_out, arguments.also))
     show(figures)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
@@ -94,10 +90,8 @@ class Labelled(NamedTuple):
         return self.store.scope(place, READERS.names, automated=True)
 
 
-def opened(
-    laid_out: Path, phrasings: Path | None = None, embedder: Any = None, modes: Sequence[str] = MODES
-) -> Labelled:
-    """The index, completed first where it is not, with vectors of the `embedder`, if a mode takes them."""
+def opened(laid_out: Path, phrasings: Path | None = None) -> Labelled:
+    """The index, completed first where it is not."""
     from indexer.changes import Report, changed_logs
     from indexer.embedding import configured_embedder
     from indexer.files import index_db
@@ -105,50 +99,26 @@ def opened(
     from indexer.store.sqlite import SqliteStore
     from smart_fork.agents.readers import READERS
 
-    store, embedder, report = SqliteStore(index_db()), embedder or configured_embedder(), Report()
-    vectors = modes != MODES[:1]
+    store, embedder, report = SqliteStore(index_db()), configured_embedder(), Report()
     read_logs(store, READERS, changed_logs(store, READERS, report), report)
-    if vectors:
-        embed_waiting(store, embedder, report, progress=_progress)
+    embed_waiting(store, embedder, report, progress=_progress)
     queries = [json.loads(line) for line in (laid_out / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
     lines = phrasings.read_text(encoding="utf-8").splitlines() if phrasings else []
     further = {one["id"]: one["also"] for one in map(json.loads, lines)}
     queries = [query | {"also": tuple(further.get(query["id"], ()))} for query in queries]
     texts = list(dict.fromkeys(text for query in queries for text in (query["query"], *query["also"])))
-    made = [vector.tobytes() for vector in embedder.embed(texts)] if vectors else [b""] * len(texts)
+    made = [vector.tobytes() for vector in embedder.embed(texts)]
     return Labelled(store, queries, dict(zip(texts, made, strict=True)))
 
 
-def labels_of(path: Path) -> list[dict[str, Any]]:
-    """Labels of questions, one JSON object a line; where there are none, the end, with the reason."""
-    if not path.is_file():
-        sys.exit(f"skipped: no labels at {path}; --help tells their form")
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def of_queries(labels: Sequence[Mapping[str, Any]], queries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The labels with what they leave out: the question, and the session that answers, the first of several."""
-    known = {query["id"]: query for query in queries}
-    return [_of_query(label, known.get(label["id"], {"gold": ()})) for label in labels]
-
-
-def _of_query(label: Mapping[str, Any], query: Mapping[str, Any]) -> dict[str, Any]:
-    session = label.get("session_id")
-    answer = next((one for one in query["gold"] if session in (None, one["session_id"])), {})
-    found = {"query": query.get("query")} | {name: answer.get(name) for name in ("agent", "session_id", "path")} | label
-    if missing := [name for name in ("query", "agent", "session_id") if not found[name]]:
-        sys.exit(f"label {label['id']}: no {', '.join(missing)}, and this corpus has no such query with such a session")
-    return found
-
-
-def measure(labelled: Labelled, modes: Sequence[str] = MODES) -> dict[str, Any]:
-    """Ask every query in each of these modes, in scope and global."""
+def measure(labelled: Labelled) -> dict[str, Any]:
+    """Ask every query in each mode, in scope and global."""
     from smart_fork.finding import search
     from smart_fork.finding.query import Query
     from smart_fork.finding.search import SecondLook
 
     ranks: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    ways = [(mode, again) for again in (False, True)[: 1 + labelled.again] for mode in modes]
+    ways = [(mode, again) for again in (False, True)[: 1 + labelled.again] for mode in MODES]
     started = time.perf_counter()
     for query in labelled.queries:
         gold = {answer["session_id"] for answer in query["gold"]}

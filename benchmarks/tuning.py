@@ -1,6 +1,6 @@
 """How the points in ``smart_fork/finding/ranking.py`` were found, and what to expect of them on queries not seen yet.
 
-    python benchmarks/tuning.py CORPUS [--home DIR] [--also FILE] [--quick] [--vectors WHICH] [--json FILE]
+    python benchmarks/tuning.py CORPUS [--home DIR] [--also FILE] [--quick] [--json FILE]
 
 CORPUS as for ``retrieval.py``. Each labelled query is asked in its project, everywhere, and in three projects that do
 not have the answer, where the right answer is "none". A conditional logit model with "none" as one more choice is
@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from _partly import WHICH, partly
 from retrieval import Labelled, home_of, opened
 from rich.console import Console
 from rich.table import Table
@@ -48,13 +47,10 @@ def main() -> None:
     parser.add_argument("--home", type=Path, help="the index is here (SMART_FORK_HOME), or is made here")
     parser.add_argument("--also", type=Path, help="further phrasings of the queries")
     parser.add_argument("--quick", action="store_true", help="one division into folds instead of five, no ablation")
-    parser.add_argument("--vectors", choices=WHICH, default="all", help="which passages have vectors, as it were")
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     arguments = parser.parse_args()
     with home_of(arguments.corpus, arguments.home) as laid_out:
-        labelled = opened(laid_out, arguments.also)
-        store, share = partly(labelled.store, arguments.vectors)
-        figures = measure(labelled._replace(store=store), quick=arguments.quick) | {"vectors": share}
+        figures = measure(opened(laid_out, arguments.also), quick=arguments.quick)
     show(figures)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
@@ -97,17 +93,13 @@ def _asked(labelled: Labelled, known: str, *, again: bool) -> Iterator[Asked]:
         places += [("foreign", scopes[project]) for project in choice.sample(foreign, min(FOREIGN, len(foreign)))]
         for place, scope in places:
             asked = Query(query["query"], scope, 1, everywhere=place == "global", also=query["also"] if again else ())
-            parts, right, *_ = spoken_for(labelled, query, asked, known)
+            parts, right = _spoken_for(labelled, query, asked, known)
             if len(parts):
                 yield Asked(number, place, parts, right)
 
 
-def spoken_for(
-    labelled: Labelled, query: Mapping[str, Any], asked: Any, known: str
-) -> tuple[Any, Any, Sequence[int], Sequence[int]]:
-    """What speaks for the best member of each family, best first as it is ranked now, and which is right; the rows of
-    these members, and of all sessions that were found.
-    """
+def _spoken_for(labelled: Labelled, query: Mapping[str, Any], asked: Any, known: str) -> tuple[Any, Any]:
+    """What speaks for the best member of each family, best first as it is ranked now, and which is right."""
     from smart_fork.finding.evidence import gather
     from smart_fork.finding.ranking import SILENT, joined, parts, scores, shares_of
 
@@ -124,7 +116,7 @@ def spoken_for(
     gold = {answer["session_id"] for answer in query["gold"]}
     right = [any(member.session_id in gold for member in labelled.store.family(root)) for root in best]
     values = np.array([speaking[row] for row in best.values()], float)
-    return values, np.array(right, float), list(best.values()), list(found.phrasings[0].evidence)
+    return values, np.array(right, float)
 
 
 def _columns(asked: Sequence[Asked], used: Sequence[int]) -> list[Asked]:

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import importlib
 import json
-import re
 import struct
 import sys
-import tarfile
-from io import BytesIO
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-from indexer.store.sqlite import SqliteStore
-from tests.indexer.written import save, session_of, vector_of
 
 pytestmark = pytest.mark.thorough  # of the benchmarks, which no user runs
 
@@ -225,82 +219,3 @@ def test_a_tool_that_fails_says_its_last_word(benchmark, tmp_path):
         peers.run(
             [sys.executable, "-c", "import sys; print('no database', file=sys.stderr); exit(7)"], {}, tmp_path, 60
         )
-
-
-def test_a_label_is_about_the_first_session_that_answers_its_query_where_it_names_none(benchmark):
-    first = {"agent": "claude", "session_id": "first", "path": "/home/you/named-by-hand.jsonl"}
-    gold = [first, {"agent": "codex", "session_id": "second"}]
-    queries = [{"id": "q1", "query": "why", "gold": gold}]
-    of_queries = benchmark("retrieval").of_queries
-
-    assert [
-        {"id": "q1", "exchanges": [3], "query": "why", **first},
-        {"id": "q1", "session_id": "second", "query": "why", "agent": "codex", "path": None},
-        {"id": "own", "query": "how", "agent": "codex", "session_id": "third", "path": None},
-    ] == of_queries(
-        [
-            {"id": "q1", "exchanges": [3]},
-            {"id": "q1", "session_id": "second"},
-            {"id": "own", "query": "how", "agent": "codex", "session_id": "third"},
-        ],
-        queries,
-    )
-    with pytest.raises(SystemExit, match="label q2: no query, agent, session_id"):
-        of_queries([{"id": "q2"}], queries)
-
-
-def test_labels_of_exchanges_are_numbers_alone_and_no_query_has_two():
-    files = [BENCHMARKS / "exchanges.jsonl", BENCHMARKS / "exchanges-held-out.jsonl"]
-    labels = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-
-    assert len(labels) == len({label["id"] for label in labels})
-    for label in labels:
-        assert {"id", "exchanges"} == set(label)
-        assert re.fullmatch(r"q\d{3}", label["id"])
-        assert label["exchanges"]
-        assert all(type(number) is int and number >= 0 for number in label["exchanges"])
-
-
-@pytest.mark.parametrize(("which", "kept"), [("all", 6), ("first", 2), ("first-two", 4), ("ends", 4)])
-def test_only_the_passages_that_are_named_have_vectors_as_it_were(benchmark, tmp_path, which, kept):
-    store = SqliteStore(tmp_path / "index.db")
-    said = [f"asks {n}." if not n % 2 else f"says {n}. " + "more " * 300 for n in range(4)]
-    save(store, session_of(*said))  # two exchanges of three passages each
-    store.use_model("m", 16)
-    store.add_vectors([(row, vector_of(text).tobytes()) for row, text in store.waiting((), 99)])
-
-    partly, share = benchmark("_partly").partly(store, which)
-    similar = partly.similarities([vector_of("x").tobytes()], store.scope(None, ("claude",), automated=False))
-
-    assert (kept / 6, {1: kept}) == (share, partly.vector_counts([1, 9]))
-    assert (kept, kept) == (len(similar.best(9)), len(similar.of(range(99))))
-    store.close()
-
-
-def test_each_file_of_a_catalogue_is_read_or_said_why_not(benchmark, tmp_path):
-    text = '{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"s","cwd":"/a","message":{"role":"user","content":"go"}}\n'
-    named = {
-        "claude/x/s.jsonl": ("claude", text),
-        "_fixtures/x/claude/n.jsonl": ("_fixtures", ""),
-        "_fixtures/x/grok/p": ("_fixtures", ""),
-    }
-    with tarfile.open(tmp_path / "sessions.tar.xz", "w:xz") as tar:
-        for name, (_, content) in named.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            tar.addfile(entry, BytesIO(content.encode()))
-    rows = [f"{agent}\t2\t0\t\t{name}" for name, (agent, _) in named.items()]
-    (tmp_path / "CATALOG.tsv").write_text("\n".join(["agent\tuser_turns\ttool_calls\tbad_lines\tfile", *rows]))
-
-    figures = benchmark("reading").measure(tmp_path)
-
-    own = figures["claude"]
-    assert (1, 1, 1, 2, False) == tuple(
-        own[name] for name in ("files", "sessions", "prompts", "prompts in the catalogue", "as many prompts")
-    )
-    assert (0, True) == (own["calls"], own["as many calls"])
-    assert {"files": 1, "no session: no conversation": 1} == figures["claude, samples"]
-    assert {"files": 1, "of an agent that is not read": 1} == figures["grok, samples"]
-    assert ["claude: prompts 2 -> 1"] == list(
-        benchmark("reading").changes({"claude": {**own, "prompts": 2}}, {"claude": own})
-    )

@@ -14,8 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.errors import Ran, ran_calls
-
+from .calls import Ran, ran_calls
 from .figures import LIKELY
 from .ours import SmartFork
 from .play import Stage, at_home

@@ -25,7 +25,7 @@ from smart_fork.finding.upkeep import unread_notice
 MOST_PASSAGES = 40
 ACTION_CHARACTERS = 200
 #: By how much each sign makes it likelier that this ended the same error: fitted by logistic regression on one half of
-#: the kinds of repeated errors in 448 public sessions, and tried on the other (`benchmarks/errors.py`).
+#: the kinds of repeated errors in 448 public sessions, and tried on the other.
 BEGIN, SHARE, AGREE, EDIT = -1.0, 2.0, 1.4, -2.4
 #: The least chance with which anything is said unasked.
 LEAST = 0.6

@@ -145,7 +145,7 @@ def _is_a_workers(first: HookEvent) -> bool:
 
 
 #: The part of the changed lines that one session is known to have written. Of 240 exchanges that were named from it on
-#: 96 % were the right ones and 2 % wrong ones (`benchmarks/before_edits.py`).
+#: 96 % were the right ones and 2 % wrong ones.
 LEAST_PART = 0.5
 #: Longer files are not looked at, and nobody waits longer for git.
 MOST_BYTES, SECONDS = 1 << 20, 1.0

@@ -6,7 +6,7 @@ none of them is meant. So a question that nothing here answers gets low scores, 
 Where a question is put in several ways, what speaks for a session is the mean over all of them, by meaning over those
 that were embedded.
 The points were fitted on labelled queries, half of them asked where no answer is (``benchmarks/tuning.py``), those of
-the files in play in the same way (``benchmarks/in_play.py``).
+the files in play in the same way.
 """
 
 from __future__ import annotations
