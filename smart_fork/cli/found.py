@@ -242,7 +242,7 @@ def _print_fallback(answer: Answer) -> None:
 def _state(answer: Found, min_score: float | None = None) -> Iterator[str]:
     """Yield a sentence for each reason why an answer may not be the best. Empty ones do not count."""
     from smart_fork.finding.query import unnamed
-    from smart_fork.finding.ranking import LIKELY
+    from smart_fork.finding.ranking import FITS, LIKELY
 
     state, early = answer.index, answer.code or answer.unread_notice or answer.early_notice
     if (code := answer.code) and code.unknown:
@@ -252,8 +252,9 @@ def _state(answer: Found, min_score: float | None = None) -> Iterator[str]:
         found = f"scores {min_score:g} or more" if min_score else "found"
         elsewhere = "" if answer.project_path is None else " --all-projects looks everywhere."
         yield f"Nothing {found} in {state.sessions} sessions.{elsewhere}"
-    elif not early and max(hit.score for hit in answer.results) < LIKELY and answer.engine == "builtin":
-        sure = unnamed(answer.query) or ("None of these is a sure match. " if _is_known(answer) else "")
+    elif not early and (best := max(hit.score for hit in answer.results)) < LIKELY and answer.engine == "builtin":
+        none = "None of these is a sure match. " if best < FITS and _is_known(answer) else ""
+        sure = unnamed(answer.query) or none
         yield f"{sure}Add other phrasings: --also TEXT, once for each." if not answer.also else sure.strip()
     yield f"Searched by {answer.search_mode} only: {answer.search_error}" if answer.search_error else ""
     yield answer.project_notice

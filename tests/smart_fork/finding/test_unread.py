@@ -133,3 +133,13 @@ def test_while_another_process_reads_what_is_unread_is_counted_too(world, partly
 
     assert f"{OTHERS} of {OTHERS + 1} logs here are not read yet" in answer.unread_notice
     assert answer.results[0].score < 0.3
+
+
+def test_an_answer_that_may_fit_says_how_sure_it_is_and_of_which_result(capsys):
+    from smart_fork.cli.found import print_found
+
+    print_found(an_answer(a_hit(0.34), project_path="/shop"))
+    said = capsys.readouterr().err
+
+    assert "34 % sure that it is result 1." in said
+    assert "sure match" not in said
