@@ -118,13 +118,10 @@ class Tasks(Extension):
         require_client_extension(ctx, self.identifier)
         if (task := self._tasks.get(params.task_id)) is None:
             raise MCPError(code=INVALID_PARAMS, message="There is no such task, or it is over.")
-        if ctx.method == "tasks/get":
-            return task.state()
-        if ctx.method == "tasks/update":
-            task.answer(params)
-        else:
+        task.answer(params)
+        if ctx.method == "tasks/cancel":
             task.work.cancel()
-        return {"resultType": "complete"}
+        return task.state() if ctx.method == "tasks/get" else {"resultType": "complete"}
 
 
 def _json(value: Any) -> Any:
