@@ -267,7 +267,7 @@ def another_agent(spec: WorkerSpec) -> list[str]:
 
 
 def elsewhere(spec: WorkerSpec, place: WorkerPlace) -> list[str]:
-    """What to say where it runs in another place than was asked for."""
+    """Warn if it runs in another place than was asked for."""
     if spec.options.place in (None, place.name):
         return []
     return [f"This {AGENTS.title_of(spec.agent)} has no background sessions of its own: it runs as a {place.name}"]

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """What is to be opened: `title` is shown, `hands_over` is what the tab's command will become."""
+    """A tab to open: `title` is shown, `hands_over` is what the tab's command will become."""
 
     title: str
     hands_over: Mapping[str, Any]
@@ -124,7 +124,7 @@ class ITerm2Place(WorkerPlace):
 
 
 def _in_iterm2(work: Callable[[Any, Any], Awaitable[T]]) -> T:
-    """What `work` gives, done with iTerm2's application and a connection to it."""
+    """Return the result of `work`, done with iTerm2's application and a connection to it."""
     import iterm2
 
     async def main(connection: Any) -> T:

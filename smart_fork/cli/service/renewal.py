@@ -1,4 +1,4 @@
-"""What follows an index run: sessions get their commits, and a configured search program reads the exports."""
+"""Finishes an index run: sessions get their commits, and a configured search program reads the exports."""
 
 from __future__ import annotations
 
