@@ -90,7 +90,7 @@ ARGS_peers := $(LAID_OUT) --home $(STATE)
 bench: $(STAMP) $(LAID_OUT) ## speed and quality; QUICK=1 in two minutes, BENCH=retrieval for one, CORPUS=folder of labelled logs
 	@mkdir -p build/bench
 	@$(foreach name,$(BENCH),echo "== $(name)"; \
-		$(BIN)/python benchmarks/$(name).py $(ARGS_$(name)) $(ARGS) --json build/bench/$(name).json || exit;)
+		$(BIN)/python benchmarks/bench.py $(name) $(ARGS_$(name)) $(ARGS) --json build/bench/$(name).json || exit;)
 
 which-session: $(STAMP) ## which earlier session knew: CLONES="git clones that keep their agents' sessions"; harm, with a CORPUS
 	@mkdir -p build/bench
@@ -101,7 +101,7 @@ build/bench/corpus:
 	$(BIN)/python $(CORPUS)/lay_out.py $@
 
 bench-report: $(STAMP) ## the tables and plots of docs/explanation/benchmarks.md, from what `make bench` has measured
-	$(BIN)/python benchmarks/_report.py
+	$(BIN)/python benchmarks/bench.py report
 
 catalogue: $(STAMP) ## smart_fork/cli/mcp.json, from which `smart-fork mcp` answers before it has imported its server
 	$(BIN)/python -m smart_fork.server.catalogue

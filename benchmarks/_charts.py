@@ -13,6 +13,7 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from search_speed import SEARCHES
 
 INK = "#7d8590"
 BLUE, ORANGE, GREEN, PURPLE, SKY = "#0a84c6", "#e69f00", "#009e73", "#cc79a7", "#56b4e9"
@@ -27,13 +28,6 @@ STYLE: dict[str, Any] = {
 MODES = ("lexical", "vector", "hybrid")
 MODE_NAMES = {"lexical": "words", "vector": "meaning", "hybrid": "both"}
 KINDS = {"all": "all", "keyword": "exact words", "paraphrase": "other words", "multilingual": "other languages"}
-SEARCHES = {
-    "embedding_ms": "embedding of the query",
-    "scoped_ms": "search in a repository",
-    "global_ms": "search in all",
-    "nearest_ms": "of it the nearest vectors",
-    "scan_ms": "exact scan of all vectors",
-}
 
 
 def draw_retrieval(figures: dict[str, Any], path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import subprocess
 import sys
 import time
@@ -12,12 +11,17 @@ from pathlib import Path
 from typing import Any, Self
 
 import psutil
+from _frame import environment_of
 
 START_SECONDS = 60.0
 CALL_SECONDS = 120.0
 #: The service hangs up when nobody has asked for five seconds.
 KEPT_SECONDS = 3.0
-_PASSED_ON = ("PATH", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "OMP_NUM_THREADS")
+INITIALIZE = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "benchmark", "version": "1"},
+}
 
 
 class Served:
@@ -27,10 +31,9 @@ class Served:
         self.home, self.state = home, home / "state"
         self.state.mkdir(parents=True, exist_ok=True)
         (self.state / "config.toml").write_text(f'[service]\nprojects = ["{home / "work"}"]\n', encoding="utf-8")
-        kept = {name: value for name, value in os.environ.items() if name in _PASSED_ON}
-        self.environment = kept | {
-            "HOME": str(home), "SMART_FORK_HOME": str(self.state), "HF_HUB_OFFLINE": "1", "SMART_FORK_PORT": "0",
-            "SMART_FORK_INDEXING": str(indexing).lower(), "SMART_FORK_INDEX_CRON": "6h",
+        self.environment = environment_of(home, self.state) | {
+            "HF_HUB_OFFLINE": "1", "SMART_FORK_PORT": "0", "SMART_FORK_INDEX_CRON": "6h",
+            "SMART_FORK_INDEXING": str(indexing).lower(),
         }  # fmt: skip
 
     def __enter__(self) -> Self:
@@ -104,8 +107,7 @@ class Client:
             "Accept": "application/json, text/event-stream",
         }  # fmt: skip
         self._number, self._used = 0, time.monotonic()
-        information = {"name": "benchmark", "version": "1"}
-        self._ask("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=information)
+        self._ask("initialize", **INITIALIZE)
         self._post({"method": "notifications/initialized"})
 
     def call(self, tool: str, **arguments: object) -> dict[str, Any]:
@@ -154,12 +156,46 @@ def _alive(process: psutil.Process) -> list[psutil.Process]:
     return [process, *process.children(recursive=True)]
 
 
-def percentile(values: list[float], share: float) -> float:
-    """The value that `share` of them do not exceed; 0 where there is none."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+class StdioClient:
+    """A minimal MCP client over a process's stdin and stdout."""
 
+    def __init__(self, argv: list[str], environment: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+        )
+        self._number = 0
 
-def busy_machine() -> str:
-    """What else goes on here: load averages."""
-    return "load average " + ", ".join(f"{load:.2f}" for load in os.getloadavg())
+    def request(self, method: str, **params: Any) -> dict[str, Any]:
+        """The result of a request; notifications in between are passed over."""
+        self._number += 1
+        self._send({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            message: dict[str, Any] = json.loads(line)
+            if message.get("id") == self._number:
+                result: dict[str, Any] = message["result"]
+                return result
+        sys.exit(f"no answer to {method}")
+
+    def start(self) -> None:
+        """The handshake."""
+        self.request("initialize", **INITIALIZE)
+        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def resident(self) -> float:
+        """Resident memory of the process in MB."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("VmRSS"):
+                return int(line.split()[1]) / 1024
+        return 0.0
+
+    def close(self) -> None:
+        """Close its stdin and wait for its end."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(timeout=60)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(message).encode() + b"\n")
+        self.process.stdin.flush()

@@ -1,6 +1,6 @@
 """From the command to the agent's first request: a fork, whole and distilled, beside the bare ``claude``.
 
-    python benchmarks/forking.py [--rounds 7] [--exchanges 12] [--service] [--preload] [--json FILE]
+    python benchmarks/bench.py forking [--rounds 7] [--exchanges 12] [--service] [--preload] [--json FILE]
 
 The real Claude Code talks to a model on loopback, as in the end-to-end tests (its program is brought from npm once, see
 ``SMART_FORK_E2E_CACHE``). It is given a session of a repository, about 5,000 tokens an exchange. Then, in turns:
@@ -13,24 +13,19 @@ service runs meanwhile, as it does for those who have installed it; without it a
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from _frame import Part, Table
 
 from tests.e2e.agents import SMART_FORK, Machine
 from tests.e2e.logs import Log
@@ -43,26 +38,23 @@ WORDS = "The uploader retries with backoff, the queue drains in order, and the t
 SECONDS = 120
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def options(parser: ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--exchanges", type=int, default=12)
     parser.add_argument("--service", action="store_true", help="with the service running")
     parser.add_argument("--preload", action="store_true", help="with a preloader")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
-    asked = parser.parse_args()
+
+
+def measure(asked: Namespace, folder: Path) -> dict[str, Any]:
+    """Fork in turns, each way in each round."""
     programs = install(cache_folder(), CLAUDE_AND_CODEX)
-    with tempfile.TemporaryDirectory(prefix="smart-fork-forking-") as folder, ModelServer() as model:
-        machine = Machine(Path(folder), programs, model)
+    with ModelServer() as model:
+        machine = Machine(folder, programs, model)
         machine.env |= {"HF_HUB_OFFLINE": "1"}
         log = session(machine, asked.exchanges)
         with service_on(machine) if asked.service else nullcontext(), preloader(machine, wanted=asked.preload):
-            figures = measured(machine, log, asked.rounds)
-    figures["load"] = os.getloadavg()[1]
-    show(figures)
-    if asked.json:
-        asked.json.write_text(json.dumps(figures, indent=2) + "\n")
+            return measured(machine, log, asked.rounds) | {"load": os.getloadavg()[1]}
 
 
 @contextmanager
@@ -148,15 +140,13 @@ def seconds_to_the_request(machine: Machine, command: Sequence[str]) -> float:
     return taken
 
 
-def show(figures: Mapping[str, Any]) -> None:
-    """A table for a person."""
-    table = Table(title=f"From the command to the first request, {figures['rounds']} rounds")
-    for heading in ("", "seconds", "least", "of the bare program"):
-        table.add_column(heading, justify="right" if heading else "left")
-    for name, one in figures["ways"].items():
-        table.add_row(name, f"{one['seconds']:.2f}", f"{one['least']:.2f}", f"{one['ratio']:.2f}")
-    Console(width=100).print(table)
-
-
-if __name__ == "__main__":
-    main()
+def tables(figures: Mapping[str, Any]) -> Iterator[Part]:
+    """Yield each way beside the bare program."""
+    ways = figures["ways"].items()
+    rows = [(name, f"{one['seconds']:.2f} s", f"{one['least']:.2f} s", f"{one['ratio']:.2f}") for name, one in ways]
+    yield (
+        f"From the command to the request with the prompt, medians of {figures['rounds']} rounds in turns;\n"
+        "`python benchmarks/bench.py forking --rounds 7`. Ratios are per round.\n"
+        f"The machine's load average was {figures['load']:.0f} on {os.cpu_count()} cores."
+    )
+    yield Table(("", "median", "least", "ratio"), rows)

@@ -1,6 +1,6 @@
 """Speed of indexing real logs: what was read and skipped, MB/s, memory, the index's size, and what refreshes cost.
 
-    python benchmarks/indexing.py CORPUS [--home DIR] [--no-vectors] [--sample N] [--json FILE]
+    python benchmarks/bench.py indexing CORPUS [--home DIR] [--no-vectors] [--sample N] [--json FILE]
 
 CORPUS is a folder with ``lay_out.py`` (see its README), or one that it has laid out already (``home/``). The baseline
 of the ratios, measured in the same run, is decoding every line of the same logs with orjson and keeping nothing.
@@ -10,51 +10,40 @@ length.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import resource
 import sys
-import tempfile
 import time
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import _many_logs
-from retrieval import lay_out
-from rich.console import Console
-from rich.table import Table
+from _frame import Table, live_in, progress, seconds, takes_corpus
 
 BASELINE_RUNS = 3
 #: Tables of the index that are shown; the others have less than this share.
 SHOWN_SHARE = 0.01
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("corpus", type=Path)
-    parser.add_argument("--home", type=Path, help="make the index here (SMART_FORK_HOME); it must not exist yet")
+def options(parser: ArgumentParser) -> None:
+    """Add the options."""
+    takes_corpus(parser)
     parser.add_argument("--no-vectors", action="store_true", help="only words")
     parser.add_argument("--sample", type=int, default=1500, help="how many chunks get vectors (1500)")
-    parser.add_argument("--json", type=Path, help="write the figures here as well")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="smart-fork-bench-") as folder:
-        laid_out = lay_out(arguments.corpus.resolve(), Path(folder))
-        state = (arguments.home or Path(folder) / "state").resolve()
-        if (state / "index.db").exists():
-            sys.exit(f"{state} has an index already: the first run could not be measured")
-        os.environ |= {"HOME": str(laid_out / "home"), "SMART_FORK_HOME": str(state)}
-        for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
-            os.environ.pop(name, None)
-        figures = measure(0 if arguments.no_vectors else arguments.sample) | _many_logs.measure(Path(folder) / "many")
-    show(figures)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
 
 
-def measure(sample: int) -> dict[str, Any]:
+def measure(asked: Namespace, folder: Path) -> dict[str, Any]:
+    """Index everything once, and refresh a home of many logs."""
+    from indexer.files import index_db
+
+    live_in(asked.corpus, asked.home, folder)
+    if index_db().exists():
+        sys.exit(f"{index_db()} is there already: the first run could not be measured")
+    return _indexed(0 if asked.no_vectors else asked.sample) | _many_logs.measure(folder / "many")
+
+
+def _indexed(sample: int) -> dict[str, Any]:
     """Index everything once, and make vectors of `sample` chunks."""
     import logging
 
@@ -67,7 +56,7 @@ def measure(sample: int) -> dict[str, Any]:
     paths = [file.path for agent in READERS for file in agent.discover()]
     megabytes = sum(path.stat().st_size for path in paths) / 1e6
     _only_decode(paths)  # from here on everybody finds the files in memory
-    baseline = min(_seconds(lambda: _only_decode(paths)) for _ in range(BASELINE_RUNS))
+    baseline = min(seconds(lambda: _only_decode(paths)) for _ in range(BASELINE_RUNS))
 
     store = SqliteStore(index_db())
     started = time.perf_counter()
@@ -75,7 +64,7 @@ def measure(sample: int) -> dict[str, Any]:
     reading = time.perf_counter() - started
     memory = _peak()
     # Both before and after, since other work on the machine comes and goes.
-    baseline = min(baseline, *(_seconds(lambda: _only_decode(paths)) for _ in range(BASELINE_RUNS)))
+    baseline = min(baseline, *(seconds(lambda: _only_decode(paths)) for _ in range(BASELINE_RUNS)))
     counts = store.counts()
     figures: dict[str, Any] = {
         "logs": report.files,
@@ -133,7 +122,7 @@ def _embed(store: Any, number: int) -> dict[str, Any]:
     from indexer.pipeline import embed_waiting
 
     embedder = SentenceTransformerEmbedder()
-    loading = _seconds(lambda: embedder.embed(["warm", "warmer"]))
+    loading = seconds(lambda: embedder.embed(["warm", "warmer"]))
     model = embedder._load()  # noqa: SLF001 - what is below the stage is what is compared
     texts = sorted({text for _, text in store.waiting((), number)}, key=len)
     bfloat16 = embedder.precision == "bfloat16"
@@ -142,16 +131,16 @@ def _embed(store: Any, number: int) -> dict[str, Any]:
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bfloat16):
             model.encode(texts, batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False)
 
-    before = _seconds(alone)
+    before = seconds(alone)
     report = Report()
-    stage = _seconds(lambda: embed_waiting(_Sample(store, number), embedder, report, progress=_progress))  # type: ignore[arg-type]
+    stage = seconds(lambda: embed_waiting(_Sample(store, number), embedder, report, progress=progress))  # type: ignore[arg-type]
     assert report.embedded >= number
     return {
         "model_seconds": loading,
         "precision": embedder.precision,
         "embedded": report.embedded,
         "embedding_seconds": stage,
-        "model_alone_seconds": (before + _seconds(alone)) / 2,
+        "model_alone_seconds": (before + seconds(alone)) / 2,
         "embedding_peak_mb": _peak(),
     }
 
@@ -168,24 +157,13 @@ def _only_decode(paths: list[Path]) -> None:
                     continue
 
 
-def _seconds(work: Any) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
-
-
 def _peak() -> float:
     """The most memory that this process has had, in MB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 1e6 if sys.platform == "darwin" else peak / 1e3
 
 
-def _progress(stage: str, done: int, total: int) -> None:
-    if done == total or done % 1024 < 128:
-        print(f"{stage} {done}/{total}", file=sys.stderr)
-
-
-def rows(figures: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _rows(figures: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     """What is shown: label, figure, ratio."""
     baseline, megabytes = figures["orjson_seconds"], figures["megabytes"]
     yield "logs", f"{figures['logs']} ({megabytes:,.1f} MB)", ""
@@ -210,23 +188,13 @@ def rows(figures: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     yield "  nothing changed", f"{unchanged * 1e3:.1f} ms", f"{unchanged / listing:.2f} of listing"
     yield f"  {figures['grown_log_megabytes']:.1f} MB log grown", f"{figures['grown_seconds'] * 1e3:.1f} ms", ""
     if "embedding_seconds" in figures:
-        seconds, alone = figures["embedding_seconds"], figures["model_alone_seconds"]
+        stage, alone = figures["embedding_seconds"], figures["model_alone_seconds"]
         yield "loading the model", f"{figures['model_seconds']:.1f} s, {figures['precision']}", ""
         yield "the model alone", f"{figures['embedded'] / alone:.1f} chunks/s", "1.00"
-        yield "vectors", f"{figures['embedded'] / seconds:.1f} chunks/s", f"{alone / seconds:.2f} of the model"
+        yield "vectors", f"{figures['embedded'] / stage:.1f} chunks/s", f"{alone / stage:.2f} of the model"
         yield "  peak memory", f"{figures['embedding_peak_mb']:.0f} MB", ""
 
 
-def show(figures: dict[str, Any]) -> None:
-    """The figures as a table."""
-    table = Table(title="Indexing; ratios to what was measured in the same run")
-    table.add_column("")
-    table.add_column("", justify="right")
-    table.add_column("ratio", justify="right")
-    for row in rows(figures):
-        table.add_row(*row)
-    Console(width=100).print(table)
-
-
-if __name__ == "__main__":
-    main()
+def tables(figures: dict[str, Any]) -> Iterator[Table]:
+    """Yield the figures with their ratios to what was measured in the same run."""
+    yield Table(("", "", "ratio"), _rows(figures))

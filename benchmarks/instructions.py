@@ -1,6 +1,6 @@
 """Make ``smart_fork/finding/instructions.json``: what tells how to work from what to do, in a sentence's vector.
 
-    python benchmarks/instructions.py [--write]
+    python benchmarks/bench.py instructions [--write]
 
 The sentences are in ``instructions.txt``: how to work above the line of dashes, what to do below it. Printed is how
 many of each kind are told rightly by numbers made of the other nine tenths of them.
@@ -8,11 +8,13 @@ many of each kind are told rightly by numbers made of the other nine tenths of t
 
 from __future__ import annotations
 
-import argparse
 import json
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from _frame import Table
 
 from indexer.embedding import LightEmbedder
 from smart_fork.finding.instructions import LEAST, NUMBERS
@@ -35,10 +37,13 @@ def fitted(vectors: np.ndarray, kinds: np.ndarray) -> tuple[np.ndarray, float]:
     return weights, float(0.5 - middle @ weights)
 
 
-def main() -> None:
-    """Print how well they are told apart, and write the numbers."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def options(parser: ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("--write", action="store_true")
+
+
+def measure(asked: Namespace, _: Path) -> dict[str, list[int]]:
+    """Count how many are told rightly of how many, and write the numbers."""
     how, what = (part.splitlines() for part in TEXTS.read_text(encoding="utf-8").strip().split("\n---\n"))
     kinds = np.array([1.0] * len(how) + [0.0] * len(what))
     embedder = LightEmbedder()
@@ -48,13 +53,16 @@ def main() -> None:
     for left_out in range(PARTS):
         weights, added = fitted(vectors[part != left_out], kinds[part != left_out])
         told[part == left_out] = vectors[part == left_out] @ weights + added
-    for name, one in (("how to work", 1.0), ("what to do", 0.0)):
-        print(f"{name}: {int(((told > LEAST) == one)[kinds == one].sum())} of {int((kinds == one).sum())} told rightly")
-    if parser.parse_args().write:
+    if asked.write:
         weights, added = fitted(vectors, kinds)
         numbers = {"model": embedder.model, "added": round(added, 4), "weights": [round(one, 4) for one in weights]}
         NUMBERS.write_text(json.dumps(numbers) + "\n", encoding="utf-8")
+    return {
+        name: [int(((told > LEAST) == one)[kinds == one].sum()), int((kinds == one).sum())]
+        for name, one in (("how to work", 1.0), ("what to do", 0.0))
+    }
 
 
-if __name__ == "__main__":
-    main()
+def tables(figures: dict[str, list[int]]) -> Iterator[Table]:
+    """Yield how well they are told apart."""
+    yield Table(("", "told rightly", "of"), [[name, *map(str, both)] for name, both in figures.items()])

@@ -1,6 +1,6 @@
 """Many clients that ask at once, first with nothing else to do, then while everything is indexed anew.
 
-    python benchmarks/load.py [--clients 50] [--queries 200] [--logs 500] [--gigabytes 0.5] [--json FILE]
+    python benchmarks/bench.py load [--clients 50] [--queries 200] [--logs 500] [--gigabytes 0.5] [--json FILE]
 
 Each client is an MCP session over HTTP of a real ``smart-fork serve`` on a home of its own (`_big_home.py`), and asks
 one question after the other. For the second round every log looks unread and every vector is gone, as after an upgrade
@@ -9,12 +9,10 @@ that reads differently; where that is done before the questions are, it is begun
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
-import tempfile
 import threading
 import time
+from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -24,9 +22,8 @@ from typing import Any
 
 import apsw
 from _big_home import BigHome
-from _served import Served, busy_machine, percentile
-from rich.console import Console
-from rich.table import Table
+from _frame import Part, Table, busy_machine, percentile
+from _served import Served
 from soak import index_all
 
 from indexer.store.schema import load_vectors
@@ -57,24 +54,17 @@ class Round:
         }  # fmt: skip
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def options(parser: ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--queries", type=int, default=200, help="questions a client and round (200)")
     parser.add_argument("--logs", type=int, default=500)
     parser.add_argument("--gigabytes", type=float, default=0.5)
-    parser.add_argument("--json", type=Path, help="write the figures here as well")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="smart-fork-bench-") as folder:
-        figures = measure(arguments, Path(folder) / "home")
-    show(figures)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
 
 
-def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def measure(arguments: Namespace, folder: Path) -> dict[str, Any]:
     """Both rounds, of the same questions."""
+    folder = folder / "home"
     home = BigHome(folder)
     size = home.make(arguments.logs, arguments.gigabytes)
     figures: dict[str, Any] = {"logs": arguments.logs, "bytes": size, "clients": arguments.clients}
@@ -89,7 +79,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     return figures | {"load_after": busy_machine()}
 
 
-def _round(served: Served, home: BigHome, arguments: argparse.Namespace, *, rebuild: bool) -> Round:
+def _round(served: Served, home: BigHome, arguments: Namespace, *, rebuild: bool) -> Round:
     done = Round()
     if rebuild:
         _read_all_again(served)
@@ -153,7 +143,7 @@ def _all_read(served: Served) -> bool:
         return not unread and not index.execute("SELECT count(*) FROM chunks WHERE block = 0").get
 
 
-def rows(figures: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _rows(figures: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     """What is shown: label, with nothing else to do, while everything is indexed anew."""
     idle, busy = figures["idle"], figures["busy"]
     yield "answers", f"{idle['answers']:,}", f"{busy['answers']:,}"
@@ -169,15 +159,10 @@ def rows(figures: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     yield "the machine after", figures["load_between"], figures["load_after"]
 
 
-def show(figures: dict[str, Any]) -> None:
-    """The figures as a table."""
-    table = Table(title=f"{figures['clients']} clients, {figures['queries']} questions each, {figures['logs']:,} logs")
-    for name in ("", "nothing else to do", "while all is indexed anew (ratio)"):
-        table.add_column(name, justify="right" if name else "left")
-    for row in rows(figures):
-        table.add_row(*row)
-    Console(width=120).print(table)
-
-
-if __name__ == "__main__":
-    main()
+def tables(figures: dict[str, Any]) -> Iterator[Part]:
+    """Yield both rounds."""
+    yield (
+        f"{figures['clients']} clients over MCP, {figures['queries']} questions each; {figures['logs']:,} logs,\n"
+        f"{figures['passages']:,} passages."
+    )
+    yield Table(("", "nothing else to do", "during a full rebuild (ratio)"), _rows(figures))

@@ -1,7 +1,7 @@
 """smart-fork beside other tools on the same logs: time to index, time of an answer (whole process), hit@1 and hit@5.
 
-    python benchmarks/peers.py CORPUS [--quick] [--queries N] [--home DIR | --vectors] [--tools DIR] [--install]
-                               [--json FILE]
+    python benchmarks/bench.py peers CORPUS [--quick] [--queries N] [--home DIR | --vectors] [--tools DIR] [--install]
+                                        [--json FILE]
 
 CORPUS as in benchmarks/retrieval.py. Tools are looked for in --tools and on PATH; --install puts the missing ones into
 --tools (or a temporary folder) with pip. A tool that writes gets a copy of the home. smart-fork searches by meaning
@@ -10,19 +10,19 @@ only with --vectors, or where --home has an index with vectors already: making t
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import shutil
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from _frame import Part, Table, lay_out, queries_of, takes_corpus
 from _peers import (
     ANSWER_SECONDS,
     INDEX_SECONDS,
@@ -36,9 +36,6 @@ from _peers import (
     installed,
     run,
 )
-from retrieval import lay_out
-from rich.console import Console
-from rich.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
 QUERIES, QUICK_QUERIES = 40, 12
@@ -58,41 +55,36 @@ class Bench:
     home: Path | None
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("corpus", type=Path)
+def options(parser: ArgumentParser) -> None:
+    """Add the options."""
+    takes_corpus(parser)
     parser.add_argument("--quick", action="store_true", help=f"ask {QUICK_QUERIES} queries only")
     parser.add_argument("--queries", type=int, default=QUERIES, help=f"how many, evenly chosen ({QUERIES}); 0 is all")
-    parser.add_argument("--home", type=Path, help="the index with vectors is here, or is to be made here")
     parser.add_argument("--vectors", action="store_true", help="make the vectors where they are missing")
     parser.add_argument("--tools", type=Path, help="other tools are, or are to be installed, in this folder")
     parser.add_argument("--install", action="store_true", help="install the tools that are missing (network)")
-    parser.add_argument("--json", type=Path, help="write the figures here as well")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="smart-fork-bench-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        laid_out = lay_out(arguments.corpus.resolve(), folder)
-        queries = [json.loads(line) for line in (laid_out / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
-        bench = Bench(
-            laid_out,
-            sample(queries, QUICK_QUERIES if arguments.quick else arguments.queries),
-            folder,
-            (arguments.tools or folder / "tools").resolve(),
-            arguments.install,
-            arguments.vectors,
-            arguments.home.resolve() if arguments.home else None,
-        )
-        figures = {
-            "queries": len(bench.queries),
-            "of_queries": len(queries),
-            "claude_queries": sum(any(one["agent"] == "claude" for one in query["gold"]) for query in bench.queries),
-            "logs": sum(1 for _ in (laid_out / "home").rglob("*.jsonl")),
-            "peers": [measure(peer, bench) for peer in PEERS],
-        }
-    show(figures)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+
+
+def measure(asked: Namespace, folder: Path) -> dict[str, Any]:
+    """Ask all tools."""
+    laid_out = lay_out(asked.corpus, folder)
+    queries = queries_of(laid_out)
+    bench = Bench(
+        laid_out,
+        sample(queries, QUICK_QUERIES if asked.quick else asked.queries),
+        folder,
+        (asked.tools or folder / "tools").resolve(),
+        asked.install,
+        asked.vectors,
+        asked.home.resolve() if asked.home else None,
+    )
+    return {
+        "queries": len(bench.queries),
+        "of_queries": len(queries),
+        "claude_queries": sum(any(one["agent"] == "claude" for one in query["gold"]) for query in bench.queries),
+        "logs": sum(1 for _ in (laid_out / "home").rglob("*.jsonl")),
+        "peers": [_row(peer, bench) for peer in PEERS],
+    }
 
 
 def sample(queries: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
@@ -102,7 +94,7 @@ def sample(queries: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
     return [queries[number * len(queries) // count] for number in range(count)]
 
 
-def measure(peer: Peer, bench: Bench) -> dict[str, Any]:
+def _row(peer: Peer, bench: Bench) -> dict[str, Any]:
     """One row: the figures, or why there are none."""
     print(peer.name, file=sys.stderr)
     row: dict[str, Any] = {"name": peer.name, "claude_only": peer.claude_only, "status": ""}
@@ -194,7 +186,7 @@ def rank(sessions: Sequence[str], gold: Sequence[str]) -> int:
     return next((n for n, shown in enumerate(sessions, 1) if any(one.startswith(shown) for one in gold)), 0)
 
 
-def rows(figures: dict[str, Any]) -> list[list[str]]:
+def _rows(figures: dict[str, Any]) -> list[list[str]]:
     """The cells of the table."""
     table = []
     for peer in figures["peers"]:
@@ -215,26 +207,14 @@ def rows(figures: dict[str, Any]) -> list[list[str]]:
 COLUMNS = ("tool", "index", "all: hit@1", "hit@5", "answer", "project: hit@1", "hit@5", "answer")
 
 
-def footnote(figures: dict[str, Any]) -> str:
-    """What the mark of some tools means."""
+def tables(figures: dict[str, Any]) -> Iterator[Part]:
+    """Yield a row for each tool."""
     answerable = f"{figures['claude_queries']} of these {figures['queries']} queries"
-    return f"¹ reads Claude Code's logs only, which have the answer to {answerable}."
-
-
-def show(figures: dict[str, Any]) -> None:
-    """The figures as a table."""
-    asked = f"{figures['queries']} of {figures['of_queries']} labelled queries"
-    table = Table(title=f"{figures['logs']} logs; {asked}; answers: median, whole process")
-    for number, name in enumerate(COLUMNS):
-        table.add_column(name, justify="right" if number else "left", overflow="fold")
-    for row in rows(figures):
-        table.add_row(*row)
-    console = Console(width=140)
-    console.print(table)
-    console.print(footnote(figures))
-    if any(peer["status"] == "not installed" for peer in figures["peers"]):
-        console.print("--install --tools DIR installs the others.")
-
-
-if __name__ == "__main__":
-    main()
+    yield (
+        f"{figures['logs']} logs; {figures['queries']} of {figures['of_queries']} labelled queries, asked everywhere\n"
+        "and in their project, of each tool in the way that suits it best (`benchmarks/_peers.py`). An answer is the\n"
+        "median of whole processes. The weights of smart-fork's ranking were found with these queries; the other\n"
+        "tools have never seen them."
+    )
+    yield Table(COLUMNS, _rows(figures))
+    yield f"¹ reads Claude Code's logs only, which have the answer to {answerable}."

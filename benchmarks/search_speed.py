@@ -1,6 +1,6 @@
 """How fast a search is in indexes of 10,000 to 500,000 chunks, beside what no search can do without.
 
-    python benchmarks/search_speed.py [--quick] [--json FILE]
+    python benchmarks/bench.py search_speed [--quick] [--json FILE]
 
 A warm search is compared with the embedding of its query and with an exact scan of float32 vectors in memory, a
 question that is put in five phrasings with the same in one (embedding and search, processor time, in turn), a cold
@@ -10,21 +10,18 @@ belong to the machine; the ratios are what to look at. --quick leaves out 500,00
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Sequence
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from _synthetic import PHRASINGS, Question, SyntheticIndex
-from rich.console import Console
-from rich.table import Table
-from serving import Client
+from _frame import Part, Table, environment_of, seconds
+from _served import StdioClient
+from _synthetic import Question, SyntheticIndex
 
 from indexer.arrays import np
 from indexer.embedding import LightEmbedder
@@ -35,6 +32,14 @@ from smart_fork.finding.search import search
 
 SIZES, QUICK_SIZES, COLD_SIZE = (10_000, 100_000, 500_000), (10_000, 100_000), 50_000
 NEIGHBOURS = 50
+#: What is measured at each size.
+SEARCHES = {
+    "embedding_ms": "embedding of the query",
+    "scoped_ms": "search in a repository",
+    "global_ms": "search in all",
+    "nearest_ms": "of it the nearest vectors",
+    "scan_ms": "exact scan of all vectors",
+}
 BASELINE = """
 import sys
 import apsw, numpy
@@ -45,32 +50,27 @@ print(len(found))
 """
 
 
-def main() -> None:
-    """Build, measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def options(parser: ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("--quick", action="store_true", help="without 500,000 chunks, in about a minute")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here as well")
-    arguments = parser.parse_args()
-    sizes, queries = (QUICK_SIZES, 200) if arguments.quick else (SIZES, 1000)
+
+
+def measure(asked: Namespace, folder: Path) -> dict[str, Any]:
+    """Build indexes, and search them."""
+    sizes, queries = (QUICK_SIZES, 200) if asked.quick else (SIZES, 1000)
     figures: dict[str, Any] = {"sizes": []}
-    with tempfile.TemporaryDirectory(prefix="smart-fork-bench-") as name:
-        folder = Path(name)
-        embedder = LightEmbedder()
-        store = SqliteStore(folder / "state/index.db")
-        index = SyntheticIndex(store, folder / "code", sizes[-1], embedder.model)
-        for size in sorted({*sizes, COLD_SIZE}):
-            started = time.perf_counter()
-            index.grow(size)
-            built = time.perf_counter() - started
-            if size == COLD_SIZE:
-                figures["cold"] = _cold(index, store, folder)
-                figures["memory_mb"] = _memory(index, folder)
-            else:
-                figures["sizes"].append({"chunks": size, "build_s": built, **_warm(index, store, embedder, queries)})
-        store.close()
-    _show(figures)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    embedder = LightEmbedder()
+    store = SqliteStore(folder / "state/index.db")
+    index = SyntheticIndex(store, folder / "code", sizes[-1], embedder.model)
+    for size in sorted({*sizes, COLD_SIZE}):
+        built = seconds(lambda size=size: index.grow(size))  # type: ignore[misc]
+        if size == COLD_SIZE:
+            figures["cold"] = _cold(index, store, folder)
+            figures["memory_mb"] = _memory(index, folder)
+        else:
+            figures["sizes"].append({"chunks": size, "build_s": built, **_warm(index, store, embedder, queries)})
+    store.close()
+    return figures
 
 
 def _warm(index: SyntheticIndex, store: SqliteStore, embedder: LightEmbedder, count: int) -> dict[str, Any]:
@@ -79,10 +79,10 @@ def _warm(index: SyntheticIndex, store: SqliteStore, embedder: LightEmbedder, co
     times: dict[str, list[float]] = {name: [] for name in names}
     recalls = []
     for number, ((intent, *further), project, (vector, *near)) in enumerate(index.queries(count)):
-        times["embedding"].append(_seconds(lambda intent=intent: embedder.embed([intent])))
+        times["embedding"].append(seconds(lambda intent=intent: embedder.embed([intent])))
         place = None if number % 2 else project
         times["global" if number % 2 else "scoped"].append(
-            _seconds(lambda place=place, intent=intent, vector=vector: _search(store, place, intent, vector))
+            seconds(lambda place=place, intent=intent, vector=vector: _search(store, place, intent, vector))
         )
         if number % 5 == 0:
             for name, also in (("one_phrasing", 0), ("also", len(further))):
@@ -141,10 +141,10 @@ def _cold(index: SyntheticIndex, store: SqliteStore, folder: Path, runs: int = 7
         words = f"part: (p{part}) AND -part: ({' OR '.join(terms_of(intent))})"
         ours = [sys.executable, "-m", "smart_fork", "find", "--json", "--project", project.root, "--", intent]
         baseline = [sys.executable, "-c", BASELINE, str(store.path), words]
-        for seconds, command in zip(times, (ours, baseline), strict=True):
+        for taken, command in zip(times, (ours, baseline), strict=True):
             started = time.perf_counter()
             done = subprocess.run(command, env=_environment(folder), check=True, capture_output=True, text=True)
-            seconds.append(time.perf_counter() - started)
+            taken.append(time.perf_counter() - started)
             if command is ours:
                 assert json.loads(done.stdout)["search_mode"] == "hybrid", done.stdout
     ours_s, baseline_s = (float(np.median(seconds[1:])) for seconds in times)
@@ -154,7 +154,7 @@ def _cold(index: SyntheticIndex, store: SqliteStore, folder: Path, runs: int = 7
 def _memory(index: SyntheticIndex, folder: Path) -> dict[str, float]:
     """Resident memory of the MCP server before and after its first search."""
     (((intent, *_), project, _),) = index.queries(1)
-    client = Client([sys.executable, "-m", "smart_fork", "mcp"], _environment(folder))
+    client = StdioClient([sys.executable, "-m", "smart_fork", "mcp"], _environment(folder))
     client.start()
     client.request("tools/list")
     before = client.resident()
@@ -167,17 +167,9 @@ def _memory(index: SyntheticIndex, folder: Path) -> dict[str, float]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """A home without logs, and the index that was built."""
-    kept = {key: value for key, value in os.environ.items() if key in ("PATH", "LANG", "VIRTUAL_ENV", "PYTHONPATH")}
-    home = folder / "home"
-    home.mkdir(exist_ok=True)
-    return kept | {"HOME": str(home), "SMART_FORK_HOME": str(folder / "state"), "SMART_FORK_BACKGROUND": "0"}
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
+    """Return that of a home without logs, and the index that was built."""
+    (folder / "home").mkdir(exist_ok=True)
+    return environment_of(folder / "home", folder / "state") | {"SMART_FORK_BACKGROUND": "0"}
 
 
 def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
@@ -185,46 +177,37 @@ def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
     return {"p50": p50, "p95": p95}
 
 
-def _show(figures: dict[str, Any]) -> None:
-    sizes = figures["sizes"]
-    table = Table("", *(f"{one['chunks']:,} chunks" for one in sizes), title="Searching, warm: p50 (p95)")
-    for name, label in (
-        ("embedding_ms", "embedding of the query"),
-        ("scoped_ms", "search in a repository"),
-        ("global_ms", "search in all"),
-        ("nearest_ms", f"of it the {NEIGHBOURS} nearest vectors"),
-        ("scan_ms", f"exact scan of float32 for {NEIGHBOURS}"),
-        ("one_phrasing_ms", "embedding and search, one phrasing (processor)"),
-        ("also_ms", f"the same, {PHRASINGS} phrasings"),
-    ):
-        table.add_row(label, *(f"{one[name]['p50']:.1f} ({one[name]['p95']:.1f}) ms" for one in sizes))
+def tables(figures: dict[str, Any]) -> Iterator[Part]:
+    """Yield warm searches by size, with their ratios; then a cold process and the memory of the server."""
+    sizes = figures.get("sizes", [])
+
+    def cells(key: str, cell: Callable[[Any], str]) -> list[str]:
+        return [cell(one[key]) if one.get(key) is not None else "" for one in sizes]
+
+    rows = [[label, *cells(key, _milliseconds)] for key, label in SEARCHES.items()]
     for label, above, below in (
-        ("search in a repository / embedding", "scoped_ms", "embedding_ms"),
-        ("search in all / exact scan", "global_ms", "scan_ms"),
-        ("nearest vectors / exact scan", "nearest_ms", "scan_ms"),
-        (f"{PHRASINGS} phrasings / one", "also_ms", "one_phrasing_ms"),
+        ("ratio: search in a repository / embedding", "scoped_ms", "embedding_ms"),
+        ("ratio: search in all / exact scan", "global_ms", "scan_ms"),
+        ("ratio: nearest vectors / exact scan", "nearest_ms", "scan_ms"),
+        ("ratio: five phrasings / one, embedding and search, processor time", "also_ms", "one_phrasing_ms"),
     ):
-        table.add_row(label, *(f"{one[above]['p50'] / one[below]['p50']:.2f}" for one in sizes))
-    table.add_row(f"recall@{NEIGHBOURS}", *(f"{one['recall']:.3f}" for one in sizes))
-    for name, label in (("bytes_a_vector", "bytes a vector"), ("bytes_a_chunk", "bytes a chunk, with words and text")):
-        table.add_row(label, *(f"{one[name]:,.0f}" for one in sizes))
-    table.add_row("built in", *(f"{one['build_s']:.0f} s" for one in sizes))
-    console = Console(soft_wrap=True)
-    console.print(table)
-    cold, memory = figures["cold"], figures["memory_mb"]
-    console.print(
-        f"find, cold process, {cold['chunks']:,} chunks: {cold['find_s']:.2f} s; NumPy, apsw and the same words "
-        f"{cold['baseline_s']:.2f} s; ratio {cold['ratio']:.2f}"
-    )
-    console.print(
-        f"MCP server, {memory['chunks']:,} chunks: {memory['mcp_before']:.0f} MB resident before the first search, "
-        f"{memory['mcp_after']:.0f} MB after it"
-    )
+        both = [(one.get(above), one.get(below)) for one in sizes]
+        rows.append([label, *(f"{up['p50'] / down['p50']:.2f}" if up and down else "" for up, down in both)])
+    rows += [
+        ["share of the truly nearest that are found", *cells("recall", "{:.3f}".format)],
+        ["bytes a vector", *cells("bytes_a_vector", "{:,.0f}".format)],
+        ["bytes a chunk, with words and text", *cells("bytes_a_chunk", "{:,.0f}".format)],
+    ]
+    header = ["p50 (p95)", *(f"{one['chunks']:,} chunks" for one in sizes)]
+    yield "Synthetic indexes; one process, warm."
+    yield Table(header, [row for row in rows if any(row[1:])])
+    if cold := figures.get("cold"):
+        told = f"A cold `smart-fork find` over {cold['chunks']:,} chunks takes {cold['find_s']:.2f} s"
+        yield f"{told}: {cold['ratio']:.2f} times a process that loads NumPy and SQLite and asks for the words."
+    if memory := figures.get("memory_mb"):
+        told = f"The MCP server over {memory['chunks']:,} chunks has {memory['mcp_before']:.0f} MB resident"
+        yield f"{told} before its first search and {memory['mcp_after']:.0f} MB after it."
 
 
-def _range(times: dict[str, float]) -> str:
-    return f"{times['p50']:.1f} ({times['p95']:.1f})"
-
-
-if __name__ == "__main__":
-    main()
+def _milliseconds(times: dict[str, float]) -> str:
+    return f"{times['p50']:.1f} ({times['p95']:.1f}) ms" if "p95" in times else f"{times['p50']:.1f} ms"

@@ -1,6 +1,6 @@
 """The service: how soon it answers, and what it takes; and what MCP servers take with a preloader and without it.
 
-    python benchmarks/service.py [CORPUS] [--runs N] [--servers N] [--json FILE]
+    python benchmarks/bench.py service [CORPUS] [--runs N] [--servers N] [--json FILE]
 
 Without CORPUS (see benchmarks/retrieval.py) the sessions are the demo's. Memory is the proportional set size (PSS): of
 what processes share each has its part. Linux only.
@@ -8,26 +8,24 @@ what processes share each has its part. Linux only.
 
 from __future__ import annotations
 
-import argparse
-import json
 import shutil
 import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
-from rich.console import Console
-from rich.table import Table
-from serving import BARE, Client, _machine
+from _frame import Part, Table, takes_corpus
+from _served import StdioClient
+from serving import BARE, machine
 
 from smart_fork.cli.preload.server import WAITING
 
@@ -36,25 +34,20 @@ SECONDS = 120.0
 SETTLED_SECONDS = 5.0
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("corpus", type=Path, nargs="?")
-    parser.add_argument("--home", type=Path, help="keep the index here (SMART_FORK_HOME)")
+def options(parser: ArgumentParser) -> None:
+    """Add the options."""
+    takes_corpus(parser, needed=False)
     parser.add_argument("--runs", type=int, default=5, help="starts of the service")
     parser.add_argument("--servers", type=int, default=10, help="MCP servers, 2 or more")
-    parser.add_argument("--json", type=Path, help="write the figures here as well")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="smart-fork-bench-") as folder:
-        environment, intent, project = _machine(arguments.corpus, arguments.home, Path(folder))
-        question = {"intent": intent, "project_path": project, "agent_type": "both"}
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            environment |= {"SMART_FORK_PORT": str(free.getsockname()[1]), "SMART_FORK_INDEXING": "true"}
-        figures = _starts(environment, arguments.runs)
-        figures |= _memory(environment, question, arguments.servers, Path(folder))
-    show(figures)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+
+
+def measure(asked: Namespace, folder: Path) -> dict[str, float]:
+    """Start the service and servers, and ask."""
+    environment, intent, project = machine(asked, folder)
+    question = {"intent": intent, "project_path": project, "agent_type": "both"}
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        environment |= {"SMART_FORK_PORT": str(free.getsockname()[1]), "SMART_FORK_INDEXING": "true"}
+    return _starts(environment, asked.runs) | _memory(environment, question, asked.servers, folder)
 
 
 @contextmanager
@@ -86,7 +79,7 @@ def pss(pid: int) -> float:
     return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 
-def _all_of(clients: Sequence[Client], preloader: subprocess.Popen[bytes] | None = None) -> float:
+def _all_of(clients: Sequence[StdioClient], preloader: subprocess.Popen[bytes] | None = None) -> float:
     """Memory of MCP servers, with that of a preloader and of the processes that serve in their place."""
     pids = [client.process.pid for client in clients]
     if preloader is not None:
@@ -137,7 +130,7 @@ def _memory(environment: dict[str, str], question: dict[str, Any], number: int, 
     figures["all_alone_mb"] = _all_of([first, *others])
     figures["alone_seconds"] = statistics.median(times)
     _close([first, *others])
-    clients = [Client([sys.executable, "-c", BARE], alone) for _ in range(number)]
+    clients = [StdioClient([sys.executable, "-c", BARE], alone) for _ in range(number)]
     for client in clients:
         client.start()
         client.request("tools/list")
@@ -160,9 +153,9 @@ def _with_frameworks(environment: dict[str, str], folder: Path) -> dict[str, str
     return environment
 
 
-def _asked(environment: dict[str, str], question: dict[str, Any]) -> tuple[Client, float]:
+def _asked(environment: dict[str, str], question: dict[str, Any]) -> tuple[StdioClient, float]:
     """An MCP server that has answered a question by words and meaning; and how soon it has answered the first one."""
-    client = Client([sys.executable, "-m", "smart_fork", "mcp"], environment)
+    client = StdioClient([sys.executable, "-m", "smart_fork", "mcp"], environment)
     client.start()
     client.request("tools/list")
     started = time.perf_counter()
@@ -174,12 +167,12 @@ def _asked(environment: dict[str, str], question: dict[str, Any]) -> tuple[Clien
     return client, seconds
 
 
-def _close(clients: Sequence[Client]) -> None:
+def _close(clients: Sequence[StdioClient]) -> None:
     for client in clients:
         client.close()
 
 
-def rows(figures: dict[str, float]) -> Iterator[tuple[str, str, str]]:
+def _rows(figures: dict[str, float]) -> Iterator[tuple[str, str, str]]:
     """What is shown: label, figure, and its ratio to the one that it is compared with."""
     number, frameworks = int(figures["servers"]), figures["frameworks_mb"]
     preloaded, alone = figures["preloaded_seconds"], figures["alone_seconds"]
@@ -199,13 +192,7 @@ def rows(figures: dict[str, float]) -> Iterator[tuple[str, str, str]]:
         yield label, f"{figures[key]:.0f} MB", f"{figures[key] / frameworks:.2f}"
 
 
-def show(figures: dict[str, float]) -> None:
-    """The figures as a table."""
-    table = Table("", "", "ratio", title="The service, and MCP servers")
-    for row in rows(figures):
-        table.add_row(*row)
-    Console(width=120).print(table)
-
-
-if __name__ == "__main__":
-    main()
+def tables(figures: dict[str, float]) -> Iterator[Part]:
+    """Yield times and memory."""
+    yield "Memory is PSS: of what processes share, each has its part."
+    yield Table(("", "", "ratio"), _rows(figures))

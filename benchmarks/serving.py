@@ -1,25 +1,23 @@
 """Start of the MCP server and time of an answer, beside a bare MCP server measured in the same run.
 
-    python benchmarks/serving.py [CORPUS] [--runs N] [--json FILE]
+    python benchmarks/bench.py serving [CORPUS] [--runs N] [--json FILE]
 
 Without CORPUS (see benchmarks/retrieval.py) the searches are timed on the demo's sessions.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from retrieval import lay_out
+from _frame import Table, environment_of, lay_out, queries_of, seconds, takes_corpus
+from _served import StdioClient
 
 BARE = """
 from mcp.server.mcpserver import MCPServer
@@ -30,90 +28,33 @@ def nothing() -> str:
     return ""
 server.run("stdio")
 """
-INITIALIZE = {
-    "protocolVersion": "2025-06-18",
-    "capabilities": {},
-    "clientInfo": {"name": "benchmark", "version": "1"},
-}
 
 
-class Client:
-    """A minimal MCP client over a process's stdin and stdout."""
-
-    def __init__(self, argv: list[str], environment: dict[str, str]) -> None:
-        self.process = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
-        )
-        self._number = 0
-
-    def request(self, method: str, **params: Any) -> dict[str, Any]:
-        """The result of a request; notifications in between are passed over."""
-        self._number += 1
-        self._send({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            message: dict[str, Any] = json.loads(line)
-            if message.get("id") == self._number:
-                result: dict[str, Any] = message["result"]
-                return result
-        sys.exit(f"no answer to {method}")
-
-    def start(self) -> None:
-        """The handshake."""
-        self.request("initialize", **INITIALIZE)
-        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-
-    def resident(self) -> float:
-        """Resident memory of the process in MB."""
-        for line in Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii").splitlines():
-            if line.startswith("VmRSS"):
-                return int(line.split()[1]) / 1024
-        return 0.0
-
-    def close(self) -> None:
-        """Close its stdin and wait for its end."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait(timeout=60)
-
-    def _send(self, message: dict[str, Any]) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(message).encode() + b"\n")
-        self.process.stdin.flush()
-
-
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("corpus", type=Path, nargs="?")
-    parser.add_argument("--home", type=Path, help="keep the index here (SMART_FORK_HOME)")
+def options(parser: ArgumentParser) -> None:
+    """Add the options."""
+    takes_corpus(parser, needed=False)
     parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--json", type=Path, help="write the figures here as well")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="smart-fork-bench-") as folder:
-        environment, intent, project = _machine(arguments.corpus, arguments.home, Path(folder))
-        ours = [sys.executable, "-m", "smart_fork", "mcp"]
-        figures = _starts(ours, environment, arguments.runs)
-        figures |= _answers(ours, environment, intent, project, arguments.runs)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
 
 
-def _machine(corpus: Path | None, state: Path | None, folder: Path) -> tuple[dict[str, str], str, str]:
-    """The environment to run in, an intent and a project to ask from; everything indexed."""
-    if corpus is not None:
-        laid_out = lay_out(corpus.resolve(), folder)
-        home = laid_out / "home"
-        query = json.loads((laid_out / "queries.jsonl").read_text(encoding="utf-8").splitlines()[0])
+def measure(asked: Namespace, folder: Path) -> dict[str, float]:
+    """Start servers, and ask."""
+    environment, intent, project = machine(asked, folder)
+    ours = [sys.executable, "-m", "smart_fork", "mcp"]
+    return _starts(ours, environment, asked.runs) | _answers(ours, environment, intent, project, asked.runs)
+
+
+def machine(asked: Namespace, folder: Path) -> tuple[dict[str, str], str, str]:
+    """Index the corpus or the demo, and return the environment to run in, an intent and a project to ask from."""
+    if asked.corpus is not None:
+        laid_out = lay_out(asked.corpus, folder)
+        home, query = laid_out / "home", queries_of(laid_out)[0]
         intent, project = query["query"], query["project"]
     else:
         from smart_fork.cli.demo import write_demo_home
 
         demo = write_demo_home(folder)
         home, intent, project = demo.home, demo.intent, str(demo.project)
-    kept = {key: value for key, value in os.environ.items() if key in ("PATH", "LANG", "VIRTUAL_ENV")}
-    where = str((state or folder / "state").resolve())
-    environment = kept | {"HOME": str(home), "SMART_FORK_HOME": where, "SMART_FORK_BACKGROUND": "0"}
+    environment = environment_of(home, (asked.home or folder / "state").resolve()) | {"SMART_FORK_BACKGROUND": "0"}
     subprocess.run([sys.executable, "-m", "smart_fork", "index", "run"], env=environment, check=True, stdout=sys.stderr)
     return environment, intent, project
 
@@ -124,7 +65,7 @@ def _starts(argv: list[str], environment: dict[str, str], runs: int) -> dict[str
     for _ in range(runs + 1):  # the first round warms the caches
         for name, command in commands.items():
             started = time.perf_counter()
-            client = Client(command, environment)
+            client = StdioClient(command, environment)
             client.start()
             client.request("tools/list")
             measured[name].append((time.perf_counter() - started, client.resident()))
@@ -132,38 +73,36 @@ def _starts(argv: list[str], environment: dict[str, str], runs: int) -> dict[str
     ours, bare = (
         [statistics.median(values) for values in zip(*rounds[1:], strict=True)] for rounds in measured.values()
     )
-    for number, what, unit in ((0, "start to tools/list", "s"), (1, "resident then", "MB")):
-        ratio = ours[number] / bare[number]
-        print(f"{what}: smart-fork {ours[number]:.2f} {unit}, a bare MCP server {bare[number]:.2f}, ratio {ratio:.2f}")
     return {"start_seconds": ours[0], "bare_start_seconds": bare[0], "start_mb": ours[1], "bare_start_mb": bare[1]}
 
 
 def _answers(argv: list[str], environment: dict[str, str], intent: str, project: str, runs: int) -> dict[str, float]:
     command = [sys.executable, "-m", "smart_fork", "find", intent, "--project", project, "--json"]
     cold = _median(lambda: subprocess.run(command, env=environment, check=True, capture_output=True), 3)
-    print(f"find, cold process: {cold:.2f} s")
-    client = Client(argv, environment)
+    client = StdioClient(argv, environment)
     client.start()
     arguments = {"intent": intent, "project_path": project, "agent_type": "both"}
-    started = time.perf_counter()
-    first = client.request("tools/call", name="smart_fork", arguments=arguments)["structuredContent"]["search_mode"]
-    first_seconds = time.perf_counter() - started
-    print(f"smart_fork over MCP, first call: {first_seconds:.2f} s ({first})")
+    first_seconds = seconds(lambda: client.request("tools/call", name="smart_fork", arguments=arguments))
     warm = _median(lambda: client.request("tools/call", name="smart_fork", arguments=arguments), runs)
     resident = client.resident()
-    print(f"smart_fork over MCP, warm: {warm * 1000:.0f} ms; resident {resident:.0f} MB")
     client.close()
     return {"cold_seconds": cold, "first_seconds": first_seconds, "warm_seconds": warm, "resident_mb": resident}
 
 
 def _median(work: Callable[[], Any], runs: int) -> float:
-    times = []
-    for _ in range(runs):
-        started = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - started)
-    return statistics.median(times)
+    return statistics.median(seconds(work) for _ in range(runs))
 
 
-if __name__ == "__main__":
-    main()
+def tables(figures: dict[str, float]) -> Iterator[Table]:
+    """Yield the start, beside a bare server, and the answers."""
+    rows = []
+    for label, key, unit in (("start to tools/list", "start_seconds", "s"), ("resident then", "start_mb", "MB")):
+        ours, bare = figures[key], figures[f"bare_{key}"]
+        rows.append([f"MCP server, {label}", f"{ours:.2f} {unit}", f"{bare:.2f} {unit}", f"{ours / bare:.2f}"])
+    rows += [
+        ["`smart-fork find`, cold process", f"{figures['cold_seconds']:.2f} s", "", ""],
+        ["MCP tool `smart_fork`, first call", f"{figures['first_seconds']:.2f} s", "", ""],
+        ["MCP tool `smart_fork`, warm", f"{figures['warm_seconds'] * 1e3:.0f} ms", "", ""],
+        ["resident after it", f"{figures['resident_mb']:.0f} MB", "", ""],
+    ]
+    yield Table(("", "smart-fork", "a bare MCP server", "ratio"), rows)

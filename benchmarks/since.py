@@ -1,6 +1,6 @@
 """How long the note of what has changed since a session takes, in a large repository, beside a bare ``git``.
 
-    python benchmarks/since.py [--files 50000] [--commits 100000] [--rounds 15] [--json FILE]
+    python benchmarks/bench.py since [--files 50000] [--commits 100000] [--rounds 15] [--json FILE]
 
 It makes a repository of so many files and commits with ``git fast-import``, checks it out, and asks in it what is new
 since a session that read 40 files: told by git's own record, by the commit in its log, and by its branch's history; a
@@ -12,20 +12,17 @@ is given in parts of that of ``git status``.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import resource
 import statistics
 import subprocess
-import tempfile
 import time
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+from _frame import Part, Table
 
 from smart_fork.repository.news import News, Then, news
 from smart_fork.system.processes import Processes
@@ -36,21 +33,18 @@ WHO = "A <a@example.org>"
 PROCESSES = Processes()
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def options(parser: ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("--files", type=int, default=50_000)
     parser.add_argument("--commits", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--json", type=Path, help="write the figures here too")
-    asked = parser.parse_args()
+
+
+def measure(asked: Namespace, folder: Path) -> dict[str, Any]:
+    """Make the repository, and ask in it."""
     os.environ |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-    with tempfile.TemporaryDirectory(prefix="smart-fork-since-") as folder:
-        figures = measured(made(Path(folder), asked.files, asked.commits), asked.commits, asked.rounds)
-    figures = {"files": asked.files, "commits": asked.commits, "load": os.getloadavg()[1], **figures}
-    show(figures)
-    if asked.json:
-        asked.json.write_text(json.dumps(figures, indent=2) + "\n")
+    figures = measured(made(folder, asked.files, asked.commits), asked.commits, asked.rounds)
+    return {"files": asked.files, "commits": asked.commits, "load": os.getloadavg()[1], **figures}
 
 
 def name_of(number: int) -> str:
@@ -148,16 +142,14 @@ def measured(top: Path, commits: int, rounds: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def show(figures: dict[str, Any]) -> None:
-    """A table for a person."""
-    table = Table(title=f"{figures['files']:,} files, {figures['commits']:,} commits")
-    for heading in ("", "ms", "least", "processor ms", "of git status", "files told"):
-        table.add_column(heading, justify="left" if not heading else "right")
-    for name, one in figures["ways"].items():
-        row = (*(f"{one[key]:.0f}" for key in ("ms", "least_ms", "cpu_ms")), f"{one['of_git_status']:.2f}")
-        table.add_row(name, *row, str(one["files_told"]))
-    Console(width=110).print(table)
-
-
-if __name__ == "__main__":
-    main()
+def tables(figures: dict[str, Any]) -> Iterator[Part]:
+    """Yield the note of what has changed, beside git itself."""
+    ways = figures["ways"].items()
+    rows = [(name, f"{one['cpu_ms']:.0f} ms", f"{one['of_git_status']:.2f}") for name, one in ways]
+    yield (
+        f"{figures['files']:,} files, {figures['commits']:,} commits, a session that knows {KNOWN} files;"
+        " processor time;\n"
+        "`python benchmarks/bench.py since`.\n"
+        f"The machine's load average was {figures['load']:.0f} on {os.cpu_count()} cores."
+    )
+    yield Table(("", "processor", "of `git status`"), rows)

@@ -1,12 +1,12 @@
 """The service on a large home with many sessions going on at once: how fresh, at what cost, and whether all is there.
 
-    python benchmarks/soak.py [--logs 5000] [--gigabytes 5] [--growing 20]
+    python benchmarks/bench.py soak [--logs 5000] [--gigabytes 5] [--growing 20]
                               [--minutes 20] [--lines 200] [--home DIR] [--json FILE]
 
 A home is made (`_big_home.py`), a real ``smart-fork serve`` started and everything indexed, vectors too. Then the
 growing logs get an exchange with a word of its own every few seconds. How long from written until findable is looked
 up in the index five times a second; one word in ten is also asked for over MCP. In the end each word must be in the
-index exactly once, and the grown sessions as a fresh reading gives them. FILE gets a plot beside it (.svg).
+index exactly once, and the grown sessions as a fresh reading gives them.
 
 The home has about 10 passages a megabyte, a quarter of what our real logs have, so that making vectors of 5 GB takes
 minutes and not an hour on two cores: set-up is about a minute for the home and a quarter of an hour for the index. With
@@ -15,14 +15,12 @@ more ``--lines`` there are fewer passages.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import random
 import sys
-import tempfile
 import threading
 import time
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,9 +29,8 @@ from typing import Any, Self
 
 import apsw
 from _big_home import LINES, BigHome, Log
-from _served import Served, busy_machine, percentile
-from rich.console import Console
-from rich.table import Table
+from _frame import Table, busy_machine, percentile
+from _served import Served
 
 #: Seconds between two exchanges of a log.
 PAUSE = (2.0, 6.0)
@@ -87,32 +84,22 @@ class Watch:
             self.samples.append((now - self._began, self.served.megabytes(), share))
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def options(parser: ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("--logs", type=int, default=5_000)
     parser.add_argument("--gigabytes", type=float, default=5.0)
-    parser.add_argument("--growing", type=int, default=20, help="logs that grow at once (20)")
+    parser.add_argument("--growing", type=int, default=20, help="logs that grow together (20)")
     parser.add_argument("--minutes", type=float, default=20.0)
-    parser.add_argument("--lines", type=int, default=LINES, help="of what a tool gives back, in the mean (200)")
+    parser.add_argument("--lines", type=int, default=LINES, help="of a tool's output, in the mean (200)")
     parser.add_argument("--idle-seconds", type=float, default=60.0, help="how long nothing happens in the end (60)")
     parser.add_argument("--home", type=Path, help="make the home here, and leave it; it must not exist yet")
-    parser.add_argument("--json", type=Path, help="write the figures here as well, and the plot beside it")
-    arguments = parser.parse_args()
+
+
+def measure(arguments: Namespace, folder: Path) -> dict[str, Any]:
+    """Make a home, index it, and let it grow."""
     if arguments.home and arguments.home.exists():
         sys.exit(f"{arguments.home} exists already")
-    with tempfile.TemporaryDirectory(prefix="smart-fork-bench-") as folder:
-        figures = measure(arguments, (arguments.home or Path(folder) / "home").resolve())
-    show(figures)
-    if arguments.json:
-        from _charts import draw_soak
-
-        arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
-        draw_soak(figures, arguments.json.with_suffix(".svg"))
-
-
-def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """The whole run."""
+    folder = (arguments.home or folder / "home").resolve()
     figures: dict[str, Any] = {"load_before": busy_machine()}
     home = BigHome(folder)
     began = time.monotonic()
@@ -159,7 +146,7 @@ def index_all(served: Served, logs: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _grow(served: Served, home: BigHome, watch: Watch, arguments: argparse.Namespace) -> list[Word]:
+def _grow(served: Served, home: BigHome, watch: Watch, arguments: Namespace) -> list[Word]:
     rand, words = random.Random(11), list[Word]()
     ends = time.monotonic() + arguments.minutes * 60
     logs = home.growing(arguments.growing)
@@ -318,7 +305,7 @@ def _tell(text: str, *, last: bool = True) -> None:
         print(text, end="\n" if last else "   \r", file=sys.stderr, flush=True)
 
 
-def rows(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _rows(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """What is shown: label, figure."""
     size = figures["bytes"]
     yield "logs", f"{figures['logs']:,} ({size / 1e9:.2f} GB), made in {figures['making_seconds']:.0f} s"
@@ -346,15 +333,6 @@ def rows(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "the machine", f"{figures['load_before']} before, {figures['load_after']} after"
 
 
-def show(figures: dict[str, Any]) -> None:
-    """The figures as a table."""
-    table = Table(title="A service that runs")
-    table.add_column("")
-    table.add_column("", justify="right")
-    for row in rows(figures):
-        table.add_row(*row)
-    Console(width=110).print(table)
-
-
-if __name__ == "__main__":
-    main()
+def tables(figures: dict[str, Any]) -> Iterator[Table]:
+    """Yield the figures."""
+    yield Table(("", ""), _rows(figures))

@@ -1,6 +1,6 @@
 """How the points in ``smart_fork/finding/ranking.py`` were found, and what to expect of them on queries not seen yet.
 
-    python benchmarks/tuning.py CORPUS [--home DIR] [--also FILE] [--quick] [--json FILE]
+    python benchmarks/bench.py tuning CORPUS [--home DIR] [--also FILE] [--quick] [--json FILE]
 
 CORPUS as for ``retrieval.py``. Each labelled query is asked in its project, everywhere, and in three projects that do
 not have the answer, where the right answer is "none". A conditional logit model with "none" as one more choice is
@@ -12,18 +12,17 @@ often a question without an answer gets a score of 0.5 or more; last, the points
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import random
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from retrieval import Labelled, home_of, opened
-from rich.console import Console
-from rich.table import Table
+from _frame import Part, Table
+from retrieval import RATES, Labelled, opened
+from retrieval import options as options_of_retrieval
 from scipy.optimize import minimize
 
 FOLDS, FOREIGN, MIN_SESSIONS, SHOWN = 5, 3, 8, 5
@@ -40,27 +39,17 @@ class Asked(NamedTuple):
     right: Any
 
 
-def main() -> None:
-    """Fit, measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("corpus", type=Path)
-    parser.add_argument("--home", type=Path, help="the index is here (SMART_FORK_HOME), or is made here")
-    parser.add_argument("--also", type=Path, help="further phrasings of the queries")
+def options(parser: ArgumentParser) -> None:
+    """Add the options."""
+    options_of_retrieval(parser)
     parser.add_argument("--quick", action="store_true", help="one division into folds instead of five, no ablation")
-    parser.add_argument("--json", type=Path, help="write the figures here as well")
-    arguments = parser.parse_args()
-    with home_of(arguments.corpus, arguments.home) as laid_out:
-        figures = measure(opened(laid_out, arguments.also), quick=arguments.quick)
-    show(figures)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
 
 
-def measure(labelled: Labelled, *, quick: bool) -> dict[str, Any]:
+def measure(given: Namespace, folder: Path) -> dict[str, Any]:
     """Everything that is printed; `again` is with the further phrasings."""
     from smart_fork.finding.ranking import Parts
 
-    seeds = range(1 if quick else 5)
+    labelled, seeds = opened(given, folder), range(1 if given.quick else 5)
     sessions = [min(answer["session_id"] for answer in query["gold"]) for query in labelled.queries]
     figures: dict[str, Any] = {"queries": len(sessions), "parts": list(Parts._fields), "points": {}}
     known_parts = {"both": (0, 1, 2, 3, 4, 5), "words": (0, 1, 2, 3), "meaning": (4, 5)}
@@ -71,7 +60,7 @@ def measure(labelled: Labelled, *, quick: bool) -> dict[str, Any]:
             zip([*(Parts._fields[i] for i in used), "nothing"], weights.tolist(), strict=True)
         )
         figures[what] = cross_validated(_columns(asked, used), sessions, seeds)
-        if known == "both" and not quick:
+        if known == "both" and not given.quick:
             figures["without" + " again" * again] = {
                 name: cross_validated(_columns(asked, tuple(set(used) - {i})), sessions, seeds)["places"]
                 for i, name in enumerate(Parts._fields[: len(used)])
@@ -206,7 +195,7 @@ def _spread(folds: Sequence[Sequence[int]]) -> dict[str, Any]:
     deviation = np.std([rates(fold) for fold in folds], axis=0)
     return {
         name: {"mean": round(value, 3), "sd": round(float(sd), 3)}
-        for name, value, sd in zip(("hit@1", "hit@5", "mrr"), mean, deviation, strict=True)
+        for name, value, sd in zip(RATES, mean, deviation, strict=True)
     }
 
 
@@ -233,39 +222,39 @@ def _calibration(shown: Sequence[tuple[str, int, float, bool]]) -> dict[str, Any
     }  # fmt: skip
 
 
-def show(figures: Mapping[str, Any]) -> None:
-    """The figures as tables."""
-    console = Console(width=110)
-    table = Table(title=f"{figures['queries']} queries, cross-validated: mean (standard deviation between folds)")
-    for name in ("what", "where", "hit@1", "hit@5", "MRR"):
-        table.add_column(name)
+def tables(figures: Mapping[str, Any]) -> Iterator[Part]:
+    """Yield cross-validated hit rates, each part left out, and how often a first result is sure."""
     known = [name for one in ("both", "words", "meaning") for name in (one, f"{one} again") if name in figures]
-    rows = [(name, figures[name]["places"]) for name in known]
+    ways = [(name, figures[name]["places"]) for name in known]
     for again in ("", " again"):
-        rows += [(f"both{again}, without {name}", one) for name, one in figures.get(f"without{again}", {}).items()]
-    for name, places in rows:
-        for place, rates in places.items():
-            table.add_row(name, place, *(f"{rate['mean']:.3f} ({rate['sd']:.3f})" for rate in rates.values()))
-    console.print(table)
+        ways += [(f"both{again}, without {name}", one) for name, one in figures.get(f"without{again}", {}).items()]
+    rows = [
+        [name, place, *(f"{rate['mean']:.3f} ({rate['sd']:.3f})" for rate in rates.values())]
+        for name, places in ways
+        for place, rates in places.items()
+    ]
+    sure = [
+        [place, f"{one['share']:.1%}", f"{one['right']:.1%}" if one["share"] else ""]
+        for place, one in figures["both"]["first_at_least_half"].items()
+    ]
+    yield (
+        f"{figures['queries']} labelled queries, cross-validated in five folds, several divisions: the mean, and the\n"
+        "standard deviation between folds. Queries about one session are never in two folds."
+    )
+    yield Table(("what speaks for a session", "asked", "hit@1", "hit@5", "MRR"), rows, right_from=2)
+    yield (
+        f"A score is off by {figures['both']['calibration_error']:.3f} in the mean. "
+        "The first result's score, by where\n"
+        "the query was asked; foreign are projects that do not have the answer:"
+    )
+    yield Table(("asked", "first result at 0.5 or more", "right, of these"), sure)
+
+
+def details(figures: Mapping[str, Any]) -> Iterator[Part]:
+    """Yield how well scores are calibrated, and the points."""
     for name in ("both", "both again"):
         if name in figures:
-            _show_calibration(console, name, figures[name])
-    console.print("points:", figures["points"])
-
-
-def _show_calibration(console: Console, what: str, figures: Mapping[str, Any]) -> None:
-    table = Table(title=f"calibration, {what}; mean error {figures['calibration_error']}")
-    for name in ("score", "right", "share of the results"):
-        table.add_column(name)
-    for row in figures["calibration"]:
-        table.add_row(*(f"{value:.3f}" for value in row.values()))
-    console.print(table)
-    for place, first in figures["first_at_least_half"].items():
-        console.print(
-            f"{place}: first result at 0.5 or more in {first['share']:.1%} of the questions, "
-            f"right in {first['right']:.1%} of these"
-        )
-
-
-if __name__ == "__main__":
-    main()
+            yield f"Calibration, {name}; mean error {figures[name]['calibration_error']}"
+            rows = [[f"{value:.3f}" for value in row.values()] for row in figures[name]["calibration"]]
+            yield Table(("score", "right", "share of the results"), rows, right_from=0)
+    yield f"points: {figures['points']}"

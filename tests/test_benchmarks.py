@@ -80,6 +80,19 @@ EXAMPLES = {
         **{name: {"answers": 10, "errors": 0, "p50": 0.5, "p99": 1 + number, "max": 3, "took": 5, "modes": {"hybrid": 10},
                   "cpu_share": 0.5, "rebuilds": number} for number, name in enumerate(("idle", "busy"))},
     },
+    "indexing": {
+        "megabytes": 200.0, "logs": 9, "sessions": 8, "skipped": {"no conversation": 1}, "failed": 0, "broken_lines": 1,
+        "chunks": 900, "orjson_seconds": 1.0, "reading_seconds": 4.0, "reading_peak_mb": 30, "many_logs": 5000,
+        "listing_seconds": 0.01, "unchanged_many_seconds": 0.02, "grown_log_megabytes": 1, "grown_seconds": 0.1,
+        "tables_mb": {"chunks": 3, "files": 0.01},
+    },
+    "service": {
+        "servers": 10, "health_seconds": 1, "first_query_seconds": 0.5, "preloaded_seconds": 0.5, "alone_seconds": 2,
+        "idle_mb": 50, "after_query_mb": 60, "frameworks_mb": 500, "preloaded_mb": 250, "all_alone_mb": 900,
+        "alone_mb": 100, "bare_mb": 400,
+    },
+    "forking": {"rounds": 7, "load": 2.0, "ways": {"smart-fork fork": {"seconds": 0.6, "least": 0.5, "ratio": 1.2}}},
+    "since": {"files": 50, "commits": 1000, "load": 2.0, "ways": {"git status": {"cpu_ms": 139, "of_git_status": 1}}},
     "peers": {
         "queries": 40,
         "of_queries": 124,
@@ -109,7 +122,7 @@ def benchmark(monkeypatch):
 
 @pytest.fixture
 def report(benchmark) -> ModuleType:
-    return benchmark("_report")
+    return benchmark("bench")
 
 
 def write(folder: Path, names: tuple[str, ...] = tuple(EXAMPLES)) -> Path:
@@ -139,6 +152,10 @@ def test_the_report_has_a_table_and_a_plot_for_what_was_measured(report, tmp_pat
     assert "| from written to in the index | p50 1.5 s, p95 2.0 s, at most 3.0 s |" in page
     assert "| an answer, p99 | 1.00 s | 2.00 s (2.00) |" in page
     assert "31 of these 40 queries" in page
+    assert "| logs to words and exports | 4.00 s, 50.0 MB/s | 0.250 of decoding |" in page
+    assert "| the same with a preloader | 0.50 s | 0.25 |" in page
+    assert "| smart-fork fork | 0.60 s | 0.50 s | 1.20 |" in page
+    assert "50 files, 1,000 commits, a session that knows 40 files; processor time;" in page
     assert "| BM25 | 2 | 0.500 [0.250, 0.750] |" in page
     assert "| expected calibration error | - |" in page
     assert "\n\nNot asked: a tool (not installed)." in page
@@ -147,6 +164,33 @@ def test_the_report_has_a_table_and_a_plot_for_what_was_measured(report, tmp_pat
     for name in ("retrieval", "search_speed", "soak", "peers"):
         assert f"(benchmarks/{name}.png)" in page
         assert min(size_of(tmp_path / f"docs/benchmarks/{name}.png")) > 200
+
+
+def test_every_part_of_the_page_has_an_example_here(report):
+    assert set(report.SECTIONS) == set(EXAMPLES)
+
+
+def test_every_benchmark_tells_its_options(report, capsys):
+    for name in report.NAMES:
+        with pytest.raises(SystemExit, match="0"):
+            report.main(name, "--help")
+        printed = capsys.readouterr().out
+        assert f"benchmarks/bench.py {name}" in printed
+        assert "--json FILE" in printed
+
+
+def test_a_benchmark_that_is_not_there_is_refused_with_the_names_of_all(report):
+    with pytest.raises(SystemExit, match=r"NAME is one of retrieval, .*, instructions"):
+        report.main("reading")
+
+
+def test_a_benchmark_prints_its_tables_and_writes_its_figures(report, tmp_path, capsys, monkeypatch):
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM"):  # it sets them for its own process
+        monkeypatch.setenv(name, "")
+    report.main("since", "--files", "200", "--commits", "2200", "--rounds", "1", "--json", str(tmp_path / "since.json"))
+
+    assert "│ git status " in capsys.readouterr().out
+    assert 200 == json.loads((tmp_path / "since.json").read_text())["files"]
 
 
 def test_what_is_written_by_hand_or_was_not_measured_again_stays(report, tmp_path):
