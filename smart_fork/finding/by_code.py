@@ -153,7 +153,7 @@ def sessions_named(there: Repository, commits: Collection[str]) -> dict[str, tup
     """
     found: dict[str, list[str]] = {}
     checkpoints: dict[str, list[str]] = {}
-    for commit, raw in _objects(there, commits).items():
+    for commit, raw in objects(there, commits).items():
         for line in raw.partition(b"\n\n")[2].split(b"\n"):
             if named := _SESSION.match(line):
                 found.setdefault(commit, []).append(named[1].decode())
@@ -163,16 +163,6 @@ def sessions_named(there: Repository, commits: Collection[str]) -> dict[str, tup
         for commit in checkpoints[checkpoint]:
             found.setdefault(commit, []).extend(ids)
     return {commit: tuple(dict.fromkeys(ids)) for commit, ids in found.items()}
-
-
-def messages(there: Repository, commits: Collection[str]) -> dict[str, str]:
-    """The message of each of these commits.
-
-    Raises:
-        ProgramMissing, ProgramFailed: as `Repository.git`.
-    """
-    found = _objects(there, commits)
-    return {name: raw.partition(b"\n\n")[2].decode("utf-8", "replace") for name, raw in found.items()}
 
 
 def _of_checkpoints(there: Repository, folders: Collection[str]) -> Mapping[str, list[str]]:
@@ -186,7 +176,7 @@ def _of_checkpoints(there: Repository, folders: Collection[str]) -> Mapping[str,
     found: dict[str, list[str]] = {}
     places = ("", *(f"{number}/" for number in range(MOST_SESSIONS)))
     names = {f"{ref}:{folder}/{place}metadata.json": folder for folder in folders for place in places}
-    for name, raw in _objects(there, names).items() if ref else ():
+    for name, raw in objects(there, names).items() if ref else ():
         try:
             told: Any = json.loads(raw)
         except ValueError:
@@ -196,7 +186,7 @@ def _of_checkpoints(there: Repository, folders: Collection[str]) -> Mapping[str,
     return found
 
 
-def _objects(there: Repository, names: Iterable[str]) -> dict[str, bytes]:
+def objects(there: Repository, names: Iterable[str]) -> dict[str, bytes]:
     """The contents of objects by these names, without those that are not there."""
     asked = list(names)
     said = there.git("cat-file", "--batch", given=b"".join(f"{name}\n".encode() for name in asked)).stdout

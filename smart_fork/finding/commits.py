@@ -8,7 +8,7 @@ import os
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import groupby
@@ -29,7 +29,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, NotFound, ProgramFailed, SmartForkError
 from smart_fork.finding.authorship import Line, Range, blamed, committed
-from smart_fork.finding.by_code import SLACK, messages, relative, seconds, sessions_named, writers_of
+from smart_fork.finding.by_code import SLACK, objects, relative, seconds, sessions_named, writers_of
 from smart_fork.finding.conversation import CommitsMade, MadeCommit
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.session_place import where_now
@@ -328,7 +328,8 @@ def _note_new(store: Store, project: Project, there: Repository, patience: float
     now = there.git(*_TIPS).text.split()
     if not last and set(now) <= set(tips):
         return
-    names = dict(_walked(there, _since(store.began(scope, 0)[1]), "--ignore-missing", "--stdin", given=_without(tips)))
+    known = "".join(f"^{tip}\n" for tip in tips).encode()
+    names = dict(_walked(there, _since(store.began(scope, 0)[1]), "--ignore-missing", "--stdin", given=known))
     if last:  # a session that is read later than its commits were made
         names |= dict(_walked(there, _since(began), "--"))
     newest = sorted(names, key=lambda name: -names[name])[:MAX_NEW]
@@ -345,10 +346,6 @@ def _since(began: str) -> str:
     return f"--since=@{int(max(first, _FIRST)) if math.isfinite(first) else _FIRST}"
 
 
-def _without(tips: Iterable[str]) -> bytes:
-    return "".join(f"^{tip}\n" for tip in tips).encode()
-
-
 def _came_of(names: Sequence[str], store: Store, scope: Scope, there: Repository) -> Iterator[tuple[int, str, str]]:
     """Yield the sessions that these commits came of, by row, with the commit and its message."""
     lines, rows = committed(there, names), dict[str, set[int]]()
@@ -360,6 +357,7 @@ def _came_of(names: Sequence[str], store: Store, scope: Scope, there: Repository
     for commit, ids in sessions_named(there, names).items():
         named = [row for one in ids for row in store.find_sessions(one) if row.session_id == one]
         rows.setdefault(commit, set()).update(row.row for row in named if row.part in scope.parts)
-    for commit, message in messages(there, rows).items():
+    for commit, raw in objects(there, rows).items():
+        message = raw.partition(b"\n\n")[2].decode("utf-8", "replace")
         text = mask(_TRAILER.sub("", message)[:MESSAGE_CHARACTERS]).strip()
         yield from ((row, commit, text) for row in rows[commit])
