@@ -334,7 +334,7 @@ def test_what_keeps_codex_from_running_them_is_said(home):
     config = home / ".codex" / "config.toml"
     config.parent.mkdir()
     (trust,) = agent_settings.install("codex").notes
-    assert "trusted" in trust
+    assert "once you trust them" in trust
     for text, note in (("[features]\nhooks = false # mine\n", "no hooks at all"), ("[features\n", "cannot be read")):
         config.write_text(text)
         assert note in agent_settings.install("codex").notes[-1]

@@ -128,7 +128,7 @@ def test_next_forks_at_the_match_and_the_line_below_says_why(world, shop, run): 
     said = run("find", SIGN).err.splitlines()
 
     first = next(at for at, line in enumerate(said) if line.startswith("Next:"))
-    assert f'Next: smart-fork fork {session_id[:8]} --at 1 "PROMPT"' == said[first]
+    assert f'Next: smart-fork fork {session_id[:8]} --at 1 "PROMPT"' == said[first].partition("  # ")[0]
     assert NOTES["compaction"] == said[first + 1].strip()
 
 

@@ -153,7 +153,7 @@ def test_what_a_killed_cut_has_left_beside_the_log_goes_with_what_is_erased_next
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(writing, "bring", killed)
+        patch.setattr(writing, "write_or_delete", killed)
         with pytest.raises(KeyboardInterrupt):
             cut(Request(str(path), ids=CUT))
     assert [True, True, True] == [WORD in one.read_text() for one in (prompts, long, helper)]
