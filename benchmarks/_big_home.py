@@ -44,15 +44,15 @@ class Log:
 class BigHome:
     """Makes such a home in `folder`, and lets its logs grow."""
 
-    def __init__(self, folder: Path, seed: int = 7) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._random = random.Random(seed)
+        self._random = random.Random(7)
         self._said = [_sentence(self._random) for _ in range(40_000)]
         self._output = [json.dumps(line)[1:-1] for line in _lines_of_code(self._random, 20_000)]
         self.logs: list[Log] = []
 
     def make(self, logs: int, gigabytes: float, lines: int = LINES) -> int:
-        """So many logs, together about so large; how many bytes they have. All but the newest are older than a week.
+        """Write that many logs, and return their bytes. All but the newest are older than a week.
 
         The more `lines` a tool gives back in the mean, the fewer passages a megabyte has.
         """
@@ -70,16 +70,14 @@ class BigHome:
         return written
 
     def growing(self, number: int) -> list[Log]:
-        """So many logs of all sizes, which somebody goes on with."""
+        """Return that many logs of all sizes."""
         by_size = sorted(self.logs, key=lambda log: log.path.stat().st_size)
         return [by_size[(2 * index + 1) * len(by_size) // (2 * number)] for index in range(number)]
 
-    def append(self, log: Log, word: str) -> int:
-        """One more exchange, with this word in what is asked; how many bytes it has."""
-        data = self._exchange(log, GROWING_CALLS, GROWING_LINES, word)
+    def append(self, log: Log, word: str) -> None:
+        """Write one more exchange, with this word in its prompt."""
         with log.path.open("ab") as file:
-            file.write(data)
-        return len(data)
+            file.write(self._exchange(log, GROWING_CALLS, GROWING_LINES, word))
 
     def _new(self, number: int) -> Log:
         project = self.folder / "work" / f"project-{number % PROJECTS:02}"
@@ -109,7 +107,7 @@ class BigHome:
         return " ".join(self._random.choices(self._said, k=sentences))
 
     def _given_back(self, lines: int) -> str:
-        """What a tool gave back, as it stands in a JSON text."""
+        """Return a tool's output, escaped for JSON."""
         start, number = self._random.randrange(len(self._output)), int(self._random.expovariate(1 / lines)) + 1
         return "\\n".join(self._output[start : start + number])
 

@@ -54,7 +54,7 @@ def draw_retrieval(figures: dict[str, Any], path: Path) -> None:
 
 
 def draw_tuning(figures: dict[str, Any], path: Path) -> None:
-    """How often results of a score are right, against the score; the larger the dot the more results."""
+    """Share of right results against their score; the larger the dot the more results."""
     rows = figures["both"]["calibration"]
     with rc_context(STYLE):
         figure = Figure(figsize=(4.5, 4), layout="constrained")

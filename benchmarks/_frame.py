@@ -1,4 +1,4 @@
-"""What benchmarks share: a home to measure in, times, and tables for a terminal and for the page."""
+"""The frame of the benchmarks: a home to measure in, times, and tables for a terminal and for the page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from rich.table import Table as RichTable
 from rich.text import Text
 
-#: What a measured process inherits.
+RATES = ("hit@1", "hit@5", "mrr")
+#: Variables that a measured process inherits.
 PASSED_ON = ("PATH", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "OMP_NUM_THREADS")
 
 
@@ -70,10 +71,15 @@ def lay_out(corpus: Path, folder: Path) -> Path:
 def live_in(corpus: Path, state: Path | None, folder: Path) -> Path:
     """Lay out the corpus, make it this process's home with our own files in `state`, and return it."""
     laid_out = lay_out(corpus, folder)
-    os.environ |= {"HOME": str(laid_out / "home"), "SMART_FORK_HOME": str((state or folder / "state").resolve())}
+    live_at(laid_out / "home", (state or folder / "state").resolve())
+    return laid_out
+
+
+def live_at(home: Path, state: Path) -> None:
+    """Make `home` this process's home, with our own files in `state`."""
+    os.environ |= {"HOME": str(home), "SMART_FORK_HOME": str(state)}
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
         os.environ.pop(name, None)
-    return laid_out
 
 
 def queries_of(laid_out: Path) -> list[dict[str, Any]]:
@@ -85,6 +91,13 @@ def environment_of(home: Path, state: Path) -> dict[str, str]:
     """Return the environment of a measured process that lives in `home`."""
     kept = {name: value for name, value in os.environ.items() if name in PASSED_ON}
     return kept | {"HOME": str(home), "SMART_FORK_HOME": str(state)}
+
+
+def rates_of(ranks: Sequence[int]) -> dict[str, float]:
+    """Return `RATES` of places from 1 on, one a query; 0 is a miss."""
+    first, five = sum(rank == 1 for rank in ranks), sum(0 < rank <= 5 for rank in ranks)
+    sums = (first, five, sum(1 / rank for rank in ranks if rank))
+    return {name: total / len(ranks) for name, total in zip(RATES, sums, strict=True)}
 
 
 def seconds(work: Callable[[], object]) -> float:

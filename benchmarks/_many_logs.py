@@ -1,14 +1,15 @@
-"""What a refresh costs where there are thousands of logs: with nothing changed, and with one that has grown."""
+"""The cost of a refresh with thousands of logs: with nothing changed, and with one that has grown."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from _frame import live_at
 
 LOGS = 5_000
 PROJECTS = 50
@@ -25,28 +26,28 @@ def measure(folder: Path) -> dict[str, Any]:
     from smart_fork.agents.claude import HOME
     from smart_fork.agents.readers import READERS
 
-    with _home(folder):
-        projects = HOME.folder() / "projects"
-        for number in range(LOGS):
-            _append(projects, number, range(1))
-        long = LOGS - 1
-        _append(projects, long, range(1, LONG_LOG))
-        store = SqliteStore(index_db())
-        assert complete(store, READERS, None, patience=0.0).sessions == LOGS
+    live_at(folder, folder / "state")
+    projects = HOME.folder() / "projects"
+    for number in range(LOGS):
+        _append(projects, number, range(1))
+    long = LOGS - 1
+    _append(projects, long, range(1, LONG_LOG))
+    store = SqliteStore(index_db())
+    assert complete(store, READERS, None, patience=0.0).sessions == LOGS
 
-        listing, unchanged = _by_turns(
-            lambda: _scandir_and_stat(str(projects)), lambda: complete(store, READERS, None, patience=0.0)
-        )
-        scope = store.scope(None, ["claude"], automated=True)
-        grown = []
-        for run in range(RUNS):
-            _append(projects, long, range(LONG_LOG + run, LONG_LOG + run + 1))
-            started = time.perf_counter()
-            complete(store, READERS, None, patience=0.0)
-            found = store.match_words("chunks", [f'"answer{LONG_LOG + run}"'], scope, 1)
-            grown.append(time.perf_counter() - started)
-            assert found
-        store.close()
+    listing, unchanged = _by_turns(
+        lambda: _scandir_and_stat(str(projects)), lambda: complete(store, READERS, None, patience=0.0)
+    )
+    scope = store.scope(None, ["claude"], automated=True)
+    grown = []
+    for run in range(RUNS):
+        _append(projects, long, range(LONG_LOG + run, LONG_LOG + run + 1))
+        started = time.perf_counter()
+        complete(store, READERS, None, patience=0.0)
+        found = store.match_words("chunks", [f'"answer{LONG_LOG + run}"'], scope, 1)
+        grown.append(time.perf_counter() - started)
+        assert found
+    store.close()
     return {
         "many_logs": LOGS,
         "listing_seconds": listing,
@@ -54,16 +55,6 @@ def measure(folder: Path) -> dict[str, Any]:
         "grown_log_megabytes": _log(projects, long).stat().st_size / 1e6,
         "grown_seconds": min(grown),
     }
-
-
-@contextmanager
-def _home(folder: Path) -> Iterator[None]:
-    before = {name: os.environ.get(name, "") for name in ("HOME", "SMART_FORK_HOME")}
-    os.environ |= {"HOME": str(folder), "SMART_FORK_HOME": str(folder / "state")}
-    try:
-        yield
-    finally:
-        os.environ |= before
 
 
 def _by_turns(one: Callable[[], object], other: Callable[[], object]) -> tuple[float, float]:
@@ -78,7 +69,7 @@ def _by_turns(one: Callable[[], object], other: Callable[[], object]) -> tuple[f
 
 
 def _scandir_and_stat(folder: str) -> int:
-    """What no program that looks for changes can do without."""
+    """List a folder, as any program that looks for changes must."""
     count = 0
     with os.scandir(folder) as entries:
         for entry in entries:

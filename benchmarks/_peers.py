@@ -44,7 +44,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked, and in which project; `None` is everywhere."""
+    """A question, and the project that it is asked in; `None` is everywhere."""
 
     text: str
     project: str | None
@@ -242,7 +242,7 @@ def installed(peer: Peer, tools: Path, *, missing: bool) -> str | None:
 
 
 def run(command: Sequence[str], environment: dict[str, str], cwd: Path, seconds: float) -> str:
-    """What `command` prints. It and its children are ended after `seconds`.
+    """Run a command, and return its output. It and its children are ended after `seconds`.
 
     Raises:
         PeerFailed: it took too long, could not be started, or failed.

@@ -27,13 +27,13 @@ INITIALIZE = {
 class Served:
     """``smart-fork serve`` with the index kept fresh. Leaving the context ends it."""
 
-    def __init__(self, home: Path, *, indexing: bool = True) -> None:
+    def __init__(self, home: Path) -> None:
         self.home, self.state = home, home / "state"
         self.state.mkdir(parents=True, exist_ok=True)
         (self.state / "config.toml").write_text(f'[service]\nprojects = ["{home / "work"}"]\n', encoding="utf-8")
         self.environment = environment_of(home, self.state) | {
             "HF_HUB_OFFLINE": "1", "SMART_FORK_PORT": "0", "SMART_FORK_INDEX_CRON": "6h",
-            "SMART_FORK_INDEXING": str(indexing).lower(),
+            "SMART_FORK_INDEXING": "true",
         }  # fmt: skip
 
     def __enter__(self) -> Self:
@@ -79,21 +79,21 @@ class Served:
             connection.close()
 
     def status(self) -> dict[str, Any]:
-        """How indexing goes."""
+        """Return the state of indexing."""
         found: dict[str, Any] = json.loads(self.request("GET", "/status")[1])["indexing"]
         return found
 
     def client(self) -> Client:
-        """Somebody who asks."""
+        """Return a new client."""
         return Client(self.port, self.token)
 
     def cpu_seconds(self) -> float:
-        """What the service and the processes that it has started have used, those that have ended among them."""
+        """Return the processor time of the service and of all processes that it has started."""
         times = [one.cpu_times() for one in _alive(self.process)]
         return sum(one.user + one.system + one.children_user + one.children_system for one in times)
 
     def megabytes(self) -> float:
-        """What they have resident."""
+        """Return the resident memory of the service and its processes."""
         return sum(one.memory_info().rss for one in _alive(self.process)) / 1e6
 
 
@@ -166,7 +166,7 @@ class StdioClient:
         self._number = 0
 
     def request(self, method: str, **params: Any) -> dict[str, Any]:
-        """The result of a request; notifications in between are passed over."""
+        """Return the result of a request; notifications in between are skipped."""
         self._number += 1
         self._send({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
         assert self.process.stdout is not None
@@ -178,12 +178,12 @@ class StdioClient:
         sys.exit(f"no answer to {method}")
 
     def start(self) -> None:
-        """The handshake."""
+        """Do the handshake."""
         self.request("initialize", **INITIALIZE)
         self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def resident(self) -> float:
-        """Resident memory of the process in MB."""
+        """Return the resident memory of the process in MB."""
         for line in Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii").splitlines():
             if line.startswith("VmRSS"):
                 return int(line.split()[1]) / 1024

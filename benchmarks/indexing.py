@@ -107,8 +107,8 @@ class _Sample:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def waiting(self, first_parts: Any, limit: int) -> Any:
-        rows = self._store.waiting(first_parts, min(limit, self._left))
+    def waiting(self, first_parts: Any, limit: int, wanted: Any = ()) -> Any:
+        rows = self._store.waiting(first_parts, min(limit, self._left), wanted)
         self._left -= len(rows)
         return rows
 
@@ -164,7 +164,7 @@ def _peak() -> float:
 
 
 def _rows(figures: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """What is shown: label, figure, ratio."""
+    """Yield label, figure, ratio."""
     baseline, megabytes = figures["orjson_seconds"], figures["megabytes"]
     yield "logs", f"{figures['logs']} ({megabytes:,.1f} MB)", ""
     yield "sessions", f"{figures['sessions']}", ""

@@ -35,7 +35,7 @@ UNREAD = "read again"
 
 @dataclass(slots=True)
 class Round:
-    """What came of one round: how long each answer took, which way of searching it was, and what went wrong."""
+    """The results of one round: the time and way of searching of each answer, and the errors."""
 
     seconds: list[float] = field(default_factory=list)
     modes: Counter[str] = field(default_factory=Counter)
@@ -134,7 +134,7 @@ def _read_all_again(served: Served) -> None:
 
 
 def _all_read(served: Served) -> bool:
-    """Whether it is made anew by now."""
+    """Return True if everything has been read and embedded again."""
     if served.status()["state"] != "idle":
         return False
     with closing(apsw.Connection(str(served.state / "index.db"), flags=apsw.SQLITE_OPEN_READONLY)) as index:
@@ -144,7 +144,7 @@ def _all_read(served: Served) -> bool:
 
 
 def _rows(figures: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """What is shown: label, with nothing else to do, while everything is indexed anew."""
+    """Yield label, figure with nothing else to do, and figure during a rebuild."""
     idle, busy = figures["idle"], figures["busy"]
     yield "answers", f"{idle['answers']:,}", f"{busy['answers']:,}"
     yield "errors", f"{idle['errors']}", f"{busy['errors']}"

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from _frame import Part, Table, lay_out, queries_of, takes_corpus
+from _frame import Part, Table, lay_out, queries_of, rates_of, takes_corpus
 from _peers import (
     ANSWER_SECONDS,
     INDEX_SECONDS,
@@ -44,7 +44,7 @@ VECTORS_SECONDS = 1800
 
 @dataclass(frozen=True)
 class Bench:
-    """What all tools are measured with."""
+    """The logs, queries and folders that all tools are measured with."""
 
     laid_out: Path
     queries: list[dict[str, Any]]
@@ -129,7 +129,7 @@ class Running:
     place: Place
 
     def run(self, arguments: Sequence[str], seconds: float) -> str:
-        """What it prints."""
+        """Run the tool, and return its output."""
         kept = {key: value for key, value in os.environ.items() if key in ("PATH", "LANG", "TMPDIR")}
         environment = kept | {"HOME": str(self.place.home), "PYTHONUTF8": "1"}
         if not self.peer.package:
@@ -173,9 +173,10 @@ def _asked(running: Running, queries: list[dict[str, Any]], *, scoped: bool) -> 
                 raise
         seconds.append(time.perf_counter() - started)
         ranks.append(rank(sessions, [answer["session_id"] for answer in query["gold"]]))
+    rates = rates_of(ranks)
     return {
-        "hit@1": round(sum(one == 1 for one in ranks) / len(ranks), 3),
-        "hit@5": round(sum(0 < one <= 5 for one in ranks) / len(ranks), 3),
+        "hit@1": round(rates["hit@1"], 3),
+        "hit@5": round(rates["hit@5"], 3),
         "answer_seconds": round(statistics.median(seconds), 3),
         "failed": failed,
     }

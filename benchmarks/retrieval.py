@@ -17,11 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from _frame import Part, Table, live_in, progress, queries_of, takes_corpus
+from _frame import RATES, Part, Table, live_in, progress, queries_of, rates_of, takes_corpus
 
 MODES = ("lexical", "vector", "hybrid")
 DEPTH = 50
-RATES = ("hit@1", "hit@5", "mrr")
 
 
 def options(parser: ArgumentParser) -> None:
@@ -39,15 +38,15 @@ class Labelled(NamedTuple):
 
     @property
     def again(self) -> bool:
-        """Whether there are further phrasings."""
+        """Return True if there are further phrasings."""
         return any(query["also"] for query in self.queries)
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """As `smart_fork.finding.search.Embed`."""
+        """Return the texts' vectors, for `smart_fork.finding.search.Embed`."""
         return [self.vectors[text] for text in texts]
 
     def scope(self, project: str | None) -> Any:
-        """The scope of a project's directory, or everything."""
+        """Return the scope of a project's directory, or everything."""
         from indexer.project import project_of
         from smart_fork.agents.readers import READERS
 
@@ -109,20 +108,14 @@ def measure(asked: Namespace, folder: Path) -> dict[str, Any]:
 
 
 def _is_reachable(labelled: Labelled, query: Mapping[str, Any]) -> bool:
-    """Whether a session that answers is in the project at all: some old logs do not say where they were written."""
+    """Return True if a session that answers is in the project: some old logs do not say where they were written."""
     scope = labelled.scope(query["project"])
     found = (labelled.store.session(answer["agent"], answer["session_id"]) for answer in query["gold"])
     return any(row is not None and row.cwd and row.part in scope.parts for row in found)
 
 
 def _figures(ranks: list[int]) -> dict[str, float]:
-    count = len(ranks)
-    return {
-        "queries": count,
-        "hit@1": round(sum(rank == 1 for rank in ranks) / count, 3),
-        "hit@5": round(sum(0 < rank <= 5 for rank in ranks) / count, 3),
-        "mrr": round(sum(1 / rank for rank in ranks if rank) / count, 3),
-    }
+    return {"queries": len(ranks)} | {name: round(rate, 3) for name, rate in rates_of(ranks).items()}
 
 
 def tables(figures: dict[str, Any]) -> Iterator[Part]:

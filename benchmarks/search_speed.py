@@ -1,4 +1,4 @@
-"""How fast a search is in indexes of 10,000 to 500,000 chunks, beside what no search can do without.
+"""Speed of a search in indexes of 10,000 to 500,000 chunks, beside the least that any search must do.
 
     python benchmarks/bench.py search_speed [--quick] [--json FILE]
 

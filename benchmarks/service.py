@@ -173,7 +173,7 @@ def _close(clients: Sequence[StdioClient]) -> None:
 
 
 def _rows(figures: dict[str, float]) -> Iterator[tuple[str, str, str]]:
-    """What is shown: label, figure, and its ratio to the one that it is compared with."""
+    """Yield label, figure, and its ratio to the one that it is compared with."""
     number, frameworks = int(figures["servers"]), figures["frameworks_mb"]
     preloaded, alone = figures["preloaded_seconds"], figures["alone_seconds"]
     yield "`serve`, start to a healthy answer", f"{figures['health_seconds']:.2f} s", ""

@@ -1,4 +1,4 @@
-"""How long the note of what has changed since a session takes, in a large repository, beside a bare ``git``.
+"""Time of a change summary of a session in a large repository, beside a bare ``git``.
 
     python benchmarks/bench.py since [--files 50000] [--commits 100000] [--rounds 15] [--json FILE]
 
@@ -85,12 +85,12 @@ def history(files: int, commits: int) -> Iterator[bytes]:
 
 
 def git(top: Path, *words: str) -> str:
-    """What git prints."""
+    """Run git, and return its output."""
     return subprocess.run(["git", *words], cwd=top, check=True, capture_output=True, text=True).stdout
 
 
 def processor_seconds() -> float:
-    """What this process and the programs that it has run have used."""
+    """Return the processor time of this process and of the programs that it has run."""
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 

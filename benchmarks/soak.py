@@ -15,7 +15,6 @@ more ``--lines`` there are fewer passages.
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 import threading
@@ -29,7 +28,7 @@ from typing import Any, Self
 
 import apsw
 from _big_home import LINES, BigHome, Log
-from _frame import Table, busy_machine, percentile
+from _frame import Table, busy_machine, live_at, percentile
 from _served import Served
 
 #: Seconds between two exchanges of a log.
@@ -242,7 +241,7 @@ def _correctness(folder: Path, words: list[Word]) -> dict[str, Any]:
     from indexer.pipeline import document_of
     from smart_fork.agents.readers import READERS
 
-    os.environ |= {"HOME": str(folder), "SMART_FORK_HOME": str(folder / "state")}
+    live_at(folder, folder / "state")
     with _Index(folder / "state/index.db") as index:
         odd = sum(index.times(word.text) != (1, 1) for word in words)
         different = 0
@@ -254,7 +253,7 @@ def _correctness(folder: Path, words: list[Word]) -> dict[str, Any]:
 
 
 class _Index:
-    """What can be seen in the index by one who only looks."""
+    """A read-only view of the index."""
 
     def __init__(self, path: Path) -> None:
         self._db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
@@ -279,7 +278,7 @@ class _Index:
         return bool(self._db.execute("SELECT 1 FROM chunk_words WHERE chunk_words MATCH ? LIMIT 1", (word,)).get)
 
     def times(self, word: str) -> tuple[int, int]:
-        """How many passages and sessions have it."""
+        """Count the passages and sessions that contain it."""
         sql = "SELECT count(*) FROM {0} WHERE {0} MATCH ?"
         passages, sessions = (
             int(self._db.execute(sql.format(name), (word,)).get) for name in ("chunk_words", "session_words")
@@ -306,7 +305,7 @@ def _tell(text: str, *, last: bool = True) -> None:
 
 
 def _rows(figures: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is shown: label, figure."""
+    """Yield label and figure."""
     size = figures["bytes"]
     yield "logs", f"{figures['logs']:,} ({size / 1e9:.2f} GB), made in {figures['making_seconds']:.0f} s"
     yield "passages", f"{figures['passages']:,}, {figures['passages'] / (size / 1e6):.1f} a megabyte"

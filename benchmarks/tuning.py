@@ -1,4 +1,4 @@
-"""How the points in ``smart_fork/finding/ranking.py`` were found, and what to expect of them on queries not seen yet.
+"""Fit the points in ``smart_fork/finding/ranking.py``, and estimate their quality on queries not seen yet.
 
     python benchmarks/bench.py tuning CORPUS [--home DIR] [--also FILE] [--quick] [--json FILE]
 
@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from _frame import Part, Table
-from retrieval import RATES, Labelled, opened
+from _frame import Part, Table, rates_of
+from retrieval import Labelled, opened
 from retrieval import options as options_of_retrieval
 from scipy.optimize import minimize
 
@@ -46,7 +46,7 @@ def options(parser: ArgumentParser) -> None:
 
 
 def measure(given: Namespace, folder: Path) -> dict[str, Any]:
-    """Everything that is printed; `again` is with the further phrasings."""
+    """Fit and cross-validate; `again` is with the further phrasings."""
     from smart_fork.finding.ranking import Parts
 
     labelled, seeds = opened(given, folder), range(1 if given.quick else 5)
@@ -88,7 +88,7 @@ def _asked(labelled: Labelled, known: str, *, again: bool) -> Iterator[Asked]:
 
 
 def _spoken_for(labelled: Labelled, query: Mapping[str, Any], asked: Any, known: str) -> tuple[Any, Any]:
-    """What speaks for the best member of each family, best first as it is ranked now, and which is right."""
+    """Return the evidence for the best member of each family, best first as it is ranked now, and which is right."""
     from smart_fork.finding.evidence import gather
     from smart_fork.finding.ranking import SILENT, joined, parts, scores, shares_of
 
@@ -185,17 +185,11 @@ def _chances(parts: Any, weights: Any) -> tuple[Any, Any]:
 
 def _spread(folds: Sequence[Sequence[int]]) -> dict[str, Any]:
     """Means over all queries and divisions, and the standard deviation between folds."""
-
-    def rates(ranks: Sequence[int]) -> tuple[float, float, float]:
-        count = len(ranks)
-        within = sum(0 < rank <= 5 for rank in ranks)
-        return sum(rank == 1 for rank in ranks) / count, within / count, sum(1 / rank for rank in ranks if rank) / count
-
-    mean = rates([rank for fold in folds for rank in fold])
-    deviation = np.std([rates(fold) for fold in folds], axis=0)
+    means = rates_of([rank for fold in folds for rank in fold])
+    of_folds = [rates_of(fold) for fold in folds]
     return {
-        name: {"mean": round(value, 3), "sd": round(float(sd), 3)}
-        for name, value, sd in zip(RATES, mean, deviation, strict=True)
+        name: {"mean": round(mean, 3), "sd": round(float(np.std([one[name] for one in of_folds])), 3)}
+        for name, mean in means.items()
     }
 
 

@@ -233,6 +233,10 @@ def test_a_tool_that_shortens_ids_is_understood(benchmark):
     assert 0 == peers.rank([], ["2cfdacb8-9317-430f-8975-0709d2837d1c"])
 
 
+def test_a_rate_is_a_share_of_the_queries_and_a_miss_counts_in_none(benchmark):
+    assert {"hit@1": 0.25, "hit@5": 0.5, "mrr": 0.34375} == benchmark("_frame").rates_of([1, 4, 8, 0])
+
+
 def test_a_sample_of_queries_is_spread_evenly(benchmark):
     queries = [{"n": number} for number in range(10)]
 
