@@ -54,7 +54,7 @@ def log(number: int, *records: dict[str, object]) -> list[str]:
 @pytest.fixture
 def spoken(tmp_path, monkeypatch):
     """How often what speaks, by what was asked and where."""
-    (made_up := tmp_path / "unrelated.txt").write_text("write a poem about bees\n")
+    (made_up := tmp_path / "unrelated.txt").write_text("compose poetry for bees\n")
     monkeypatch.setattr(harm, "UNRELATED", made_up)
     records = [
         log(0, typed(1, "Paint the fence of the yard green"), *called(2, "Bash", {"command": "paint"}, content="done")),
@@ -72,7 +72,9 @@ def spoken(tmp_path, monkeypatch):
     clone = with_five_before(tmp_path / "harbor").clone()
     stage = Stage(clone, transcripts(clone), tmp_path / "stage")
 
-    found = harm.measure([stage], tmp_path / "corpus", tmp_path / "lab", HashEmbedder())
+    found = harm.measure(
+        [stage], tmp_path / "corpus", tmp_path / "lab", HashEmbedder(dimensions=384)
+    )  # of so many no two are alike
 
     assert [("harbor", 5), ("project 1", 1), ("project 2", 1), ("project 3", 1)] == [
         (one["name"], one["sessions"]) for one in found["places"]
