@@ -107,7 +107,7 @@ def _panel(commands: dict[str, Any]) -> str:
     for path, command in commands.items():
         own = [(name, meaning) for name, meaning in rows[path] if shared.get(name) != meaning]
         also = [name.split(", ")[0] for name, meaning in rows[path] if shared.get(name) == meaning]
-        examples = [one for one in _examples(path) if not (_is_group(command) and one in shown)]
+        examples = [one for one in _examples(path) if one != path and not (_is_group(command) and one in shown)]
         text += f"### {path}\n\n" + "\n".join(_paragraphs(command.help or ""))
         text += f"\n{_listed(own)}" if own else ""
         text += f"\nAlso {', '.join(also)}.\n" if also else ""
