@@ -38,7 +38,7 @@ a command names its shared ones after *Also*.
 _DASH = re.compile(r'(?:What|Words) start\w* with a dash go\w* after "--":.*')
 _TOOLS_INTRO = """# MCP tools
 
-Agents see seven tools. `smart-fork mcp --tools all` lists all of them. Descriptions are the texts that the agents read.
+Agents see the first seven tools, with `smart-fork mcp --tools all` all of them. Descriptions are the texts that they read.
 """
 _AGENTS_INTRO = """
 ## Agents
@@ -163,8 +163,7 @@ def _tools() -> str:
     text = _TOOLS_INTRO
     told: set[str] = set()
     for tool in sorted(catalogue["tools"], key=lambda one: one["name"] not in few):
-        shown = "Listed by default." if tool["name"] in few else "Listed with `--tools all`."
-        text += f"\n## {tool['name']}\n\n{tool['title']}. {shown}\n\n```text\n{tool['description'].strip()}\n```\n"
+        text += f"\n## {tool['name']}\n\n```text\n{tool['description'].strip()}\n```\n"
         rows = dict(_arguments(tool["inputSchema"]))
         own = [row for row in rows if row not in told]
         also = [name for row, name in rows.items() if row in told]
