@@ -31,7 +31,7 @@ from smart_fork.excise.writing import CutChange, change_of, cut_copies, write, w
 from smart_fork.finding.index_access import kept_open
 from smart_fork.forking.family import Descendant, Descent
 from smart_fork.forking.occupation import Occupation
-from smart_fork.system import permission
+from smart_fork.system import project_access
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.workers.registry import Registry
 
@@ -163,7 +163,7 @@ def _remains(planned: CutPlan, descent: Descent, others: Iterable[Descendant]) -
         for one in others
     ]
     found += _named_after(planned)
-    if permission.limited():
+    if project_access.limited():
         found.append("copies in projects that this client may not read, if any")
     return found
 

@@ -46,7 +46,7 @@ from smart_fork.forking.worker import (
 )
 from smart_fork.repository.worktree import Worktree, empty_submodules
 from smart_fork.snippets import plain_name
-from smart_fork.system import permission
+from smart_fork.system import project_access
 from smart_fork.system.cancellation import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.observation import undo_cut_off
@@ -312,7 +312,7 @@ def directory(path: str | Path, hint: str = "Give an existing directory.") -> Pa
     Raises:
         NotFound: there is none of that name.
     """
-    permission.require(str(path), plain_name(str(path)))
+    project_access.require(str(path), plain_name(str(path)))
     try:
         target = resolve(path)
         there = target.is_dir()

@@ -22,8 +22,8 @@ from smart_fork.agents.options import Said
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.finding.index_access import opened
 from smart_fork.page.board import WorkerBoard
-from smart_fork.page.entry import PageForms
 from smart_fork.page.renderer import HEADERS, Shown, rendered
+from smart_fork.page.sign_in import PageForms
 
 #: What an address says that asks about all projects, where the browser remembers one.
 EVERYWHERE = "*"

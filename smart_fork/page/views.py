@@ -31,7 +31,6 @@ from smart_fork.forking.results import Forked
 from smart_fork.page import renderer
 from smart_fork.page.board import BoardView, WorkerBoard, asked
 from smart_fork.page.desk import Asked, Desk, Scopes, ServiceState, folder, given, in_thread, project_in, read
-from smart_fork.page.entry import CODE_SECONDS, SignIn
 from smart_fork.page.export import side_by_side
 from smart_fork.page.index_views import index_routes
 from smart_fork.page.kin import related
@@ -39,6 +38,7 @@ from smart_fork.page.reading import check_still
 from smart_fork.page.renderer import HEADERS, Shown, problem, rendered, stranger
 from smart_fork.page.search_views import SearchViews
 from smart_fork.page.session import session_routes
+from smart_fork.page.sign_in import CODE_SECONDS, SignIn
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare

@@ -35,7 +35,7 @@ from smart_fork.agents.agent import Agent, ClientCall
 from smart_fork.caller import caller_session, calling
 from smart_fork.errors import SmartForkError
 from smart_fork.server import tasks
-from smart_fork.system import permission
+from smart_fork.system import project_access
 from smart_fork.system.cancellation import cancellable
 from smart_fork.system.stages import Stage
 
@@ -173,7 +173,7 @@ def around(ctx: Context[Any, Any]) -> Around | None:
         return Around(os.environ, Path(os.sep))
 
 
-async def own_projects(ctx: Context[Any, Any]) -> tuple[permission.Permitted, ...] | None:
+async def own_projects(ctx: Context[Any, Any]) -> tuple[project_access.Permitted, ...] | None:
     """What a client of the service may ask about: its roots, its workspaces, and what is always allowed.
 
     All, for any other client: `None`.
@@ -184,7 +184,7 @@ async def own_projects(ctx: Context[Any, Any]) -> tuple[permission.Permitted, ..
         return None
     named = [*(path for root in await _roots(ctx) if (path := path_of(root))), *workspaces(_meta(ctx))]
     claimed = [path for path in named if Path(path).is_absolute()]
-    return await in_thread(lambda: permission.permitted(claimed[:MAX_ROOTS], config.allowed_projects()))
+    return await in_thread(lambda: project_access.permitted(claimed[:MAX_ROOTS], config.allowed_projects()))
 
 
 def _meta(ctx: Context[Any, Any]) -> Mapping[str, Any]:
@@ -249,7 +249,7 @@ async def in_thread(work: Callable[[], T]) -> T:
     except SmartForkError as error:
         raise ToolError(joined(error.message, error.hint)) from error
     except OSError as error:
-        if permission.limited():
+        if project_access.limited():
             raise  # it may name a file of another project
         from indexer.failures import next_step, what_failed  # with the database
 

@@ -22,7 +22,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from smart_fork.cli.service.app import PUBLIC
-from smart_fork.page.entry import CODE_SECONDS, IDLE_SECONDS, LONGEST_SECONDS
+from smart_fork.page.sign_in import CODE_SECONDS, IDLE_SECONDS, LONGEST_SECONDS
 from tests.attacks.home import Home
 
 #: Of a flood: requests, and connections that are held open meanwhile.

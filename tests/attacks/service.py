@@ -232,7 +232,7 @@ def _doors() -> Doors:
     from mcp.server.mcpserver import MCPServer
 
     from smart_fork.cli.service import app
-    from smart_fork.page.entry import SignIn
+    from smart_fork.page.sign_in import SignIn
     from smart_fork.page.views import LIVE, Page
 
     nothing: Any = None

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from indexer import embedding
 from indexer.embedder import DEFAULT_MODEL, ModelUnavailableError, SentenceTransformerEmbedder, packaged_model
 from indexer.embedding import FEW_TEXTS, GRAPH, DefaultEmbedder, LightEmbedder, configured_embedder
-from indexer.installed import adding, packages_of
 from indexer.locks import NICE
+from indexer.package_install import adding, packages_of
 from tests.cases import first
 
 ROOT = Path(embedding.__file__).parent.parent

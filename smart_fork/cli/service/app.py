@@ -48,7 +48,7 @@ from smart_fork.hooks import switch
 from smart_fork.hooks.receive import receive
 from smart_fork.page import views
 from smart_fork.page.desk import ServiceState
-from smart_fork.page.entry import SignIn
+from smart_fork.page.sign_in import SignIn
 from smart_fork.server import create_server
 from smart_fork.system.release import own_version
 from smart_fork.system.rpc import RpcMessage

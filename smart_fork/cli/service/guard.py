@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from indexer.lazy import dataclass
 from smart_fork.cli.service.token import Token
-from smart_fork.page.entry import SignIn
+from smart_fork.page.sign_in import SignIn
 from smart_fork.system.http_limits import Bucket, Connection, Peer
 from smart_fork.system.peers import SERVICE
 

@@ -28,9 +28,9 @@ from smart_fork.cli.service.units.unit_settings import own_program
 from smart_fork.cli.setup import (
     agent_settings,
     background,
-    entry,
     foreign_files,
     keeping,
+    mcp_entry,
     recall_step,
     skill_file,
     tool_permission,
@@ -155,7 +155,7 @@ def _of_agent(options: SetupOptions, way: Registration, program: str, ledger: Le
     agent, folder = way.agent, way.skills()
     own = Path(program).parent == Path(sys.executable).parent  # else that of another installation is meant
     words = Processes.python("smart_fork", "mcp") if own else [program, "mcp"]
-    yield _part("server", way, way.path(), lambda: entry.planned(way, words))
+    yield _part("server", way, way.path(), lambda: mcp_entry.planned(way, words))
     if options.skill and folder:
         yield _part("skill", way, folder, lambda: skill_file.planned(way, folder, ledger))
     if options.hooks and AGENTS[agent].hooks:
@@ -323,8 +323,8 @@ class Part(Protocol):
 
 
 PARTS: Mapping[str, Part] = {
-    "server": entry, "skill": skill_file, "hooks": agent_settings, "recall": recall_step, "reading": tool_permission,
-    "keep": keeping, "service": background,
+    "server": mcp_entry, "skill": skill_file, "hooks": agent_settings, "recall": recall_step,
+    "reading": tool_permission, "keep": keeping, "service": background,
 }  # fmt: skip
 _AGAIN = "`smart-fork setup` sets it up again; `smart-fork setup --remove` undoes the rest."
 

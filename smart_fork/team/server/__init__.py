@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from indexer.installed import adding, packages_of
+from indexer.package_install import adding, packages_of
 from smart_fork.errors import ProgramMissing
 
 #: Modules of the extra `team-server`: what talks to a database, and the database that comes with it.

@@ -11,7 +11,7 @@ from smart_fork.cli.service import app
 from smart_fork.cli.service.address import Address, publish
 from smart_fork.cli.service.client import find_service
 from smart_fork.page import views
-from smart_fork.page.entry import SignIn
+from smart_fork.page.sign_in import SignIn
 from smart_fork.system.release import own_version
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.tool_server import create_server

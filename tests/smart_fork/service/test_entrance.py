@@ -15,7 +15,7 @@ import pytest
 from indexer.files import state_home
 from smart_fork.cli.service import token
 from smart_fork.cli.service.app import PUBLIC, Entrance
-from smart_fork.page.entry import (
+from smart_fork.page.sign_in import (
     CODE_SECONDS,
     IDLE_SECONDS,
     LONGEST_SECONDS,
@@ -348,7 +348,7 @@ INITIALIZE = orjson.dumps({
 
 
 def test_the_file_of_a_code_that_nobody_used_is_taken_away_in_time(served, monkeypatch):
-    monkeypatch.setattr("smart_fork.page.entry.CODE_SECONDS", 0.0)
+    monkeypatch.setattr("smart_fork.page.sign_in.CODE_SECONDS", 0.0)
     monkeypatch.setattr("smart_fork.page.views.CODE_SECONDS", -1.0)
     given = way_in(served)
 

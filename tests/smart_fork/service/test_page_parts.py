@@ -19,11 +19,11 @@ from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.finding.ranking import percent
 from smart_fork.page import renderer
 from smart_fork.page.desk import Desk, Frame, ServiceState
-from smart_fork.page.entry import ALIKE_SECONDS, FORM_SECONDS, MAX_KEPT, PageForms
 from smart_fork.page.kin import own_beginning, timeline
 from smart_fork.page.phrases import chance, clock, day, exact, homely, inside, place, session_link
 from smart_fork.page.reading import leaving, reading
 from smart_fork.page.session import AddressedSession
+from smart_fork.page.sign_in import ALIKE_SECONDS, FORM_SECONDS, MAX_KEPT, PageForms
 from smart_fork.snippets import ago, tokens_about
 from tests.smart_fork.relatives import a_relative
 
