@@ -1,4 +1,4 @@
-"""The table of tests with real programs in docs/reference/agents.md, and that each of its tests exists."""
+"""What each agent is tried with: the test with its own program for each verb, and that each of these tests exists."""
 
 from __future__ import annotations
 
@@ -137,14 +137,6 @@ def functions_of(path: Path) -> dict[str, ast.FunctionDef]:
     return {one.name: one for one in ast.walk(ast.parse(path.read_text())) if isinstance(one, ast.FunctionDef)}
 
 
-def cell_of(agent: str, verb: str) -> str:
-    ability, cells = TRIED[verb]
-    if not AGENTS[agent].abilities()[ability]:
-        return f"no: {AGENTS[agent].lacks[ability]}"
-    cell = cells[agent]
-    return f"`{cell}`" if shown(cell) else cell
-
-
 def test_each_test_that_is_named_is_there():
     named = [found for _, cells in TRIED.values() for cell in cells.values() if (found := shown(cell))]
 
@@ -159,14 +151,3 @@ def test_of_each_agent_each_verb_is_shown_or_said_why_it_is_not(agent):
     if AGENTS[agent].starter:  # the programs of others are not run
         assert [] == [verb for verb, (ability, cells) in TRIED.items() if able[ability] != (agent in cells)]
     assert {ability for ability, _ in TRIED.values()} == set(Agent.ABILITIES)
-
-
-def test_the_table_of_what_was_tried_is_in_the_docs():
-    agents = [agent for agent in AGENTS if agent.starter]
-    rows = [["", *(agent.title for agent in agents)], ["---"] * (len(agents) + 1)]
-    rows += [[verb, *(cell_of(agent.name, verb) for agent in agents)] for verb in TRIED]
-    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-    assert table in (ROOT / "docs/reference/agents.md").read_text(), (
-        f"In docs/reference/agents.md should stand:\n{table}"
-    )
