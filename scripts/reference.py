@@ -38,7 +38,7 @@ a command names its shared ones after *Also*.
 _DASH = re.compile(r'(?:What|Words) start\w* with a dash go\w* after "--":.*')
 _TOOLS_INTRO = """# MCP tools
 
-Agents see the first seven tools, with `smart-fork mcp --tools all` all of them. Descriptions are the texts that they read.
+Agents see the first seven tools, with `smart-fork mcp --tools all` all. Descriptions are the texts that they read.
 """
 _AGENTS_INTRO = """
 ## Agents
