@@ -212,21 +212,32 @@ class Wrote:
 
 
 def writers_of(
-    lines: Sequence[Line], store: Store, scope: Scope, there: Repository, *, trailers: bool = True, sure: bool = False
-) -> list[Writer | None]:
-    """Who wrote each line, of the sessions in scope; without `trailers` by the edits alone, `sure` as `writers`.
+    lines: Sequence[Line], store: Store, scope: Scope, there: Repository, *,
+    named: Mapping[str, Collection[int]] | None = None, sure: bool = False,
+) -> list[Writer | None]:  # fmt: skip
+    """Find the session in scope that wrote each line. `named` are the sessions that the commits name, if they are known
+    or are not to count; `sure` as in `writers`.
 
     Raises:
         ProgramMissing, ProgramFailed: as `Repository.git`.
     """
     edits = _own(store.authored({line.name.rpartition("/")[2] for line in lines}, scope), store)
-    named: dict[str, tuple[int, ...]] = {}
-    if trailers and edits:
-        commits = {line.commit for line in lines} - {""}
-        for commit, ids in sessions_named(there, commits).items():
-            rows = [row for one in ids for row in store.find_sessions(one) if row.session_id == one]
-            named[commit] = tuple(row.row for row in rows if row.part in scope.parts)
+    if named is None:
+        named = named_in({line.commit for line in lines} - {""}, store, scope, there) if edits else {}
     return writers(lines, edits, bytes.fromhex(store.meta("key")), tops(there), named, sure=sure)
+
+
+def named_in(commits: Collection[str], store: Store, scope: Scope, there: Repository) -> dict[str, Collection[int]]:
+    """Return the sessions in scope, by row, that the message of each of these commits names.
+
+    Raises:
+        ProgramMissing, ProgramFailed: as `Repository.git`.
+    """
+    found: dict[str, Collection[int]] = {}
+    for commit, ids in sessions_named(there, commits).items():
+        rows = [row for one in ids for row in store.find_sessions(one) if row.session_id == one]
+        found[commit] = tuple(row.row for row in rows if row.part in scope.parts)
+    return found
 
 
 def _own(edits: dict[int, list[Authored]], store: Store) -> dict[int, list[Authored]]:

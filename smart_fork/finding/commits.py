@@ -29,7 +29,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, NotFound, ProgramFailed, SmartForkError
 from smart_fork.finding.authorship import Line, Range, blamed, committed
-from smart_fork.finding.by_code import SLACK, objects, relative, seconds, sessions_named, writers_of
+from smart_fork.finding.by_code import SLACK, named_in, objects, relative, seconds, sessions_named, writers_of
 from smart_fork.finding.conversation import CommitsMade, MadeCommit
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.session_place import where_now
@@ -330,7 +330,7 @@ def _note_new(store: Store, project: Project, there: Repository, patience: float
         return
     known = "".join(f"^{tip}\n" for tip in tips).encode()
     names = dict(_walked(there, _since(store.began(scope, 0)[1]), "--ignore-missing", "--stdin", given=known))
-    if last:  # a session that is read later than its commits were made
+    if last and tips:  # a session that is read later than its commits were made
         names |= dict(_walked(there, _since(began), "--"))
     newest = sorted(names, key=lambda name: -names[name])[:MAX_NEW]
     for start in range(0, len(newest), BATCH):
@@ -348,15 +348,13 @@ def _since(began: str) -> str:
 
 def _came_of(names: Sequence[str], store: Store, scope: Scope, there: Repository) -> Iterator[tuple[int, str, str]]:
     """Yield the sessions that these commits came of, by row, with the commit and its message."""
-    lines, rows = committed(there, names), dict[str, set[int]]()
-    made = zip(lines, writers_of(lines, store, scope, there), strict=True)
+    lines, named = committed(there, names), named_in(names, store, scope, there)
+    rows = {commit: set(sessions) for commit, sessions in named.items()}
+    made = zip(lines, writers_of(lines, store, scope, there, named=named), strict=True)
     for commit, several in groupby(made, key=lambda one: one[0].commit):
         wrote = [writer and writer.session for line, writer in several if line.text.strip()]
         least = max(MIN_LINES, MIN_SHARE * len(wrote))
-        rows[commit] = {row for row, count in Counter(wrote).items() if row and count >= least}
-    for commit, ids in sessions_named(there, names).items():
-        named = [row for one in ids for row in store.find_sessions(one) if row.session_id == one]
-        rows.setdefault(commit, set()).update(row.row for row in named if row.part in scope.parts)
+        rows.setdefault(commit, set()).update(row for row, count in Counter(wrote).items() if row and count >= least)
     for commit, raw in objects(there, rows).items():
         message = raw.partition(b"\n\n")[2].decode("utf-8", "replace")
         text = mask(_TRAILER.sub("", message)[:MESSAGE_CHARACTERS]).strip()

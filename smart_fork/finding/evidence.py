@@ -90,7 +90,6 @@ def gather_more(
     found.sessions = (
         without_askers(store, allowed, (query.intent, *query.also)) if query.scope.session is None else allowed
     )
-    near = reached.near
     places = [
         one for one in reached.places if one.session in found.sessions and _counts(found.sessions[one.session], one)
     ]
@@ -100,10 +99,10 @@ def gather_more(
     there = {place.chunk for place in places}
     chunk_words = [_only(scores, there) for scores in reached.chunks.scores]
     session_words = [_only(scores, telling) for scores in reached.sessions.scores]
-    found.passages = _passages(places, chunk_words, near)
+    found.passages = _passages(places, chunk_words, reached.near)
     evidence = _evidence(places, telling, session_words, chunk_words, reached.commits.scores)
     by_meaning = [evidence[number] for number in query.embedded]
-    _set_similar(by_meaning, places, near)
+    _set_similar(by_meaning, places, reached.near)
     compared = store.vector_counts(evidence[0])
     for one in evidence:
         for row, found_of in one.items():
@@ -314,7 +313,7 @@ def _coverage(
     wording: QueryWords, sessions: Sequence[Mapping[int, float]], chunks: Sequence[Mapping[int, float]],
     commits: Sequence[Mapping[int, float]], evidence: Sequence[Mapping[int, Evidence]], *, room: float,
 ) -> list[Coverage]:  # fmt: skip
-    """How much of each phrasing's words its best sessions, chunks and commits have, and each title."""
+    """Return the share of each phrasing's words in its best sessions, chunks and commits, and set it for each title."""
     for one, titles in zip(evidence, wording.coverage("titles", sessions, round(WORD_SESSIONS * room)), strict=True):
         for row, share in titles.items():
             one[row].title = share

@@ -181,7 +181,7 @@ def origin_of(there: Repository, lines: Sequence[Line], store: Store, query: Que
 
     `None` if no session is known to have written them.
     """
-    writers = writers_of(lines, store, query.scope, there, trailers=False, sure=True)
+    writers = writers_of(lines, store, query.scope, there, named={}, sure=True)
     wrote = next(iter(sessions_of(lines, writers)), None)
     if wrote is None or wrote.lines < LEAST_PART * wrote.of:
         return None

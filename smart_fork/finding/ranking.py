@@ -113,7 +113,7 @@ class Evidence:
 
 
 class Coverage(NamedTuple):
-    """How much of the intent's words (0…1, rare ones weighing more) the best session, chunk and commits have."""
+    """Shares of the intent's words (0…1, rare ones weighing more) in the best session, chunk and commits."""
 
     session: float = 0.0
     chunk: float = 0.0

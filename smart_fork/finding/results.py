@@ -323,7 +323,7 @@ def most_are_in(texts: Iterable[str]) -> str:
 
 
 def is_mostly_not_latin(text: str) -> bool:
-    """Whether most letters of `text` are of another script than Latin; one without letters is not."""
+    """Return True if most letters of `text` are not Latin; False without letters."""
     others = Counter(filter(str.isalpha, _ASCII.sub("", text)))
     latin = sum([count for char, count in others.items() if unicodedata.name(char, "").startswith("LATIN")])
     return len(_NO_ASCII_LETTER.sub("", text)) + latin < others.total() - latin
@@ -352,7 +352,7 @@ def language_notice(store: Searchable, phrasings: Sequence[str], found: Candidat
 
 
 def _is_unknown(store: Searchable, text: str) -> bool:
-    """Whether half of the words, and at least `_TELLING`, are neither in a session nor known to the default model."""
+    """Return True if half of the words, and at least `_TELLING`, are in no session and unknown to the default model."""
     from indexer import embedding
 
     words = [word for word in words_of(text) if word.isalpha()]

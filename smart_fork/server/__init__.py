@@ -90,7 +90,7 @@ class Server(MCPServer[Any]):
         await Stdio(self.begun).serve(lambda heard, said: inner.run(heard, said, options))
 
     async def list_tools(self) -> list[Tool]:
-        """What ``tools/list`` says."""
+        """Answer ``tools/list``."""
         return [tool for tool in await super().list_tools() if self._everything or tool.name in FEW]
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None) -> Any:

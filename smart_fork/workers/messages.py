@@ -85,7 +85,7 @@ def typed_text(text: str) -> str:
 
 
 def going_on(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
-    """How the worker's session goes on without a window, as the same worker and with what it was allowed.
+    """Plan to resume the worker's session without a window, as the same worker and with the same permissions.
 
     Raises:
         ForkRefused: its session is not known.
@@ -193,7 +193,7 @@ class _Talk:
         return "typed"
 
     def _is_queued(self, text: str) -> bool:
-        """Whether the agent has taken the message by a verb of its own, which needs no window."""
+        """Return True if the agent has taken the message by its own verb, which needs no window."""
         worker, around = self.worker, self.around
         agent = AGENTS[worker.agent]
         verb = agent.presence.queue(worker.session_id or "", text, around.processes.running) if agent.presence else ()

@@ -74,7 +74,7 @@ class WorkerPlace:
 
     @property
     def restarts(self) -> bool:
-        """Whether a message starts its session again: it has no window to type in."""
+        """True if a message resumes the session, because there is no window to type in."""
         return self.headless or self.agent is not None
 
     def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
