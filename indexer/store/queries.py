@@ -390,7 +390,6 @@ class StoreReading:
         return self._all("SELECT path, broken, broken_lines FROM files WHERE broken > 0 ORDER BY broken DESC, path")
 
     def understood(self) -> dict[AgentName, Understood]:
-        """See `Store.understood`."""
         versions: dict[AgentName, list[str]] = {}
         for agent, version in self._all("SELECT DISTINCT agent, version FROM sessions WHERE version <> ''"):
             versions.setdefault(agent, []).append(version)

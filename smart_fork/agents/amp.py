@@ -49,7 +49,6 @@ class AmpCodec(ReadCodec):
         return item_of(content if isinstance(content, str) else parts)._replace(results=results)
 
     def header(self, record: Record) -> Header | None:
-        """See `ReadCodec.header`."""
         role, usage, meta = record.get("role"), dict_in(record.get("usage")), dict_in(record.get("meta"))
         if role == "user":
             asked = not meta.get("fromAggman") and not meta.get("fromExecutorThreadID")

@@ -246,7 +246,6 @@ class TreeHeads(Heads):
         return known[-1] + 1 if known else 0
 
     def begins(self, kin: Kin) -> bool:
-        """See `Heads.begins`."""
         messages = _Messages(self.said)
         for line in islice(LineReader(kin.path), HEAD_RECORDS):
             if not messages:

@@ -71,11 +71,9 @@ class WithCheckpoints(AgentAdapter):
         yield from (one for one in theirs if one.path.name not in ids)
 
     def log_at(self, location: str) -> LogFile | None:
-        """See `AgentAdapter.log_at`."""
         return checkpoints.log_at(location) if checkpoints.is_within(location) else self.own.log_at(location)
 
     def logs_of(self, changed: str) -> Iterable[LogFile]:
-        """See `AgentAdapter.logs_of`."""
         if not checkpoints.is_within(changed):
             return self.own.logs_of(changed)
         found = self.log_at(changed)
@@ -89,30 +87,24 @@ class WithCheckpoints(AgentAdapter):
         return found is None or (found[1].agent == self.own.name and bool(self.own.locate(found[1].session_id)))
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
-        """See `AgentAdapter.locate`."""
         if found := self.own.locate(session_id):
             return found
         theirs = [one for one in checkpoints.logs(self.own.name) if one.path.name == session_id]
         return tuple(one.path for one in sorted(theirs, key=lambda one: -one.mtime_ns))
 
     def id_of(self, path: Path) -> str:
-        """See `AgentAdapter.id_of`."""
         return path.name if checkpoints.is_within(str(path)) else self.own.id_of(path)
 
     def is_copy(self, path: Path) -> bool:
-        """See `AgentAdapter.is_copy`."""
         return checkpoints.is_within(str(path)) or self.own.is_copy(path)
 
     def is_composed(self, file: LogFile) -> bool:
-        """See `AgentAdapter.is_composed`."""
         return bool(file.within) or self.own.is_composed(file)
 
     def as_file(self, path: Path) -> AbstractContextManager[Path]:
-        """See `AgentAdapter.as_file`."""
         return self._file(path) if checkpoints.is_within(str(path)) else self.own.as_file(path)
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
-        """See `AgentAdapter.read`."""
         if not checkpoints.is_within(str(path)):
             return self.own.read(path, checkpoint, keep_raw=keep_raw)
         try:

@@ -205,7 +205,6 @@ class MessageCodec(SizedCodec):
         """Return a part of a message, shortened if it is a result."""
 
     def short(self, record: Record) -> Record:
-        """See `SizedCodec.short`."""
         return self.changed(record, self.short_part) or record
 
 

@@ -206,7 +206,6 @@ class Merged:
         self.copy_beside = parts[0].copy_beside
 
     def __iter__(self) -> Iterator[bytes]:
-        """See `Copy.__iter__`."""
         yield from self._parts[0].header()
         before: Copy | None = None
         for part in self._parts:

@@ -27,7 +27,6 @@ class DroidCodec(ReadCodec):
     shell = "Execute"
 
     def decode(self, record: Record) -> Item:
-        """See `Codec.decode`."""
         return item_of(dict_in(record.get("message")).get("content"))
 
     def header(self, record: Record) -> Header | None:
@@ -60,5 +59,4 @@ class DroidAdapter(ReadAdapter):
     depth = 1
 
     def beside(self, path: Path) -> Header:
-        """See `ReadAdapter.beside`."""
         return Header(model=self.stated(path.with_suffix(".settings.json")).get("model"))

@@ -62,7 +62,6 @@ class GooseCodec(ReadCodec):
     not_run = ("The user has declined to run this tool",)
 
     def decode(self, record: Record) -> Item:
-        """See `Codec.decode`."""
         content = record.get("content")
         parts, calls, results, thoughts = dicts_in(content), [], [], []
         images = sum(one.get("type") == "image" for one in parts)

@@ -34,7 +34,6 @@ class KimiCodec(ReadCodec):
     shell = "Bash"
 
     def decode(self, record: Record) -> Item:
-        """See `Codec.decode`."""
         event = record.get("event")
         if not isinstance(event, dict):
             content = dict_in(record.get("message")).get("content")

@@ -30,7 +30,6 @@ class PiCodec(ReadCodec):
     shell = "bash"
 
     def decode(self, record: Record) -> Item:
-        """See `Codec.decode`."""
         message = dict_in(record.get("message"))
         content = message.get("content")
         parts, text = dicts_in(content), text_of(content)

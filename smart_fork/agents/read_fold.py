@@ -73,7 +73,6 @@ class ReadTree(FolderlessTree):
             self.note_model(header.model)
 
     def turn(self, record: Record, identity: str, line: Line) -> Turn | None:
-        """See `Tree.turn`."""
         header, facts = _header(record), self.facts
         if header.compacts:
             self.note_compaction()
@@ -110,33 +109,26 @@ class ReadTree(FolderlessTree):
         return () if numbered else self.adapter.twins(self.path)
 
     def of_twin(self, path: Path) -> ReadTree:
-        """See `Tree.of_twin`."""
         return ReadTree(self.adapter, path, None, keep_raw=self.keep_raw)
 
     def family(self, turns: tuple[Turn, ...]) -> str:
-        """See `Fold.family`."""
         found = super().family(turns)
         return self.own_id() if found.startswith(_NUMBERED) else found
 
     def given_name(self) -> str:
-        """See `Fold.given_name`."""
         return self._title() if self.facts.get("named") else ""
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
-        """See `Fold.own_name`."""
         return self._title()
 
     def origin(self) -> Origin:
-        """See `Fold.origin`."""
         found: Origin = self.facts.get("origin", "person")
         return found
 
     def guessed(self) -> str:
-        """See `Tree.guessed`."""
         return self.adapter.guessed(self.path)
 
     def own_id(self) -> str:
-        """See `Fold.own_id`."""
         return self.adapter.id_of(self.path)
 
     def _title(self) -> str:

@@ -180,18 +180,15 @@ class JsonRegistration(Registration):
     said: Mapping[str, str] = {}
 
     def value(self, text: str | None) -> dict[str, Any] | None:
-        """See `Registration.value`."""
         return None if text is None else entry_in(self.settings_in(text), self.servers, "an object")
 
     def raw(self, text: str | None) -> str | None:
-        """See `Registration.raw`."""
         if text is None or self.value(text) is None:
             return None
         entry = self._entry(text)
         return text[entry.value : entry.end] if entry else None
 
     def put(self, text: str | None, entry: Mapping[str, Any]) -> str:
-        """See `Registration.put`."""
         if text is None:
             return json.dumps({self.servers: {NAME: entry}}, indent=2) + "\n"
         self.value(text)
@@ -199,11 +196,9 @@ class JsonRegistration(Registration):
         return json_text.replace(text, there, entry) if there else json_text.insert(text, (self.servers,), entry, NAME)
 
     def has_servers(self, text: str | None) -> bool:
-        """See `Registration.has_servers`."""
         return text is not None and self.servers in self.settings_in(text)
 
     def restore(self, text: str, raw: str | None, *, had_servers: bool = True) -> str:
-        """See `Registration.restore`."""
         self.value(text)
         there = self._entry(text)
         if there is None:

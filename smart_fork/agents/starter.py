@@ -127,7 +127,6 @@ class OptionStarter(Starter):
     resumed: Staging = "nothing"
 
     def line(self, request: Launch) -> CommandLine:
-        """See `Starter.line`."""
         session_id = request.session_id if request.form == "resume" else request.new_session_id
         option = "--session-id" if request.form == "new" else "--resume"
         session = (f"{option}={session_id}",) if self.joined else (option, session_id or "")

@@ -229,7 +229,6 @@ class Tree(LineFold):
         self._moment = ""
 
     def begin(self, turns: list[Turn]) -> None:
-        """See `Fold.begin`."""
         links, moments, leaf = (self.facts.pop(name, None) for name in ("links", "moments", "leaf"))
         self.chain = Chain(turns, links, bridged=self.bridged, moments=moments, leaf=leaf or "")
         self.elsewhere: list[Tree] = []
@@ -248,7 +247,6 @@ class Tree(LineFold):
         """The name of the project's folder of a working directory."""
 
     def moment_of(self, record: Record) -> tuple[str, bool]:
-        """See `LineFold.moment_of`."""
         return utc(record.get("timestamp")), not self.is_name(record)
 
     def is_name(self, record: Record) -> bool:
@@ -264,7 +262,6 @@ class Tree(LineFold):
         return isinstance(record.get("forkedFrom"), dict)
 
     def own(self, turns: tuple[Turn, ...]) -> int:
-        """See `Fold.own`."""
         if "own" not in self.facts:  # a log that has another's name is none
             return len(turns) if self.facts.get("copied") and self.facts.get("parent") else 0
         first, moment = self.facts["own"]
@@ -305,7 +302,6 @@ class Tree(LineFold):
         return pack(self.facts, chain | self.doings.kept(), list(self.chain.turns))
 
     def feed(self, line: Line) -> None:
-        """See `LineFold.feed`."""
         record = line.record
         self._note_facts(record)
         identity = record.get("uuid")
@@ -380,7 +376,6 @@ class Tree(LineFold):
         return replace(self.make(record, identity, line, "system", "", loaded=loaded), summary=mask_once(text))
 
     def excluded(self) -> str:
-        """See `Fold.excluded`."""
         return "only sub-agent records" if self.facts.get("sidechain") and not any(self.chain.turns) else ""
 
     def active(self) -> tuple[Turn, ...]:
@@ -397,7 +392,6 @@ class Tree(LineFold):
         return tuple(turns)
 
     def last_activity(self) -> str:
-        """See `Fold.last_activity`."""
         return max((super().last_activity(), *(one.last_activity() for one in self.elsewhere)))
 
     def resumed(self, turns: tuple[Turn, ...]) -> Resumed:
@@ -414,7 +408,6 @@ class Tree(LineFold):
         return root if turns[0].id == begun else turns[1 if begins_aside else 0].id
 
     def is_circular(self) -> bool:
-        """See `Fold.is_circular`."""
         return self.chain.circular
 
     def is_interrupted(self, turns: tuple[Turn, ...]) -> bool:
@@ -432,7 +425,6 @@ class Tree(LineFold):
         return self.own_id() != self.path.stem or (first != "" and self.folder_for(first) != self.folder())
 
     def own_id(self) -> str:
-        """See `Fold.own_id`."""
         stem = self.path.stem
         return stem if len(stem) >= ID_CHARACTERS else str(self.facts.get("first_session_id", stem))
 
@@ -452,15 +444,12 @@ class FolderlessTree(Tree):
     """A tree whose log's folder does not tell the directory. A copy is named after another session than it states."""
 
     def folder(self) -> str:
-        """See `Tree.folder`."""
         return ""
 
     def folder_for(self, directory: str) -> str:
-        """See `Tree.folder_for`."""
         return ""
 
     def is_copy(self) -> bool:
-        """See `Fold.is_copy`."""
         return str(self.facts.get("first_session_id", self.own_id())) != self.own_id()
 
 

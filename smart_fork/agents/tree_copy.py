@@ -97,7 +97,6 @@ class TreeCopy(Copy):
             yield respelled(spelled, record)
 
     def last(self) -> Iterable[bytes]:
-        """See `Copy.last`."""
         return self.titled()
 
     def first(self, excerpt: Excerpt) -> Iterator[bytes]:
@@ -109,7 +108,6 @@ class TreeCopy(Copy):
                 yield respelled(*entry)
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
-        """See `Copy.record`."""
         spelled, record = entry
         if self._excerpt:
             yield self._chained((spelled, self.own(self.recounted(number, record, self._excerpt.tokens))))
@@ -117,11 +115,9 @@ class TreeCopy(Copy):
             yield respelled(spelled, self.own(record))
 
     def summary(self, entry: Entry) -> Iterator[bytes]:
-        """See `Copy.summary`."""
         yield self._chained(self.left(entry))
 
     def line(self, text: str, before: Entry) -> Iterator[bytes]:
-        """See `Copy.line`."""
         yield self._chained((b"", self.added(text, before[1])))
 
     def _chained(self, entry: Entry) -> bytes:
@@ -172,11 +168,9 @@ class TreeCopier(Copier):
     copies: ClassVar[type[TreeCopy]]
 
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
-        """See `Copier.of_records`."""
         return self.copies(self, session, new, records)
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
-        """See `Copier.live`."""
         places = {turn.id: number for number, turn in enumerate(session.turns)}
         records = placed(session.source_path, list(places), self.codec.has_place, is_link=self.copies.is_link)
         for identity, (spelled, record) in records:

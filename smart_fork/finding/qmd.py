@@ -171,7 +171,6 @@ class Qmd:
     # -- what it knows ---------------------------------------------------------------------------------------------
 
     def refresh(self, stamp: str) -> None:
-        """See `SearchEngine.refresh`."""
         missing = self._missing()
         if not missing and self._stamp() == stamp:
             return
@@ -187,7 +186,6 @@ class Qmd:
             log.warning("qmd has not read what is new: %s", error)
 
     def renew(self, stamp: str, patience: float) -> None:
-        """See `SearchEngine.renew`."""
         with only_writer(patience, "qmd"):
             self._read(self._missing(), stamp, UPDATE_SECONDS)
             done = self._run(["embed"], EMBED_SECONDS)
@@ -196,7 +194,6 @@ class Qmd:
             raise ProgramFailed(f"qmd has words but no embeddings: {_failure('embed', done)}", step)
 
     def erase(self) -> bool:
-        """See `SearchEngine.erase`."""
         if not (self._folder / "index.sqlite").exists():
             return True
         (self._folder / "read").unlink(missing_ok=True)  # where it fails now, the next question tries again
@@ -391,7 +388,6 @@ class Qmd:
         return Setting.QMD_SECONDS.number(self._environment) or SEARCH_SECONDS
 
     def what_to_do(self) -> tuple[str, tuple[str, ...]]:
-        """See `SearchEngine.what_to_do`."""
         have_it_read = "Start the service in HTTP mode with SMART_FORK_INDEXING=true" + advice(
             ", or run `smart-fork index run`; or set SMART_FORK_ENGINE=builtin.",
             tool="; or without SMART_FORK_ENGINE=qmd smart-fork searches by itself.",

@@ -76,7 +76,6 @@ class BudgetAsked:
     drop: str | None = said(help="Exchanges that a --budget never keeps.", described="Exchanges to drop.")
 
     def wanted(self) -> Wanted | None:
-        """See `wanted_of`."""
         return wanted_of(self.budget, self.keep, self.drop)
 
 

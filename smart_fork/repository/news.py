@@ -231,7 +231,6 @@ class _Look:
         self.dirty = self.git.between(self.commit, "", self.files) or {} if self.commit else {}
 
     def news(self) -> News:
-        """See `news`."""
         base = self._by_record() or self._by_log() or self._by_branch()
         found = tuple(self._differing(base)) if base is not None else ()
         left = tuple(name for name in self.files if name in self.dirty) if self.committed else ()

@@ -72,7 +72,6 @@ class Connection(H11Protocol):
         return not self.transport.is_closing() and (request is None or request.response_complete)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """See `asyncio.Protocol`."""
         super().connection_made(transport)
         line: socket.socket = transport.get_extra_info("socket")
         if line.family == socket.AF_UNIX:
@@ -89,12 +88,10 @@ class Connection(H11Protocol):
                 one.give_up()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See `asyncio.Protocol`."""
         self._answering()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`."""
         try:
             super().data_received(data)
         except ValueError:  # h11 reads a length of any number of digits, which Python does not

@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     class Line(Protocol):
         """A connected socket."""
 
-        def getsockopt(self, level: int, name: int, size: int, /) -> bytes:
-            """See `socket.socket.getsockopt`."""
-            ...
+        def getsockopt(self, level: int, name: int, size: int, /) -> bytes: ...
 
 
 #: Name the service has on its socket. No browser can send it as the Host of a page that it shows.

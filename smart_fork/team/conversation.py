@@ -167,7 +167,6 @@ class TeamConversation(Value):
     messages: tuple[TeamMessage, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """See `Value`."""
         return {"session": self.session.model_dump(mode="json"), "messages": [one.as_json() for one in self.messages]}
 
 

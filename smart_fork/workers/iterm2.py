@@ -53,7 +53,6 @@ class ITerm2Place(WorkerPlace):
         return sys.platform == "darwin" and find_spec("iterm2") is not None
 
     def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:
-        """See `WorkerPlace.start`."""
         if not plan.cwd.is_dir():
             raise NotFound(f"No such directory: {plan.cwd}")
         tab = plan_tab(plan, worker, env)
@@ -79,7 +78,6 @@ class ITerm2Place(WorkerPlace):
         return mask("Its tab was closed.") if seems_gone(started, processes) else None
 
     def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
-        """See `WorkerPlace.screen`."""
 
         async def read(app: Any, _connection: Any) -> str | None:
             session = app.get_session_by_id(started.terminal_id)
@@ -91,19 +89,16 @@ class ITerm2Place(WorkerPlace):
         return _in_iterm2(read)
 
     def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `WorkerPlace.paste`."""
         require_ours(started, processes)
         self._send(started, f"{PASTE_BEGINS}{text}{PASTE_ENDS}")
 
     def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `WorkerPlace.press`."""
         if key not in KEYS:
             raise ForkRefused(f"Unknown key: {key!r}")
         require_ours(started, processes)
         self._send(started, {"Enter": "\r", "Up": "\x1b[A", "Down": "\x1b[B"}.get(key, key))
 
     def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `WorkerPlace.close`."""
         require_ours(started, processes)
 
         async def close_tab(app: Any, _connection: Any) -> None:

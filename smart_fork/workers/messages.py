@@ -146,7 +146,6 @@ class _Talk:
         self.started = whereabouts(self.worker)
 
     def say(self, text: str, *, queue: bool) -> How:
-        """See `message_worker`."""
         said = typed_text(text)
         place, seen = place_of(self.worker), self._look()
         if seen.state in ("ended", "failed"):
@@ -207,7 +206,6 @@ class _Talk:
         return around.processes.run([program, *verb], cwd=Path(worker.cwd), env=env, timeout=LOG_SECONDS).ok
 
     def answer(self, text: str, meant: Callable[[str | None], bool]) -> How:
-        """See `message_worker`."""
         place, seen = place_of(self.worker), self._look()
         question = seen.question
         if seen.waiting_for is not None and not meant(seen.waiting_for):

@@ -247,7 +247,6 @@ class Typist:
         return False
 
     def press(self, key: str) -> None:
-        """See `WorkerPlace.press`."""
         self.place.press(self.started, key, self.around.processes, self.around.env)
 
     def shown(self) -> str | None:
@@ -287,14 +286,12 @@ class ProcessPlace(WorkerPlace):
     delivers = frozenset[Delivery]({"argument", "input"})
 
     def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:
-        """See `WorkerPlace.start`."""
         log = worker_file(worker, ".log")
         said = plan.said.encode() if plan.delivery == "input" else b""
         pid = processes.start(plan.argv, cwd=plan.cwd, env=env, log=log, input=said)
         return Started(pid=pid, log=log, attach=f"tail -f {log}", worker_id=worker.id)
 
     def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:
-        """See `WorkerPlace.ended`."""
         if started.pid is None or started.log is None or runs(started, processes):
             return None
         try:
@@ -308,7 +305,6 @@ class ProcessPlace(WorkerPlace):
         return ending(mask((_FIRST_WORD.sub("", words) if start else words).strip()), _LAST_CHARACTERS)
 
     def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `WorkerPlace.close`."""
         processes.end(require_ours(started, processes), force=False)
 
 
@@ -366,19 +362,16 @@ class BackgroundPlace(WorkerPlace):
         return row.session_id
 
     def runs(self, started: Started, processes: Processes, env: Mapping[str, str]) -> bool:
-        """See `WorkerPlace.runs`."""
         row = self._row(started, processes, env)
         return row is not None and row.runs
 
     def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:
-        """See `WorkerPlace.ended`."""
         if self.runs(started, processes, env):
             return None
         with self._home(started):
             return mask(self._verbs.last_words(started.terminal_id or "") or "It ended.")
 
     def asks(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str:
-        """See `WorkerPlace.asks`."""
         row = self._row(started, processes, env)
         return row.asks if row else ""
 
@@ -434,9 +427,7 @@ class HerePlace(WorkerPlace):
         processes.replace(plan.argv, cwd=plan.cwd, env=env)
 
     def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:
-        """See `WorkerPlace.ended`."""
         return None if started.pid is None or runs(started, processes) else mask("It ended.")
 
     def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `WorkerPlace.close`."""
         raise ForkRefused(*self.untyped)

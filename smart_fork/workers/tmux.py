@@ -91,7 +91,6 @@ class TmuxPlace(WorkerPlace):
         return dict(line.split("=", 1) for line in told.text.splitlines() if told.ok and "=" in line)
 
     def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:
-        """See `WorkerPlace.start`."""
         if not plan.cwd.is_dir():  # tmux would silently take the home directory
             raise NotFound(f"No such directory: {plan.cwd}")
         session = session_name(plan.cwd)
@@ -119,7 +118,6 @@ class TmuxPlace(WorkerPlace):
         return Started(terminal_id=pane, pid=int(pid), attach=attach, worker_id=worker.id)
 
     def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:
-        """See `WorkerPlace.ended`."""
         dead, status = self._pane(started, processes, env)
         if dead is None:  # or it is a window of another tmux server, which this one does not know
             return None if runs(started, processes) else mask("Its window was closed.")
@@ -142,14 +140,12 @@ class TmuxPlace(WorkerPlace):
         return int(status) if dead and status.lstrip("-").isdigit() else None
 
     def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
-        """See `WorkerPlace.screen`."""
         if self._pane(started, processes, env)[0] is None:
             return None
         seen = _run(processes, env, "capture-pane", "-p", "-J", "-t", started.terminal_id or "")
         return seen.stdout.decode("utf-8", "replace")
 
     def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `WorkerPlace.paste`."""
         pane = self._require(started, processes, env)
         buffer = f"smart-fork-{secrets.token_hex(8)}"
         pasting = ("paste-buffer", "-d", "-p", "-r", "-b", buffer, "-t", pane)
@@ -158,7 +154,6 @@ class TmuxPlace(WorkerPlace):
             raise ProgramFailed(f"tmux could not paste: {done.complaint}")
 
     def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:
-        """See `WorkerPlace.press`."""
         if key not in KEYS:
             raise ForkRefused(f"Unknown key: {key!r}")
         pane = self._require(started, processes, env)

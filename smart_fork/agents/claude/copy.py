@@ -118,7 +118,6 @@ class ClaudeCopy(TreeCopy):
             yield orjson.dumps({"type": "agent-name", "agentName": title, **named})
 
     def own(self, record: Record) -> Record:
-        """See `TreeCopy.own`."""
         if "sessionId" in record or "parentUuid" in record:
             record["sessionId"] = self._new.id
         if isinstance(record.get("uuid"), str):
@@ -165,7 +164,6 @@ class ClaudeCopy(TreeCopy):
         return made
 
     def recounted(self, number: int, record: Record, tokens: Sequence[int]) -> Record:
-        """See `TreeCopy.recounted`."""
         own = tokens[number]
         if number not in self._counted:
             self._counted.add(number)
@@ -184,7 +182,6 @@ class ClaudeCopy(TreeCopy):
         return entry[0], self.own(kept | {"isMeta": True})
 
     def added(self, text: str, near: Record) -> Record:
-        """See `TreeCopy.added`."""
         record = {name: value for name, value in near.items() if name in _OF_EACH} | {
             "type": "user",
             "message": {"role": "user", "content": aside(text)},

@@ -49,7 +49,6 @@ class ClaudeAnswers(QuotedAnswers):
     clarifies = "The user wants to clarify these questions"
 
     def refusal(self, words: str) -> Said:
-        """See `Answers.refusal`."""
         return self._clarified(words) if words.startswith(self.clarifies) else super().refusal(words)
 
     def _clarified(self, words: str) -> Said:
@@ -76,15 +75,12 @@ class ClaudeCodec(MessageCodec):
     thoughts = ("thinking", "redacted_thinking")
 
     def decode(self, record: Record) -> Item:
-        """See `Codec.decode`."""
         return item_of(None if is_request(record) else dict_in(record.get("message")).get("content"))
 
     def parts(self, record: Record) -> list[Record]:
-        """See `MessageCodec.parts`."""
         return [] if is_request(record) else super().parts(record)
 
     def gave(self, record: Record) -> Iterator[GivenBack]:
-        """See `Codec.gave`."""
         patch = _unified(dict_in(record.get("toolUseResult")).get("structuredPatch"))
         return (back._replace(patch=patch) for back in super().gave(record))
 
@@ -95,19 +91,15 @@ class ClaudeCodec(MessageCodec):
         return said and super().has_place(record)
 
     def is_sent(self, record: Record) -> bool:
-        """See `MessageCodec.is_sent`."""
         return record.get("type") in ("user", "assistant")
 
     def sums_up(self, record: Record) -> bool:
-        """See `MessageCodec.sums_up`."""
         return record.get("isCompactSummary") is True
 
     def size(self, record: Record) -> int:
-        """See `MessageCodec.size`."""
         return characters(record["message"].get("content"))
 
     def short_part(self, part: Record) -> Record:
-        """See `MessageCodec.short_part`."""
         if part.get("type") != "tool_result" or "content" not in part:
             return part
         return part | {"content": shortened(part.get("content"))}
@@ -162,11 +154,9 @@ class ClaudeTree(Tree):
     codec, session_logs = CODEC, AGENTS.session_logs
 
     def is_name(self, record: Record) -> bool:
-        """See `Tree.is_name`."""
         return isinstance(kind := record.get("type"), str) and kind in _TITLES
 
     def note_title(self, record: Record) -> None:
-        """See `LineFold.note_title`."""
         facts, kind = self.facts, record.get("type")
         title = _TITLES.get(kind) if isinstance(kind, str) else None
         if title and isinstance(record.get(title), str) and self._is_own(record):
@@ -196,14 +186,12 @@ class ClaudeTree(Tree):
         return super().is_copied(record) or not self._is_own(record) or "" < moment < begun
 
     def feed(self, line: Line) -> None:
-        """See `LineFold.feed`."""
         record = line.record
         if "uuid" not in record and (moment := utc(record.get("timestamp"))) and not self.begun:
             self.facts["begun"] = min(moment, self.facts.get("begun", moment))
         super().feed(line)
 
     def turn(self, record: Record, identity: str, line: Line) -> Turn | None:
-        """See `Tree.turn`."""
         kind, message = record.get("type"), record.get("message")
         if kind == "assistant" and isinstance(message, dict):
             item = CODEC.decode(record)
@@ -262,23 +250,18 @@ class ClaudeTree(Tree):
         return found._replace(kept=tuple(at for at, turn in enumerate(turns[: found.start]) if turn.id in preserved))
 
     def folder(self) -> str:
-        """See `Tree.folder`."""
         return self.path.parent.name
 
     def folder_for(self, directory: str) -> str:
-        """See `Tree.folder_for`."""
         return slug(directory)
 
     def guessed(self) -> str:
-        """See `Tree.guessed`."""
         return unslugged(self.path.parent.name)
 
     def given_name(self) -> str:
-        """See `Fold.given_name`."""
         return self.facts.get("customTitle") or self.facts.get("agentName") or ""
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
-        """See `Fold.own_name`."""
         name = self.facts.get("aiTitle", "")
         return self._summary(turns) if not name or self._is_parents(name) else name
 
@@ -414,5 +397,4 @@ class ClaudeHeads(TreeHeads):
     native = ("mode", "permission-mode", "queue-operation", "custom-title")
 
     def names_a_copy(self, record: dict[str, Any]) -> bool:
-        """See `TreeHeads.names_a_copy`."""
         return record.get("type") == "custom-title"

@@ -32,7 +32,6 @@ class ClaudeCalls(Calls):
     """See `Calls`."""
 
     def session_id(self, call: ClientCall) -> str | None:
-        """See `Calls.session_id`."""
         tool_use = call.meta.get("claudecode/toolUseId")
         looks = 1 if call.environment.get(SESSION) else LOOKS
         return _session_with(tool_use, call.project, looks) if isinstance(tool_use, str) else None

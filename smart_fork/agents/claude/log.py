@@ -49,7 +49,6 @@ class ClaudeStorage(Storage):
     """The files of Claude Code."""
 
     def folder(self, directory: Path) -> Path:
-        """See `Storage.folder`."""
         return folder_of(directory)
 
     def finds(self, log: Path, cwd: str, directory: Path) -> bool:
@@ -57,7 +56,6 @@ class ClaudeStorage(Storage):
         return True
 
     def resumed(self, log: Path, session_id: str, directory: Path) -> Path | None:
-        """See `Storage.resumed`."""
         return None if log.parent == folder_of(directory) else folder_of(directory) / log.name
 
 

@@ -36,10 +36,8 @@ class ClaudeLogin(Login):
     status, listed = ("auth", "status"), r"(?m)^\s+auth\b"
 
     def settled(self) -> frozenset[str]:
-        """See `Login.settled`."""
         return frozenset(table(self.settings(), "env"))
 
     def answered(self, said: Completed) -> bool | None:
-        """See `Login.answered`."""
         logged_in = dict_in(json_in(said.stdout)).get("loggedIn")
         return logged_in if isinstance(logged_in, bool) else None

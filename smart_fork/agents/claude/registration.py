@@ -29,7 +29,6 @@ class ClaudeRegistration(JsonRegistration):
     said: Mapping[str, str] = {"CLAUDECODE": "1"}
 
     def path(self) -> Path:
-        """See `Registration.path`."""
         legacy = self.home() / ".config.json"
         if legacy.exists():
             return legacy
@@ -52,7 +51,6 @@ class ClaudeRegistration(JsonRegistration):
         return (Path.home() / ".claude.json", self.home() / ".claude.json", Path(".mcp.json"))
 
     def over_http(self, url: str, token: str) -> str:
-        """See `Registration.over_http`."""
         return f'claude mcp add --transport http {NAME} {url} --header "Authorization: Bearer $(cat {token})"'
 
     @contextlib.contextmanager

@@ -63,7 +63,6 @@ class CodexCopy(Copy):
         yield respelled(spelled, made)
 
     def up_to(self, end: int) -> Iterator[remembered.Entry]:
-        """See `Copy.up_to`."""
         return kept(self._source.source_path, self._source.turns[end].id)
 
     def record(self, number: int, entry: remembered.Entry) -> Iterator[bytes]:
@@ -85,7 +84,6 @@ class CodexCopy(Copy):
             yield orjson.dumps({"timestamp": moment, "type": "response_item", "payload": item})
 
     def line(self, text: str, before: remembered.Entry) -> Iterator[bytes]:
-        """See `Copy.line`."""
         yield orjson.dumps({
             "timestamp": before[1].get("timestamp", ""), "type": "response_item", "payload": remembered.added(text),
         })  # fmt: skip
@@ -105,7 +103,6 @@ class CodexCopier(Copier):
         return CodexCopy(self, session, new, filter(None, starmap(remembered.enveloped, records)))
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
-        """See `Copier.live`."""
         with only_prompts_previewed():
             lines = (next(same) for _, same in groupby(lines_of(whole(session.source_path)), lambda line: line.number))
             turns = remembered.joined([remembered.Seen.of(line.number, line.record) for line in lines])
@@ -113,11 +110,9 @@ class CodexCopier(Copier):
             yield self.sized(number, entry, sums_up=entry[1]["type"] == "compacted")
 
     def size(self, record: Record) -> int:
-        """See `Copier.size`."""
         return remembered.size_of(record)
 
     def short(self, record: Record) -> Record:
-        """See `Copier.short`."""
         return remembered.short(record)
 
 

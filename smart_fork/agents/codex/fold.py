@@ -81,7 +81,6 @@ class _Doings(Doings):
         return describe_raw(name, given) if isinstance(given, str) else super().described(name, given)
 
     def begin(self, made: UsedTool) -> None:
-        """See `Doings.begin`."""
         if made.name == "write_stdin" and isinstance(made.given, dict):
             self.deeds.rename(f"session {made.given.get('session_id')}", made.id)
         else:
@@ -113,7 +112,6 @@ class CodexFold(fold.LineFold):
         return str(kind) in _ITEMS or "record_type" in record or super().is_known(record) or "type" not in record
 
     def begin(self, turns: list[Turn]) -> None:
-        """See `Fold.begin`."""
         own = self.facts.pop("inherited", 0)
         self.inherited, self.turns = turns[:own], turns[own:]
         self.directories = Directories(self.facts.pop("directories", None))
@@ -134,7 +132,6 @@ class CodexFold(fold.LineFold):
         return tuple(self.measured.sizes(turns)) if self.measured and is_whole else ()
 
     def pack(self) -> bytes:
-        """See `LineFold.pack`."""
         parts = {"inherited": len(self.inherited), "directories": self.directories.packed}
         return pack(self.facts | parts, self.doings.kept(), self.all_turns())
 
@@ -196,7 +193,6 @@ class CodexFold(fold.LineFold):
         return above
 
     def own_id(self) -> str:
-        """See `Fold.own_id`."""
         return id_in(self.path) or str(self.facts.get("id") or self.path.name.partition(".")[0])
 
     def family(self, turns: tuple[Turn, ...] = ()) -> str:
@@ -217,7 +213,6 @@ class CodexFold(fold.LineFold):
         return self.inherited + self.turns
 
     def feed(self, line: Line) -> None:
-        """See `LineFold.feed`."""
         record = line.record
         kind, payload = payload_of(record)
         if payload is record and ("record_type" in record or (kind == "session_meta" and "id" not in record)):
@@ -349,7 +344,6 @@ class CodexFold(fold.LineFold):
             self.facts["compacted"] = [*compacted[:-1], (*compacted[-1][:2], prompt, compacted[-1][3])]
 
     def note_title(self, record: fold.Record) -> None:
-        """See `LineFold.note_title`."""
         event = record.get("payload")
         if isinstance(event, dict) and event.get("type") == "thread_name_updated":
             self._note_name(event)
@@ -377,13 +371,11 @@ class CodexFold(fold.LineFold):
         self.turns.append(turn)
 
     def excluded(self) -> str:
-        """See `Fold.excluded`."""
         if self.facts.get("source") == "subagent":
             return "a sub-agent's"
         return "" if self.all_turns() or rollout_in(self.path) == id_in(self.path) else TAKEN_BACK
 
     def active(self) -> tuple[Turn, ...]:
-        """See `Fold.active`."""
         turns = list(told_once(self.all_turns()))
         for last, _, _, left in self.facts.get("compacted", ()) if turns else ():
             said = {_digest(turn.role, turn.text) for turn in self.inherited}
@@ -442,11 +434,9 @@ class CodexFold(fold.LineFold):
         return sum(int(turn.id) < self.facts.get("base_end", 0) for turn in turns)
 
     def is_copy(self) -> bool:
-        """See `Fold.is_copy`."""
         return is_moved(self.path)
 
     def directory(self) -> tuple[str, Inferred]:
-        """See `Fold.directory`."""
         if "cwd" in self.facts:
             return self.facts["cwd"], self.facts["inferred_from"]
         agreed = self.directories.agreed()

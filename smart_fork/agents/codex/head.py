@@ -62,7 +62,6 @@ class CodexBirths(Births):
     """Reads how sessions of Codex began."""
 
     def birth(self, log: Path) -> Birth | None:
-        """See `Births.birth`."""
         with contextlib.suppress(OSError):
             meta = dict_in(next((line.record.get("payload") for line in LineReader(log)), None))
             parent, born = meta.get("forked_from_id"), seconds_in(str(_born(log, meta).get("timestamp")))
@@ -71,7 +70,6 @@ class CodexBirths(Births):
         return None
 
     def was_asked(self, log: Path, prompt: str) -> bool:
-        """See `Births.was_asked`."""
         return any(_asks(line.record.get("payload"), prompt) for line in LineReader(log))
 
 

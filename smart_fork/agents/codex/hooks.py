@@ -28,12 +28,10 @@ class CodexCalls(Calls):
     """See `Calls`."""
 
     def session_id(self, call: ClientCall) -> str | None:
-        """See `Calls.session_id`."""
         thread = call.meta.get("threadId") or call.meta.get("sessionId")
         return thread if isinstance(thread, str) else None
 
     def workspaces(self, meta: Mapping[str, Any]) -> list[str]:
-        """See `Calls.workspaces`."""
         return list(dict_in(dict_in(meta.get("x-codex-turn-metadata")).get("workspaces")))
 
 
@@ -85,5 +83,4 @@ class CodexHooks(Hooks):
         return path, text, made
 
     def in_background(self, runner: Sequence[str] | None) -> bool:
-        """See `Hooks.in_background`."""
         return runs_hooks(runner)

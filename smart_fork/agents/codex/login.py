@@ -28,17 +28,14 @@ class CodexLogin(Login):
     status, listed = ("login", "status"), r"(?m)^\s+login\b"
 
     def variables(self) -> tuple[str, ...]:
-        """See `Login.variables`."""
         providers = _tables(_settings().get("model_providers"))
         named = (name for one in providers.values() for name in _named_in(one))
         return tuple(dict.fromkeys((*_KEYS, *_BESIDE, *named)))
 
     def required(self) -> tuple[str, ...]:
-        """See `Login.required`."""
         return _required(*_provider())
 
     def is_plain(self, env: Mapping[str, str]) -> bool:
-        """See `Login.is_plain`."""
         name, provider = _provider()
         if required := _required(name, provider):
             return all(env.get(one) for one in required)
@@ -47,7 +44,6 @@ class CodexLogin(Login):
         return bool(env.get("CODEX_API_KEY")) or self.has_stored("auth.json")
 
     def answered(self, said: Completed) -> bool | None:
-        """See `Login.answered`."""
         if said.ok:
             return True
         return False if b"not logged in" in (said.stdout + said.stderr).lower() else None

@@ -82,7 +82,6 @@ class CodexRegistration(Registration):
         return Path.home() / ".agents" / "skills"
 
     def value(self, text: str | None) -> dict[str, Any] | None:
-        """See `Registration.value`."""
         return entry_in(_understood(text or ""), _SERVERS, "a table")
 
     def raw(self, text: str | None) -> str | None:
@@ -91,7 +90,6 @@ class CodexRegistration(Registration):
         return "".join(one.text for one in tables) or None
 
     def put(self, text: str | None, entry: Mapping[str, Any]) -> str:
-        """See `Registration.put`."""
         text = text or ""
         there = self.value(text)
         if there is None:
@@ -108,7 +106,6 @@ class CodexRegistration(Registration):
         return text is not None
 
     def restore(self, text: str, raw: str | None, *, had_servers: bool = True) -> str:
-        """See `Registration.restore`."""
         if self.value(text) is None:
             return text
         before, _, after = _parts(text)
@@ -120,7 +117,6 @@ class CodexRegistration(Registration):
         return _checked(before + after, text, None)
 
     def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """See `Registration.wanted`."""
         entry = super().wanted(words, env, {**_DEFAULTS, **(before or {})})
         from smart_fork.agents import AGENTS
 
@@ -131,7 +127,6 @@ class CodexRegistration(Registration):
         return entry
 
     def passed_on(self, env: Mapping[str, str]) -> dict[str, str]:
-        """See `Registration.passed_on`."""
         return {name: env[name] for name in _PASSED_ON if name in env}
 
 

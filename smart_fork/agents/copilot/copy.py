@@ -102,7 +102,6 @@ class CopilotCopy(Copy):
             raise ForkRefused(f"The log changed during reading: {self._source.source_path}", "Try again.")
 
     def header(self) -> Iterator[bytes]:
-        """See `Copy.header`."""
         for spelled, record in events(self._source.source_path) if self._excerpt else ():
             if record.get("type") == "session.start":
                 yield respelled(spelled, self._chained(self._own(record)))
@@ -110,15 +109,12 @@ class CopilotCopy(Copy):
                 return
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
-        """See `Copy.record`."""
         yield respelled(entry[0], self._chained(entry[1]) if self._excerpt else entry[1])
 
     def summary(self, entry: Entry) -> Iterator[bytes]:
-        """See `Copy.summary`."""
         yield from self.line(fold.left_by(entry[1]), entry)
 
     def line(self, text: str, before: Entry) -> Iterator[bytes]:
-        """See `Copy.line`."""
         moment = before[1].get("timestamp")
         said = {"type": "user.message", "data": {"content": aside(text)}, "id": str(uuid4()), "timestamp": moment}
         yield orjson.dumps(self._chained(said))
@@ -136,7 +132,6 @@ class CopilotCopier(Copier):
     codec, copies = fold.CODEC, CopilotCopy
 
     def place(self, source: Path, new: NewSession) -> Path:
-        """See `Copier.place`."""
         return sessions() / new.id / EVENTS
 
     def live(self, session: Session) -> Iterator[LiveRecord]:

@@ -63,7 +63,6 @@ class CopilotCutter(TreeCutter):
         self._calls: dict[str, str] = {}  # the same by a sub-agent's call
 
     def begins(self, record: Record) -> bool:
-        """See `TreeCutter.begins`."""
         return {"type", "id", "parentId"} <= record.keys() and isinstance(record.get("data"), dict)
 
     def session_id(self, line: RawLine) -> str:

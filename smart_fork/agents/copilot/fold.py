@@ -64,7 +64,6 @@ class CopilotCodec(SizedCodec):
     starting = ("task",)
 
     def decode(self, record: Record) -> Item:
-        """See `Codec.decode`."""
         data = data_of(record)
         text, thought, result = data.get("content"), data.get(THOUGHTS[0]), data.get("result")
         calls = (
@@ -82,19 +81,15 @@ class CopilotCodec(SizedCodec):
         return Item(text_in(text), tuple(calls), results, thoughts, images)
 
     def has_place(self, record: Record) -> bool:
-        """See `SizedCodec.has_place`."""
         return not is_of_an_agent(record)
 
     def is_sent(self, record: Record) -> bool:
-        """See `SizedCodec.is_sent`."""
         return record.get("type") in SAID
 
     def sums_up(self, record: Record) -> bool:
-        """See `SizedCodec.sums_up`."""
         return record.get("type") == COMPACTED
 
     def size(self, record: Record) -> int:
-        """See `SizedCodec.size`."""
         data = data_of(record)
         if self.sums_up(record):
             return len(left_by(record))
@@ -104,7 +99,6 @@ class CopilotCodec(SizedCodec):
         return characters(data.get("transformedContent") or data.get("content")) + characters(called)
 
     def short(self, record: Record) -> Record:
-        """See `SizedCodec.short`."""
         data = data_of(record)
         if record.get("type") != ANSWERED or "result" not in data:
             return record
@@ -207,7 +201,6 @@ class CopilotTree(FolderlessTree):
         super().feed(line._replace(record=said))
 
     def is_name(self, record: Record) -> bool:
-        """See `Tree.is_name`."""
         return bool(forked_from(record))
 
     def note_title(self, record: Record) -> None:
@@ -216,7 +209,6 @@ class CopilotTree(FolderlessTree):
             self.facts |= {"parent": parent, "copied": True}
 
     def turn(self, record: Record, identity: str, line: Line) -> Turn | None:
-        """See `Tree.turn`."""
         if self.is_another(record):
             self.facts["sidechain"] = True
             return None
@@ -251,7 +243,6 @@ class CopilotTree(FolderlessTree):
         return is_typed(data)
 
     def names(self, turns: tuple[Turn, ...]) -> Iterable[str]:
-        """See `Fold.names`."""
         return filter(None, (self.given_name(),))
 
     def origin(self) -> Origin:
@@ -268,7 +259,6 @@ class CopilotTree(FolderlessTree):
         return name_in(said)
 
     def own_id(self) -> str:
-        """See `Fold.own_id`."""
         name = self.path.parent.name
         return name if len(name) >= ID_CHARACTERS else str(self.facts.get("first_session_id", name))
 
@@ -357,7 +347,6 @@ class CopilotHeads(Heads):
     """Reads the beginnings of Copilot CLI's logs."""
 
     def begins(self, kin: Kin) -> bool:
-        """See `Heads.begins`."""
         records = (line.record for line in islice(LineReader(kin.path), HEAD_RECORDS))
         kin.first = next((Copied(identity) for record in records if (identity := _said(record))), None)
         return kin.first is not None

@@ -21,5 +21,4 @@ class CopilotHooks(Hooks):
     events = ("SessionStart", "UserPromptSubmit", "Stop", "Notification", "SessionEnd")
 
     def event(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
-        """See `Hooks.event`."""
         return {"session_id": said.get("sessionId"), **said}

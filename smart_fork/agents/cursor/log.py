@@ -41,7 +41,6 @@ class CursorCodec(ReadCodec):
         return item._replace(text=text, results=tuple(one for one in item.results if one.id))
 
     def header(self, record: Record) -> Header | None:
-        """See `ReadCodec.header`."""
         role = record.get("role")
         if role not in ("user", "assistant"):
             return Header() if record.get("type") == "turn_ended" else None

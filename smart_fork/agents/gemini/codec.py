@@ -141,7 +141,6 @@ class GeminiCodec(CopyCodec):
     })  # fmt: skip
 
     def decode(self, record: Record) -> Item:
-        """See `Codec.decode`."""
         parts, calls = parts_of(record.get("content")), list(calls_in(record))
         patches = {_id(call): patch_shown(call.get("resultDisplay")) for call in dicts_in(record.get("toolCalls"))}
         given = (result_of(call, patches.get(call.id, "")) for call in calls if call.result is not None)
@@ -155,11 +154,9 @@ class GeminiCodec(CopyCodec):
         )
 
     def size(self, record: Record) -> int:
-        """See `CopyCodec.size`."""
         return characters(record.get("content")) + characters(record.get("toolCalls"))
 
     def short(self, record: Record) -> Record:
-        """See `CopyCodec.short`."""
         calls = record.get("toolCalls")
         if not isinstance(calls, list):
             return record

@@ -48,7 +48,6 @@ class GeminiScreen(Screen):
     shows_rest = True
 
     def question(self, screen: Masked) -> Question | None:
-        """See `Screen.question`."""
         plain = _CHOSEN.sub("\\1\u276f", _BOX.sub(r"\1", screen))
         return super().question(mask_screen(plain))
 
@@ -81,7 +80,6 @@ class GeminiCalls(Calls):
     """
 
     def session_id(self, call: ClientCall) -> str | None:
-        """See `Calls.session_id`."""
         if call.project is None or call.environment is not os.environ:
             return None
         import psutil  # no start needs it

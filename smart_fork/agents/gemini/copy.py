@@ -109,11 +109,9 @@ class GeminiCopy(Copy):
         yield orjson.dumps({name: value for name, value in entry[1].items() if name not in gone})
 
     def summary(self, entry: Entry) -> Iterator[bytes]:
-        """See `Copy.summary`."""
         yield from self.line(said_in(entry[1]), entry)
 
     def line(self, text: str, before: Entry) -> Iterator[bytes]:
-        """See `Copy.line`."""
         moment = before[1].get("timestamp")
         yield orjson.dumps(
             {"id": str(uuid4()), "timestamp": moment, "type": "user", "content": [{"text": aside(text)}]}
@@ -126,12 +124,10 @@ class GeminiCopier(Copier):
     codec, copies = CODEC, GeminiCopy
 
     def place(self, source: Path, new: NewSession) -> Path:
-        """See `Copier.place`."""
         folder = project_for(new.cwd) / CHATS if new.cwd else source.resolve().parent
         return folder / new_name(new.id, new.now)
 
     def live(self, session: Session) -> Iterator[LiveRecord]:
-        """See `Copier.live`."""
         places = {turn.id: number for number, turn in enumerate(session.turns)}
         replay = Replay(session.source_path)
         for identity, kept in replay.all().items():
@@ -160,7 +156,6 @@ class GeminiForms(GeminiCodec, PartForms):
     free = frozenset({"args", "result", "response", "resultDisplay"})
 
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
-        """See `Forms.records_of`."""
         said = _Said(session)
         wanted = {turn.id for turn in session.turns[: None if end is None else end + 1]}
         return said.records(wanted)

@@ -62,7 +62,6 @@ class GeminiCutter(TreeCutter):
         return Transcript("gemini", path, id_of(path), named, stamp=stamp)
 
     def begins(self, record: Record) -> bool:
-        """See `TreeCutter.begins`."""
         return {"sessionId", "projectHash", "startTime"} <= record.keys()
 
     def turns(self, line: RawLine) -> Iterator[TranscriptTurn]:

@@ -102,7 +102,6 @@ class _Fold(fold.LineFold):
         return super().is_known(record) or not {"sessionId", "$set", "$rewindTo"}.isdisjoint(record)
 
     def begin(self, turns: list[Turn]) -> None:
-        """See `Fold.begin`."""
         self._memory = Memory(self.facts.pop("memory", None))
         self._turns = {turn.id: turn for turn in turns}
         self._kept = dict[str, Kept]()
@@ -120,11 +119,9 @@ class _Fold(fold.LineFold):
         )
 
     def pack(self) -> bytes:
-        """See `LineFold.pack`."""
         return pack(self.facts, {"memory": self._memory.kept()} | self.doings.kept(), self.active())
 
     def feed(self, line: Line) -> None:
-        """See `LineFold.feed`."""
         record = line.record
         self.note(record)
         before = self._memory.compactions
@@ -160,27 +157,21 @@ class _Fold(fold.LineFold):
             facts["interrupted"] = True
 
     def note_title(self, record: Record) -> None:
-        """See `LineFold.note_title`."""
         self.note({"$set": record.get("$set")})
 
     def excluded(self) -> str:
-        """See `Fold.excluded`."""
         return "only sub-agent records" if self.facts.get("kind") else ""
 
     def own_id(self) -> str:
-        """See `Fold.own_id`."""
         return id_of(self.path)
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
-        """See `Fold.own_name`."""
         return str(self.facts.get("summary", ""))
 
     def moment_of(self, record: Record) -> tuple[str, bool]:
-        """See `LineFold.moment_of`."""
         return utc(record.get("timestamp")), True
 
     def origin(self) -> Origin:
-        """See `Fold.origin`."""
         return origin_of(self.own_id())
 
     def is_copy(self) -> bool:
@@ -196,7 +187,6 @@ class _Fold(fold.LineFold):
         )
 
     def directory(self) -> tuple[str, Inferred]:
-        """See `Fold.directory`."""
         if told := root_of(self.path.parent.parent):
             return told, ""
         workspace = self.facts.get("workspace", "")
@@ -378,7 +368,6 @@ class GeminiHeads(Heads):
     """Reads the beginnings of Gemini CLI's logs."""
 
     def begins(self, kin: Kin) -> bool:
-        """See `Heads.begins`."""
         memory = Memory()
         for record in islice(lines_of(kin.path), HEAD_RECORDS):
             _note(kin, record)
@@ -388,13 +377,11 @@ class GeminiHeads(Heads):
         return False
 
     def messages(self, kin: Kin) -> list[Copied]:
-        """See `Heads.messages`."""
         memory = Memory()
         told = (one for record in lines_of(kin.path) for one in memory.take(record))
         return [Copied(one, kin.recorded) for one in dict.fromkeys(one.id for one in told if _is_said(one.record))]
 
     def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
-        """See `Heads.shared`."""
         there = {message.id for message in kin.messages}
         return max(
             (number + 1 for number, turn in enumerate(above.turns) if turn.prompt and turn.id in there), default=0

@@ -34,12 +34,10 @@ class GeminiHooks(Hooks):
         return {"type": "command", "command": command, "timeout": TIMEOUT * 1000}
 
     def notes(self, text: str) -> Iterator[str]:
-        """See `Hooks.notes`."""
         if dict_in(json.loads(text).get("hooksConfig")).get("enabled") is False:
             yield "Gemini CLI runs no hooks: hooksConfig.enabled is false in its settings"
 
     def event(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
-        """See `Hooks.event`."""
         name, kind = said.get("hook_event_name"), said.get("notification_type")
         names = {"hook_event_name": _EVENTS.get(name, name)} if isinstance(name, str) else {}
         kinds = {"notification_type": _NOTIFICATIONS.get(kind, kind)} if isinstance(kind, str) else {}

@@ -153,7 +153,6 @@ class GeminiStorage(Storage):
     """The files of Gemini CLI."""
 
     def folder(self, directory: Path) -> Path:
-        """See `Storage.folder`."""
         return project_for(directory) / CHATS
 
     def restored(self, place: str, session_id: str) -> str:
@@ -166,7 +165,6 @@ class GeminiStorage(Storage):
         return True
 
     def resumed(self, log: Path, session_id: str, directory: Path) -> Path | None:
-        """See `Storage.resumed`."""
         name = self.folder(directory) / whole_name(log, session_id)
         if name.parent == log.parent:
             return None if is_named_whole(log) else name

@@ -26,7 +26,6 @@ class GeminiLogin(Login):
     keys, beside = _KEYS, _BESIDE
 
     def is_plain(self, env: Mapping[str, str]) -> bool:
-        """See `Login.is_plain`."""
         if table(table(self.settings(), "security"), "auth").get("selectedType") == "oauth-personal":
             return self.has_stored("oauth_creds.json")
         return super().is_plain(env)

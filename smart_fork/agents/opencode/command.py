@@ -47,11 +47,9 @@ class OpenCodeScreen(Screen):
         return Question(beginning(mask(text), Question.MAX_CHARACTERS))
 
     def works(self, screen: str) -> bool:
-        """See `Screen.works`."""
         return any(_WORKS.search(line) for line in screen.rstrip().splitlines()[-_LAST:])
 
     def hears(self, screen: str) -> bool:
-        """See `Screen.hears`."""
         return any(_END.match(line) for line in screen.splitlines()) and not any(
             _ASKS.match(line) for line in screen.splitlines()
         )
@@ -96,7 +94,6 @@ class OpenCodeStarter(Starter):
         return CommandLine((request.program, *goes_on, *unasked, *asked), session_id, staging, delivery)
 
     def new_id(self) -> str:
-        """See `Starter.new_id`."""
         return f"ses_{secrets.token_hex(_ID_CHARACTERS // 2)}"
 
 

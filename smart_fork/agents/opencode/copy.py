@@ -97,7 +97,6 @@ class OpenCodeCopy(Copy):
         return _Renamed(self._new)
 
     def header(self) -> Iterator[bytes]:
-        """See `Copy.header`."""
         with read_again(self._source.source_path):
             info = _info(written(self._source.source_path, 1), self._source, self._new)
         yield b'{"info":' + orjson.dumps(info) + b',"messages":['
@@ -111,11 +110,9 @@ class OpenCodeCopy(Copy):
         return ((b"", {"info": info, "parts": parts}) for info, parts in said)
 
     def last(self) -> Iterator[bytes]:
-        """See `Copy.last`."""
         yield b"]}"
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
-        """See `Copy.record`."""
         info, parts = entry[1]["info"], entry[1]["parts"]
         if not self._excerpt:
             yield self._line(info, parts)
@@ -126,7 +123,6 @@ class OpenCodeCopy(Copy):
         yield self._line(_counted(info, self.loaded, own), counted)
 
     def summary(self, entry: Entry) -> Iterator[bytes]:
-        """See `Copy.summary`."""
         yield from self.line(text_of(entry[1]["parts"]), entry)
 
     def line(self, text: str, before: Entry) -> Iterator[bytes]:

@@ -66,7 +66,6 @@ class OpenCodeCodec(CopyCodec):
     starting = ("task",)
 
     def decode(self, record: Record) -> Item:
-        """See `Codec.decode`."""
         parts = dicts_in(record.get("parts"))
         made = [part for part in parts if part.get("type") == "tool"]
         states = [(text_in(part.get("callID") or part.get("id")), dict_in(part.get("state"))) for part in made]
@@ -300,23 +299,18 @@ class _Fold(Fold):
         self.facts["last"] = self.facts.get("last") or utc(when.get("updated"))
 
     def begin(self, turns: list[Turn]) -> None:
-        """See `Fold.begin`."""
         self._turns = turns
 
     def excluded(self) -> str:
-        """See `Fold.excluded`."""
         return "only sub-agent records" if self._info.get("parentID") else ""
 
     def active(self) -> tuple[Turn, ...]:
-        """See `Fold.active`."""
         return tuple(self._turns)
 
     def own_id(self) -> str:
-        """See `Fold.own_id`."""
         return self.path.name.removesuffix(".json")
 
     def directory(self) -> tuple[str, Inferred]:
-        """See `Fold.directory`."""
         cwd = self._info.get("directory")
         return (cwd if is_path(cwd) else ""), ""
 
@@ -325,7 +319,6 @@ class _Fold(Fold):
         return not self.path.parent.is_file()
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
-        """See `Fold.own_name`."""
         called = text_in(self._info.get("title"))
         return "" if _NAMELESS.fullmatch(called) else called
 

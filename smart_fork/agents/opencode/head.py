@@ -20,7 +20,6 @@ class OpenCodeHeads(Heads):
     """Reads the beginnings of OpenCode's sessions."""
 
     def begins(self, kin: Kin) -> bool:
-        """See `Heads.begins`."""
         found = written(kin.path, 1)
         kin.begun = utc(found["info"]["time"]["created"])
         if first := next(iter(found["messages"]), None):
@@ -29,7 +28,6 @@ class OpenCodeHeads(Heads):
         return kin.first is not None
 
     def messages(self, kin: Kin) -> list[Copied]:
-        """See `Heads.messages`."""
         return [Copied(_sign(one)) for one in written(kin.path)["messages"] if not left_out(one["parts"])]
 
     def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
@@ -58,7 +56,6 @@ class OpenCodeBirths(Births):
     """Reads how new sessions of OpenCode began. The ids of forks are chosen."""
 
     def birth(self, log: Path) -> Birth | None:
-        """See `Births.birth`."""
         try:
             info = written(log, 1)["info"]
         except OSError:
@@ -69,7 +66,6 @@ class OpenCodeBirths(Births):
         return Birth(log.name, None, cwd, created / 1000)
 
     def was_asked(self, log: Path, prompt: str) -> bool:
-        """See `Births.was_asked`."""
         found = written(log)
         said = conversation(found["messages"], found["info"].get("revert"))
         return any(info.get("role") == "user" and text_of(parts) == prompt.strip() for info, parts in said)

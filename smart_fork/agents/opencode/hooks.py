@@ -22,7 +22,6 @@ class OpenCodeCalls(Calls):
     argument = ARGUMENT
 
     def session_id(self, call: ClientCall) -> str | None:
-        """See `Calls.session_id`."""
         named = call.arguments.get(ARGUMENT)
         return named if isinstance(named, str) else None
 
@@ -34,11 +33,9 @@ class OpenCodeHooks(Hooks):
     recalls = False
 
     def path(self) -> Path:
-        """See `Hooks.path`."""
         return settings_folder() / "plugins" / f"{NAME}.js"
 
     def content(self, command: Sequence[str]) -> str:
-        """See `Hooks.content`."""
         text = files("smart_fork.agents.opencode").joinpath("plugin.js").read_text(encoding="utf-8")
         values = {"COMMAND": list(command), "TOOLS": f"{NAME}_", "ARGUMENT": ARGUMENT}
         for name, value in values.items():

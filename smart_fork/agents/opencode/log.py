@@ -82,5 +82,4 @@ class OpenCodeStorage(Storage):
     """
 
     def finds(self, log: Path, cwd: str, directory: Path) -> bool:
-        """See `Storage.finds`."""
         return cwd == str(directory)

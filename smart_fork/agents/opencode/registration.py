@@ -26,7 +26,6 @@ class OpenCodeRegistration(JsonRegistration):
     said: Mapping[str, str] = {"OPENCODE": "1"}
 
     def home(self) -> Path:
-        """See `Registration.home`."""
         return settings_folder()
 
     def skills(self) -> Path:
@@ -38,5 +37,4 @@ class OpenCodeRegistration(JsonRegistration):
         return tuple(map(str, list_in(entry.get("command"))))
 
     def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
-        """See `Registration.wanted`."""
         return {**_DEFAULTS, **(before or {}), "type": "local", "command": [*words]}

@@ -33,7 +33,6 @@ class QwenCopy(TreeCopy):
         return []
 
     def own(self, record: Record) -> Record:
-        """See `TreeCopy.own`."""
         identity = record.get("uuid")
         record["sessionId"] = self._new.id
         if cwd := str(self._new.cwd) if self._new.cwd is not None else self._source.cwd:
@@ -54,16 +53,13 @@ class QwenCopy(TreeCopy):
             })  # fmt: skip
 
     def recounted(self, number: int, record: Record, tokens: Sequence[int]) -> Record:
-        """See `TreeCopy.recounted`."""
         record.pop("usageMetadata", None)
         return record
 
     def left(self, entry: Entry) -> Entry:
-        """See `TreeCopy.left`."""
         return b"", self.added(left_by_compaction(entry[1]), entry[1])
 
     def added(self, text: str, near: Record) -> Record:
-        """See `TreeCopy.added`."""
         kept: Record = {name: near[name] for name in ("timestamp", "version", "gitBranch", "cwd") if name in near}
         said = {"message": {"role": "user", "parts": [{"text": aside(text)}]}, "provenance": "system"}
         return self.own({"uuid": str(uuid4()), **kept, "type": "user", **said, "parentUuid": None})
@@ -105,7 +101,6 @@ class QwenForms(QwenCodec, PartForms):
         return (record for _, (_, record) in records if _is_said(record))
 
     def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
-        """See `Forms.anew`."""
         return self.in_line(records, becomes)
 
     def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:

@@ -45,7 +45,6 @@ class QwenAnswers(Answers):
     under_headings = "User has provided the following answers:"
 
     def answered(self, output: str, questions: Questions) -> Said:
-        """See `Answers.answered`."""
         if not output.lstrip().startswith(self.under_headings):
             return super().answered(output, questions)
         headings = {heading or f"Question {number}": text for number, (_, heading, text) in enumerate(questions, 1)}
@@ -68,7 +67,6 @@ class QwenCodec(MessageCodec):
     starting = ("agent",)
 
     def decode(self, record: Record) -> Item:
-        """See `Codec.decode`."""
         texts, calls, results, thoughts, images = [], [], [], [], 0
         patch = patch_shown(dict_in(record.get("toolCallResult")).get("resultDisplay"))
         for part in parts_of(record.get("message")):
@@ -85,19 +83,15 @@ class QwenCodec(MessageCodec):
         return Item("\n\n".join(texts), tuple(calls), tuple(results), tuple(thoughts), images)
 
     def is_sent(self, record: Record) -> bool:
-        """See `MessageCodec.is_sent`."""
         return record.get("type") in SAID or sums_up(record)
 
     def sums_up(self, record: Record) -> bool:
-        """See `MessageCodec.sums_up`."""
         return sums_up(record)
 
     def size(self, record: Record) -> int:
-        """See `MessageCodec.size`."""
         return len(left_by_compaction(record)) if self.sums_up(record) else characters(record.get("message"))
 
     def short_part(self, part: Record) -> Record:
-        """See `MessageCodec.short_part`."""
         if not isinstance(part.get("functionResponse"), dict):
             return part
         made: Record = shortened(part)
@@ -159,11 +153,9 @@ class QwenTree(Tree):
         return super().is_known({"type": record.get("subtype")} if record.get("type") == "system" else record)
 
     def is_name(self, record: Record) -> bool:
-        """See `Tree.is_name`."""
         return record.get("subtype") == "custom_title"
 
     def note_title(self, record: Record) -> None:
-        """See `LineFold.note_title`."""
         given = record.get("systemPayload")
         if record.get("subtype") != "custom_title" or not isinstance(given, dict):
             return
@@ -174,7 +166,6 @@ class QwenTree(Tree):
             facts["names"] = with_name(facts.get("names", ()), name)
 
     def turn(self, record: Record, identity: str, line: Line) -> Turn | None:
-        """See `Tree.turn`."""
         kind, message = record.get("type"), record.get("message")
         if kind == "system":
             return self._system(record, identity, line)
@@ -213,11 +204,9 @@ class QwenTree(Tree):
         return self.make(record, identity, line, "user", text, prompt=bool(text))
 
     def given_name(self) -> str:
-        """See `Fold.given_name`."""
         return str(self.facts.get("custom_title", ""))
 
     def own_name(self, turns: tuple[Turn, ...]) -> str:
-        """See `Fold.own_name`."""
         return str(self.facts.get("ai_title", ""))
 
     def origin(self) -> Origin:
@@ -226,11 +215,9 @@ class QwenTree(Tree):
         return "subagent" if self.facts.get("begun_by_another") else origin_of(self.own_id(), named=named)
 
     def folder(self) -> str:
-        """See `Tree.folder`."""
         return self.path.parent.parent.name
 
     def folder_for(self, directory: str) -> str:
-        """See `Tree.folder_for`."""
         return slug(directory)
 
 
@@ -283,11 +270,9 @@ class QwenHeads(TreeHeads):
     said = SAID
 
     def names_a_copy(self, record: dict[str, Any]) -> bool:
-        """See `TreeHeads.names_a_copy`."""
         return record.get("subtype") == "custom_title" and "forkedFrom" not in record
 
     def project(self, log: Path) -> Path:
-        """See `TreeHeads.project`."""
         return project_of(log)
 
 

@@ -47,7 +47,6 @@ class QwenStorage(Storage):
     """The files of Qwen Code."""
 
     def folder(self, directory: Path) -> Path:
-        """See `Storage.folder`."""
         return folder_of(directory)
 
     def restored(self, place: str, session_id: str) -> str:

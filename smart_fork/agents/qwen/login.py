@@ -31,18 +31,15 @@ class QwenLogin(Login):
     command = "qwen"
 
     def variables(self) -> tuple[str, ...]:
-        """See `Login.variables`."""
         settings = self.settings()
         keys, beside = _WAYS.get(_chosen(settings), _OPENAI)
         named = (name for models in table(settings, "modelProviders").values() for name in _named_in(models))
         return tuple(dict.fromkeys((*keys, *beside, *named)))
 
     def settled(self) -> frozenset[str]:
-        """See `Login.settled`."""
         return frozenset(table(self.settings(), "env"))
 
     def is_plain(self, env: Mapping[str, str]) -> bool:
-        """See `Login.is_plain`."""
         settings = self.settings()
         if _chosen(settings) == "qwen-oauth":
             return self.has_stored("oauth_creds.json")

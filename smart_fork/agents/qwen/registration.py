@@ -18,5 +18,4 @@ class QwenRegistration(JsonRegistration):
     client = (f"qwen-cli-mcp-client-{NAME}", "2025-11-25")
 
     def allowing(self, tools: Sequence[str]) -> Allowing | None:
-        """See `Registration.allowing`."""
         return Allowing(self.path(), tuple(f"mcp__{NAME}__{tool}" for tool in tools))

@@ -138,7 +138,6 @@ class ServerProcesses(Multiprocess):
         self._told({"answer": [one.pid for one in self.processes if one.pid], "work": [self._work.pid or 0]})
 
     def keep_subprocess_alive(self) -> None:
-        """See `Multiprocess`."""
         if self.should_exit.is_set() or self.signal_queue:
             return  # a signal to the whole group ends the children, too
         if self._cluster is not None and self._cluster.postmaster() is None:
@@ -155,13 +154,11 @@ class ServerProcesses(Multiprocess):
         super().keep_subprocess_alive()
 
     def terminate_all(self) -> None:
-        """See `Multiprocess`."""
         super().terminate_all()
         if self._work is not None:
             self._work.terminate()
 
     def join_all(self) -> None:
-        """See `Multiprocess`."""
         super().join_all()
         if self._work is not None:
             self._work.join()

@@ -62,15 +62,12 @@ class Systemd:
 
     @property
     def path(self) -> Path:
-        """See `Launchd.path`."""
         return config_home() / "systemd/user" / self._unit
 
     def written(self, settings: Settings) -> bytes:
-        """See `Launchd.written`."""
         return systemd_unit(settings).encode()
 
     def reach(self) -> None:
-        """See `Launchd.reach`."""
         answer = self._systemctl("show", "--property=Version")
         if not answer.ok:
             step = (
@@ -80,7 +77,6 @@ class Systemd:
             raise ProgramFailed(f"systemd's user manager does not answer: {answer.complaint}", step)
 
     def install(self, content: bytes) -> list[str]:
-        """See `Launchd.install`."""
         private_dir(self.path.parent)
         replace_file(self.path, [content])
         self._must("daemon-reload")
@@ -90,7 +86,6 @@ class Systemd:
         return [] if self._lingers() else [_LINGER]
 
     def uninstall(self) -> None:
-        """See `Launchd.uninstall`."""
         if not self.path.exists():
             with contextlib.suppress(SmartForkError):
                 self._systemctl("stop", self._unit)  # where its file was removed by hand
@@ -102,7 +97,6 @@ class Systemd:
         self._systemctl("reset-failed", self._unit)
 
     def state(self) -> State:
-        """See `Launchd.state`."""
         answer = self._systemctl("show", self._unit, "--property=LoadState,ActiveState,MainPID,Result,ExecMainStatus")
         said = dict(line.partition("=")[::2] for line in answer.text.splitlines())
         pid, result = said.get("MainPID", ""), said.get("Result", "")
