@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import overload
 
+from indexer.lazy import dataclass
 from indexer.masking import Masked, mask, shorten
 from indexer.masking.view import BRACKETS, INVISIBLE, QUOTES
 
@@ -46,6 +47,15 @@ def in_words(seconds: float) -> str:
     _, length, unit = next((one for one in _UNITS if seconds >= one[0]), _UNITS[-1])
     count = int(seconds // length)
     return f"{count} {unit}{'' if count == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Such as "1 min 20 s"."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def ago(moment: str | None, now: datetime | None = None) -> str:
@@ -117,3 +127,48 @@ def one_of(names: Iterable[str], mark: str = "'") -> str:
     if len(others) < 2:
         return " or ".join((*others, last))
     return f"{', '.join(others)}, or {last}"
+
+
+#: The title of each stage.
+_STAGE_TITLES = {
+    "reading": "reading logs",
+    "embedding": "embedding passages",
+    "loading": "loading the model",
+    "copying": "copying logs",
+    "recalling": "reading kept copies",
+    "masking": "masking again",
+    "erasing": "erasing",
+}
+
+
+@dataclass(slots=True)
+class Stage:
+    """A stage of long work that began at `began`, with `before` of it done, and has come to `done` of `total`."""
+
+    name: str
+    began: float
+    before: int
+    done: int
+    total: int
+
+    @property
+    def title(self) -> str:
+        """Title of the stage."""
+        return _STAGE_TITLES.get(self.name, self.name)
+
+    def share(self, now: float) -> str:
+        """Describe the progress: "120 of 350 (34 %), about 12 s left"; for a single step, the elapsed time."""
+        if self.total <= 1:
+            return duration(now - self.began)
+        return f"{self.done:,} of {self.total:,} ({100 * self.done // self.total} %){self._left(now)}"
+
+    def ended(self, now: float) -> str:
+        """Describe the completed work and its duration."""
+        done = "" if self.total <= 1 else f"{self.done:,} of {self.total:,} in "
+        return f"{done}{duration(now - self.began)}"
+
+    def _left(self, now: float) -> str:
+        """The time that is left where the rest goes as fast as what is done; nothing before anything is."""
+        if self.before < self.done < self.total and now > self.began:
+            return f", about {duration((self.total - self.done) * (now - self.began) / (self.done - self.before))} left"
+        return ""

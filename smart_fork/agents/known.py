@@ -195,6 +195,15 @@ class Known(_Cuttable):
         """Return the agent that started a program with this environment; `None` for a person's own shell."""
         return next((agent.name for agent in self if any(env.get(mark) for mark in agent.marks)), None)
 
+    def caller_session(self, env: Mapping[str, str], agents: Sequence[Agent] = ()) -> str | None:
+        """Return the session that started a program with this environment; `None` if no variable names a session.
+
+        Only the variables of `agents` count. Without `agents` all count, and the agent of `around` comes first.
+        """
+        around = None if agents else self.around(env)
+        asked = agents or [*([self[around]] if around else []), *self]
+        return next((env[name] for agent in asked for name in agent.session_variables if env.get(name)), None)
+
     def homes(self) -> Iterator[Home]:
         """Yield the own folder of each agent that has one."""
         return (agent.home for agent in self if agent.home.variable)

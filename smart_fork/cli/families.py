@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options, takes
-from smart_fork.caller import caller_session
 from smart_fork.cli.options import HandedOption, SessionArgument
 from smart_fork.cli.output import Plain, cut_to, one_line, out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import library_shown, starting
@@ -54,7 +54,7 @@ def branch(
     """Copy a session under a title of its own, to go on with later; the original stays untouched."""
     from smart_fork.forking.branch import branch as branch_session
 
-    caller = caller_session(os.environ)
+    caller = AGENTS.caller_session(os.environ)
     asked = replace(asked, options=options, budget=budget.wanted(), caller_session_id=caller)
     if not asked.start and (options.prompt or options.place):
         raise Usage("A prompt and --in are only for --start", "Give --start to resume the branch immediately.")
@@ -119,8 +119,6 @@ def lineage(session: SessionArgument) -> None:
 
 def _trees(members: Sequence[Relative], asked: str) -> list[Tree]:
     from rich.tree import Tree
-
-    from smart_fork.agents import AGENTS
 
     mixed = len({one.agent_type for one in members}) > 1
     roots: list[Tree] = []

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from indexer.values import json_of
+from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options, takes
 from smart_fork.agents.references import Reference
-from smart_fork.caller import caller_session
 from smart_fork.cli.command import Command, meant
 from smart_fork.cli.options import HandedOption
 from smart_fork.cli.output import as_values, complain, out, plain, printed_as_json, say, say_notes
@@ -88,7 +88,7 @@ def fork(
         asked,
         options=replace(options, prompt=prompt),
         budget=budget.wanted(),
-        caller_session_id=caller_session(os.environ),
+        caller_session_id=AGENTS.caller_session(os.environ),
     )
     check_given(asked, best, several=several, merge=merge)
     if several and not merge:
@@ -167,8 +167,6 @@ def _is_session(word: str) -> bool:
 
 def print_forked(forked: Forked, *, dry_run: bool) -> None:
     """One fork, for a person."""
-    from smart_fork.agents import AGENTS
-
     say_notes(forked.warnings)
     if forked.selection is not None:
         for one in (forked.selection, *forked.merged):

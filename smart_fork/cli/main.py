@@ -91,7 +91,7 @@ def _options(
 def _look_around() -> None:
     """Know whether an agent runs this; and what a person has set, who does."""
     from smart_fork.agents import AGENTS
-    from smart_fork.caller import calling
+    from smart_fork.system.call_context import calling
 
     calling.set(AGENTS.around(os.environ))
     if sys.stdin.isatty() and sys.stderr.isatty():

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from smart_fork.cli.output import err, say, wants_json
-from smart_fork.system.stages import Stage
+from smart_fork.snippets import Stage
 
 if TYPE_CHECKING:
     from rich.progress import Task

@@ -13,9 +13,9 @@ from rich.console import RenderableType
 from rich.markdown import Markdown
 from rich.padding import Padding
 
-from smart_fork.caller import calling
 from smart_fork.cli.output import out, plain, write
 from smart_fork.snippets import printable
+from smart_fork.system.call_context import calling
 from smart_fork.system.processes import Processes
 
 #: What is said stands so far to the right, so that no text in it passes for the heading of a message.

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from indexer.errors import joined
+from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options, Subject, takes
-from smart_fork.caller import caller_session
 from smart_fork.cli.options import FIRST, NOTHING_SAID, AnyStartedOption, CwdOption, GivenOption, StartedOption
 from smart_fork.cli.output import out, plain, printed_as_json, say, say_notes
 from smart_fork.cli.progress import starting
@@ -167,7 +167,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _caller() -> str | None:
-    return caller_session(os.environ)
+    return AGENTS.caller_session(os.environ)
 
 
 def _started(spec: WorkerSpec) -> StartedWorker:

@@ -31,8 +31,8 @@ from smart_fork.excise.writing import CutChange, change_of, cut_copies, write, w
 from smart_fork.finding.index_access import kept_open
 from smart_fork.forking.family import Descendant, Descent
 from smart_fork.forking.occupation import Occupation
-from smart_fork.system import project_access
-from smart_fork.system.cancellation import refuse_cancelled
+from smart_fork.system import call_context
+from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.workers.registry import Registry
 
 #: Asked between what would be done and doing it; whoever answers no has nothing written.
@@ -163,7 +163,7 @@ def _remains(planned: CutPlan, descent: Descent, others: Iterable[Descendant]) -
         for one in others
     ]
     found += _named_after(planned)
-    if project_access.limited():
+    if call_context.limited():
         found.append("copies in projects that this client may not read, if any")
     return found
 

@@ -27,7 +27,7 @@ from smart_fork.excise.transcript import derived_from, own_files
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.sessions import MIN_PREFIX, Located, locate, only_one
 from smart_fork.snippets import quoted
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 
 #: How long to wait for another process that is indexing.
 PATIENCE = 60.0
@@ -90,7 +90,7 @@ def undo(reference: str) -> Removal:
 def _left(one: Located) -> Iterator[NotFollowed]:
     descent = derived_from(Transcript(one.agent, one.path or Path(), one.session_id, ()))
     logs = [(other.agent, other.session_id, other.path) for other in descent.logs]
-    lost = () if project_access.limited() else descent.without_log
+    lost = () if call_context.limited() else descent.without_log
     logs += [(*other, path) for other in lost for path in own_files(*other)]
     for agent, session_id, path in logs:
         if (agent, session_id) not in forgotten() and session_id != one.session_id:

@@ -33,7 +33,7 @@ from smart_fork.finding.index_access import opened
 from smart_fork.finding.session_place import permits
 from smart_fork.forking.family import Descendant, Descent, descent
 from smart_fork.snippets import quoted
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 
 
 def auto(path: Path) -> str:
@@ -369,7 +369,7 @@ def other_files(session: Transcript) -> list[Path]:
 
 def _is_permitted(one: Descendant) -> bool:
     """Return True if the client may read the project of this copy, and therefore cut it."""
-    if not project_access.limited():
+    if not call_context.limited():
         return True
     with suppress(OSError):
         copy = READERS[one.agent].read(one.path).session

@@ -26,7 +26,7 @@ from smart_fork.excise.cut_plan import CutPlan, broken_links, dangling, orphaned
 from smart_fork.excise.writing import written_path
 from smart_fork.forking.family import Descendant, Descent
 from smart_fork.repository.objects import contents
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
 
 #: What knows the shared sessions, which nearly nobody has.
@@ -169,7 +169,7 @@ def beside_logs(session: Transcript, gone: Collection[str], below: Iterable[Desc
     one, that names a session has its words. In all others only what looks like a secret is looked for, since other
     sessions use ordinary words as well.
     """
-    if project_access.limited() or session.tool not in READERS.names:
+    if call_context.limited() or session.tool not in READERS.names:
         return
     family = {(session.tool, session.session_id), *((one.agent, one.session_id) for one in below)}
     search = _FileSearch(gone, {session_id for _, session_id in family})
@@ -365,7 +365,7 @@ def _archived(look: _CopySearch, descent: Descent, keys: Collection[str]) -> Ite
     """Our own files of relatives whose logs are gone."""
     session = look.session
     cutter, lost = AGENTS.find_cutter(session.tool), set(descent.without_log)
-    if project_access.limited() or cutter is None:
+    if call_context.limited() or cutter is None:
         return
     for kept in kept_logs.copies():
         if kept.agent != session.tool or READERS[kept.agent].locate(kept.session_id):

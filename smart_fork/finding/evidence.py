@@ -12,7 +12,7 @@ from indexer.lazy import dataclass
 from indexer.masking import mask
 from indexer.project import is_within
 from indexer.store.base import Placement, Searchable, SessionRow, Similarities, Store
-from smart_fork import handovers
+from smart_fork import session_origins
 from smart_fork.finding.query import Matches, Query, QueryWords, names_of, words_of
 from smart_fork.finding.ranking import Coverage, Evidence, Phrased, PointParts, edited, exchange_parts, fork_point
 from smart_fork.finding.session_place import belongs, is_in_doubt, placed, placed_here
@@ -358,7 +358,7 @@ def families(sessions: Iterable[SessionRow]) -> dict[int, str]:
 
 def _above(own: dict[str, str]) -> dict[str, str]:
     """Of each family that begins with another agent's session that one's, as far as it is known."""
-    told = (one for one in handovers.all_known() if not one.merged and not one.copied and one.session_id in own)
+    told = (one for one in session_origins.handovers() if not one.merged and not one.copied and one.session_id in own)
     return {own[one.session_id]: own.get(one.source_session_id, one.source_session_id) for one in told}
 
 
@@ -374,7 +374,7 @@ def relatives(store: Store, session: SessionRow) -> tuple[SessionRow, ...]:
     """The sessions of other families that have something of what this one's family said, or it of theirs: one was told
     of the other, or they were merged.
     """
-    ties = [{one.session_id, one.source_session_id} for one in handovers.all_known()]
+    ties = [{one.session_id, one.source_session_id} for one in session_origins.handovers()]
     if not ties:
         return ()
     found: dict[str, SessionRow] = {}

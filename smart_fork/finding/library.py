@@ -24,7 +24,6 @@ from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.programs import Program
 from smart_fork.agents.readers import READERS
-from smart_fork.caller import caller_session
 from smart_fork.errors import IndexUnavailable, Usage, advice
 from smart_fork.finding import results
 from smart_fork.finding.answer import (
@@ -453,7 +452,7 @@ def library(
     """
     own = engine(progress)
     if shared is None:
-        return Library.open(path, own, caller=caller_session(os.environ), **how)
+        return Library.open(path, own, caller=AGENTS.caller_session(os.environ), **how)
     reads, embeds = max(seconds, READ_SECONDS), max(seconds, EMBED_SECONDS)
     own = replace(own, embedder=shared, read_seconds=reads, embed_seconds=embeds)
     return Library.open(path, own, **how)

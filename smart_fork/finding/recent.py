@@ -32,7 +32,7 @@ from smart_fork.finding.request import current_project, project_notice
 from smart_fork.finding.results import known_parents, parent_of, recent_ones, workers
 from smart_fork.finding.session_place import as_guest, belongs, in_project, placed, where_now
 from smart_fork.snippets import printable, quoted
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 
 log = logging.getLogger(__name__)
 
@@ -230,7 +230,7 @@ def list_recent(
     with known_index():
         found = recent_sessions(adapters, within, limit, automated=automated or bool(tag), listed=listed)
         gone = () if tag or archived else gone_prompts(within, agents)
-    passed_over = () if project_access.limited() else (*odd(adapters), *found.passed_over)
+    passed_over = () if call_context.limited() else (*odd(adapters), *found.passed_over)
     notice = project_notice(within, found=bool(found.sessions))
     shown = recent_ones(found.sessions)
     return Recents(len(shown), "", shown, found.hidden, READERS.unread(adapters), passed_over, notice, gone)
@@ -240,7 +240,7 @@ def odd(adapters: Iterable[AgentAdapter]) -> tuple[FailedLog, ...]:
     """Find files with the names of logs that are not logs. A client limited to projects gets no paths."""
     return tuple(
         FailedLog(printable(path), why)
-        for agent in (() if project_access.limited() else adapters)
+        for agent in (() if call_context.limited() else adapters)
         for folder, depth in agent.folders()
         for path, why in odd_files(folder, agent.endings, depth)
     )
@@ -251,7 +251,7 @@ def passed_over(store: Store | None, adapters: Iterable[AgentAdapter] = READERS)
 
     A client that is limited to its projects gets no paths.
     """
-    read = store.odd_logs() if store is not None and not project_access.limited() else []
+    read = store.odd_logs() if store is not None and not call_context.limited() else []
     return (*odd(adapters), *(FailedLog(printable(path), why) for path, why in read))
 
 
@@ -309,7 +309,7 @@ def _of_unknown(agent: AgentName, project: Project | None) -> Iterator[KeptPromp
 
     @cache
     def is_here(directory: str) -> bool:
-        return project_access.permits(directory) and (project is None or in_project(directory, project))
+        return call_context.permits(directory) and (project is None or in_project(directory, project))
 
     prompts = list(kept(known))
     there = {reader.id_of(file.path) for file in reader.discover()} if prompts else ()  # of very many logs

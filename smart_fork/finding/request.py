@@ -21,7 +21,7 @@ from smart_fork.finding.engine import collection_of, collections
 from smart_fork.finding.notes import tag
 from smart_fork.finding.query import Code, Query, plain
 from smart_fork.snippets import one_of, printable, quoted, shown
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 
 #: Of a path that is no project's, how much is repeated.
 MAX_SHOWN = 500
@@ -190,7 +190,7 @@ def current_project(path: str | None) -> Project:
         Usage: there is no such directory.
     """
     named, problem = quoted(path or ".", MAX_SHOWN), "does not exist"
-    project_access.require(path or str(Path.cwd()), named, below=True)
+    call_context.require(path or str(Path.cwd()), named, below=True)
     try:
         directory = Path(path).expanduser() if path else Path.cwd()
         there = directory.is_dir()
@@ -217,7 +217,7 @@ def project_notice(project: Project | None, *, found: bool = True) -> str:
     if not found and (fetch := checkpoints.unfetched(Path(project.root))):
         there = "The repository may keep sessions that this clone has not fetched"
         return advice(f"{there}: {fetch}", tool=f"{there}. Ask the user to fetch them: {fetch}")
-    if project.maybe and not project_access.limited():
+    if project.maybe and not call_context.limited():
         directory = printable(project.maybe[0])
         there = f"Sessions of {directory}, which is gone, may belong here"
         return advice(
@@ -226,7 +226,7 @@ def project_notice(project: Project | None, *, found: bool = True) -> str:
         )
     if not project.doubt:
         return ""
-    why = "" if project_access.limited() else f": {printable(project.doubt)}"
+    why = "" if call_context.limited() else f": {printable(project.doubt)}"
     return f"The .git of this directory is not trusted, so only its own sessions are found{why}"
 
 

@@ -19,7 +19,7 @@ from indexer.masking import Masked, mask
 from indexer.store.base import Counts, Placement, Searchable, SessionRow, Store
 from indexer.transcripts.model import AgentName, Cache, Resumed, Session
 from indexer.transcripts.texts import telling
-from smart_fork import foreign_sessions, handovers
+from smart_fork import session_origins
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.finding.answer import Covered, IndexState, RecentSession
@@ -66,7 +66,7 @@ def results_of(
     room = ALL_SNIPPETS_CHARACTERS // max(1, len(found.hits))
     characters = min(SNIPPET_CHARACTERS, max(MIN_SNIPPET_CHARACTERS, room)) if include_snippets else 0
     quoted = quotations(found.hits, characters, nearness) if characters else [None] * len(found.hits)
-    others = foreign_sessions.among(named for one in found.hits for named in _named(one.session))
+    others = session_origins.foreign_among(named for one in found.hits for named in _named(one.session))
     known = noted_if_known((one.session.agent, one.session.session_id) for one in found.hits)
     hits, parents = list[Hit](), known_parents()
     for rank, (one, quotation) in enumerate(zip(found.hits, quoted, strict=True), start=1):
@@ -232,7 +232,7 @@ def _lineage(row: SessionRow, family: Sequence[SessionRow], parents: Mapping[str
 
 def known_parents() -> dict[str, str]:
     """The parents of forks, branches and hand-overs, as notes and the register of workers have them."""
-    noted = {one.session_id: one.source_session_id for one in handovers.all_known() if not one.merged}
+    noted = {one.session_id: one.source_session_id for one in session_origins.handovers() if not one.merged}
     forks = ((str(one.session_id), one.source_session_id) for one in workers() if one.is_fork)
     return noted | {fork: parent for fork, parent in forks if parent not in ("", fork)}
 

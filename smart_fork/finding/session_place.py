@@ -16,7 +16,7 @@ from indexer.project import Project, is_within, project_of, resolve
 from indexer.repositories import known, recorded
 from indexer.transcripts.model import Inferred, Session
 from smart_fork.snippets import quoted
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 
 if TYPE_CHECKING:
     from indexer.store.base import SessionRow
@@ -96,11 +96,11 @@ def directory_of(cwd: str) -> Masked:
 
 
 def permits(one: Session | SessionRow) -> bool:
-    """Return True if the caller may read a session: its place must be known, and `project_access.permits` it."""
-    allowed = project_access.projects()
+    """Return True if the caller may read a session: its place must be known, and `call_context.permits` it."""
+    allowed = call_context.projects()
     if allowed is None:
         return True
-    if _counts(one) and project_access.permits(one.cwd):
+    if _counts(one) and call_context.permits(one.cwd):
         return True
     return any(_has_head(one, project) for project in allowed)
 
@@ -130,7 +130,7 @@ def is_in_doubt(one: Session | SessionRow) -> bool:
 
 def _asking() -> tuple[Project, ...]:
     """The projects that may be asked about, or where everything may, that of the working directory."""
-    allowed = project_access.projects()
+    allowed = call_context.projects()
     if allowed is not None:
         return allowed
     try:

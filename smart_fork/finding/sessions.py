@@ -26,7 +26,7 @@ from smart_fork.finding.conversation import CommitsMade, Conversation, Exported,
 from smart_fork.finding.notes import noted_if_known
 from smart_fork.finding.session_place import permits, placed_here
 from smart_fork.snippets import minute, printable, quoted
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 from smart_fork.workers.registry import Registry, WorkerRecord
 from smart_fork.workers.registry_file import has_registry
 
@@ -393,7 +393,7 @@ def exported(located: Located) -> Masked:
     facts = parse_front_matter(text)
     if facts.get("session_id") != located.session_id:
         raise NotFound(f"{path} is not the export of {located.session_id}")
-    if not project_access.permits(facts.get("working_directory", "")):
+    if not call_context.permits(facts.get("working_directory", "")):
         raise _not_found(located.session_id)
     return printable(mask(text))
 
@@ -401,7 +401,7 @@ def exported(located: Located) -> Masked:
 def _not_found(reference: str, whys: Sequence[str] = ()) -> NotFound:
     """Return the error for an unknown reference. It may be a session of an agent that cannot be read."""
     listed = advice("`smart-fork list --all-projects` lists all sessions.", tool="list_sessions lists all sessions.")
-    return NotFound(f"Session not found: {reference}", project_access.hint(joined(*whys, listed)))
+    return NotFound(f"Session not found: {reference}", call_context.hint(joined(*whys, listed)))
 
 
 def _told(session: Session) -> Session:
@@ -413,7 +413,7 @@ def _told(session: Session) -> Session:
 
 def _may_be_told(located: Located) -> bool:
     """Return True if the caller may read a session: its project comes from the index, or else from its log."""
-    if not project_access.limited():
+    if not call_context.limited():
         return True
     if row := _indexed(located):
         return permits(row)

@@ -32,8 +32,8 @@ from smart_fork.errors import SmartForkError, advice
 from smart_fork.finding.answer import Covered
 from smart_fork.finding.evidence import found_by_words
 from smart_fork.finding.query import Query
+from smart_fork.snippets import duration
 from smart_fork.system.processes import Processes
-from smart_fork.system.stages import duration
 
 if TYPE_CHECKING:
     from indexer.embedder import Rerank

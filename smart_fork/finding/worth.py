@@ -25,7 +25,7 @@ from smart_fork.finding.session_place import is_there, unplaced, where_now
 from smart_fork.repository.git import Repository
 from smart_fork.repository.history import SECONDS, Drift, drifts
 from smart_fork.snippets import shown
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ def worth_of(
     edited = store.edits(row.row for row in rows)
     of_repository: defaultdict[str, dict[int, Edits]] = defaultdict(dict)
     for row in rows:
-        if row.row in edited and (now := recorded(row.repo_root)) and project_access.permits(str(now)):
+        if row.row in edited and (now := recorded(row.repo_root)) and call_context.permits(str(now)):
             of_repository[str(now)][row.row] = edited[row.row]
     drift: dict[int, Drift] = {}
     until = time.monotonic() + SECONDS

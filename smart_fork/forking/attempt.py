@@ -12,7 +12,7 @@ import apsw
 
 from indexer.files import private_dir
 from indexer.transcripts.model import Session
-from smart_fork import handovers
+from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession, copy_folder, second_name, stage_transcript
 from smart_fork.agents.cuts.cutter import Files
@@ -151,9 +151,9 @@ class Attempt:
         if content.handover or content.others:
             through = content.point.message_id if content.point else ""
             others = [(part.session.agent, part.session.session_id) for part in content.others]
-            one = handovers.HandedOver(new_id, plan.agent, source.agent, source.session_id, through)
-            handovers.remember(one, others)
-            self.otherwise(lambda: handovers.forget(new_id))
+            one = session_origins.HandedOver(new_id, plan.agent, source.agent, source.session_id, through)
+            session_origins.remember_handover(one, others)
+            self.otherwise(lambda: session_origins.forget_handover(new_id))
         note = (
             f"Forked after {written.at}, where the agent had finished what {plan.at} is part of"
             if plan.at

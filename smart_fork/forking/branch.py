@@ -24,7 +24,7 @@ from indexer.project import Project, project_of
 from indexer.transcripts.base import AgentAdapter, Agents, LogFile
 from indexer.transcripts.lines import bounded, decode_line
 from indexer.transcripts.model import AgentName, Session
-from smart_fork import handovers
+from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.cuts import titles
@@ -43,7 +43,7 @@ from smart_fork.forking.restored_logs import forkable, is_others, refuse_without
 from smart_fork.forking.results import Branched, Forked, Handed, Named
 from smart_fork.forking.session_copy import Branch, branch_point, last_branch_point, message_at, write_copy
 from smart_fork.snippets import MAX_NAME_CHARACTERS, plain_name, quoted
-from smart_fork.system.cancellation import refuse_cancelled
+from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Clock, Machine
 
 if TYPE_CHECKING:
@@ -304,9 +304,9 @@ def new_title(parent_title: str, target: Path, moment: float, *, name: str | Non
 def _remember(written: Branch, session: Session, end: int) -> None:
     """Keep from where it is: its own log says so no longer when that is gone."""
     through = session.turns[end].id
-    one = handovers.HandedOver(written.session_id, written.agent, session.agent, session.session_id, through)
+    one = session_origins.HandedOver(written.session_id, written.agent, session.agent, session.session_id, through)
     try:
-        handovers.remember(one)
+        session_origins.remember_handover(one)
     except BaseException:
         written.undo()
         raise

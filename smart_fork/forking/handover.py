@@ -18,7 +18,7 @@ from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import AgentName, Proof, Session, estimate_tokens
 from indexer.transcripts.retold import UNANSWERED, calls_of, results_of
 from indexer.transcripts.texts import HANDOVER_TAG
-from smart_fork import foreign_sessions
+from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt, NewSession
 from smart_fork.agents.forms import HomePlace, Utterance
@@ -213,7 +213,7 @@ def _stood(session: Session, end: int) -> str:
     """Describe the repository at the cut: its commit, and files that were edited but not committed."""
     last = end >= len(session.turns) - 1
     until = (session.last_activity if last else "") or session.turns[end].timestamp
-    found = was_checked_out(session, until) if not foreign_sessions.is_taken(session.session_id) else None
+    found = was_checked_out(session, until) if not session_origins.was_received(session.session_id) else None
     said = []
     if found is not None:
         branch = f" on branch {quotation(found.branch, SAID_CHARACTERS)}" if found.branch else ""
@@ -266,7 +266,7 @@ def write_told(
     written = replace(written, forget=partial(_forget, becomes.id, written.forget))
     try:
         said = [turn.id for turn in session.turns if not turn.id.isdigit()]  # a number is any session's
-        foreign_sessions.remember(becomes.id, said)
+        session_origins.remember_foreign(becomes.id, said)
     except BaseException:
         written.undo()
         raise
@@ -274,6 +274,6 @@ def write_told(
 
 
 def _forget(session_id: str, also: Callable[[], object] | None) -> None:
-    foreign_sessions.forget(session_id)
+    session_origins.forget_foreign(session_id)
     if also:
         also()

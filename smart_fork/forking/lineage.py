@@ -30,7 +30,7 @@ from smart_fork.finding.session_place import permits, placed_here
 from smart_fork.forking.branch import command_to_resume
 from smart_fork.forking.family import KnownRelations, known_relations, parents, relatives
 from smart_fork.forking.results import Family, LeftAt, Relative, Running
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
 from smart_fork.workers.places import note_ends
 from smart_fork.workers.registry import Registry, WorkerRecord
@@ -114,7 +114,7 @@ def _known(asked: Session, store: SqliteStore | None) -> _Known:
 def _told(asked: Session, known: _Known, store: SqliteStore | None) -> Family:
     family, found, workers = known
     telling = _Telling(store, found, asked)
-    if project_access.limited():  # a fork may work elsewhere; there it is as if its log were gone
+    if call_context.limited():  # a fork may work elsewhere; there it is as if its log were gone
         family = [kin for kin in family if telling.facts(kin).may_be_told]
     forks = found.forks
     above = parents(family, forks)
@@ -152,7 +152,7 @@ def _workers() -> list[WorkerRecord]:
     with Registry() as registry:
         note_ends(registry, Processes(), os.environ, time.time())
         known = registry.workers()
-    return [worker for worker in known if project_access.permits(worker.cwd)]
+    return [worker for worker in known if call_context.permits(worker.cwd)]
 
 
 def _logs(family: Sequence[Kin]) -> dict[str, list[Kin]]:

@@ -18,7 +18,7 @@ from indexer.files import private_dir, remove, write_new
 from indexer.kept_logs import Compressed, pieces
 from indexer.transcripts.lines import bounded
 from indexer.transcripts.model import Session
-from smart_fork import foreign_sessions
+from smart_fork import session_origins
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Ambiguous, ForkRefused, NotFound, Usage, advice
@@ -35,7 +35,7 @@ def is_others(session_id: str, session: Session | None = None) -> bool:
 
     Where an id is that of sessions of several agents, it does: what cannot be told is not trusted.
     """
-    if not foreign_sessions.there_are():
+    if not session_origins.has_foreign():
         return False
     for _ in range(_DEPTH):
         try:
@@ -44,7 +44,9 @@ def is_others(session_id: str, session: Session | None = None) -> bool:
             return True
         worker = Registry.known_worker(session_id)
         messages = (turn.id for turn in session.turns) if session else ()
-        if foreign_sessions.among((session_id, *messages)) or (worker and worker.permission_mode == WorkerRecord.ASKED):
+        if session_origins.foreign_among((session_id, *messages)) or (
+            worker and worker.permission_mode == WorkerRecord.ASKED
+        ):
             return True
         above = session.parent_id if session else None
         above = above or (worker.source_session_id if worker and worker.is_fork else None)
@@ -160,7 +162,7 @@ def _borrowed(located: Located) -> Iterator[Located]:
             masked = (secrets.record(record, forms, MaskedSecrets()) for record in records)
             path.write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in masked if record))
         session = reader.read(path).session
-        foreign_sessions.remember(located.session_id, (turn.id for turn in session.turns) if session else ())
+        session_origins.remember_foreign(located.session_id, (turn.id for turn in session.turns) if session else ())
         yield dataclasses.replace(located, path=path)
 
 

@@ -20,7 +20,6 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.options import PLACES
 from smart_fork.agents.programs import Program
 from smart_fork.agents.references import Reference
-from smart_fork.caller import calling
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage, advice, is_empty
 from smart_fork.finding.answer import Answer, Found, RecentSession, Unsearched
 from smart_fork.finding.engine import OWN
@@ -48,6 +47,7 @@ from smart_fork.forking.results import FannedOut, Forked, NotForked
 from smart_fork.forking.worker import NAME_CHARACTERS, name_of, unexpected
 from smart_fork.repository import worktree
 from smart_fork.snippets import one_of, shown
+from smart_fork.system.call_context import calling
 
 if TYPE_CHECKING:
     from smart_fork.finding.library import Opening

@@ -17,7 +17,7 @@ from indexer.project import resolve
 from indexer.settings import DEPTH
 from indexer.transcripts.base import is_there
 from indexer.transcripts.model import Session
-from smart_fork import foreign_sessions
+from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.programs import Program
@@ -46,8 +46,8 @@ from smart_fork.forking.worker import (
 )
 from smart_fork.repository.worktree import Worktree, empty_submodules
 from smart_fork.snippets import plain_name
-from smart_fork.system import project_access
-from smart_fork.system.cancellation import refuse_cancelled
+from smart_fork.system import call_context
+from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.observation import undo_cut_off
 from smart_fork.workers.place import Started, WorkerPlace
@@ -187,7 +187,7 @@ def _prepared(spec: WorkerSpec, machine: Machine, *, dry_run: bool) -> Prepared:
     )  # fmt: skip
     _check_asks(request)
     for one in () if dry_run else known:
-        foreign_sessions.refuse_owing(one.session_id)
+        session_origins.refuse_pending_withdrawal(one.session_id)
     prepared = Prepared(spec, machine, request, place, note=note)
     _check_delivery(prepared.plan(), place)
     admission(request, machine, counts=not place.replaces)  # whether the limit is a number; it is asked at the start
@@ -312,7 +312,7 @@ def directory(path: str | Path, hint: str = "Give an existing directory.") -> Pa
     Raises:
         NotFound: there is none of that name.
     """
-    project_access.require(str(path), plain_name(str(path)))
+    call_context.require(str(path), plain_name(str(path)))
     try:
         target = resolve(path)
         there = target.is_dir()

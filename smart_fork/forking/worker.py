@@ -16,14 +16,13 @@ from indexer.project import project_of
 from indexer.repositories import recorded
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import seconds_in
-from smart_fork import foreign_sessions
+from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.references import Reference
 from smart_fork.agents.starter import Form
-from smart_fork.caller import calling
 from smart_fork.errors import ProgramFailed, SmartForkError, advice
 from smart_fork.finding.conversation import resumed_part
 from smart_fork.finding.session_place import as_guest, directory_of, in_project, where_now
@@ -34,6 +33,7 @@ from smart_fork.repository import worktree
 from smart_fork.repository.news import Then
 from smart_fork.repository.note import note
 from smart_fork.snippets import printable
+from smart_fork.system.call_context import calling
 from smart_fork.system.processes import Completed, Processes
 from smart_fork.workers.place import Started, WorkerPlace
 from smart_fork.workers.registry import Kind, WorkerRecord
@@ -140,7 +140,7 @@ class WorkerSpec:
         branch = str(session.git_branch) or None if end is None or session.begun_at else None
         return Then(
             known.edits, until, seconds_in(session.started), session.cwd, session.begun_at,
-            "" if branch == "HEAD" else branch, here=not foreign_sessions.is_taken(session.session_id),
+            "" if branch == "HEAD" else branch, here=not session_origins.was_received(session.session_id),
         )  # fmt: skip
 
     def unloaded(self) -> list[str]:

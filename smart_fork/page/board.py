@@ -17,7 +17,7 @@ from indexer.transcripts.model import Turn
 from smart_fork.errors import RegistryUnavailable, SmartForkError
 from smart_fork.repository.worktree import Worktree
 from smart_fork.snippets import time_of
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 from smart_fork.system.processes import Machine
 from smart_fork.workers.comparison import together
 from smart_fork.workers.observation import Seen
@@ -181,7 +181,7 @@ class WorkerBoard:
             return BoardView(trouble=error)
 
     def _cards(self, registry: Registry) -> Iterator[BoardCard]:
-        known = [worker for worker in registry.workers() if project_access.permits(worker.cwd)]
+        known = [worker for worker in registry.workers() if call_context.permits(worker.cwd)]
         groups, ended, shown = _together(known), 0, set()
         for worker in known:
             if worker.is_over and ended >= MOST_ENDED:

@@ -32,12 +32,11 @@ from indexer.transcripts.model import AgentName
 from smart_fork import config
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent, ClientCall
-from smart_fork.caller import caller_session, calling
 from smart_fork.errors import SmartForkError
 from smart_fork.server import tasks
-from smart_fork.system import project_access
-from smart_fork.system.cancellation import cancellable
-from smart_fork.system.stages import Stage
+from smart_fork.snippets import Stage
+from smart_fork.system import call_context
+from smart_fork.system.call_context import calling, cancellable
 
 
 class Around(NamedTuple):
@@ -69,10 +68,10 @@ def identify(
     agent = agent_of(client)
     project = _project(agent, meta, roots, environment, directory)
     if agent is None:
-        return Caller(None, caller_session(environment), project)
+        return Caller(None, AGENTS.caller_session(environment), project)
     call = ClientCall(meta, arguments or {}, environment, project)
     named = agent.caller.session_id(call) if agent.caller else None
-    return Caller(agent.name, named or caller_session(environment, [agent]), project)
+    return Caller(agent.name, named or AGENTS.caller_session(environment, [agent]), project)
 
 
 def agent_of(client: str | None) -> Agent | None:
@@ -173,7 +172,7 @@ def around(ctx: Context[Any, Any]) -> Around | None:
         return Around(os.environ, Path(os.sep))
 
 
-async def own_projects(ctx: Context[Any, Any]) -> tuple[project_access.Permitted, ...] | None:
+async def own_projects(ctx: Context[Any, Any]) -> tuple[call_context.Permitted, ...] | None:
     """What a client of the service may ask about: its roots, its workspaces, and what is always allowed.
 
     All, for any other client: `None`.
@@ -184,7 +183,7 @@ async def own_projects(ctx: Context[Any, Any]) -> tuple[project_access.Permitted
         return None
     named = [*(path for root in await _roots(ctx) if (path := path_of(root))), *workspaces(_meta(ctx))]
     claimed = [path for path in named if Path(path).is_absolute()]
-    return await in_thread(lambda: project_access.permitted(claimed[:MAX_ROOTS], config.allowed_projects()))
+    return await in_thread(lambda: call_context.permitted(claimed[:MAX_ROOTS], config.allowed_projects()))
 
 
 def _meta(ctx: Context[Any, Any]) -> Mapping[str, Any]:
@@ -249,7 +248,7 @@ async def in_thread(work: Callable[[], T]) -> T:
     except SmartForkError as error:
         raise ToolError(joined(error.message, error.hint)) from error
     except OSError as error:
-        if project_access.limited():
+        if call_context.limited():
             raise  # it may name a file of another project
         from indexer.failures import next_step, what_failed  # with the database
 

@@ -38,7 +38,7 @@ from smart_fork.server.steps import FURTHER, after_search
 from smart_fork.server.tools import brief as briefly
 from smart_fork.server.tools import strict
 from smart_fork.snippets import minute, printable
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -358,7 +358,7 @@ def index_status() -> IndexStatus | NoIndex:
         state = index_status()
     except IndexUnavailable as error:
         return NoIndex("index_not_available", error.message, (error.hint,))
-    if not project_access.limited():
+    if not call_context.limited():
         return replace(state, broken_logs=state.broken_logs[:MAX_BROKEN], passed_over=state.passed_over[:MAX_BROKEN])
     run = state.last_run  # names of logs, and what was wrong with them, are of all projects
     hidden = run and replace(run, failed=(), error=run.error and "it failed")

@@ -18,7 +18,7 @@ from smart_fork.forking.request import BranchRequest, BudgetAsked
 from smart_fork.forking.results import Branched, Family, NotSpawned, Spawned, SpawnedWorker
 from smart_fork.server.calls import Caller, progress_of, project_for
 from smart_fork.server.tools import strict
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 
 if TYPE_CHECKING:
     from smart_fork.finding.library import Opening
@@ -152,7 +152,7 @@ def excise_session(
     known = caller.session_id or ""
     if known and (known in reference or known.startswith(reference.strip().lower())):
         raise ToolError("this is the calling session: it is running and cannot be cut")
-    if project_access.limited():
+    if call_context.limited():
         if session_id is None:
             raise Usage("Give session_id instead of path")
         sessions.read(sessions.locate(reference))  # refuses another project's

@@ -25,7 +25,7 @@ from smart_fork.errors import speak_of_tools
 from smart_fork.hooks import switch
 from smart_fork.server.arguments import taken
 from smart_fork.server.calls import caller_of, in_thread, own_projects, reported, root_request, unheard, without_its_own
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 
 #: Bytes of an answer with five results; what is left of them by all else, the snippets share.
 ANSWER, RESULTS = 4_000, 5
@@ -212,7 +212,7 @@ class StrictTool(Tool):
         if (asked := root_request(context)) and not asked.keys() <= (context.input_responses or {}).keys():
             return InputRequiredResult(input_requests=asked)
         if (own := await own_projects(context)) is not None:
-            project_access.limit_to(own)
+            call_context.limit_to(own)
         client = _client_key(context)
         if not (self.annotations and self.annotations.read_only_hint):
             unheard.set(lambda answer: _late[client].extend(_carried_out(self.name, answer)))

@@ -18,7 +18,7 @@ from smart_fork.server import tasks
 from smart_fork.server.calls import BEAT_SECONDS, Caller, in_thread, project_for, reporter
 from smart_fork.server.steps import about_workers
 from smart_fork.server.tools import strict
-from smart_fork.system.cancellation import Cancelled, refuse_cancelled
+from smart_fork.system.call_context import Cancelled, refuse_cancelled
 from smart_fork.workers.state import Comparison, WorkerMessaged, WorkerRead, Workers, WorkersClosed, WorkersWaited
 
 #: How long a call waits for workers where it is not told, and at most.

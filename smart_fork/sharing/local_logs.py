@@ -17,7 +17,7 @@ from pathlib import Path
 from indexer.failures import what_failed
 from indexer.project import project_of
 from indexer.transcripts.model import AgentName, Session, Turn
-from smart_fork import foreign_sessions
+from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copier import NewSession
@@ -163,7 +163,7 @@ class WrittenLog:
     def undo(self) -> None:
         """Take it away again."""
         self.branch.undo()
-        foreign_sessions.forget(self.session_id)
+        session_origins.forget_foreign(self.session_id)
 
 
 @dataclass(frozen=True, slots=True)

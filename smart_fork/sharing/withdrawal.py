@@ -33,7 +33,7 @@ from smart_fork.sharing.outgoing import digests_of
 from smart_fork.sharing.project_keys import url_of
 from smart_fork.sharing.received_logs import Edits, ReceivedLog
 from smart_fork.sharing.tracking import Alias, ProjectFolder, Tracked, Tracking
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 
 log = logging.getLogger(__name__)
 
@@ -296,7 +296,7 @@ def still_shared(path: Path, tool: str) -> dict[str, str]:
 
     Also the transcript, if something was withdrawn that is still in it. Return what to do, by path or address.
     """
-    if project_access.limited():
+    if call_context.limited():
         return {}
     shared = [one for one in received_logs.all_received() if one.server]
     found = dict(_owing(path.resolve()))

@@ -14,7 +14,6 @@ from pathlib import Path
 from indexer.settings import ASKS_SHELL
 from indexer.values import dict_in, json_in
 from smart_fork.errors import SmartForkError
-from smart_fork.system import shell_answer
 from smart_fork.system.processes import Processes
 
 #: The time limit of a profile, since the start of each worker waits for it.
@@ -23,6 +22,11 @@ SECONDS = 10.0
 _GIVEN = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "PATH", "ZDOTDIR", "XDG_CONFIG_HOME", "TMPDIR", "TERM")
 #: Many profiles stop early in a dumb terminal.
 _TERM = "xterm-256color"
+#: Runs inside the login shell: prints a mark, then the values of the named variables as JSON.
+_PROGRAM = (
+    "import json, os, sys; mark, *names = sys.argv[1:]; "
+    "sys.stdout.write(mark + json.dumps({name: os.environ[name] for name in names if name in os.environ}))"
+)
 
 
 def values_of(names: Sequence[str], env: Mapping[str, str], processes: Processes) -> dict[str, str]:
@@ -31,7 +35,7 @@ def values_of(names: Sequence[str], env: Mapping[str, str], processes: Processes
     if not names or not shell:
         return {}
     mark = secrets.token_hex(8)
-    words = [sys.executable, "-I", str(Path(shell_answer.__file__).resolve()), mark, *names]
+    words = [sys.executable, "-I", "-c", _PROGRAM, mark, *names]
     given = {"TERM": _TERM} | {name: env[name] for name in _GIVEN if name in env} | {"SHELL": shell, ASKS_SHELL: "1"}
     home = Path(env.get("HOME") or Path.home())
     try:

@@ -18,7 +18,7 @@ from indexer import state
 from indexer.project import project_of, resolve
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare
-from smart_fork import foreign_sessions
+from smart_fork import session_origins
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
 from smart_fork.sharing import received_logs
@@ -414,7 +414,7 @@ def apply_withdrawals_to(path: Path, agent: AgentName) -> None:
         with suppress(NotAuthenticated, ServerUnavailable):
             client.within(login.account(known.server), fetch_withdrawals, "ask for withdrawals")
     apply_pending()
-    foreign_sessions.refuse_owing(READERS[agent].id_of(path))
+    session_origins.refuse_pending_withdrawal(READERS[agent].id_of(path))
 
 
 def _new(client: Client, since: str | None) -> tuple[list[wire.WithdrawnRecords], str | None]:

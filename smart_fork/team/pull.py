@@ -14,7 +14,7 @@ import orjson
 from indexer.files import replace_file
 from indexer.project import project_of, resolve
 from indexer.transcripts.model import AgentName
-from smart_fork import foreign_sessions
+from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.errors import Conflict, NotFound, Usage
 from smart_fork.finding.session_place import belongs, in_project
@@ -356,7 +356,7 @@ def _note_others(
         if number >= count or sha256(one).hexdigest() in pushed
     }
     said = (received_logs.identity_of(canonical.decode(one)) for one in made.local.records)
-    foreign_sessions.remember(made.session_id, (one for one in said if one and one not in own))
+    session_origins.remember_foreign(made.session_id, (one for one in said if one and one not in own))
 
 
 def _begun_by_others(project: TeamProject, info: SessionInfo) -> int:

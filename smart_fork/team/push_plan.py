@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value
-from smart_fork import foreign_sessions
+from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import HOME, ROOT
 from smart_fork.agents.readers import READERS
@@ -183,7 +183,7 @@ def plan(project: TeamProject, request: PushRequest) -> Plan:
     """
     tracked = project.tracking.read()
     name, session = _source(project, tracked, request)
-    foreign_sessions.refuse_owing(session.session_id)
+    session_origins.refuse_pending_withdrawal(session.session_id)
     root, alias, since, seen = project.place.root, None, None, tracked.of_log(session.source_path)
     if name is not None:
         alias = tracked.aliases[name]

@@ -15,7 +15,7 @@ from indexer.export import LABELS
 from indexer.outcome import Outcome
 from indexer.store.base import Scope
 from indexer.transcripts.model import AgentName
-from smart_fork import config, foreign_sessions
+from smart_fork import config, session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import Resolved
@@ -112,10 +112,10 @@ def _taken_there(
             raise missing
         with opened(directory=directory) as where:
             one = _by_alias(where, reference) or _there(where, reference)
-        foreign_sessions.refuse_owing(one.session_id)
+        session_origins.refuse_pending_withdrawal(one.session_id)
     except (NotFound, NotAuthenticated, Usage):
         raise missing from None
-    passes = foreign_sessions.looked_at(one.session_id, one.source_id) if not (keep or one.there) else nullcontext()
+    passes = session_origins.viewing_copy(one.session_id, one.source_id) if not (keep or one.there) else nullcontext()
     try:
         with passes:
             yield one
@@ -197,7 +197,7 @@ def _take_away(where: TeamProject, one: FetchedSession) -> None:
     AGENTS.files_of(one.agent).remove(one.path)
     if known is not None:
         known.forget()
-    foreign_sessions.forget(one.session_id)
+    session_origins.forget_foreign(one.session_id)
     where.tracking.change(lambda tracked: tracked.without(one.alias) if one.alias in tracked.aliases else tracked)
 
 
@@ -242,15 +242,15 @@ class TeamSearch:
 
     def withheld(self) -> frozenset[str]:
         """The sessions here of which something was withdrawn that is still in them."""
-        self._withheld = foreign_sessions.owing()
+        self._withheld = session_origins.pending_withdrawals()
         return self._withheld
 
     def taken_out(self) -> bool:
         """Take out of the sessions here what was withdrawn, as far as that is known by now."""
-        if not foreign_sessions.owing():
+        if not session_origins.pending_withdrawals():
             return False
         done = apply_pending()
-        return bool(done.changed or done.removed or foreign_sessions.owing() - self._withheld)
+        return bool(done.changed or done.removed or session_origins.pending_withdrawals() - self._withheld)
 
     @property
     def auto_fork(self) -> bool:

@@ -28,7 +28,7 @@ from smart_fork.forking.lineage import lineage
 from smart_fork.repository.changes import difference
 from smart_fork.repository.git import Repository
 from smart_fork.snippets import printable
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
 from smart_fork.workers.places import lives
 from smart_fork.workers.registry import Registry, WorkerRecord
@@ -179,7 +179,7 @@ def compare(references: Sequence[str], processes: Processes, *, patch: bool = Fa
     """
     with Registry() as registry:
         workers = [registry.get(one) for one in references] or last_fan_out(
-            [worker for worker in registry.workers() if project_access.permits(worker.cwd)]
+            [worker for worker in registry.workers() if call_context.permits(worker.cwd)]
         )
     note_outcomes(workers, processes)
     known = noted_if_known((worker.agent, worker.session_id) for worker in workers if worker.session_id)

@@ -28,7 +28,7 @@ from smart_fork.agents.starter import Launch
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage, advice
 from smart_fork.forking.occupation import Occupation
 from smart_fork.forking.provisions import provisions
-from smart_fork.system.cancellation import refuse_cancelled
+from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Machine
 from smart_fork.workers.observation import Seen
 from smart_fork.workers.place import SCREEN_SECONDS, Started, Typist, WorkerPlace, runs, whereabouts

@@ -20,7 +20,7 @@ from indexer.transcripts.model import AgentName, Session, Turn
 from indexer.values import Value, json_in, list_in
 from smart_fork.errors import NotFound, Usage, advice
 from smart_fork.snippets import quoted, storable
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 from smart_fork.workers.registry_file import has_registry, registry_file
 from smart_fork.workers.registry_schema import opened, unusable
 
@@ -296,7 +296,7 @@ class Registry:
         """
         shown, reference = quoted(reference), storable(reference)
         known = self.find(reference) or self.of_session(reference)
-        if known and project_access.permits(known.cwd):
+        if known and call_context.permits(known.cwd):
             return known
         for column in ("terminal_id", "name"):
             found = self._permitted(f"WHERE {column} = ? ORDER BY rowid DESC", reference)
@@ -318,11 +318,11 @@ class Registry:
                 return found[0]
         raise NotFound(
             f"No such worker: {shown}",
-            project_access.hint(advice("smart-fork active lists them.", tool="list_workers lists them.")),
+            call_context.hint(advice("smart-fork active lists them.", tool="list_workers lists them.")),
         )
 
     def _permitted(self, where: str, *values: str) -> list[WorkerRecord]:
-        return [worker for worker in self._select(where, *values) if project_access.permits(worker.cwd)]
+        return [worker for worker in self._select(where, *values) if call_context.permits(worker.cwd)]
 
     def workers(self, *, states: Sequence[State] | None = None) -> list[WorkerRecord]:
         """All workers, newest first; only those in `states` if given."""

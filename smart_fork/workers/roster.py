@@ -17,7 +17,7 @@ from smart_fork.finding.conversation import Message
 from smart_fork.finding.results import title
 from smart_fork.finding.session_place import in_project
 from smart_fork.snippets import printable
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 from smart_fork.system.processes import Machine
 from smart_fork.workers.observation import Seen, WorkerWatch
 from smart_fork.workers.place import ProcessPlace
@@ -142,7 +142,7 @@ def _newest(messages: Sequence[Message], characters: int) -> list[Message]:
 
 
 def _within(cwd: str, project: Project | None) -> bool:
-    return project_access.permits(cwd) if project is None else in_project(cwd, project)
+    return call_context.permits(cwd) if project is None else in_project(cwd, project)
 
 
 def _of_others(known: Sequence[WorkerRecord], project: Project | None, around: Machine) -> list[WorkerState]:

@@ -11,7 +11,7 @@ from indexer.values import Value, rare, record, value
 from smart_fork.agents.tail import TokenUse
 from smart_fork.finding.conversation import Message, Noted
 from smart_fork.repository.file_change import FileChange
-from smart_fork.system.stages import duration
+from smart_fork.snippets import duration
 
 #: What is known of a window that is not ours.
 _OF_OTHERS = (

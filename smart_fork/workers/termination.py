@@ -21,7 +21,7 @@ from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError
 from smart_fork.finding.session_place import in_project
 from smart_fork.repository.worktree import Worktree
 from smart_fork.snippets import printable
-from smart_fork.system.cancellation import refuse_cancelled
+from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Machine, Processes
 from smart_fork.workers.comparison import note_outcomes
 from smart_fork.workers.observation import tree_of, undo_cut_off

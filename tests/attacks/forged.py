@@ -312,7 +312,7 @@ def _read(world: World, folder: Path, count: int, own: str, report: Report) -> l
     from smart_fork.finding.recent import recent_sessions
     from smart_fork.finding.request import FindRequest
     from smart_fork.finding.upkeep import Engine
-    from smart_fork.system import project_access
+    from smart_fork.system import call_context
     from tests.smart_fork.asking import find
 
     wrong = []
@@ -331,8 +331,8 @@ def _read(world: World, folder: Path, count: int, own: str, report: Report) -> l
         wrong.append("another's session is listed")
 
     def limited() -> bool:
-        project_access.limit_to(project_access.permitted([str(folder)]))
-        return any(project_access.permits(str(world.home / place)) for place in ("secret", "linked", "apart"))
+        call_context.limit_to(call_context.permitted([str(folder)]))
+        return any(call_context.permits(str(world.home / place)) for place in ("secret", "linked", "apart"))
 
     if contextvars.copy_context().run(limited):
         wrong.append("a client in it may ask about another's repository")

@@ -193,7 +193,7 @@ def test_what_goes_wrong_in_us_is_told_without_its_inside(world):
 def test_a_file_that_cannot_be_read_is_named_with_the_next_step_to_who_may_know_it(
     world, tmp_path, limited, monkeypatch
 ):
-    monkeypatch.setattr("smart_fork.system.project_access.limited", lambda: limited)
+    monkeypatch.setattr("smart_fork.system.call_context.limited", lambda: limited)
 
     def unreadable() -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(tmp_path / "x"))

@@ -10,7 +10,6 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent, ClientCall
 from smart_fork.agents.known import Known
-from smart_fork.caller import caller_session
 from smart_fork.server.calls import Caller, agent_of, identify
 from tests.cases import each
 
@@ -171,4 +170,4 @@ def test_an_argument_that_something_inside_the_agent_adds_names_the_session(newc
     ],
 )
 def test_the_session_that_has_started_a_command_is_in_its_environment(environment, session):
-    assert session == caller_session(environment)
+    assert session == AGENTS.caller_session(environment)

@@ -9,8 +9,8 @@ import anyio
 import pytest
 from mcp import Client
 
-from smart_fork.system import cancellation
-from smart_fork.system.cancellation import Cancelled, cancellable, refuse_cancelled
+from smart_fork.system import call_context
+from smart_fork.system.call_context import Cancelled, cancellable, refuse_cancelled
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.client import answer
 from tests.smart_fork.forks import eventually
@@ -28,7 +28,7 @@ def cancelled(world, shop, monkeypatch):
         reached, over, raised = threading.Event(), threading.Event(), []
 
         def at_the_last_moment() -> None:
-            given_up = cancellation._given_up.get()
+            given_up = call_context._given_up.get()
             reached.set()
             given_up.wait(SECONDS)
             try:
@@ -107,7 +107,7 @@ def test_a_worker_that_a_call_had_started_when_it_was_cancelled_is_named_in_the_
     reached, texts = threading.Event(), list[list[str]]()
 
     def too_late() -> None:
-        given_up = cancellation._given_up.get()
+        given_up = call_context._given_up.get()
         reached.set()
         given_up.wait(SECONDS)
 

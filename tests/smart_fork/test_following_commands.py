@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from smart_fork.server import workers
-from smart_fork.system.cancellation import Cancelled, cancellable
+from smart_fork.system.call_context import Cancelled, cancellable
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry import Registry
 from tests.smart_fork import screens

@@ -24,7 +24,7 @@ from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.spawn import newest_session
 from smart_fork.sharing.local_logs import found, read_log
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 from tests.cases import each, first
 from tests.indexer.transcripts.records import (
     FIXTURES,
@@ -234,13 +234,13 @@ def test_no_command_goes_to_a_directory_that_is_none_of_this_machine(cwd):
 
 @pytest.mark.parametrize("cwd", [*ODD, *NOTHING])
 def test_who_may_ask_about_one_project_is_told_nothing_of_what_was_done_nowhere(here, cwd):
-    token = project_access._allowed.set(project_access.permitted([str(here)]))
+    token = call_context._allowed.set(call_context.permitted([str(here)]))
     try:
-        assert not project_access.permits(cwd)
-        project_access.require(".", "here")
-        project_access.require(str(here / "src"), "here")
+        assert not call_context.permits(cwd)
+        call_context.require(".", "here")
+        call_context.require(str(here / "src"), "here")
     finally:
-        project_access._allowed.reset(token)
+        call_context._allowed.reset(token)
 
 
 @pytest.mark.parametrize("cwd", [*ODD, *NOTHING, "/a\ud800"])

@@ -13,8 +13,8 @@ from mcp.client.extension import ClientExtension
 from mcp.shared.exceptions import MCPError
 
 from smart_fork.server.tasks import TaskParams
-from smart_fork.system import cancellation
-from smart_fork.system.cancellation import Cancelled, refuse_cancelled
+from smart_fork.system import call_context
+from smart_fork.system.call_context import Cancelled, refuse_cancelled
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.client import answer
 from tests.smart_fork.follower import Asked, Follower, State, Told
@@ -94,7 +94,7 @@ def test_a_fork_whose_task_is_cancelled_leaves_nothing(world, shop, scripted, at
     over, raised = threading.Event(), list[type[BaseException]]()
 
     def at_the_last_moment() -> None:
-        cancellation._given_up.get().wait(SECONDS)
+        call_context._given_up.get().wait(SECONDS)
         try:
             refuse_cancelled()
         except Cancelled:

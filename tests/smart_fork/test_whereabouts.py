@@ -21,7 +21,7 @@ from smart_fork.finding import sessions
 from smart_fork.finding.recent import list_recent
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 from tests.cases import first
 from tests.smart_fork.asking import find
 from tests.smart_fork.relatives import lineage
@@ -169,7 +169,7 @@ def test_a_directory_that_is_not_there_does_not_bring_a_log_into_a_repository(wo
 
 def as_client(project: Path, ask):
     def limited():
-        project_access.limit_to(project_access.permitted([str(project)]))
+        call_context.limit_to(call_context.permitted([str(project)]))
         return ask()
 
     return contextvars.copy_context().run(limited)

@@ -14,7 +14,7 @@ from indexer.failures import what_failed
 from indexer.locks import held
 from indexer.project import project_of
 from indexer.values import Value, rare, record, value
-from smart_fork import foreign_sessions
+from smart_fork import session_origins
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import Conflict, SmartForkError
@@ -294,7 +294,7 @@ class _Run:
         if not self._dry:
             withdrawal.apply_pending()
             for session_id in sending.copies():
-                if not foreign_sessions.is_taken(session_id):
+                if not session_origins.was_received(session_id):
                     sending.keep_copy(session_id, None)
             self._settled = replace(self._settled, withdrawn=gone)
         left = {source: entry for source, entry in there.sessions.items() if source not in gone}

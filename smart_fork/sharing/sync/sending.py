@@ -14,7 +14,7 @@ from indexer.changes import VERSION
 from indexer.failures import what_failed
 from indexer.project import project_of
 from indexer.transcripts.model import Session
-from smart_fork import config, foreign_sessions
+from smart_fork import config, session_origins
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotFound, SmartForkError
@@ -167,13 +167,13 @@ def ready(
 
 
 def _prepared(session: Session, root: Path, name: str, stamp: str, copy: SyncedCopy | None) -> PreparedSession:
-    foreign_sessions.refuse_owing(session.session_id)
+    session_origins.refuse_pending_withdrawal(session.session_id)
     if copy is not None:
         now = local(read_log(session.source_path, session.agent, root), root)
         if (len(now.records), now.digest(copy.count)) == (copy.count, copy.digest):
             return PreparedSession(name, stamp)
     out = prepare(session.source_path, session.agent, root)
-    if foreign_sessions.among((session.session_id, *(turn.id for turn in out.session.turns))):
+    if session_origins.foreign_among((session.session_id, *(turn.id for turn in out.session.turns))):
         raise NotSent("It has a teammate's messages.", "Take it from the team's server on the other machine.")
     replay.check_outgoing(out)
     return PreparedSession(name, stamp, _entry(out, root), out.records)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from smart_fork.agents import known_variables
-from smart_fork.caller import calling
+from smart_fork.system.call_context import calling
 from tests.smart_fork.world import World
 
 

@@ -26,7 +26,7 @@ import zstandard
 
 from indexer.files import index_db, state_home
 from indexer.freshness import complete
-from smart_fork import handovers
+from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log import folder_of
 from smart_fork.agents.cuts.model import Transcript
@@ -122,7 +122,7 @@ class Family:
         made = branch(first, as_agent=agent)["session_id"]
         self.members.append(Member(agent, made))
         self.forget(first)  # as if it had been begun with that agent
-        handovers.forget(made)
+        session_origins.forget_handover(made)
         if agent not in CUTTABLE:
             self.handed_over(*CUTTABLE)
 
@@ -179,7 +179,7 @@ class Family:
             )
         )
         self.ended(forked.worker_id)
-        kept = {one.source_session_id for one in handovers.all_known() if one.session_id == forked.new_session_id}
+        kept = {one.source_session_id for one in session_origins.handovers() if one.session_id == forked.new_session_id}
         others = (one for one in parents[1:] if one.session_id in kept)
         self.add(forked.agent_type, forked.new_session_id, parents[0], *others)
 

@@ -10,7 +10,6 @@ import pytest
 from indexer.changes import Report
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
-from smart_fork.caller import calling
 from smart_fork.finding import upkeep
 from smart_fork.finding.answer import Unsearched
 from smart_fork.finding.request import FindRequest
@@ -19,6 +18,7 @@ from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.results import Forked
 from smart_fork.forking.search_and_fork import find_in_all
+from smart_fork.system.call_context import calling
 from tests.smart_fork.asking import opened
 from tests.smart_fork.client import answer
 from tests.smart_fork.found import a_fork, a_hit, an_answer

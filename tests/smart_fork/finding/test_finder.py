@@ -17,7 +17,7 @@ from smart_fork.errors import Usage
 from smart_fork.finding.query import MAX_CHARACTERS
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.upkeep import Engine
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.asking import find
 from tests.smart_fork.finding.test_query import HOSTILE
@@ -478,7 +478,7 @@ def test_a_limited_caller_does_not_learn_where_a_pointer_leads(world, shop):
     (forged / ".git").write_text(f"gitdir: {shop}/.git\n")
 
     def ask() -> str:
-        project_access.limit_to(project_access.permitted([str(forged)]))
+        call_context.limit_to(call_context.permitted([str(forged)]))
         return world.find(RETRY, forged)["project_notice"]
 
     assert str(shop) not in contextvars.copy_context().run(ask)
@@ -493,7 +493,7 @@ def test_a_worktree_that_is_gone_before_anything_was_indexed_is_searched_with_it
     assert [] == world.ids(RETRY, world.repository("elsewhere"))
 
     def permitted() -> bool:
-        project_access.limit_to(project_access.permitted([str(shop)]))
-        return project_access.permits(str(world.home / "gone"))
+        call_context.limit_to(call_context.permitted([str(shop)]))
+        return call_context.permits(str(world.home / "gone"))
 
     assert contextvars.copy_context().run(permitted)

@@ -19,7 +19,7 @@ from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotFound
 from smart_fork.finding import sessions
 from smart_fork.finding.recent import list_recent
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 from tests.indexer.transcripts.records import codex_path, id_of, meta
 from tests.smart_fork.commands import command_model, run
 from tests.smart_fork.world import WordsModel
@@ -197,11 +197,11 @@ def test_a_log_that_has_only_been_begun_is_not_odd(home):
 
 def test_who_may_not_ask_everything_is_told_no_paths(home, shop):
     odd_log(home, "claude", "a FIFO")
-    token = project_access._allowed.set(project_access.permitted([str(shop)]))
+    token = call_context._allowed.set(call_context.permitted([str(shop)]))
     try:
         assert () == list_recent("all", str(shop), 20).passed_over
     finally:
-        project_access._allowed.reset(token)
+        call_context._allowed.reset(token)
 
 
 @pytest.mark.thorough

@@ -15,7 +15,7 @@ import pytest
 from indexer.export import export_path
 from smart_fork.errors import Usage
 from smart_fork.finding.qmd import SEARCH_SECONDS, Qmd
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 from tests import warm
 from tests.cases import each, first
 from tests.smart_fork.finding.scripted_qmd import DONE, RETRY, located
@@ -334,7 +334,7 @@ class TestWhatItSays:
         elsewhere = world.repository("elsewhere")
 
         def ask() -> list[str]:
-            project_access.limit_to(project_access.permitted([str(elsewhere)]))
+            call_context.limit_to(call_context.permitted([str(elsewhere)]))
             return world.ids(RETRY, elsewhere)
 
         assert contextvars.copy_context().run(ask) == []

@@ -21,7 +21,7 @@ from smart_fork.finding.sessions import locate
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.repository import history
-from smart_fork.system import project_access
+from smart_fork.system import call_context
 from tests.smart_fork.world import Did, git
 
 ASKED, DONE = "> Have the mailer sign its messages", "The mailer signs with DKIM."
@@ -249,7 +249,7 @@ def test_who_may_read_one_repository_alone_sees_only_what_was_done_there(world, 
     session = edits(world, shop, world.repository("zoo"))
 
     def ask():
-        project_access.limit_to(project_access.permitted([str(shop)]))
+        call_context.limit_to(call_context.permitted([str(shop)]))
         found = world.find("mailer sign, or feed llamas", shop)["results"]
         with pytest.raises(NotFound):
             locate(session)

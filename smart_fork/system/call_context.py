@@ -1,18 +1,24 @@
-"""The projects that a caller may ask about. A client of the service is limited to its own; others are not.
+"""The context of a call: the agent that made it, the projects that it may read, and its cancellation.
 
-Held in a context variable, which goes with the request into its threads: no tool can forget to pass it on.
+Context variables hold all three, and follow a request into its threads: no tool can forget to pass them on.
+A client of the service is limited to its own projects; other callers are not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
+from threading import Event
+from typing import TypeVar
 
 from indexer.lazy import dataclass
 from indexer.project import Project, is_within, project_of, resolve
 from indexer.repositories import recorded
-from smart_fork.errors import NotFound
+from indexer.transcripts.model import AgentName
+from smart_fork.errors import ForkRefused, NotFound
+
+T = TypeVar("T")
 
 HINT = 'The client names its projects as roots; config.toml can allow more: [service] projects = ["~/code/shop"].'
 
@@ -102,3 +108,33 @@ def _projects(directories: Iterable[str]) -> Iterator[Project]:
             yield project_of(directory)
         except (OSError, ValueError):  # a NUL, half a character
             continue
+
+
+#: The agent that made the call; `None` for a person or an unknown caller.
+calling: ContextVar[AgentName | None] = ContextVar("calling", default=None)
+
+#: Outside of a call nothing sets it.
+_NEVER = Event()
+_given_up: ContextVar[Event] = ContextVar("given_up", default=_NEVER)
+
+
+class Cancelled(ForkRefused):
+    """The caller has cancelled the call."""
+
+    code = "cancelled"
+
+
+def cancellable(given_up: Event, work: Callable[[], T]) -> T:
+    """Do `work`. Setting `given_up` cancels it."""
+    _given_up.set(given_up)
+    return work()
+
+
+def refuse_cancelled(seconds: float = 0.0) -> None:
+    """Wait for `seconds`; refuse to go beyond, for example to what cannot be taken back, in a cancelled call.
+
+    Raises:
+        Cancelled: the call was cancelled.
+    """
+    if _given_up.get().wait(seconds):
+        raise Cancelled("The call was cancelled, so nothing was started or changed")
