@@ -1,19 +1,350 @@
-"""The agents: a folder each, and one line here."""
+"""All agents. Each has a folder, or a module if smart-fork only reads its sessions, and a line in `AGENTS`."""
 
 from __future__ import annotations
 
-from smart_fork.agents.agent import ReadOnlyAgent
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.agent import Agent, Home, ReadOnlyAgent
 from smart_fork.agents.claude import Claude
 from smart_fork.agents.codex import Codex
 from smart_fork.agents.copilot import Copilot
 from smart_fork.agents.cursor import Cursor
-from smart_fork.agents.description import Home
 from smart_fork.agents.gemini import Gemini
-from smart_fork.agents.known import Known
 from smart_fork.agents.opencode import OpenCode
 from smart_fork.agents.qwen import Qwen
+from smart_fork.errors import SmartForkError, Usage, advice
 
-AGENTS = Known(
+if TYPE_CHECKING:
+    from smart_fork.agents.agent import ProgramSpec, Storage
+    from smart_fork.agents.ancestry import Heads
+    from smart_fork.agents.copier import Copier
+    from smart_fork.agents.cuts.cutter import Cutter, Files
+    from smart_fork.agents.forms import Forms
+    from smart_fork.agents.hooks import Hooks
+    from smart_fork.agents.login import Login
+    from smart_fork.agents.questions import Screen
+    from smart_fork.agents.registration import Registration
+    from smart_fork.agents.starter import Background, Starter
+    from smart_fork.agents.tail import Tail
+
+F = TypeVar("F")
+#: An id or a name that an agent gets unchanged: neither an option nor a path.
+_GIVEN = re.compile(r"\w[\w.:-]{0,199}")
+#: The agents of the word ``both``, which were the first two.
+_BOTH: tuple[AgentName, ...] = ("claude", "codex")
+
+
+class AllAgents:
+    """All agents by name, in their order: each one's facets, common facts, and the words that select some of them.
+
+    A method such as `starter_of` refuses an agent without that facet in a sentence.
+    """
+
+    #: Selects the first two agents, Claude Code and Codex.
+    BOTH: ClassVar = "both"
+    ALL: ClassVar = "all"
+    #: The name of an agent that its transcript tells (for cuts).
+    AUTO: ClassVar = "auto"
+    #: Forks of forks are followed this far. Deeper ones are read without their oldest part.
+    MAX_FORK_DEPTH: ClassVar = 64
+
+    def __init__(self, *agents: Agent) -> None:
+        self._by_name = {agent.name: agent for agent in agents}
+
+    def __iter__(self) -> Iterator[Agent]:
+        return iter(self._by_name.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def __getitem__(self, name: str) -> Agent:
+        """Return the agent of that name.
+
+        Raises:
+            Usage: There is no such agent.
+        """
+        if agent := self._by_name.get(name):
+            return agent
+        raise Usage(f"Unknown agent: {name}", f"Agents are: {', '.join(self._by_name)}.")
+
+    def title_of(self, agent: str) -> str:
+        """Return an agent's name for people; an unknown name as it is."""
+        return self[agent].title if agent in self else agent
+
+    def command_of(self, agent: str) -> ProgramSpec:
+        """Return the agent's program. Raise `Usage` if it has none."""
+        return _needed(self[agent].command, f"smart-fork cannot start {self.title_of(agent)}", self._handed_over())
+
+    def starter_of(self, agent: str) -> Starter:
+        """Return the agent's starter. Raise `Usage` if it has none."""
+        return _needed(self[agent].starter, f"smart-fork cannot start {self.title_of(agent)}", self._handed_over())
+
+    def screen_of(self, agent: str) -> Screen:
+        """Return the agent's screen. Raise `Usage` if it has none."""
+        return _needed(self[agent].screen, f"smart-fork cannot read the screen of {self.title_of(agent)}")
+
+    def storage_of(self, agent: str) -> Storage:
+        """Return the agent's storage. Raise `Usage` if it has none."""
+        refusal = f"smart-fork does not know where {self.title_of(agent)} keeps its sessions"
+        return _needed(self[agent].storage, refusal)
+
+    def copier_of(self, agent: str) -> Copier:
+        """Return the agent's copier. Raise `Usage` if it has none."""
+        refusal = f"smart-fork cannot branch {self.title_of(agent)} sessions"
+        return _needed(self[agent].copier, refusal, self._handed_over())
+
+    def forms_of(self, agent: str) -> Forms:
+        """Return the agent's forms. Raise `Usage` if it has none."""
+        refusal = f"Sessions of {self.title_of(agent)} are not shared"
+        return _needed(self[agent].forms, refusal, self.why_not(agent, "shared"))
+
+    def teller_of(self, agent: str) -> Forms:
+        """Return the writer of sessions handed over to the agent. Raise `Usage` if it has none."""
+        return _needed(self[agent].forms, f"{self.title_of(agent)} cannot receive sessions of other agents")
+
+    def heads_of(self, agent: str) -> Heads:
+        """Return the agent's heads. Raise `Usage` if it has none."""
+        return _needed(self[agent].heads, f"The families of {self.title_of(agent)} sessions are not known")
+
+    def tail_of(self, agent: str) -> Tail:
+        """Return the agent's tail. Raise `Usage` if it has none."""
+        return _needed(self[agent].tail, f"smart-fork has no live status of {self.title_of(agent)} sessions")
+
+    def login_of(self, agent: str) -> Login:
+        """Return the agent's login. Raise `Usage` if it has none."""
+        return _needed(self[agent].login, f"smart-fork does not know how {self.title_of(agent)} logs in")
+
+    def hooks_of(self, agent: str) -> Hooks:
+        """Return the agent's hooks. Raise `Usage` if it has none."""
+        return _needed(self[agent].hooks, f"{self.title_of(agent)} does not report what its sessions do")
+
+    def registration_of(self, agent: str) -> Registration:
+        """Return the agent's registration. Raise `Usage` if it has none."""
+        refusal = f"smart-fork does not know how {self.title_of(agent)} registers servers"
+        return _needed(self[agent].registration, refusal)
+
+    def background_of(self, agent: str) -> Background:
+        """Return the agent's verbs for background sessions. Raise `Usage` if it has none."""
+        return _needed(self[agent].background, f"{self.title_of(agent)} has no background sessions")
+
+    def why_not(self, agent: str, ability: str) -> str:
+        """Return the reason why an agent lacks an ability, as a sentence; empty if none is given."""
+        why = self[agent].lacks.get(ability, "")
+        return f"{why[:1].upper()}{why[1:]}." if why else ""
+
+    def _handed_over(self) -> str:
+        other = next(agent.name for agent in self if agent.has("starter"))
+        return advice(
+            f"Hand the whole session over to another agent: `smart-fork fork ID --as {other}`.",
+            tool=f"Hand the whole session over to another agent: as_agent {other}.",
+        )
+
+    def cutters(self) -> tuple[Cutter, ...]:
+        """Return all cutters, in the order in which each is asked if a file is its own."""
+        return tuple(agent.cutter for agent in self._cut() if agent.cutter)
+
+    def cuttable(self) -> tuple[str, ...]:
+        """Return the names of the agents whose transcripts can be cut, in that order."""
+        return tuple(agent.name for agent in self._cut())
+
+    def _cut(self) -> Iterable[Agent]:
+        return sorted((agent for agent in self if agent.has("cutter")), key=lambda agent: agent.writes_on)
+
+    def first_cut(self) -> AgentName:
+        """Return the default agent of cuts: the first whose transcripts can be cut."""
+        return next(agent.name for agent in self if agent.has("cutter"))
+
+    def find_cutter(self, tool: str) -> Cutter | None:
+        """Return the cutter of that name; `None` for a transcript of an unknown agent."""
+        return self[tool].cutter if tool in self else None
+
+    def files_of(self, tool: str) -> Files:
+        """Return how transcripts of that agent are stored; of an unknown agent, as files."""
+        from smart_fork.agents.cuts.cutter import Files
+
+        return self.find_cutter(tool) or Files()
+
+    def cutter_of(self, tool: str) -> Cutter:
+        """Return the cutter of that name.
+
+        Raises:
+            Usage: There is none.
+        """
+        if found := self.find_cutter(tool):
+            return found
+        raise Usage(f"Unknown tool: {tool}", f"Known: {', '.join((self.AUTO, *self.cuttable()))}.")
+
+    @cached_property
+    def session_logs(self) -> re.Pattern[str]:
+        """Finds in the line of an action a log of any agent, or our export of one."""
+        from indexer.transcripts.commands import naming_sessions
+
+        return naming_sessions(place for agent in self for place in agent.home.places)
+
+    def around(self, env: Mapping[str, str]) -> AgentName | None:
+        """Return the agent that started a program with this environment; `None` for a person's own shell."""
+        return next((agent.name for agent in self if any(env.get(mark) for mark in agent.marks)), None)
+
+    def caller_session(self, env: Mapping[str, str], agents: Sequence[Agent] = ()) -> str | None:
+        """Return the session that started a program with this environment; `None` if no variable names a session.
+
+        Only the variables of `agents` count. Without `agents` all count, and the agent of `around` comes first.
+        """
+        around = None if agents else self.around(env)
+        asked = agents or [*([self[around]] if around else []), *self]
+        return next((env[name] for agent in asked for name in agent.session_variables if env.get(name)), None)
+
+    def homes(self) -> Iterator[Home]:
+        """Yield the own folder of each agent that has one."""
+        return (agent.home for agent in self if agent.home.variable)
+
+    def home_variables(self) -> tuple[str, ...]:
+        """Return the variables that name the agents' folders and files."""
+        return tuple(name for home in self.homes() for name in (home.variable, *home.beside))
+
+    def overrides(self) -> tuple[str, ...]:
+        """Return the variables that name the agents' programs."""
+        return tuple(agent.command.override for agent in self if agent.command)
+
+    def logins(self) -> Iterator[Login]:
+        """Yield the login of each agent that has one."""
+        return (agent.login for agent in self if agent.login)
+
+    def login_variables(self) -> frozenset[str]:
+        """Return all agents' variables that can hold a secret, or name the server that gets it."""
+        return frozenset(name for login in self.logins() for name in login.variables())
+
+    def registrations(self) -> tuple[Registration, ...]:
+        """Return the registration of each agent that has one."""
+        return tuple(agent.registration for agent in self if agent.registration)
+
+    def readable(self) -> tuple[AgentName, ...]:
+        """Return the agents whose sessions smart-fork reads."""
+        return tuple(agent.name for agent in self)
+
+    def startable(self) -> tuple[AgentName, ...]:
+        """Return the agents that smart-fork starts."""
+        return tuple(agent.name for agent in self if agent.has("starter"))
+
+    def in_background(self) -> tuple[AgentName, ...]:
+        """Return the agents with verbs for background sessions."""
+        return tuple(agent.name for agent in self if agent.has("background"))
+
+    def handed_to(self) -> tuple[AgentName, ...]:
+        """Return the agents that can receive a handed-over session."""
+        return tuple(agent.name for agent in self if agent.has("forms"))
+
+    def settable(self) -> tuple[AgentName, ...]:
+        """Return the agents in which smart-fork registers its server or hooks."""
+        return tuple(agent.name for agent in self if agent.has("registration") or agent.has("hooks"))
+
+    def first(self) -> AgentName:
+        """Return the default agent, if neither a person nor an agent named one."""
+        return self.startable()[0]
+
+    def check_id(self, agent: AgentName, session_id: str, which: str = "source") -> str:
+        """Return `session_id` if that agent can have it.
+
+        Raises:
+            Usage: It cannot.
+        """
+        if not self[agent].has("starter"):  # its sessions are only handed over
+            return self.check_given(session_id)
+        if not self.starter_of(agent).ids.fullmatch(session_id):
+            from smart_fork.snippets import plain_name
+
+            raise Usage(f"Invalid {which} sessionId: {plain_name(session_id)}")
+        return session_id
+
+    def check_given(self, session_id: str) -> str:
+        """Return `session_id` if it can be an argument. Agents that get it unchanged may know a session by a name.
+
+        Raises:
+            Usage: It cannot.
+        """
+        if not _GIVEN.fullmatch(session_id):
+            from smart_fork.snippets import plain_name
+
+            raise Usage(f"Invalid source sessionId: {plain_name(session_id)}")
+        return session_id
+
+    @cached_property
+    def callers_own(self) -> tuple[str, ...]:
+        """The variables that agents set for programs that they start.
+
+        A fork does not run inside its caller, and some of these variables keep Claude Code from saving the session.
+        """
+        return tuple(name for agent in self for name in agent.tells)
+
+    def choices(self) -> tuple[str, ...]:
+        """Return the words that `selected` accepts."""
+        return (*self.readable(), self.BOTH, self.ALL)
+
+    def selected(self, value: object) -> tuple[AgentName, ...]:
+        """Return the selected agents in their order.
+
+        Raises:
+            Usage: There is no agent of that name whose sessions smart-fork reads.
+        """
+        word = str(value).lower()
+        if word == self.ALL:
+            return self.readable()
+        if word == self.BOTH:
+            return _BOTH
+        if word in self.readable():
+            return (word,)
+        from smart_fork.snippets import one_of, shown
+
+        raise Usage(f"agent_type must be {one_of(self.choices())}, not {shown(value)}")
+
+    def word_for(self, agents: Iterable[AgentName]) -> str:
+        """Return the shortest word with which `selected` returns these agents."""
+        meant = tuple(agents)
+        return meant[0] if len(meant) == 1 else self.BOTH if meant == _BOTH else self.ALL
+
+    def to_start(self, name: str) -> AgentName:
+        """Return the agent of that name, to start it.
+
+        Raises:
+            SmartForkError: There is no such agent.
+        """
+        if name in self.startable():
+            return name
+        from smart_fork.snippets import plain_name
+
+        raise SmartForkError(f"Unknown adapter: {plain_name(name)}", f"Adapters are: {', '.join(self.startable())}.")
+
+    def to_set_up(self, words: Sequence[str]) -> tuple[AgentName, ...]:
+        """Return those that all ``--agent`` options name; all without any.
+
+        Raises:
+            Usage: An option names none.
+        """
+        known = {self.ALL: self.settable(), self.BOTH: _BOTH} | {name: (name,) for name in self.settable()}
+        if unknown := [word for word in words if word not in known]:
+            from smart_fork.snippets import one_of
+
+            raise Usage(f"Unknown agent: {unknown[0]}", f"Say {one_of((*self.settable(), self.BOTH, self.ALL), '')}.")
+        meant = {name for word in words or (self.ALL,) for name in known[word]}
+        return tuple(name for name in self.settable() if name in meant)
+
+    def titles(self, names: Iterable[AgentName], last: str = "and") -> str:
+        """Return the names of these agents for people, in a sentence."""
+        *others, end = (self[name].title for name in names)
+        return f"{', '.join(others)} {last} {end}" if others else end
+
+
+def _needed(facet: F | None, refusal: str, hint: str = "") -> F:
+    if facet is None:
+        raise Usage(refusal, hint)
+    return facet
+
+
+AGENTS = AllAgents(
     Claude(),
     Codex(),
     Cursor(),

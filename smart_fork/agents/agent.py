@@ -1,22 +1,26 @@
-"""The description of an agent: its names, folder and program, and one facet for each thing that smart-fork does with
-it.
+"""The description of an agent: its names, its own folder, its program, and one facet for each thing that smart-fork
+does with it (a facet is an object such as the agent's copier).
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.description import Description, Facet, Home
+from smart_fork import config
 
 if TYPE_CHECKING:
-    from smart_fork.agents.ancestry import Births, Heads
-    from smart_fork.agents.background import Background
+    from indexer.transcripts.base import AgentAdapter
+    from smart_fork.agents.ancestry import Births, Heads, SubAgents
     from smart_fork.agents.codec import Codec
     from smart_fork.agents.copier import Copier
     from smart_fork.agents.cuts.cutter import Cutter
@@ -26,9 +30,129 @@ if TYPE_CHECKING:
     from smart_fork.agents.presence import Presence
     from smart_fork.agents.questions import Screen
     from smart_fork.agents.registration import Registration
-    from smart_fork.agents.starter import Starter
-    from smart_fork.agents.subagents import SubAgents
+    from smart_fork.agents.starter import Background, Starter
     from smart_fork.agents.tail import Tail
+
+#: The folder of data, which ``XDG_DATA_HOME`` names otherwise, for all programs.
+_DATA = ".local/share/"
+
+
+class Home(NamedTuple):
+    """An agent's own folder: the `variable` that names it, and the default below a person's home.
+
+    `logs` are the folders of its logs in it, `beside` variables that name other places of its files; one of them,
+    `runtime`, names the folder that `logs` are in instead. The variable may name another folder, which its own is
+    `inside`.
+    """
+
+    variable: str
+    default: str
+    logs: tuple[str, ...] = ("projects",)
+    beside: tuple[str, ...] = ()
+    inside: str = ""
+    runtime: str = ""
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The folders of its logs below a home where no variable says otherwise, such as ``.agent/sessions``."""
+        return tuple(f"{self.default}/{one}".rstrip("/") for one in self.logs)
+
+    def folder(self) -> Path:
+        """Return the folder, which need not exist: that of the session being started, else the first one."""
+        return _USED.get().get(self) or self._first()
+
+    def folders(self) -> tuple[Path, ...]:
+        """Return the folder and further ones: a variable may list several, and a person names those of other accounts
+        in config.toml.
+        """
+        more = (self._named_so(one) for one in (*self._named()[1:], *_further(self.variable)))
+        return tuple(dict.fromkeys((self.folder(), self._first(), *more)))
+
+    def of_logs(self) -> tuple[Path, ...]:
+        """Return the folders that its logs are in, of which each has `logs`.
+
+        One that is relative would be below wherever the agent is started, and does not count.
+        """
+        named = os.environ.get(self.runtime, "")
+        return (Path(named).expanduser(),) if named.startswith(("/", "~/")) else self.folders()
+
+    def of(self, log: Path | str) -> Path:
+        """Return the folder that a log is in; the first one if it is in none."""
+        around = (one for one in self.folders() if str(log).startswith(f"{one}/"))
+        return max(around, key=lambda one: len(one.parts), default=self._first())
+
+    def is_further(self, *logs: Path | str) -> bool:
+        """Return whether these logs are in a folder that their agent finds only if its variable names it."""
+        return len(self.folders()) > 1 and any(self.of(log) != self._first() for log in logs)
+
+    @contextmanager
+    def used(self, log: Path | None) -> Iterator[None]:
+        """Take the folder that a log is in for the agent's own, while its session is started."""
+        several = len(self.folders()) > 1
+        own = {self: self.of(log) if log else self._first()} if several else {}
+        token = _USED.set({**_USED.get(), **own})
+        try:
+            yield
+        finally:
+            _USED.reset(token)
+
+    def environment(self) -> dict[str, str]:
+        """Return the variable with which a program uses the folder of the session being started."""
+        used = _USED.get().get(self)
+        if used is None or (used == self._first() and len(self._named()) < 2):
+            return {}
+        return {self.variable: str(used).removesuffix(f"/{self.inside}")}
+
+    def _named(self) -> list[str]:
+        """Return the folders that the variable names. It is no list if such a folder exists."""
+        named = os.environ.get(self.variable, "")
+        if self.default.startswith(_DATA):  # a path that is not absolute does not count, as XDG wants it
+            return [named] if named.startswith("/") else []
+        parts = [part for one in named.split(",") if (part := one.strip())]
+        return [named] if self.inside or len(parts) < 2 or Path(named).is_dir() else parts
+
+    def _first(self) -> Path:
+        if named := next(iter(self._named()), ""):
+            return self._named_so(named)
+        data = os.environ.get("XDG_DATA_HOME", "")
+        if self.default.startswith(_DATA) and data.startswith("/"):
+            return Path(data, self.default.removeprefix(_DATA))
+        return Path.home() / self.default
+
+    def _named_so(self, value: str) -> Path:
+        """Return the folder if the variable has this value."""
+        return Path(value).expanduser() / self.inside
+
+    def usual(self) -> str:
+        """Return the value of the variable that stands for the folder used without it; empty if none does."""
+        outside = self.default.removesuffix(self.inside)
+        return f"~/{outside}".rstrip("/") if self.default.endswith(self.inside) else ""
+
+
+#: The folders of the session that is being started.
+_USED: ContextVar[Mapping[Home, Path]] = ContextVar("used homes", default={})  # noqa: B039 - never changed
+
+
+def _further(variable: str) -> tuple[str, ...]:
+    """The further folders in config.toml of the agent whose folder this variable names."""
+    file = str(config.file())
+    if not os.path.exists(file):  # noqa: PTH110 - as text
+        return ()
+    info = os.stat(file)  # noqa: PTH116 - as text
+    return _in_config(info.st_mtime_ns, info.st_size, info.st_ino, file).get(variable, ())
+
+
+@lru_cache(maxsize=1)
+def _in_config(*_state: object) -> dict[str, tuple[str, ...]]:
+    pairs = [(name.strip(), folder.strip()) for name, _, folder in (one.partition("=") for one in config.homes())]
+    return {variable: tuple(folder for name, folder in pairs if name == variable) for variable, _ in pairs}
+
+
+class Facet:
+    """A facet that is made with its agent."""
+
+    def __init__(self, of: Agent) -> None:
+        self.of, self.agent, self.title = of, of.name, of.title
 
 
 class Sign(NamedTuple):
@@ -94,7 +218,7 @@ class Ability(NamedTuple):
     facet: str = ""
 
 
-class Agent(Description):
+class Agent:
     """One agent. A missing facet is `None`.
 
     Facets are imported at their first use: a hook runs with each prompt, and needs hardly any.
@@ -112,6 +236,14 @@ class Agent(Description):
         "tells": Ability("live status", "hooks"),
         "set_up": Ability("setup", "registration"),
     })  # fmt: skip
+    name: AgentName
+    #: Its name for people.
+    title: str
+    home: Home = Home("", "")
+    #: Finds and reads its logs.
+    reader: AgentAdapter
+    #: The variables that it sets for programs that it starts.
+    tells: tuple[str, ...] = ()
     command: ProgramSpec | None = None
     #: Of the variables that it sets, those that identify it.
     marks: tuple[str, ...] = ()

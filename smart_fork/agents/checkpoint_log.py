@@ -22,12 +22,11 @@ from indexer.transcripts.base import UNREAD, AgentAdapter, Checkpoint, LogFile, 
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS, checkpoints
-from smart_fork.agents.checkpoint_objects import Stored, transcript
+from smart_fork.agents.checkpoint_objects import Stored, is_history, said_in, transcript
 from smart_fork.agents.checkpoints import Listed
 from smart_fork.agents.codec import Record
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.forms import Becomes, HomePlace
-from smart_fork.agents.histories import is_history, said_in
 from smart_fork.errors import SmartForkError
 
 #: Agents that are only read. Their histories are written as a plain log that both readers take.

@@ -188,8 +188,7 @@ def _list(common: str, top: str, before: Listed | None) -> Listed | None:
     Raises:
         OSError: git, or the list, cannot be read or written.
     """
-    from smart_fork.agents.checkpoint_objects import refs_of, sessions_in
-    from smart_fork.agents.histories import is_history, listed
+    from smart_fork.agents.checkpoint_objects import is_history, listed, refs_of, sessions_in
 
     stamp = _stamp(common, top)
     refs, sessions = refs_of(common), before.sessions if before else {}
@@ -214,7 +213,7 @@ def _stamp(common: str, top: str) -> list[list[Any]]:
     found = [_seen(f"{common}/{name}") for name in ("packed-refs", "reftable/tables.list")]
     found += [_seen(path) for path in _loose(common)]
     if os.path.isdir(folder := f"{top}/{HISTORIES}"):  # noqa: PTH112 - as text
-        from smart_fork.agents.histories import stamps
+        from smart_fork.agents.checkpoint_objects import stamps
 
         found += map(list, stamps(folder))
     return found

@@ -9,11 +9,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from indexer.transcripts.answers import Answers
+from indexer.lazy import late
+from indexer.transcripts.answers import Answers, Questions, Said
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.lines import Line, is_long
 from indexer.transcripts.model import GivenBack, Item, Origin, RecordSize, Session, UsedTool
-from indexer.values import dict_in, dicts_in, json_in, text_in
+from indexer.transcripts.texts import LEFT_OUT_TAG
+from indexer.values import dict_in, dicts_in, json_in, list_in, text_in
 
 Record = dict[str, Any]
 
@@ -262,3 +264,106 @@ def patch_shown(display: object) -> str:
 def in_paragraphs(texts: Iterable[object]) -> str:
     """Join the texts as paragraphs, without surrounding blanks."""
     return "\n\n".join(said for text in texts if isinstance(text, str) and (said := text.strip()))
+
+
+_UNNAMED = r'[^"\n]{1,1000}'
+#: What follows an answer between quotation marks. A preview is the agent's.
+_END = late(
+    r'"(?: selected preview:\n.*?)?(?: user notes: (?P<notes>.*?))?'
+    r"(?:, |\. (?:You can now continue|Read the answers carefully|Call \w+ again).*|\.?\s*)\Z",
+    re.DOTALL,
+)
+_NOTE = "user_note: "
+
+
+class QuotedAnswers(Answers):
+    """Answers between quotation marks: ``"question"="answer"``, one behind the other."""
+
+    none = ("", "Unanswered", "(No answer provided)")
+
+    def answered(self, output: str, questions: Questions) -> Said:
+        return self._quoted(output, questions) if '"="' in output else super().answered(output, questions)
+
+    def _quoted(self, output: str, questions: Questions) -> Iterator[tuple[str, str]]:
+        known = [re.escape(text) for *_, text in questions if text and f'"{text}"="' in output]
+        parts = re.split(rf'"({"|".join(known) or _UNNAMED})"="', output)
+        for question, rest in zip(parts[1::2], parts[2::2], strict=True):
+            end = _END.search(rest)
+            words, notes = (rest[: end.start()], end["notes"] or "") if end else (rest, "")
+            if words not in self.none or notes:
+                yield question, f"{'' if words in self.none else words} {notes}".strip()
+
+
+class JsonAnswers(Answers):
+    """Answers in a JSON object, by the ids of their questions, by their numbers or by their texts."""
+
+    def answered(self, output: str, questions: Questions) -> Said:
+        if not output.lstrip().startswith("{"):
+            return super().answered(output, questions)
+        return self._named(dict_in(dict_in(json_in(output.strip())).get("answers")), questions)
+
+    def _named(self, answers: Mapping[str, object], questions: Questions) -> Iterator[tuple[str, str]]:
+        named = {str(number): text for number, (_, _, text) in enumerate(questions)}
+        named |= {name: text for identity, _, text in questions for name in (identity, text) if name}
+        for key, value in answers.items():
+            told = dict_in(value).get("answers") if isinstance(value, Mapping) else value
+            parts = [told] if isinstance(told, str) else [one for one in list_in(told) if isinstance(one, str)]
+            yield named.get(key, ""), ", ".join(part.removeprefix(_NOTE) for part in parts)
+
+
+#: Fields of a record that are not text for a model: ids, signatures, and encrypted data.
+_NO_TEXT = frozenset({
+    "type", "id", "role", "status", "call_id", "tool_use_id", "signature", "data", "encrypted_content",
+    "thoughtSignature",
+})  # fmt: skip
+#: An estimate of an image's size in characters, independent of its file's size.
+IMAGE_CHARACTERS = 6_000
+_IMAGE_TYPES = frozenset({"image", "input_image", "image_url", "inlineData", "document"})
+#: No record is deeper.
+_MAX_DEPTH = 64
+#: The characters kept at either end of a shortened result; at either end of one of many texts; of the line between.
+END_CHARACTERS, _LEAST_END, _LINE = 200, 20, 80
+#: The fields of a result with its text.
+_RESULT_TEXTS = frozenset({"text", "output", "content", "error", "functionResponse", "response"})
+
+
+def shortened(result: Any, kind: str = "text", end: int = END_CHARACTERS, depth: int = 0) -> Any:
+    """Return a tool result with both ends of each text, and a text of that `kind` for each image."""
+    if isinstance(result, str):
+        gone = len(result) - 2 * end
+        if gone <= _LINE:
+            return result
+        return f"{result[:end]}\n[… {gone:,} characters dropped from this copy …]\n{result[-end:]}"
+    if depth >= _MAX_DEPTH:
+        return result
+    if isinstance(result, list):
+        each = max(_LEAST_END, end // max(1, len(result)))
+        return [shortened(part, kind, each, depth + 1) for part in result]
+    if isinstance(result, dict):
+        if str(result.get("type")) in _IMAGE_TYPES or "inlineData" in result:
+            return {"type": kind, "text": "[an image, dropped from this copy]"}
+        return {
+            name: shortened(part, kind, end, depth + 1) if name in _RESULT_TEXTS else part
+            for name, part in result.items()
+        }
+    return result
+
+
+def characters(value: Any, depth: int = 0) -> int:
+    """Return how many characters of a value a model reads."""
+    if isinstance(value, str):
+        return len(value)
+    if depth >= _MAX_DEPTH:
+        return 0
+    if isinstance(value, list):
+        return sum(characters(part, depth + 1) for part in value)
+    if isinstance(value, dict):
+        if str(value.get("type")) in _IMAGE_TYPES or "inlineData" in value:
+            return IMAGE_CHARACTERS
+        return sum(len(name) + characters(part, depth + 1) for name, part in value.items() if name not in _NO_TEXT)
+    return 0 if value is None else 4
+
+
+def aside(text: str) -> str:
+    """Return a text of our own in the place of a prompt. Readers do not take it for a person's."""
+    return f"<{LEFT_OUT_TAG}>\n{text}\n</{LEFT_OUT_TAG}>"

@@ -17,8 +17,8 @@ from indexer.lazy import dataclass
 from indexer.transcripts.lines import is_long
 from indexer.transcripts.model import RecordSize, Session
 from indexer.transcripts.state import utc
+from smart_fork.agents.agent import Facet
 from smart_fork.agents.codec import CopyCodec, Record
-from smart_fork.agents.description import Facet
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.system.processes import Machine
 

@@ -17,7 +17,7 @@ import orjson
 
 from indexer.transcripts.model import Session
 from smart_fork.agents.codec import Codec, Record
-from smart_fork.agents.cuts.ties import PATHS, is_tie
+from smart_fork.agents.cuts.model import PATH_FIELDS, is_fixed_field
 
 #: Replacements of the project's root and the home. The third escapes these characters in a person's text.
 ROOT, HOME, LITERAL = "\ue0f0", "\ue0f1", "\ue0f2"
@@ -189,9 +189,9 @@ class Forms(Codec):
 
     def _mapped(self, name: str, value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
         """Return a field with changed paths, also in names of fields."""
-        if name in PATHS and isinstance(value, str):
+        if name in PATH_FIELDS and isinstance(value, str):
             return change(value)
-        if is_tie(name, value) or depth >= _DEPTH:
+        if is_fixed_field(name, value) or depth >= _DEPTH:
             return value
         if isinstance(value, str):
             return change(value)

@@ -19,8 +19,7 @@ from indexer.transcripts.base import UNREAD, Checkpoint, ReadResult
 from indexer.transcripts.model import GivenBack, Item, Origin, Session, UsedTool
 from indexer.values import dict_in, dicts_in
 from smart_fork.agents.codec import Header, ReadCodec, Record, text_of
-from smart_fork.agents.database_log import DatabaseAdapter, Stamp
-from smart_fork.agents.own_logs import ReadAdapter
+from smart_fork.agents.own_logs import DatabaseAdapter, ReadAdapter, Stamp
 
 if TYPE_CHECKING:
     import apsw

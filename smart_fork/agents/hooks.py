@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from smart_fork.agents.description import Facet
+from smart_fork.agents.agent import Facet
 
 #: Seconds after which the agent stops waiting. Codex waits at most three at a session's end.
 TIMEOUT = 3

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, ClassVar
 
+from indexer.files import private_dir, replace_file, state_home
 from indexer.lazy import dataclass
+from indexer.settings import DEPTH, WORKER_ID
+from indexer.transcripts.model import AgentName
 from indexer.values import dict_in, json_at
-from smart_fork.agents.description import Facet
+from smart_fork.agents import AGENTS
+from smart_fork.agents.agent import Facet
 from smart_fork.system.processes import Completed
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -79,3 +86,46 @@ def is_variable(value: object) -> bool:
 def table(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the object of that name in settings; empty if it is none."""
     return dict_in(settings.get(name))
+
+
+_MAX_NAMES = 100
+
+
+def noted_variables(agent: AgentName) -> tuple[str, ...]:
+    """Return the names that a person's environment last had for that agent."""
+    return tuple(_noted().get(agent, ()))
+
+
+def note_variables_of_person(env: Mapping[str, str]) -> None:
+    """Note the names that `env` sets for each agent, if it is a person's own, not made by an agent or for a worker."""
+    if not any(name in env for name in (*AGENTS.callers_own, DEPTH, WORKER_ID)):
+        note_variables(env)
+
+
+def note_variables(env: Mapping[str, str], agents: Iterable[str] | None = None, *, also: bool = False) -> None:
+    """Note the names that `env` sets for `agents`, by default all. With `also`, keep those already known.
+
+    Errors are ignored: the caller has another task.
+    """
+    before = _noted()
+    wanted = None if agents is None else set(agents)
+    now = dict[str, list[str]]()
+    for one in AGENTS.logins():
+        if wanted is None or one.agent in wanted:
+            names = {name for name in (*one.variables(), one.folder) if env.get(name)}
+            now[one.agent] = sorted(names.union(before.get(one.agent, ()) if also else ()))[:_MAX_NAMES]
+    said = {agent: names for agent, names in (before | now).items() if names}
+    if said != before:
+        with suppress(OSError):
+            replace_file(
+                private_dir(_names_file().parent) / _names_file().name, [json.dumps(said).encode()], durable=False
+            )
+
+
+def _names_file() -> Path:
+    return state_home() / "variables.json"
+
+
+def _noted() -> dict[str, list[str]]:
+    lists = dict_in(json_at(_names_file())).items()
+    return {agent: [one for one in names if is_variable(one)] for agent, names in lists if isinstance(names, list)}

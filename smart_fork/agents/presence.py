@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from smart_fork.agents.description import Facet
+from smart_fork.agents.agent import Facet
 from smart_fork.system.processes import Running
 
 #: Programs that run scripts.

@@ -11,7 +11,7 @@ from shutil import which
 from typing import Any, ClassVar, NamedTuple
 
 from smart_fork import json_text
-from smart_fork.agents.description import Facet
+from smart_fork.agents.agent import Facet
 from smart_fork.errors import SmartForkError
 
 #: The name of our server in the agents' settings.

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import re
+import shlex
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from indexer.lazy import dataclass
+import orjson
+
+from indexer.lazy import dataclass, late
+from indexer.settings import DEPTH, WORKER_ID
 from indexer.transcripts.model import AgentName
+from indexer.values import dict_in, dicts_in, json_at, json_in, text_in
+from smart_fork.agents import AGENTS
+from smart_fork.agents.agent import Facet
 from smart_fork.agents.options import Options
+from smart_fork.errors import ForkRefused, Usage
+from smart_fork.snippets import plain_name
 
 #: The agent's command: fork a session, start a new one, or resume one.
 Form = Literal["fork", "new", "resume"]
@@ -142,3 +151,177 @@ class OptionStarter(Starter):
         if request.headless:
             return ("--output-format", "json", f"--prompt={said}")
         return (f"{self.interactive}={said}",) if said else ()
+
+
+_BEGUN = late(r"(?m)^backgrounded · (\w+)")
+
+
+class BackgroundSession(NamedTuple):
+    """A session as its agent lists it. It has a process if it `runs`; one that begins has none yet, and is not `over`.
+
+    `asks` says what it waits for; empty if it does not.
+    """
+
+    session_id: str
+    runs: bool
+    over: bool
+    asks: str
+
+
+class Background(Facet):
+    """The verbs of one agent."""
+
+    #: The help of a version that has them matches this.
+    sign = r"(?m)^  stop\b.* <id>"
+    listing = ("agents", "--json", "--all")
+
+    def command(self, argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the command that starts `argv` in the background. Its hooks and servers get `env`, if any."""
+        settings = ("--settings", orjson.dumps({"env": dict(env)}).decode()) if env else ()
+        return (argv[0], "--bg", *settings, *argv[1:])
+
+    def begun(self, said: str) -> str:
+        """Return the id of a session from what its start printed; empty if it began none."""
+        found = _BEGUN.search(said)
+        return found[1] if found else ""
+
+    def sessions(self, said: bytes) -> Mapping[str, BackgroundSession]:
+        """Return all sessions by id, from what `listing` printed."""
+        return {
+            text_in(row.get("id")): BackgroundSession(
+                text_in(row.get("sessionId")), "pid" in row, row.get("state") in ("done", "failed", "stopped"),
+                text_in(row.get("waitingFor")) if row.get("status") == "waiting" else "",
+            )
+            for row in dicts_in(json_in(said))
+        }  # fmt: skip
+
+    def last_words(self, one: str) -> str:
+        """Return why the session of that id has ended; empty if that is not known."""
+        return text_in(dict_in(json_at(self.of.home.folder() / "jobs" / one / "state.json")).get("detail"))
+
+
+#: A fork may fork, and that fork once more.
+MAX_DEPTH = 3
+#: Linux accepts 128 KiB in one argument.
+MAX_PROMPT_BYTES = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class ForkPlan:
+    """A command to run. `env` is added to its environment, and `defaults` where nothing else sets them. `staging` is
+    done first. See `Line`.
+
+    `new_session_id` is the worker's session, `None` if only the agent knows it. `title` is the worker's name, if the
+    staged copy gives it to the session instead of the command.
+    """
+
+    agent: AgentName
+    argv: tuple[str, ...]
+    cwd: Path
+    env: Mapping[str, str]
+    source_session_id: str
+    new_session_id: str | None
+    staging: Staging
+    at: str | None
+    name: str
+    prompt: str
+    headless: bool
+    form: Form = "fork"
+    delivery: Delivery = "argument"
+    writes: bool = False
+    title: str = ""
+    defaults: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def said(self) -> str:
+        """The prompt, if it is not an argument: it goes to standard input, or is typed."""
+        return "" if self.delivery == "argument" else self.plain_prompt(self.prompt)
+
+    @staticmethod
+    def plain_prompt(prompt: str | None) -> str:
+        """Return `prompt` as an argument that no agent takes for an option, a command or a shell command.
+
+        Raises:
+            Usage: It is too long.
+        """
+        text = ForkPlan.passable(prompt or "").strip()
+        if not text:
+            return ""
+        if len(text.encode()) > MAX_PROMPT_BYTES:
+            raise Usage(
+                f"The prompt is longer than {MAX_PROMPT_BYTES:,} bytes",
+                "Write it to a file, and let the prompt name the file.",
+            )
+        ordinary = text[0].isalnum() and len(text.split(maxsplit=1)) > 1
+        return text if ordinary else f" {text}"
+
+    @staticmethod
+    def passable(text: str) -> str:
+        """Return `text` without NUL and half characters, so that it can be an argument."""
+        return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+    @classmethod
+    def fits(cls, prompt: str) -> bool:
+        """Return whether a prompt is short enough for an argument."""
+        return len(cls.passable(prompt).encode()) < MAX_PROMPT_BYTES
+
+    @classmethod
+    def of(cls, request: Launch) -> ForkPlan:
+        """Plan one worker.
+
+        Raises:
+            Usage: An id, the prompt or the depth is not valid.
+            ForkRefused: The session belongs to another agent, or workers are nested too deeply.
+        """
+        agent = request.agent
+        starter = AGENTS.starter_of(agent)
+        source = "" if request.form == "new" else _source_of(request)
+        new = AGENTS.check_id(agent, request.new_session_id, "new") if request.new_session_id else None
+        if request.depth >= MAX_DEPTH:
+            raise ForkRefused(
+                f"This is already a worker of a worker, {MAX_DEPTH} deep", f"Unset {DEPTH} to start one anyway."
+            )
+        if request.at and not new:
+            raise Usage("A fork at an earlier message needs a new session id")
+        prompt = cls.plain_prompt(request.prompt)
+        if request.headless and not prompt:
+            raise Usage("A worker without a terminal needs a prompt", "Give it a prompt, or run it in tmux.")
+        name = plain_name(request.name)
+        line = starter.line(replace(request, session_id=source, new_session_id=new, prompt=prompt, name=name))
+        env = {
+            DEPTH: str(request.depth + 1),
+            **({WORKER_ID: request.worker_id} if request.worker_id else {}),
+            **AGENTS[agent].home.environment(),
+        }
+        argv = line.argv
+        if request.background:  # a session that is resumed keeps the options that it has
+            argv = AGENTS.background_of(agent).command(argv, env if request.form != "resume" else {})
+        return cls(
+            agent=agent, argv=argv, cwd=request.target_cwd, env=env, source_session_id=source,
+            new_session_id=line.session_id if starter.ids.fullmatch(line.session_id or "") else None,
+            staging=line.staging, at=request.at, name=name, prompt=cls.passable(request.prompt or ""),
+            headless=request.headless, form=request.form, delivery=line.delivery, writes=line.writes,
+            title="" if line.named else name, defaults=line.env,
+        )  # fmt: skip
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """Return the worker's environment: `base` without the caller's marks, with the plan's additions.
+
+        A program may trust ``PWD`` more than its working directory.
+        """
+        here = {"PWD": str(self.cwd)} if "PWD" in base else {}
+        given = {key: value for key, value in base.items() if key not in AGENTS.callers_own}
+        return {**self.defaults, **given, **here, **self.env}
+
+    def shell_command(self) -> str:
+        """Return the plan as one line for a person to paste into a shell. smart-fork itself never runs it."""
+        given = f"printf %s {shlex.quote(self.said)} | " if self.delivery == "input" and self.said else ""
+        home = AGENTS[self.agent].home.variable
+        words = (*(("env", f"{home}={self.env[home]}") if home in self.env else ()), *self.argv)
+        return f"cd {shlex.quote(str(self.cwd))} && {given}{shlex.join(words)}"
+
+
+def _source_of(request: Launch) -> str:
+    if request.form == "resume" and request.source_agent is None:
+        return AGENTS.check_given(request.session_id)
+    return AGENTS.check_id(request.source_agent or request.agent, request.session_id, "source")

@@ -12,9 +12,17 @@ from typing import Any, ClassVar, NamedTuple
 
 from indexer.transcripts.model import GivenBack, Item, Role
 from smart_fork.agents.codec import Codec, Record
-from smart_fork.agents.cuts import lines
-from smart_fork.agents.cuts.cutter import Cutter
-from smart_fork.agents.cuts.lines import Edits, RawLine, SeenLine, first_record, names_one_of, rewritten, turn_of
+from smart_fork.agents.cuts.cutter import (
+    Cutter,
+    Edits,
+    RawLine,
+    SeenLine,
+    first_record,
+    load_lines,
+    names_one_of,
+    rewritten,
+    turn_of,
+)
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 
 NOTHING: Mapping[str, Any] = {}
@@ -46,7 +54,7 @@ class TreeCutter(Cutter):
 
     def load(self, path: Path, composer: str = "") -> Transcript:
         """See `Cutter.load`. What is noted of one log is in an object of its own."""
-        return lines.load(self.tool, path, type(self)(self.of).seen)
+        return load_lines(self.tool, path, type(self)(self.of).seen)
 
     def others(self, path: Path) -> list[Path]:
         """See `Cutter.others`: the same session in other folders."""

@@ -95,9 +95,9 @@ def _look_around() -> None:
 
     calling.set(AGENTS.around(os.environ))
     if sys.stdin.isatty() and sys.stderr.isatty():
-        from smart_fork.agents import known_variables
+        from smart_fork.agents.login import note_variables_of_person
 
-        known_variables.note_a_persons(os.environ)
+        note_variables_of_person(os.environ)
 
 
 def main() -> None:

@@ -21,8 +21,7 @@ from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Turn
 from indexer.values import dict_in, json_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.cuts import ties
-from smart_fork.agents.cuts.model import CutWarning, Transcript, TranscriptTurn
+from smart_fork.agents.cuts.model import MAX_DEPTH, CutWarning, Transcript, TranscriptTurn, is_fixed_field
 from smart_fork.agents.learned import learned
 from smart_fork.errors import SmartForkError, advice
 from smart_fork.excise.answer import Excised
@@ -407,13 +406,13 @@ def map_texts(value: Any, change: _Change, lines: _ChangeAll = list, depth: int 
     """The same with every text changed, and those that are one text by `lines`. A text that is JSON stays JSON."""
     if isinstance(value, str):
         return _mapped_text(value, change, lines, depth)
-    if depth < ties.DEPTH and isinstance(value, dict):
+    if depth < MAX_DEPTH and isinstance(value, dict):
         return {
-            key: part if ties.is_tie(key, part) else map_texts(part, change, lines, depth + 1)
+            key: part if is_fixed_field(key, part) else map_texts(part, change, lines, depth + 1)
             for key, part in value.items()
         }
-    if depth < ties.DEPTH and isinstance(value, list):
-        return [map_texts(part, change, lines, depth + 1) for part in together(value, lines, ties.is_tie)]
+    if depth < MAX_DEPTH and isinstance(value, list):
+        return [map_texts(part, change, lines, depth + 1) for part in together(value, lines, is_fixed_field)]
     return value
 
 

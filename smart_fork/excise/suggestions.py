@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from shlex import quote
 
 from indexer.transcripts.lines import decode_line
-from smart_fork.agents.cuts import ties
-from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
+from smart_fork.agents.cuts.model import Transcript, TranscriptTurn, searchable_texts
 from smart_fork.excise.answer import Suggestion, Suggestions
 from smart_fork.excise.cut_plan import closure, secrets_in
 from smart_fork.excise.transcript import resolve_transcript
@@ -129,7 +128,7 @@ def _range(session: Transcript, ids: Collection[str]) -> str:
 
 
 def _texts(turn: TranscriptTurn) -> list[str]:
-    return [text for _, record in decode_line(turn.raw)[0] for text in ties.texts(record)]
+    return [text for _, record in decode_line(turn.raw)[0] for text in searchable_texts(record)]
 
 
 def _outputs(turn: TranscriptTurn) -> Sequence[str]:
@@ -137,5 +136,5 @@ def _outputs(turn: TranscriptTurn) -> Sequence[str]:
     found = []
     for _, record in decode_line(turn.raw)[0]:
         message = record.get("message") or record.get("payload") or record.get("bubble")
-        found += list(ties.texts(message if isinstance(message, dict) else record))
+        found += list(searchable_texts(message if isinstance(message, dict) else record))
     return found

@@ -23,8 +23,8 @@ from indexer.export import export_path
 from indexer.files import file_name, index_db, state_home
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.cuts import lines as raw
-from smart_fork.agents.cuts import ties
+from smart_fork.agents.cuts import cutter as raw
+from smart_fork.agents.cuts.model import searchable_texts
 from smart_fork.agents.readers import READERS
 from smart_fork.excise.answer import Remnant
 from smart_fork.finding.index_access import opened
@@ -164,7 +164,7 @@ def _runs(text: str) -> Iterator[str]:
 
 def _texts(line: bytes) -> Iterable[str]:
     objects = [record for _, record in decode_line(line)[0]]
-    return chain.from_iterable(map(ties.texts, objects)) if objects else (line.decode("utf-8", "replace"),)
+    return chain.from_iterable(map(searchable_texts, objects)) if objects else (line.decode("utf-8", "replace"),)
 
 
 #: Shorter words are in anything that is packed, by chance.

@@ -21,7 +21,8 @@ from indexer.store.base import SessionRow
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS, checkpoints
-from smart_fork.agents.cuts import lines, snapshots, titles
+from smart_fork.agents.cuts import snapshots, titles
+from smart_fork.agents.cuts.cutter import feeding, only_prompts_previewed
 from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
 from smart_fork.agents.own_logs import LogAdapter
 from smart_fork.agents.readers import OWN, READERS
@@ -76,7 +77,7 @@ def load_with_tool(tool: str, path: Path, composer: str = "") -> Transcript:
 
 def load_for_cut(tool: str, path: Path, composer: str = "", *, numbered: bool = False) -> Transcript:
     """The same, with previews of prompts alone: no cut asks for others. Raises as `load_with_tool`."""
-    with lines.only_prompts_previewed():
+    with only_prompts_previewed():
         return (load_numbered if numbered else load_with_tool)(tool, path, composer)
 
 
@@ -88,7 +89,7 @@ def load_numbered(tool: str, path: Path, composer: str = "") -> Transcript:
     tool = _tool_of(tool, path)
     own = OWN[tool] if tool in OWN.names and not checkpoints.is_within(str(path)) else None
     fold = own.begun(path) if isinstance(own, LogAdapter) else None
-    with lines.feeding(fold):
+    with feeding(fold):
         session = AGENTS.cutter_of(tool).load(path, composer)
     if fold is not None:
         fold.finish(turns=True)

@@ -17,8 +17,8 @@ from indexer.masking import Masked, mask_screen
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
-from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.readers import READERS
+from smart_fork.agents.starter import ForkPlan
 from smart_fork.errors import SmartForkError
 from smart_fork.system.processes import Machine
 from smart_fork.workers.place import SCREEN_SECONDS as TYPING_SECONDS

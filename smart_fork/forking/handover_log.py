@@ -12,8 +12,7 @@ import orjson
 
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codec import Record
-from smart_fork.agents.copied_texts import aside
+from smart_fork.agents.codec import Record, aside
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.forms import Becomes, HomePlace, Utterance
 from smart_fork.agents.readers import READERS

@@ -15,10 +15,10 @@ from pathlib import Path
 from indexer.lazy import dataclass
 from indexer.settings import Setting
 from indexer.transcripts.model import AgentName
-from smart_fork.agents import AGENTS, known_variables
-from smart_fork.agents.login import Login
-from smart_fork.agents.plan import ForkPlan
+from smart_fork.agents import AGENTS
+from smart_fork.agents.login import Login, noted_variables
 from smart_fork.agents.programs import Program
+from smart_fork.agents.starter import ForkPlan
 from smart_fork.errors import ForkRefused, advice
 from smart_fork.system.login_shell import login_shell, values_of
 from smart_fork.system.processes import Processes
@@ -54,7 +54,7 @@ def provisions(
     if place.replaces:  # a person sits there, whom the agent asks itself
         return Provisions()
     login = AGENTS.login_of(agent)
-    wanted = dict.fromkeys((*known_variables.names_for(agent), *login.required()))
+    wanted = dict.fromkeys((*noted_variables(agent), *login.required()))
     missing = [name for name in wanted if not env.get(name)]
     if not missing and login.is_plain(env):
         return Provisions()

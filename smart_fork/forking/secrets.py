@@ -18,7 +18,7 @@ from indexer.masking import MARK
 from indexer.masking.rules import SHAPE, Span, positions_of
 from indexer.masking.secrets import hidden, hidden_in_parts, key_lines, lines_at, spans_of, together
 from smart_fork.agents.codec import Record
-from smart_fork.agents.cuts import ties
+from smart_fork.agents.cuts.model import MAX_DEPTH, is_fixed_field, searchable_texts
 from smart_fork.agents.forms import Forms
 from smart_fork.errors import Unshareable
 
@@ -101,7 +101,7 @@ class Secrets:
         return None if thoughts is None else _Walk(self, forms, found).value(thoughts, "", free=False)
 
     def _has_secret(self, thought: Record, found: MaskedSecrets) -> bool:
-        said = list(ties.texts(thought, _is_unread))
+        said = list(searchable_texts(thought, _is_unread))
         new = [self.text(text) for text in said]
         for before, after in zip(said, new, strict=True):
             if before != after:
@@ -140,7 +140,7 @@ class _Walk:
         """A value of a field of that name; in what is `free` no name says what it is."""
         if isinstance(value, str):
             return self._of_field(value, name, free=free)
-        if depth >= ties.DEPTH or not isinstance(value, dict | list):
+        if depth >= MAX_DEPTH or not isinstance(value, dict | list):
             return value
         entering = not free and name in self._forms.free
         free = free or entering
@@ -162,7 +162,7 @@ class _Walk:
     def _of_field(self, value: str, name: str, *, free: bool) -> str:
         if _is_opaque(name) or (name == "data" and not free) or (name == "data" and len(value) > 1_000):
             return value
-        if free or name in LOOSE or not ties.is_tie(name, value):
+        if free or name in LOOSE or not is_fixed_field(name, value):
             return self._json(value) if value.startswith(("{", "[")) else self._changed(value)
         if self._text(value) != value:
             raise Unshareable(f"A possible secret is in a place that cannot be masked: {name}")
@@ -243,12 +243,12 @@ def _is_opaque(name: str, _: Any = None) -> bool:
 
 
 def _is_fixed(name: str, value: Any) -> bool:
-    return _is_opaque(name) or ties.is_tie(name, value)
+    return _is_opaque(name) or is_fixed_field(name, value)
 
 
 def _tells(value: Any, depth: int = 0) -> bool:
     """Return True if a name in it can mark a neighboring value as secret."""
-    if depth >= ties.DEPTH:
+    if depth >= MAX_DEPTH:
         return False
     if isinstance(value, dict):
         return any(_TELLING.search(name) or _tells(part, depth + 1) for name, part in value.items())
@@ -262,8 +262,8 @@ def _tells(value: Any, depth: int = 0) -> bool:
 
 def _spellings(value: Any) -> Iterator[str]:
     yield orjson.dumps(value).decode()
-    yield " ".join(ties.texts(value, _is_unread))
-    yield "=".join(ties.texts(value, _is_unread))
+    yield " ".join(searchable_texts(value, _is_unread))
+    yield "=".join(searchable_texts(value, _is_unread))
 
 
 def _is_unread(name: str, _: object) -> bool:

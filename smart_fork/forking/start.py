@@ -19,10 +19,9 @@ from indexer.transcripts.base import is_there
 from indexer.transcripts.model import Session
 from smart_fork import session_origins
 from smart_fork.agents import AGENTS
-from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.programs import Program
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.starter import Launch
+from smart_fork.agents.starter import ForkPlan, Launch
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding.session_place import unplaced, where_now
 from smart_fork.forking.attempt import Attempt, undone

@@ -20,9 +20,8 @@ from smart_fork import session_origins
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt
 from smart_fork.agents.options import Options
-from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.references import Reference
-from smart_fork.agents.starter import Form
+from smart_fork.agents.starter import ForkPlan, Form
 from smart_fork.errors import ProgramFailed, SmartForkError, advice
 from smart_fork.finding.conversation import resumed_part
 from smart_fork.finding.session_place import as_guest, directory_of, in_project, where_now

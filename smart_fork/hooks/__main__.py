@@ -69,9 +69,9 @@ def _tell(agent: str, body: bytes) -> None:
 def _note(agent: str, body: bytes) -> None:
     """Only of a session that is no worker's, which has what we have given it."""
     if not os.environ.get("SMART_FORK_WORKER_ID") and b'"SessionStart"' in body:
-        from smart_fork.agents import known_variables
+        from smart_fork.agents.login import note_variables
 
-        known_variables.note(os.environ, [agent], also=True)
+        note_variables(os.environ, [agent], also=True)
 
 
 def _hear(agent: str, body: bytes) -> None:

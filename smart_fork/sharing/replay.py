@@ -25,7 +25,7 @@ from indexer.masking import MARK
 from indexer.transcripts.model import Session, Turn
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.cuts import ties
+from smart_fork.agents.cuts.model import is_fixed_field
 from smart_fork.agents.forms import Becomes, Forms, HomePlace
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Unshareable
@@ -153,7 +153,7 @@ def _tied(value: Any, forms: Forms) -> Iterator[tuple[str, Any]]:
         for name in sorted(value):
             if name in forms.free or name in LOOSE or name == "type":  # what an image is becomes a text
                 continue
-            if ties.is_tie(name, value[name]) and not isinstance(value[name], dict | list):
+            if is_fixed_field(name, value[name]) and not isinstance(value[name], dict | list):
                 yield name, value[name]
             else:
                 yield from _tied(value[name], forms)

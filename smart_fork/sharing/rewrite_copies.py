@@ -21,8 +21,8 @@ from indexer.transcripts.model import AgentName, Session
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import Record
-from smart_fork.agents.cuts import snapshots, ties, titles
-from smart_fork.agents.cuts.model import Transcript, TranscriptTurn
+from smart_fork.agents.cuts import snapshots, titles
+from smart_fork.agents.cuts.model import Transcript, TranscriptTurn, searchable_texts
 from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError
@@ -265,7 +265,7 @@ def _text(record_lines: Iterable[bytes]) -> str:
 
 def _texts(line: bytes) -> list[str]:
     record = record_in(line)
-    return list(ties.texts(record)) if record else []
+    return list(searchable_texts(record)) if record else []
 
 
 #: What a record is known by in a log -> the record that takes its place, or nothing.
@@ -354,4 +354,4 @@ def _left(one: ReceivedLog, records: Iterable[Record], keys: EditsByKey) -> Iter
 
 
 def _said(records: Iterable[Record]) -> list[str]:
-    return [text for record in records for text in ties.texts(record)]
+    return [text for record in records for text in searchable_texts(record)]

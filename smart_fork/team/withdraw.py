@@ -18,8 +18,8 @@ from indexer import state
 from indexer.masking import mask
 from indexer.values import dict_in, json_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.cuts import ties, titles
-from smart_fork.agents.cuts.model import Transcript
+from smart_fork.agents.cuts import titles
+from smart_fork.agents.cuts.model import Transcript, searchable_texts
 from smart_fork.agents.forms import HomePlace
 from smart_fork.errors import Conflict, ServerUnavailable, Usage, WrongVerb
 from smart_fork.excise import transcript
@@ -249,7 +249,7 @@ def _title(info: wire.SessionInfo, made: CutPlan) -> str | None:
     beginning = " ".join(titles.without_suffix(info.title).split())[:30].strip("… ")
     removed = [turn.raw for turn in made.removed]
     gone = words_and_runs(removed) - words_and_runs(turn.raw for turn in made.survivors if turn.role != "system")
-    said = (" ".join(" ".join(ties.texts(dict_in(json_in(line)))).split()) for line in removed)
+    said = (" ".join(" ".join(searchable_texts(dict_in(json_in(line)))).split()) for line in removed)
     if telling_words([info.title.encode()], gone) or (beginning and any(beginning in one for one in said)):
         title = ""
     return title if title != info.title else None

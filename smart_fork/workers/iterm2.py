@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 from indexer.lazy import dataclass
 from indexer.masking import Masked, mask
-from smart_fork.agents.plan import ForkPlan
-from smart_fork.agents.starter import Delivery
+from smart_fork.agents.starter import Delivery, ForkPlan
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
 from smart_fork.snippets import plain_name
 from smart_fork.system.processes import Processes

@@ -20,11 +20,10 @@ from indexer.locks import held_file
 from indexer.masking import NOTHING, ending
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
-from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.programs import Program
 from smart_fork.agents.questions import Question
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.starter import Launch
+from smart_fork.agents.starter import ForkPlan, Launch
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage, advice
 from smart_fork.forking.occupation import Occupation
 from smart_fork.forking.provisions import provisions

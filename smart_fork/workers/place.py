@@ -26,17 +26,16 @@ from indexer.masking import NOTHING, Masked, ending, mask, mask_screen
 from indexer.settings import DEPTH, WORKER_ID
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
-from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.questions import Question, Screen
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.starter import Delivery
+from smart_fork.agents.starter import Delivery, ForkPlan
 from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError
 from smart_fork.system.processes import Completed, Machine, Processes
 from smart_fork.workers import handoff
 from smart_fork.workers.registry import Registry, WorkerRecord
 
 if TYPE_CHECKING:
-    from smart_fork.agents.background import Background, BackgroundSession
+    from smart_fork.agents.starter import Background, BackgroundSession
 
 _HANDED_OVER = ".command.json"
 

@@ -26,8 +26,7 @@ from indexer.masking import Masked, mask, mask_screen
 from indexer.project import project_of
 from indexer.settings import Setting
 from smart_fork.agents import AGENTS
-from smart_fork.agents.plan import ForkPlan
-from smart_fork.agents.starter import Delivery
+from smart_fork.agents.starter import Delivery, ForkPlan
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, SmartForkError
 from smart_fork.snippets import quoted
 from smart_fork.system.processes import Completed, Processes

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.plan import ForkPlan
-from smart_fork.agents.starter import Launch
+from smart_fork.agents.starter import ForkPlan, Launch
 from smart_fork.server import FEW
 from tests.e2e.agents import SERVER, Machine
 from tests.e2e.first_requests import WAYS, first_tools

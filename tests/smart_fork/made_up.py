@@ -9,13 +9,11 @@ from dataclasses import replace
 
 from indexer.transcripts.base import Agents
 from smart_fork import agents
-from smart_fork.agents import own_logs, readers
-from smart_fork.agents.agent import ProgramSpec
+from smart_fork.agents import AllAgents, own_logs, readers
+from smart_fork.agents.agent import Home, ProgramSpec
 from smart_fork.agents.claude import Claude
 from smart_fork.agents.claude import log as claude_log
 from smart_fork.agents.claude.command import ClaudeStarter
-from smart_fork.agents.description import Home
-from smart_fork.agents.known import Known
 
 NAME, TITLE = "madeup", "Made Up"
 
@@ -52,6 +50,6 @@ class MadeUp(Claude):
     starter = MadeUpStarter()
 
 
-agents.AGENTS = own_logs.AGENTS = Known(*agents.AGENTS, MadeUp())
+agents.AGENTS = own_logs.AGENTS = AllAgents(*agents.AGENTS, MadeUp())
 readers.OWN = Agents(*readers.OWN, MadeUpAdapter())
 readers.READERS = readers.Readers(*readers.OWN)

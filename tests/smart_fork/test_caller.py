@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents import AGENTS
+from smart_fork.agents import AGENTS, AllAgents
 from smart_fork.agents.agent import Agent, ClientCall
-from smart_fork.agents.known import Known
 from smart_fork.server.calls import Caller, agent_of, identify
 from tests.cases import each
 
@@ -37,7 +36,7 @@ def test_a_call_that_claude_writes_a_moment_later_is_found_where_no_environment_
     """Over HTTP nothing else does: without it the caller's own session would be among what it finds."""
     old, pauses = world.claude(shop, "one", "1"), []
     monkeypatch.setattr(
-        "smart_fork.agents.claude.hooks.time.sleep", lambda _: pauses.append(world.claude(shop, "two", CALL))
+        "smart_fork.agents.claude.settings.time.sleep", lambda _: pauses.append(world.claude(shop, "two", CALL))
     )
 
     def ask(env):
@@ -119,7 +118,7 @@ class Newcomer(Agent):
 @pytest.fixture
 def newcomer(monkeypatch):
     agent = Newcomer()
-    monkeypatch.setattr("smart_fork.server.calls.AGENTS", Known(*AGENTS, agent))
+    monkeypatch.setattr("smart_fork.server.calls.AGENTS", AllAgents(*AGENTS, agent))
     return agent
 
 

@@ -13,7 +13,7 @@ from indexer.masking import beginning, ending, mask, mask_cut, mask_screen, shor
 from indexer.transcripts.actions import describe, describe_raw, error_note, failure_of
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.texts import title_of
-from smart_fork.agents.cuts.lines import preview
+from smart_fork.agents.cuts.cutter import preview
 from smart_fork.agents.questions import Screen
 from smart_fork.cli.service.records import JsonLines
 from smart_fork.errors import Usage

@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 
 from smart_fork import agents as agents_folder
 from smart_fork import json_text
-from smart_fork.agents import AGENTS
+from smart_fork.agents import AGENTS, AllAgents
 from smart_fork.agents.agent import Agent
 from smart_fork.agents.hooks import Hooks
-from smart_fork.agents.known import Known
 from smart_fork.cli.setup import agent_settings
 from smart_fork.errors import SmartForkError
 from tests.cases import first
@@ -290,7 +289,7 @@ class _Plugin(Agent):
 
 @pytest.fixture
 def plugin(home, monkeypatch) -> Path:
-    monkeypatch.setattr("smart_fork.cli.setup.agent_settings.AGENTS", Known(*AGENTS, _Plugin()))
+    monkeypatch.setattr("smart_fork.cli.setup.agent_settings.AGENTS", AllAgents(*AGENTS, _Plugin()))
     return _Plugged(_Plugin()).path()
 
 

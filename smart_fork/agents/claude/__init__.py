@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual
-from smart_fork.agents.description import Home
+from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual
 
 HOME = Home("CLAUDE_CONFIG_DIR", ".claude")
 #: In it programs that Claude Code starts find the id of its session.
@@ -31,5 +30,7 @@ class Claude(Agent):
     project_variables = ("CLAUDE_PROJECT_DIR",)
     clients = ("claude",)
     facets = usual(
-        "births", screen="smart_fork.agents.questions:Screen", background="smart_fork.agents.background:Background"
-    )
+        "births", screen="smart_fork.agents.questions:Screen", background="smart_fork.agents.starter:Background",
+        login="settings:ClaudeLogin", registration="settings:ClaudeRegistration", hooks="settings:ClaudeHooks",
+        caller="settings:ClaudeCalls",
+    )  # fmt: skip

@@ -19,8 +19,7 @@ from indexer.values import dict_in, dicts_in, list_in
 from smart_fork.agents.claude import HOME
 from smart_fork.agents.claude.fold import CODEC, ClaudeCodec
 from smart_fork.agents.claude.log import folder_of
-from smart_fork.agents.codec import Record, only
-from smart_fork.agents.copied_texts import aside
+from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Entry, Excerpt, NewSession, copy_file, copy_folder
 from smart_fork.agents.forms import Becomes, Forms, Image, Utterance, all_texts
 from smart_fork.agents.tree_copy import Beside, TreeCopier, TreeCopy, placed

@@ -27,12 +27,9 @@ from indexer.transcripts.texts import (
 )
 from indexer.values import dict_in, dicts_in, json_in, list_in, text_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.ancestry import TreeHeads
-from smart_fork.agents.answers import QuotedAnswers
+from smart_fork.agents.ancestry import LoggedSubAgents, TreeHeads
 from smart_fork.agents.claude.log import slug, unslugged
-from smart_fork.agents.codec import MessageCodec, Record, item_of, text_of
-from smart_fork.agents.copied_texts import characters, shortened
-from smart_fork.agents.subagents import LoggedSubAgents
+from smart_fork.agents.codec import MessageCodec, QuotedAnswers, Record, characters, item_of, shortened, text_of
 from smart_fork.agents.tree import ID_CHARACTERS, Tree
 
 

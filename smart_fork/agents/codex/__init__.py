@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual
-from smart_fork.agents.description import Home
+from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual
 
 HOME = Home("CODEX_HOME", ".codex", ("sessions", "archived_sessions"))
 
@@ -24,6 +23,8 @@ class Codex(Agent):
     session_variables = ("CODEX_THREAD_ID",)
     clients = ("codex",)
     facets = usual(
-        "prompts", heads="head:CodexHeads", codec="codec:CodexCodec", forms="forms:CodexForms",
+        "prompts", heads="history:CodexHeads", births="history:CodexBirths", codec="codec:CodexCodec",
         subagents="subagents:CodexSubAgents", screen="smart_fork.agents.questions:Screen",
+        login="settings:CodexLogin", registration="settings:CodexRegistration", hooks="settings:CodexHooks",
+        caller="settings:CodexCalls",
     )  # fmt: skip

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from smart_fork.agents.codex import HOME
-from smart_fork.agents.codex.rollouts import is_id
+from smart_fork.agents.codex.log import is_id
 from smart_fork.agents.presence import Note, Presence
 from smart_fork.agents.registration import NAME
 from smart_fork.agents.starter import CommandLine, Launch, Starter

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import groupby, starmap
 from pathlib import Path
+from typing import Any
 
 import orjson
 
-from indexer.transcripts.lines import LineReader
-from indexer.transcripts.model import Session
+from indexer.transcripts.lines import LineReader, decode_line
+from indexer.transcripts.model import Session, UsedTool
+from indexer.values import dict_in, dicts_in, json_in
 from smart_fork.agents.codec import Record
 from smart_fork.agents.codex import HOME, remembered
-from smart_fork.agents.codex.codec import ordinal_of
+from smart_fork.agents.codex.codec import CALLS, CodexCodec, base_of, ordinal_of
 from smart_fork.agents.codex.history import lines_of, whole
+from smart_fork.agents.codex.remembered import COMPACTIONS
 from smart_fork.agents.copier import Copier, Copy, LiveRecord, NewSession
-from smart_fork.agents.cuts.lines import only_prompts_previewed
+from smart_fork.agents.cuts.cutter import only_prompts_previewed
+from smart_fork.agents.forms import Becomes, Forms, Identity, Image, Utterance, all_texts
 from smart_fork.json_text import respelled
 
 #: What a header says of how its own file is kept and where it is from.
@@ -163,3 +168,210 @@ def to_legacy(payload: Record) -> None:
         texts = [part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
         payload.clear()
         payload |= {"type": kind, "message": "".join(texts)}
+
+
+_CALLS = (*CALLS, "web_search_call")
+_ANY = ("type", "id", "call_id", "name", "namespace", "status", "turn_id")
+#: What is shared of each kind of item and event. Not among them are what the program told the model by itself, what it
+#: may do here, copies of outputs for the screen, and how much of somebody's allowance is left.
+_ITEMS = {
+    "message": ("role", "content", "phase", "internal_chat_message_metadata_passthrough"),
+    "reasoning": ("summary", "content", "encrypted_content"),
+    "function_call": ("arguments",), "function_call_output": ("output",),
+    "custom_tool_call": ("input",), "custom_tool_call_output": ("output",),
+    "local_shell_call": ("action",),
+    "tool_search_call": ("arguments", "execution"), "tool_search_output": ("execution", "tools", "output"),
+    "web_search_call": ("action",),
+    "image_generation_call": ("revised_prompt", "result"),
+    "compaction": ("encrypted_content",), "compaction_summary": ("encrypted_content",),
+}  # fmt: skip
+_EVENTS = {
+    "user_message": ("message", "text", "images", "kind", "text_elements"),
+    "agent_message": ("message", "text", "phase"),
+    "agent_reasoning": ("text",),
+    "token_count": ("info",),
+    "task_started": ("model_context_window", "started_at", "collaboration_mode_kind"),
+    "task_complete": ("last_agent_message", "completed_at", "duration_ms", "time_to_first_token_ms"),
+    "turn_aborted": ("reason", "completed_at", "duration_ms"),
+    "thread_rolled_back": ("num_turns",),
+    "context_compacted": (),
+}  # fmt: skip
+#: How ids begin that its API gives.
+_OF_THE_API = re.compile(r"[a-z]{2,4}_[0-9a-f]")
+#: What the program puts before what a person says, as a message of its own.
+_AROUND = re.compile(r"\s*<(?:environment_context|user_instructions|permissions instructions)[\s>]|# AGENTS\.md instr")
+_IMAGE_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
+
+
+class CodexForms(CodexCodec, Forms):
+    """Records of Codex, in today's form, after those of the sessions that theirs was forked from. Headers are none:
+    one is made for each file.
+    """
+
+    taken = frozenset({"ordinal"})
+    thoughts = ("reasoning",)
+    free = frozenset({"arguments", "input", "output", "action", "tools"})
+
+    def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
+        last = None if end is None else session.turns[end].id
+        for _, record in kept(session.source_path, last):
+            if record["type"] != "session_meta":
+                yield record
+
+    def names_another(self, log: bytes) -> bool:
+        """See `Forms.names_another`. A name may be written with escapes."""
+        lines = (line for line in log.split(b"\n") if b"history_base" in line or b"\\u" in line)
+        payloads = (record.get("payload") for line in lines for _, record in decode_line(line)[0])
+        return any(isinstance(one, dict) and base_of(one) for one in payloads)
+
+    def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
+        """A header, and the records in the form of before copy-on-write, which has no numbers."""
+        begun = False
+        for record in records:
+            if record.get("type") == "session_meta":  # one of somebody else's could name any file as its beginning
+                continue
+            made = self.incoming(record, Identity(becomes.place, {}))
+            if not begun:
+                yield _header(str(made.get("timestamp") or ""), becomes)
+                begun = True
+            yield made
+
+    def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
+        """Each message as the model is sent it, and as it is shown."""
+        for number, one in enumerate(said):
+            if not number:
+                yield _header(one.moment, becomes)
+            role, kind = ("user", "input_text") if one.user else ("assistant", "output_text")
+            item = {"type": "message", "role": role, "content": [{"type": kind, "text": one.text}]}
+            yield {"timestamp": one.moment, "type": "response_item", "payload": item}
+            shown = {"type": "user_message" if one.user else "agent_message", "message": one.text}
+            yield {"timestamp": one.moment, "type": "event_msg", "payload": shown}
+
+    def sent(self, record: Record) -> Record | None:
+        kind, payload = record.get("type"), record.get("payload")
+        if not isinstance(payload, dict):
+            return None
+        if kind == "response_item":
+            shared = _item(payload)
+        elif kind == "event_msg":
+            to_legacy(payload := dict(payload))
+            shared = _only(payload, _EVENTS)
+        elif kind == "compacted":
+            shared = _compacted(payload)
+        else:
+            return None
+        return {"timestamp": record.get("timestamp", ""), "type": kind, "payload": shared} if shared else None
+
+    def calls(self, record: Record) -> Iterator[UsedTool]:
+        for item in _items(record):
+            if item.get("type") in _CALLS:
+                given = item.get("arguments", item.get("input", item.get("action")))
+                yield UsedTool(_call_id(item), "", _decoded(given))
+
+    def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
+        return self.changed(record, lambda item: _withheld(item, mark) if _call_id(item) in ids else item) or record
+
+    def image(self, value: Record) -> Image | None:
+        kind, url = value.get("type"), value.get("image_url")
+        if kind == "input_image":
+            found = _IMAGE_URL.match(url) if isinstance(url, str) else None
+            size = (len(url) - found.end()) * 3 // 4 if found and isinstance(url, str) else 0
+            return Image(found[1] if found else "image", size, lambda note: {"type": "input_text", "text": note})
+        result = value.get("result")
+        if kind == "image_generation_call" and isinstance(result, str) and not result.startswith("["):  # a note
+            return Image("image", len(result) * 3 // 4, lambda note: value | {"result": note})
+        return None
+
+    def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
+        """See `Forms.without_thoughts`. What is shown of a thought goes with it."""
+        shown = dict_in(record.get("payload"))
+        if shown.get("type") == "agent_reasoning" and of(shown):
+            return None
+        return super().without_thoughts(record, of)
+
+    def changed(self, record: Record, change: Callable[[Record], Record | None]) -> Record | None:
+        """See `Forms.changed`. What a compaction left stays, whatever is left of it."""
+        old = list(_items(record))
+        new = [one for item in old if (one := change(item)) is not None]
+        if new == old:
+            return record
+        if record["type"] == "response_item":
+            return record | {"payload": new[0]} if new else None
+        return record | {"payload": record["payload"] | {"replacement_history": new}}
+
+    def untied(self, record: Record) -> Record | None:
+        """Ids that the API has given refer to what only that organisation has there."""
+        return self.changed(record, _untied)
+
+
+def _untied(item: Record) -> Record | None:
+    if item.get("type") in COMPACTIONS:
+        return None
+    return {name: value for name, value in item.items() if name != "id" or not _OF_THE_API.match(str(value))}
+
+
+def _item(item: Record) -> Record | None:
+    """An item as it is shared; a message only of a person or the model."""
+    if item.get("type") == "message":
+        texts = [part.get("text") for part in dicts_in(item.get("content"))]
+        around = texts and all(isinstance(text, str) and _AROUND.match(text) for text in texts)
+        if item.get("role") not in ("user", "assistant") or around:
+            return None
+    return _only(item, _ITEMS)
+
+
+def _only(payload: Record, kinds: dict[str, tuple[str, ...]]) -> Record | None:
+    kind = payload.get("type")
+    names = kinds.get(kind) if isinstance(kind, str) else None
+    return None if names is None else {name: payload[name] for name in payload if name in _ANY or name in names}
+
+
+def _compacted(payload: Record) -> Record:
+    left: Record = {name: payload[name] for name in ("message", "replacement_history") if name in payload}
+    if "replacement_history" in left:
+        left["replacement_history"] = [one for item in dicts_in(left["replacement_history"]) if (one := _item(item))]
+    return left
+
+
+def _items(record: Record) -> Iterator[Record]:
+    """The items that a record has: itself, or those that a compaction left."""
+    payload = record.get("payload")
+    if record.get("type") == "response_item" and isinstance(payload, dict):
+        yield payload
+    elif record.get("type") == "compacted" and isinstance(payload, dict):
+        yield from dicts_in(payload.get("replacement_history"))
+
+
+def _withheld(item: Record, mark: str) -> Record:
+    changed = dict(item)
+    for name in ("arguments", "input", "action", "output", "tools"):
+        if isinstance(given := item.get(name), str) and name == "arguments" and _decoded(given) is not given:
+            changed[name] = orjson.dumps(all_texts(_decoded(given), mark)).decode()
+        elif name in item:
+            changed[name] = mark if name == "output" else all_texts(given, mark)
+    return changed
+
+
+def _call_id(item: Record) -> str:
+    return str(item.get("call_id") or item.get("id") or "")
+
+
+def _decoded(given: object) -> object:
+    """Return a tool's decoded input, usually JSON in a text."""
+    if isinstance(given, str) and given.startswith(("{", "[")):
+        found = json_in(given)
+        return given if found is None else found
+    return given
+
+
+def _header(moment: str, becomes: Becomes) -> Record:
+    meta: dict[str, Any] = {
+        "id": becomes.session_id,
+        "timestamp": moment,
+        "cwd": becomes.place.root,
+        **OF_EACH_HEADER,
+        "source": "cli",
+    }
+    if becomes.forked_from:
+        meta["forked_from_id"] = becomes.forked_from
+    return {"timestamp": moment, "type": "session_meta", "payload": meta}

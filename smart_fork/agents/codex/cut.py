@@ -19,11 +19,9 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.codec import texts_of
 from smart_fork.agents.codex.codec import ForkBase, base_of, payload_of
 from smart_fork.agents.codex.history import Part, first_header, whole
+from smart_fork.agents.codex.log import id_in, rollout_in, rollouts
 from smart_fork.agents.codex.remembered import Seen, joined, numbered
-from smart_fork.agents.codex.rollouts import id_in, rollout_in, rollouts
-from smart_fork.agents.cuts import lines
-from smart_fork.agents.cuts.cutter import Cutter
-from smart_fork.agents.cuts.lines import Edits, first_record, head, opened, raw_lines
+from smart_fork.agents.cuts.cutter import Cutter, Edits, first_record, head, opened, raw_lines, rewritten
 from smart_fork.agents.cuts.model import CutWarning, Stamp, Transcript, TranscriptTurn
 
 _ENVELOPED = ("session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state")
@@ -62,7 +60,7 @@ class _Reading:
         return stamp
 
 
-def rewritten(record: dict[str, Any], gone: frozenset[str]) -> bool:
+def _without_repeated(record: dict[str, Any], gone: frozenset[str]) -> bool:
     """Take what begins as something in `gone` out of a record that repeats it and must stay. Whether there was any.
 
     The end of a turn repeats its last answer; a compaction repeats what the person said, and is what the model gets.
@@ -164,7 +162,7 @@ def _without(session: Transcript, gone: Collection[str], heads: frozenset[str]) 
         if turn.id in gone or turn.inherited or "repeating" not in turn.meta:
             continue
         raw = turn.raw
-        new = lines.rewritten(raw, lambda record: rewritten(record, heads))
+        new = rewritten(raw, lambda record: _without_repeated(record, heads))
         if new != raw:
             found[position] = new
     return found

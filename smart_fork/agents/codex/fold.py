@@ -34,10 +34,18 @@ from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_reca
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS, fold
 from smart_fork.agents.codex import HOME
-from smart_fork.agents.codex.codec import CALLS, CODEC, OUTPUTS, base_of, ordinal_of, payload_of, text_of
-from smart_fork.agents.codex.log import thread_name, threads
-from smart_fork.agents.codex.repeated import roll_back, told_once
-from smart_fork.agents.codex.rollouts import find_rollout, id_in, is_moved, rollout_in
+from smart_fork.agents.codex.codec import (
+    CALLS,
+    CODEC,
+    OUTPUTS,
+    base_of,
+    ordinal_of,
+    payload_of,
+    roll_back,
+    text_of,
+    told_once,
+)
+from smart_fork.agents.codex.log import find_rollout, id_in, is_moved, rollout_in, thread_name, threads
 
 if TYPE_CHECKING:
     from smart_fork.agents.codex.remembered import Measured

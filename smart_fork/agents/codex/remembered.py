@@ -12,11 +12,10 @@ from indexer.transcripts.lines import Line, is_long
 from indexer.transcripts.model import Item, RecordSize, Role, Turn
 from indexer.transcripts.texts import strip_boilerplate
 from indexer.values import dicts_in, list_in, text_in
-from smart_fork.agents.codec import Record, texts_of
+from smart_fork.agents.codec import Record, aside, characters, shortened, texts_of
 from smart_fork.agents.codex.codec import CALLS, CODEC, OUTPUTS, ordinal_of, payload_of
-from smart_fork.agents.copied_texts import aside, characters, shortened
 from smart_fork.agents.cuts import titles
-from smart_fork.agents.cuts.lines import head, only_prompts_previewed, turn_of, with_sources
+from smart_fork.agents.cuts.cutter import head, only_prompts_previewed, turn_of, with_sources
 from smart_fork.agents.cuts.model import Place, TranscriptTurn
 from smart_fork.agents.cuts.titles import mark
 

@@ -8,11 +8,10 @@ from pathlib import Path
 from indexer.transcripts.lines import first_lines
 from indexer.transcripts.model import Session
 from indexer.values import dict_in, json_in
+from smart_fork.agents.ancestry import SubAgents
 from smart_fork.agents.codex.codec import text_of
 from smart_fork.agents.codex.fold import subagent_in
-from smart_fork.agents.codex.log import CodexAdapter
-from smart_fork.agents.codex.rollouts import id_in
-from smart_fork.agents.subagents import SubAgents
+from smart_fork.agents.codex.log import CodexAdapter, id_in
 
 #: The tool that sets one to work, and what its answer has in it.
 _TOOL, _NAMES = "spawn_agent", b"agent_id"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual
-from smart_fork.agents.description import Home
+from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual
 
 HOME = Home("COPILOT_HOME", ".copilot", ("session-state",))
 #: The variable in which it tells its session to what it starts.

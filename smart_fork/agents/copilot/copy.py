@@ -21,8 +21,7 @@ from indexer.files import private_dir, remove, sweep, write_new
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from indexer.values import dict_in
-from smart_fork.agents.codec import Record, only
-from smart_fork.agents.copied_texts import aside
+from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, copy_folder, read_again
 from smart_fork.agents.copilot import fold
 from smart_fork.agents.copilot.log import EVENTS, WORKSPACE, sessions

@@ -25,12 +25,10 @@ from indexer.transcripts.state import count, utc
 from indexer.transcripts.texts import strip_boilerplate, strip_recall, title_of
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.ancestry import HEAD_RECORDS, Copied, Heads, Kin
-from smart_fork.agents.codec import Record, SizedCodec
-from smart_fork.agents.copied_texts import characters, shortened
+from smart_fork.agents.ancestry import HEAD_RECORDS, Copied, Heads, Kin, SubAgents
+from smart_fork.agents.codec import Record, SizedCodec, characters, shortened
 from smart_fork.agents.copilot.log import WORKSPACE, name_in
 from smart_fork.agents.fold import read
-from smart_fork.agents.subagents import SubAgents
 from smart_fork.agents.tail import AnswerTokens, RecordSign, Tail, no_steps, took
 from smart_fork.agents.tree import ID_CHARACTERS, ROOT, FolderlessTree
 from smart_fork.agents.unattended import origin_of

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from smart_fork.agents.agent import Agent, ReadOnlyAgent
-from smart_fork.agents.description import Home
+from smart_fork.agents.agent import Agent, Home, ReadOnlyAgent
 
 
 class Cursor(Agent):

@@ -17,8 +17,7 @@ from indexer.files import config_home
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Role, estimate_tokens
 from indexer.values import dicts_in, json_in
-from smart_fork.agents.cuts.cutter import Cutter
-from smart_fork.agents.cuts.lines import first_record, opened, preview, raw_lines
+from smart_fork.agents.cuts.cutter import Cutter, first_record, opened, preview, raw_lines
 from smart_fork.agents.cuts.model import Call, Result, Stamp, Transcript, TranscriptTurn
 from smart_fork.agents.cuts.snapshots import cuts
 from smart_fork.agents.foreign_database import read_only

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from sys import intern
+from typing import IO, Any, NamedTuple
 
-from indexer.files import DISK, Disk, replace_file
-from smart_fork.agents.cuts.lines import Edits, only_prompts_previewed, pieces, stamp_of
-from smart_fork.agents.cuts.model import CutWarning, Stamp, Tool, Transcript, TranscriptTurn
-from smart_fork.agents.description import Facet
+from indexer.files import DISK, Disk, open_regular, replace_file
+from indexer.masking import NOTHING, Masked, mask, shorten
+from indexer.transcripts.lines import GLANCE_GAP_BYTES, Line, current_bound, decode_line
+from indexer.transcripts.model import Item, Role
+from smart_fork.agents.agent import Facet
+from smart_fork.agents.cuts import titles
+from smart_fork.agents.cuts.model import Call, CutWarning, Place, Result, Stamp, Tool, Transcript, TranscriptTurn
+from smart_fork.agents.fold import LineFold
 from smart_fork.errors import ForkRefused, NotFound, Usage, advice
+from smart_fork.json_text import respelled
 
 
 class Files:
@@ -187,3 +201,247 @@ class Cutter(Files, Facet, ABC):
     def without_header(self, session: Transcript) -> list[CutWarning]:
         """Return a warning if a cut removes the first record that the agent needs."""
         return []
+
+
+_ID = re.compile(r"[A-Za-z0-9-]{8,}")
+_ALL_PREVIEWED = ContextVar("all turns have previews", default=True)
+#: The fold that is fed with the lines of its log while these are read for a cut.
+_FED: ContextVar[LineFold | None] = ContextVar("fold", default=None)
+
+
+class SeenLine(NamedTuple):
+    """A line's turn, its session's id, its text in `said`, and the text of another line that it `repeats`.
+
+    `said` is `None` if no line can repeat it.
+    """
+
+    turn: TranscriptTurn
+    session_id: str
+    said: str | None
+    repeats: str
+
+
+def load_lines(tool: Tool, path: Path, see: Callable[[RawLine], SeenLine]) -> Transcript:
+    """Load the session in `path`, with every line in the order of the file.
+
+    Raises:
+        NotFound: The file does not exist.
+        OSError: The file cannot be read.
+    """
+    turns: list[TranscriptTurn] = []
+    heads: dict[str, str] = {}
+    copies: dict[str, str] = {}
+    first_id = ""
+    file, stamp = opened(path)
+    with file:
+        for line in raw_lines(file, path):
+            turn, session_id, said, repeats = see(line)
+            first_id = first_id or session_id
+            turns.append(turn)
+            if said is not None:
+                heads[turn.id] = head(said)
+            elif repeats:
+                copies[turn.id] = head(repeats)
+    session_id = path.stem if _ID.fullmatch(path.stem) else first_id or path.stem
+    return Transcript(tool, path, session_id, with_sources(turns, heads, copies), stamp=stamp)
+
+
+PREVIEW_CHARACTERS = 120
+#: Of a longer text only so much is masked for a preview, unless most of that is secret: no secret is nearly as long.
+_MASKED_CHARACTERS = 1 << 11
+#: The number of characters by which a repeated text is recognized.
+HEAD_CHARACTERS = 80
+#: The most damaged lines at the beginning of a transcript, as a power failure leaves them.
+DAMAGED_LINES = 20
+_PIECE, _OVERLAP = 1 << 20, 512
+
+
+class RawLine(NamedTuple):
+    """A line that is not blank, and its objects: usually one, none if the line cannot be decoded."""
+
+    number: int
+    place: Place
+    objects: tuple[dict[str, Any], ...]
+
+
+def raw_lines(file: IO[bytes], path: Path) -> Iterator[RawLine]:
+    """Yield the lines of an open file, without blank ones. A list of turns has a time limit, a cut needs all lines."""
+    end, bound = 0, current_bound.get() if _ALL_PREVIEWED.get() else None
+    fold = fed if (fed := _FED.get()) and fed.path == path else None
+    for number, raw in enumerate(file, start=1):
+        if bound and bound.stops(path, end):
+            if fold:
+                fold.unread = max(0, os.fstat(file.fileno()).st_size - end)
+            return
+        start, end = end, end + len(raw)
+        if raw.isspace():
+            continue
+        objects, reason = decode_line(raw)
+        ended = raw.endswith(b"\n")
+        if fold and (ended or not reason):  # else it is still being written
+            fold.take(Line(number, source, record) for source, record in objects)
+        place = Place(path, start, end - 1 if ended else end)
+        yield RawLine(number, place, tuple(record for _, record in objects))
+
+
+def opened(path: Path) -> tuple[IO[bytes], Stamp]:
+    """Open a file, and return it with its stamp, which is taken before the first byte is read.
+
+    Raises:
+        NotFound: The file does not exist.
+        OSError: The file cannot be opened.
+    """
+    try:
+        file = open_regular(path)
+    except FileNotFoundError as error:
+        raise NotFound(f"No such transcript: {path}") from error
+    return file, stamp_of(os.fstat(file.fileno()))
+
+
+def first_record(path: Path) -> dict[str, Any]:
+    """Return a file's first object, after damaged lines if there are any; empty if there is none."""
+    try:
+        file, _ = opened(path)
+    except (NotFound, OSError):
+        return {}
+    with file:
+        for _ in range(DAMAGED_LINES):
+            raw = file.readline(GLANCE_GAP_BYTES)
+            if objects := decode_line(raw)[0]:
+                return objects[0][1]
+            if not raw.endswith(b"\n"):  # torn, or too long for any record
+                break
+    return {}
+
+
+def names_one_of(path: Path, keys: Collection[str], field: str) -> bool:
+    """Return whether a record has one of these keys in this field. No line is decoded."""
+    named = re.compile(rb'"%b"\s*:\s*"([^"\\]{1,200})"' % field.encode())
+    with suppress(OSError), open_regular(path) as file:
+        found = (one[1] for piece in overlapping(pieces(file.read)) for one in named.finditer(piece))
+        return any(one.decode("utf-8", "replace") in keys for one in found)
+    return False
+
+
+def pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    """Return the rest of an open file in pieces, by its `read`."""
+    return iter(partial(read, _PIECE), b"")
+
+
+def overlapping(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield pieces, each after the end of the one before: no word is torn."""
+    rest = b""
+    for piece in pieces:
+        yield rest + piece
+        rest = piece[-_OVERLAP:]
+
+
+def stamp_of(info: os.stat_result) -> Stamp:
+    """Return the stamp of this version of a file."""
+    return Stamp(info.st_size, info.st_mtime_ns, info.st_ino)
+
+
+@contextmanager
+def feeding(fold: LineFold | None) -> Iterator[None]:
+    """Have the lines of a log that are read meanwhile collected in a fold as well: a log is read once."""
+    before = _FED.set(fold)
+    try:
+        yield
+    finally:
+        _FED.reset(before)
+
+
+@contextmanager
+def only_prompts_previewed() -> Iterator[None]:
+    """Load transcripts without the previews of other turns: to mask all tool output takes longer than to read it."""
+    before = _ALL_PREVIEWED.set(False)
+    try:
+        yield
+    finally:
+        _ALL_PREVIEWED.reset(before)
+
+
+def preview(text: str, calls: Sequence[str] = (), results: Sequence[str] = (), *, prompt: bool = False) -> Masked:
+    """Return about 120 characters on one line, never half a character."""
+    if not prompt and not _ALL_PREVIEWED.get():
+        return NOTHING
+    parts = [text, *(f"[tool_use: {name}]" for name in calls), *(f"[tool_result] {said}" for said in results)]
+    said = " ".join(parts)
+    masked = mask(said[:_MASKED_CHARACTERS])
+    if len(said) > _MASKED_CHARACTERS > 2 * len(masked):
+        masked = mask(said)
+    return shorten(masked, PREVIEW_CHARACTERS)
+
+
+def tokens(size: int, calls: int = 0) -> int:
+    """Estimate the tokens of a text with `size` characters."""
+    return -(-size // 4) + 8 * calls
+
+
+def turn_of(
+    identity: str, role: Role, said: str, item: Item, *,
+    prompt: bool, note: str = "", says: Iterable[str] = (), counts: bool = True, **more: Any,
+) -> TranscriptTurn:  # fmt: skip
+    """Return the turn of a record that has this item and `said` this.
+
+    `note` is the preview of a record that says nothing. `says` are further keys under which other lines repeat it. A
+    record that does not count takes no tokens. `more` are other fields of the turn.
+    """
+    calls = tuple(Call(intern(call.id), intern(call.name)) for call in item.calls)
+    outputs = [result.output for result in item.results]
+    size = len(said) + sum(map(len, outputs)) + sum(len(str(call.given)) for call in item.calls if call.given)
+    keys = (f"turn:{identity}", *(f"call:{call.id}" for call in calls if call.id), *says)
+    return TranscriptTurn(
+        id=identity,
+        role=role,
+        preview=preview(said or note, [call.name for call in calls], outputs, prompt=prompt),
+        token_est=tokens(size, len(calls)) if counts else 0,
+        tool_calls=calls,
+        tool_results=tuple(Result(intern(result.id)) for result in item.results),
+        says=(*keys, *(titles.made_of(said) if prompt else ())),
+        prompt=prompt,
+        **more,
+    )
+
+
+def head(text: str) -> str:
+    """Return the beginning of a text, with white space collapsed."""
+    return " ".join(text[: HEAD_CHARACTERS * 4].split())[:HEAD_CHARACTERS]
+
+
+def with_sources(
+    turns: list[TranscriptTurn], heads: dict[str, str], copies: dict[str, str]
+) -> tuple[TranscriptTurn, ...]:
+    """Return `turns`, with the original turn of each turn in `copies` (id to beginning of the repeated text).
+
+    If several turns in `heads` (id to beginning) have the same text, the nearest is the original.
+    """
+    order = {turn.id: position for position, turn in enumerate(turns)}
+    saying: defaultdict[str, list[str]] = defaultdict(list)
+    for identity, words in heads.items():
+        if words:
+            saying[words].append(identity)
+    return tuple(_with_source(turn, saying.get(copies.get(turn.id, ""), ()), order) for turn in turns)
+
+
+def _with_source(turn: TranscriptTurn, sources: Sequence[str], order: dict[str, int]) -> TranscriptTurn:
+    if not sources:
+        return turn
+    here = order[turn.id]
+    nearest = min(sources, key=lambda one: abs(order[one] - here))
+    return replace(turn, repeats=(*turn.repeats, f"turn:{nearest}"))
+
+
+#: New bytes for kept lines, by the turn's position: ids are not unique.
+Edits = Mapping[int, bytes]
+
+
+def rewritten(raw: bytes, change: Callable[[dict[str, Any]], bool]) -> bytes:
+    """Return the line with `change` applied to its objects. Unchanged values keep their spelling."""
+    done = []
+    touched = False
+    for source, record in decode_line(raw)[0]:
+        changed = change(record)
+        touched = touched or changed
+        done.append(respelled(source, record) if changed else source.rstrip(b"\r\n"))
+    return b" ".join(done) if touched else raw

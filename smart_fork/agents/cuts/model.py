@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import field
 from pathlib import Path
@@ -161,3 +161,42 @@ class CutWarning(Value):
 
     turn_id: str
     reason: str
+
+
+#: Deeper than any record is.
+MAX_DEPTH = 64
+#: Fields that are never searched or changed.
+FIXED_FIELDS = frozenset({
+    "uuid", "parentUuid", "logicalParentUuid", "leafUuid", "sessionId", "session_id", "id", "type", "role", "model",
+    "timestamp", "signature", "encrypted_content", "tool_use_id", "call_id", "toolUseID", "parentToolUseID", "data",
+    "requestId", "messageId", "thread_id", "turn_id", "name", "namespace", "version", "cwd", "gitBranch", "ordinal",
+    "media_type", "composerId", "bubbleId", "toolCallId", "sourceToolAssistantUUID", "promptId", "base_instructions",
+    "messageUuid", "parentId", "agentId", "interactionId", "apiCallId", "usageId", "reasoningOpaque",
+    "encryptedContent", "transcriptPath", "transcript_path", "gitRoot", "headCommit",
+    "sessionID", "messageID", "parentID", "callID", "message_id", "aggregate_id", "project_id",
+    "projectID", "providerID", "modelID",
+})  # fmt: skip
+#: Those of them that are paths.
+PATH_FIELDS = frozenset({"cwd", "gitRoot", "transcriptPath", "transcript_path"})
+
+
+def is_fixed_field(name: str, value: object) -> bool:
+    """Return whether a field is never searched or changed. An object ``data`` has searchable_texts."""
+    return (name in FIXED_FIELDS and not (name == "data" and isinstance(value, dict))) or name.lower().endswith(
+        "signature"
+    )
+
+
+def searchable_texts(
+    value: object, is_left_out: Callable[[str, object], bool] = is_fixed_field, depth: int = 0
+) -> Iterator[str]:
+    """Yield every text in a decoded record, but those in fields that are left out."""
+    if isinstance(value, str):
+        yield value
+    elif depth < MAX_DEPTH and isinstance(value, dict):
+        for key, part in value.items():
+            if not is_left_out(key, part):
+                yield from searchable_texts(part, is_left_out, depth + 1)
+    elif depth < MAX_DEPTH and isinstance(value, list):
+        for part in value:
+            yield from searchable_texts(part, is_left_out, depth + 1)

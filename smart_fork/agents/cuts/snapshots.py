@@ -18,8 +18,7 @@ import orjson
 from indexer.files import DISK, Disk, private_dir, replace_file, state_home
 from indexer.lazy import dataclass
 from indexer.values import json_in, list_in
-from smart_fork.agents.cuts.cutter import Files
-from smart_fork.agents.cuts.lines import pieces
+from smart_fork.agents.cuts.cutter import Files, pieces
 from smart_fork.agents.cuts.model import Transcript
 from smart_fork.errors import NotFound, Usage
 

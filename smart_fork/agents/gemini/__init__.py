@@ -9,8 +9,7 @@ It deletes sessions that were resumed. What follows from that for us:
 
 from __future__ import annotations
 
-from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual
-from smart_fork.agents.description import Home
+from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual
 
 HOME = Home("GEMINI_CLI_HOME", ".gemini", ("tmp",), inside=".gemini")
 #: The variable in which it tells its session to what it starts.

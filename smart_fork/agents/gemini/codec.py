@@ -10,9 +10,7 @@ from typing import Any, NamedTuple
 from indexer.lazy import late
 from indexer.transcripts.model import GivenBack, Item, UsedTool
 from indexer.values import dict_in, dicts_in, text_in
-from smart_fork.agents.answers import JsonAnswers
-from smart_fork.agents.codec import CopyCodec, Record, in_paragraphs, patch_shown
-from smart_fork.agents.copied_texts import characters, shortened
+from smart_fork.agents.codec import CopyCodec, JsonAnswers, Record, characters, in_paragraphs, patch_shown, shortened
 
 #: How its own words begin that it puts into the place of a person's.
 _CONTEXT = ("<session_context>", "<hook_context>")

@@ -20,8 +20,7 @@ import orjson
 
 from indexer.transcripts.model import Session, UsedTool
 from indexer.values import dict_in, dicts_in
-from smart_fork.agents.codec import Record, only
-from smart_fork.agents.copied_texts import aside
+from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, NewSession, read_again
 from smart_fork.agents.forms import SHARED, Becomes, Identity, PartForms, Utterance, all_texts, unsigned, withheld
 from smart_fork.agents.gemini.codec import CODEC, GeminiCodec, is_context, parts_of, said_in

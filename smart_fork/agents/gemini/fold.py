@@ -33,7 +33,7 @@ from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall
 from indexer.values import dict_in, dicts_in, json_in
 from smart_fork.agents import AGENTS, fold
-from smart_fork.agents.ancestry import HEAD_RECORDS, Copied, Heads, Kin
+from smart_fork.agents.ancestry import HEAD_RECORDS, Copied, Heads, Kin, SubAgents
 from smart_fork.agents.codec import Record
 from smart_fork.agents.gemini.codec import (
     CODEC,
@@ -47,7 +47,6 @@ from smart_fork.agents.gemini.codec import (
 )
 from smart_fork.agents.gemini.home import CHATS, digest, id_of, root_of
 from smart_fork.agents.gemini.memory import Memory, Told, sign_of
-from smart_fork.agents.subagents import SubAgents
 from smart_fork.agents.tail import AnswerTokens, RecordSign, Tail, no_steps, took
 from smart_fork.agents.unattended import origin_of
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual
-from smart_fork.agents.description import Home
+from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual
 
 HOME = Home("XDG_DATA_HOME", ".local/share/opencode", ("",), ("OPENCODE_DB",), "opencode")
 

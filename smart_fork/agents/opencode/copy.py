@@ -18,7 +18,7 @@ import orjson
 
 from indexer.transcripts.model import Session
 from indexer.values import dict_in, json_at, list_in
-from smart_fork.agents.copied_texts import aside
+from smart_fork.agents.codec import aside
 from smart_fork.agents.copier import Copier, Copy, Entry, LiveRecord, Merged, NewSession, Written, read_again
 from smart_fork.agents.opencode import HOME, settings_folder
 from smart_fork.agents.opencode.database import Document, decoded, opened

@@ -24,8 +24,7 @@ from indexer.transcripts.state import utc
 from indexer.values import dict_in, dicts_in, json_in, text_in
 from smart_fork.agents.codec import only
 from smart_fork.agents.cuts import titles
-from smart_fork.agents.cuts.cutter import Cutter
-from smart_fork.agents.cuts.lines import Edits, preview, rewritten, turn_of
+from smart_fork.agents.cuts.cutter import Cutter, Edits, preview, rewritten, turn_of
 from smart_fork.agents.cuts.model import Stamp, Transcript, TranscriptTurn
 from smart_fork.agents.foreign_database import columns, rewriting
 from smart_fork.agents.opencode import HOME

@@ -17,8 +17,8 @@ import apsw
 
 from indexer.transcripts.long_lines import abridged
 from indexer.values import json_in
-from smart_fork.agents.database_log import Stamp
 from smart_fork.agents.foreign_database import columns, with_tables
+from smart_fork.agents.own_logs import Stamp
 
 #: A session's id is the last part of its log's place: nothing else may be one.
 KEY = re.compile(r"[A-Za-z0-9_-]{1,128}")

@@ -39,12 +39,10 @@ from indexer.transcripts.state import count, is_path, utc
 from indexer.transcripts.texts import strip_boilerplate, strip_recall
 from indexer.values import dict_in, dicts_in, text_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.answers import QuotedAnswers
-from smart_fork.agents.codec import CopyCodec, Record
-from smart_fork.agents.copied_texts import IMAGE_CHARACTERS, characters, shortened
+from smart_fork.agents.ancestry import SubAgents
+from smart_fork.agents.codec import IMAGE_CHARACTERS, CopyCodec, QuotedAnswers, Record, characters, shortened
 from smart_fork.agents.fold import Fold
 from smart_fork.agents.opencode.database import Broken, Document, Json, document, in_file, opened
-from smart_fork.agents.subagents import SubAgents
 
 
 class OpenCodeAnswers(QuotedAnswers):

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.model import Session
 from smart_fork.agents.agent import Storage
-from smart_fork.agents.database_log import DatabaseAdapter, Stamp
 from smart_fork.agents.opencode import HOME
+from smart_fork.agents.own_logs import DatabaseAdapter, Stamp
 
 if TYPE_CHECKING:
     import apsw

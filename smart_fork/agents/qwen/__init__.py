@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from smart_fork.agents.agent import Agent, ProgramSpec, Sign, usual
-from smart_fork.agents.description import Home
+from smart_fork.agents.agent import Agent, Home, ProgramSpec, Sign, usual
 
 _RUNTIME = "QWEN_RUNTIME_DIR"
 HOME = Home("QWEN_HOME", ".qwen", beside=(_RUNTIME,), runtime=_RUNTIME)

@@ -13,8 +13,7 @@ from uuid import UUID, uuid4, uuid5
 import orjson
 
 from indexer.transcripts.model import Session
-from smart_fork.agents.codec import Record, only
-from smart_fork.agents.copied_texts import aside
+from smart_fork.agents.codec import Record, aside, only
 from smart_fork.agents.copier import Entry, NewSession, copy_folder
 from smart_fork.agents.forms import SHARED, Becomes, PartForms, Utterance, all_texts, unsigned, withheld
 from smart_fork.agents.qwen.fold import CODEC, SAID, QwenCodec, left_by_compaction, parts_of, sums_up

@@ -20,11 +20,9 @@ from indexer.transcripts.state import count
 from indexer.transcripts.texts import masked_name, strip_boilerplate, strip_recall, with_name
 from indexer.values import dict_in, dicts_in, list_in, text_in
 from smart_fork.agents import AGENTS
-from smart_fork.agents.ancestry import TreeHeads
-from smart_fork.agents.codec import MessageCodec, Record, patch_shown, texts_of
-from smart_fork.agents.copied_texts import characters, shortened
+from smart_fork.agents.ancestry import LoggedSubAgents, TreeHeads
+from smart_fork.agents.codec import MessageCodec, Record, characters, patch_shown, shortened, texts_of
 from smart_fork.agents.qwen.log import agents_of, project_of, slug
-from smart_fork.agents.subagents import LoggedSubAgents
 from smart_fork.agents.tail import NO_CALL, AnswerTokens, Calls, OpenCall, RecordSign, Steps, Tail, notified, took
 from smart_fork.agents.tree import Tree
 from smart_fork.agents.unattended import origin_of

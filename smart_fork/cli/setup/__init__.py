@@ -142,7 +142,7 @@ def setup(
 
 
 def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, asks: bool, dry_run: bool) -> None:
-    from smart_fork.agents import known_variables
+    from smart_fork.agents.login import note_variables_of_person
     from smart_fork.cli.setup.keeping import offered
     from smart_fork.cli.setup.plan import make_plan
 
@@ -162,7 +162,7 @@ def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, asks: bool, dry
             raise typer.Exit(1)
         plan = make_plan(options, ledger) if answer == "w" else plan
     compile_ahead()
-    known_variables.note_a_persons(os.environ)
+    note_variables_of_person(os.environ)
     done = [_act(step, plan, ledger) for step in plan.steps if step.is_open]
     failed = [one for one in done if one.error]
     tried = _try_all(plan, ask=options.index)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents import AGENTS, known_variables
+from smart_fork.agents import AGENTS
+from smart_fork.agents.login import note_variables, note_variables_of_person, noted_variables
 from smart_fork.agents.programs import Program
 from smart_fork.system.login_shell import login_shell, values_of
 from smart_fork.system.processes import Processes
@@ -176,35 +177,35 @@ def test_what_the_settings_of_claude_set_is_not_missing(home):
 
 
 def test_names_are_noted_and_no_values(home):
-    known_variables.note_a_persons({"ANTHROPIC_API_KEY": "the-secret", "CODEX_HOME": "/secret", "PATH": "/bin"})
+    note_variables_of_person({"ANTHROPIC_API_KEY": "the-secret", "CODEX_HOME": "/secret", "PATH": "/bin"})
 
     (file,) = (home / ".smart-fork").iterdir()
     noted = json.loads(file.read_text())
     assert (["ANTHROPIC_API_KEY"], ["CODEX_HOME"]) == (noted["claude"], noted["codex"])
     assert "secret" not in file.read_text()
     assert 0o600 == stat.S_IMODE(file.stat().st_mode)
-    assert ("ANTHROPIC_API_KEY",) == known_variables.names_for("claude")
+    assert ("ANTHROPIC_API_KEY",) == noted_variables("claude")
 
 
 def test_where_nothing_is_set_nothing_is_written(home):
-    known_variables.note_a_persons({"PATH": "/bin"})
+    note_variables_of_person({"PATH": "/bin"})
 
     assert not (home / ".smart-fork").exists()
 
 
 def test_a_terminal_says_anew_what_is_set_and_an_agent_only_adds(home):
-    known_variables.note_a_persons({"ANTHROPIC_API_KEY": "x"})
-    known_variables.note({"ANTHROPIC_BASE_URL": "x", "CODEX_API_KEY": "x"}, ["claude"], also=True)
-    assert ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL") == known_variables.names_for("claude")
-    assert () == known_variables.names_for("codex")
+    note_variables_of_person({"ANTHROPIC_API_KEY": "x"})
+    note_variables({"ANTHROPIC_BASE_URL": "x", "CODEX_API_KEY": "x"}, ["claude"], also=True)
+    assert ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL") == noted_variables("claude")
+    assert () == noted_variables("codex")
 
-    known_variables.note_a_persons({"ANTHROPIC_AUTH_TOKEN": "x"})
-    assert ("ANTHROPIC_AUTH_TOKEN",) == known_variables.names_for("claude")
+    note_variables_of_person({"ANTHROPIC_AUTH_TOKEN": "x"})
+    assert ("ANTHROPIC_AUTH_TOKEN",) == noted_variables("claude")
 
 
 @pytest.mark.parametrize("mark", ["CLAUDECODE", "CODEX_THREAD_ID", "SMART_FORK_WORKER_ID", "SMART_FORK_DEPTH"])
 def test_the_environment_of_what_an_agent_runs_is_no_persons(mark, home):
-    known_variables.note_a_persons({"ANTHROPIC_API_KEY": "x", mark: "1"})
+    note_variables_of_person({"ANTHROPIC_API_KEY": "x", mark: "1"})
 
     assert not (home / ".smart-fork").exists()
 
@@ -216,15 +217,15 @@ def test_odd_notes_name_nothing(said, home):
     (home / ".smart-fork").mkdir()
     (home / ".smart-fork/variables.json").write_text(said)
 
-    assert () == known_variables.names_for("claude")
-    known_variables.note_a_persons({"ANTHROPIC_API_KEY": "x"})
-    assert ("ANTHROPIC_API_KEY",) == known_variables.names_for("claude")
+    assert () == noted_variables("claude")
+    note_variables_of_person({"ANTHROPIC_API_KEY": "x"})
+    assert ("ANTHROPIC_API_KEY",) == noted_variables("claude")
 
 
 def test_notes_that_cannot_be_written_disturb_nobody(monkeypatch):
     monkeypatch.setenv("SMART_FORK_HOME", "/dev/null/x")
 
-    known_variables.note_a_persons({"ANTHROPIC_API_KEY": "x"})
+    note_variables_of_person({"ANTHROPIC_API_KEY": "x"})
 
 
 def test_the_login_shell_says_what_was_asked_for_and_nothing_else(home):

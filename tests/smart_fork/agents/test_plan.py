@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
-from smart_fork.agents.plan import MAX_PROMPT_BYTES, ForkPlan
-from smart_fork.agents.starter import Launch
+from smart_fork.agents.starter import MAX_PROMPT_BYTES, ForkPlan, Launch
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.snippets import plain_name
 from tests.smart_fork.forks import NEW, SESSION

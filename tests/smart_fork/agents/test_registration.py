@@ -10,7 +10,7 @@ import tomllib
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.codex.registration import statements
+from smart_fork.agents.codex.settings import statements
 from smart_fork.agents.registration import JsonRegistration, Registration, UnsuitableError
 from smart_fork.errors import SmartForkError
 from tests.cases import each
@@ -227,7 +227,7 @@ def test_a_lock_that_a_process_has_left_is_taken_over(home):
 def test_a_lock_that_is_held_is_not_broken(home, monkeypatch):
     lock = home / ".claude.json.lock"
     lock.mkdir()
-    monkeypatch.setattr("smart_fork.agents.claude.registration._PATIENCE", -1.0)
+    monkeypatch.setattr("smart_fork.agents.claude.settings._PATIENCE", -1.0)
     with pytest.raises(SmartForkError, match="is writing"), CLAUDE.lock():
         pass
     assert lock.is_dir()

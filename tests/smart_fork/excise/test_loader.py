@@ -18,7 +18,7 @@ from indexer.transcripts.lines import LineReader
 from smart_fork import excise
 from smart_fork.agents import AGENTS
 from smart_fork.agents.cursor.cut import composers
-from smart_fork.agents.cuts import lines as reading
+from smart_fork.agents.cuts import cutter as reading
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smart_fork.agents.cuts import ties
+from smart_fork.agents.cuts.model import searchable_texts
 from smart_fork.excise.cut_plan import map_texts
 from tests.cases import each
 
@@ -11,5 +11,5 @@ from tests.cases import each
 def test_what_a_tool_gives_back_is_read_whatever_its_fields_are_called(name):
     record = {"uuid": "u1", "result": {name: "said"}}
 
-    assert ["said"] == list(ties.texts(record))
+    assert ["said"] == list(searchable_texts(record))
     assert {"uuid": "u1", "result": {name: "SAID"}} == map_texts(record, str.upper)

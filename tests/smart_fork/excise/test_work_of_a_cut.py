@@ -16,8 +16,8 @@ from indexer.masking import shorten
 from indexer.transcripts import lines
 from smart_fork.agents.claude.log import ClaudeAdapter, folder_of
 from smart_fork.agents.codex.cut import CodexCutter
-from smart_fork.agents.cuts import lines as lines_of_cuts
-from smart_fork.agents.cuts import ties
+from smart_fork.agents.cuts import cutter as lines_of_cuts
+from smart_fork.agents.cuts.model import is_fixed_field, searchable_texts
 from smart_fork.excise import Request, check, cut, rollback, text_search
 from smart_fork.excise.cutting import cut as cut_out
 from smart_fork.excise.transcript import load_for_cut
@@ -78,7 +78,7 @@ def work(monkeypatch) -> Counter[str]:
 
     decoder = SimpleNamespace(loads=counted("decoded", orjson.loads), JSONDecodeError=orjson.JSONDecodeError)
     monkeypatch.setattr(lines, "orjson", decoder)
-    monkeypatch.setattr(ties.texts, "__defaults__", (counted("fields", ties.is_tie), 0))
+    monkeypatch.setattr(searchable_texts, "__defaults__", (counted("fields", is_fixed_field), 0))
     monkeypatch.setattr(lines_of_cuts, "mask", counted("previews", lines_of_cuts.mask))
     return done
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from smart_fork.agents.plan import ForkPlan
-from smart_fork.agents.starter import Launch
+from smart_fork.agents.starter import ForkPlan, Launch
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, HEARS_SECONDS, SCREEN_SECONDS, confirm
 from smart_fork.forking.worker import remark
 from smart_fork.system.processes import Machine

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.claude.log import folder_of
-from smart_fork.agents.copied_texts import shortened
+from smart_fork.agents.codec import shortened
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.options import Options
 from smart_fork.agents.readers import READERS

@@ -11,9 +11,8 @@ import pytest
 
 from smart_fork.agents.options import PLACES as NAMES
 from smart_fork.agents.options import Options
-from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.readers import READERS
-from smart_fork.agents.starter import Launch
+from smart_fork.agents.starter import ForkPlan, Launch
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage
 from smart_fork.forking.start import prepare
 from smart_fork.forking.worker import WorkerSpec, as_fork

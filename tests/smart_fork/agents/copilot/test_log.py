@@ -12,8 +12,7 @@ from indexer.transcripts.model import Proof, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.copilot.fold import TAIL
 from smart_fork.agents.copilot.log import CopilotAdapter
-from smart_fork.agents.plan import ForkPlan
-from smart_fork.agents.starter import Launch
+from smart_fork.agents.starter import ForkPlan, Launch
 from smart_fork.hooks.receive import HookEvent
 from tests.indexer.transcripts.records import (
     FIXTURES,

@@ -17,8 +17,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import ClientCall
 from smart_fork.agents.gemini.command import GeminiScreen
 from smart_fork.agents.options import Options
-from smart_fork.agents.plan import ForkPlan
-from smart_fork.agents.starter import Launch
+from smart_fork.agents.starter import ForkPlan, Launch
 from smart_fork.forking.occupation import Occupation
 from smart_fork.hooks.receive import HookEvent
 from tests.indexer.transcripts.records import SESSION, gemini_log, id_of, ran, spoken

@@ -15,7 +15,8 @@ from subprocess import PIPE
 
 import pytest
 
-from smart_fork.agents import AGENTS, known_variables
+from smart_fork.agents import AGENTS
+from smart_fork.agents.login import noted_variables
 from smart_fork.cli.preload import client
 from smart_fork.cli.setup import agent_settings, plan
 from smart_fork.cli.setup.ledger import Ledger
@@ -63,12 +64,12 @@ def test_the_names_of_the_variables_that_log_the_agents_in_are_noted_with_a_yes(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a-secret")
     monkeypatch.setenv("CODEX_API_KEY", "a-secret")
 
-    assert (2, ()) == (setup().code, known_variables.names_for("claude"))
+    assert (2, ()) == (setup().code, noted_variables("claude"))
     assert 0 == setup("--yes").code
 
     assert (("ANTHROPIC_API_KEY",), ("CODEX_API_KEY",)) == (
-        known_variables.names_for("claude"),
-        known_variables.names_for("codex"),
+        noted_variables("claude"),
+        noted_variables("codex"),
     )
 
 

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from indexer.lazy import dataclass
+from indexer.values import dict_in
+from smart_fork.agents.agent import Calls, ClientCall
+from smart_fork.agents.codex import HOME
+from smart_fork.agents.codex.daemon import runs_hooks
+from smart_fork.agents.hooks import Hooks
+from smart_fork.agents.login import Login, is_variable
 from smart_fork.agents.registration import NAME, Registration, UnsuitableError, entry_in
+from smart_fork.system.processes import Completed
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
@@ -28,6 +34,17 @@ class Statement:
     key: str | None = None
 
 
+def _loaded(text: str) -> dict[str, Any]:
+    """Return the settings in a TOML text.
+
+    Raises:
+        ValueError: The text is no TOML.
+    """
+    import tomllib  # most commands read no settings
+
+    return tomllib.loads(text)
+
+
 def statements(text: str) -> Iterator[Statement]:
     """Yield the statements of `text`. Joined, they are `text` again."""
     lines = _LINE.findall(text)
@@ -36,8 +53,8 @@ def statements(text: str) -> Iterator[Statement]:
         for end in range(at + 1, len(lines) + 1):
             piece = "".join(lines[at:end])
             try:
-                read = tomllib.loads(piece)
-            except tomllib.TOMLDecodeError:
+                read = _loaded(piece)
+            except ValueError:
                 continue
             is_table = piece.lstrip().startswith("[")
             yield Statement(piece, tuple(_names(read))) if is_table else Statement(piece, key=next(iter(read), None))
@@ -132,7 +149,7 @@ class CodexRegistration(Registration):
 
 def _understood(text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
+        return _loaded(text)
     except (ValueError, RecursionError) as error:
         raise UnsuitableError(f"it is not plain TOML: {error}") from error
 
@@ -205,9 +222,144 @@ def _checked(made: str, before: str, entry: dict[str, Any] | None) -> str:
     servers.pop(NAME, None)
     expected[_SERVERS] = servers | ({NAME: entry} if entry is not None else {})
     try:
-        found = tomllib.loads(made)
+        found = _loaded(made)
     except ValueError:
         found = {}
     if {_SERVERS: {}} | found != expected:
         raise UnsuitableError(f"its {_SERVERS} are written in a way that cannot be edited safely")
     return made
+
+
+_TRUSTED = ("hooks", "state")
+_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+def _trusted(text: str) -> dict[str, Any]:
+    """Return the places of hooks that a person trusts, with what else is noted of them."""
+    return dict_in(dict_in(_loaded(text).get("hooks")).get("state"))
+
+
+class CodexCalls(Calls):
+    """See `Calls`."""
+
+    def session_id(self, call: ClientCall) -> str | None:
+        thread = call.meta.get("threadId") or call.meta.get("sessionId")
+        return thread if isinstance(thread, str) else None
+
+    def workspaces(self, meta: Mapping[str, Any]) -> list[str]:
+        return list(dict_in(dict_in(meta.get("x-codex-turn-metadata")).get("workspaces")))
+
+
+class CodexHooks(Hooks):
+    """See `Hooks`."""
+
+    file = "hooks.json"
+    edits = "apply_patch|Bash"  # a patch may be given to a shell
+    failures = ("PostToolUse", "Bash")  # it has one event for all, without their exit status
+    events = ("SessionStart", "UserPromptSubmit", "PermissionRequest", "Stop", "Interrupt", "SessionEnd")
+
+    def notes(self, text: str) -> Iterator[str]:
+        """See `Hooks.notes`: a person decides what is trusted."""
+        yield "Codex runs new hooks once you trust them: start `codex` in a terminal, it asks"
+        config = HOME.folder() / "config.toml"
+        try:
+            features = _loaded(config.read_text(encoding="utf-8-sig")).get("features", {})
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            yield f"{config} cannot be read: {error}"
+            return
+        if isinstance(features, dict) and False in (features.get("hooks"), features.get("codex_hooks")):
+            yield f"Codex runs no hooks at all: set `hooks = true` below [features] in {config}"
+
+    def distrusting(self, left: str) -> tuple[Path, str, str] | None:
+        """See `Hooks.distrusting`. Each place of a hook has a table; ours stood behind others. Comments stay."""
+        path, of = HOME.folder() / "config.toml", f"{self.path()}:"
+        if not path.exists():
+            return None
+        there = _trusted(text := path.read_bytes().decode())
+        groups = [(event, *one) for event, some in json.loads(left).get("hooks", {}).items() for one in enumerate(some)]
+        numbers = [(event, group, number) for event, group, one in groups for number in range(len(one["hooks"]))]
+        names = {f"{of}{_CAPITAL.sub('_', event).lower()}:{group}:{number}" for event, group, number in numbers}
+        gone = {(*_TRUSTED, one) for one in there if one.startswith(of) and one not in names}
+        if not gone:
+            return None
+        kept, table = list[str](), tuple[str, ...]()
+        for one in statements(text):
+            table = table if one.table is None else one.table
+            whole = len(gone) == len(there) and table == _TRUSTED
+            if not (table in gone or whole) or one.text.lstrip().startswith("#"):
+                kept.append(one.text)
+        made = "".join(kept[:-1] if kept and not kept[-1].strip() else kept)  # the line that was left blank for it
+        if _trusted(made) != {one: value for one, value in there.items() if (*_TRUSTED, one) not in gone}:
+            raise ValueError("its trust in hooks is not noted in tables")
+        return path, text, made
+
+    def in_background(self, runner: Sequence[str] | None) -> bool:
+        return runs_hooks(runner)
+
+
+_LOGIN_KEYS = ("CODEX_API_KEY", "OPENAI_API_KEY")
+_BESIDE = ("OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT")
+#: The provider that is meant where none is named.
+_OWN = "openai"
+
+
+class CodexLogin(Login):
+    """See `Login`."""
+
+    command = "codex login"
+    status, listed = ("login", "status"), r"(?m)^\s+login\b"
+
+    def variables(self) -> tuple[str, ...]:
+        providers = _tables(_settings().get("model_providers"))
+        named = (name for one in providers.values() for name in _variables_in(one))
+        return tuple(dict.fromkeys((*_LOGIN_KEYS, *_BESIDE, *named)))
+
+    def required(self) -> tuple[str, ...]:
+        return _required(*_provider())
+
+    def is_plain(self, env: Mapping[str, str]) -> bool:
+        name, provider = _provider()
+        if required := _required(name, provider):
+            return all(env.get(one) for one in required)
+        if name != _OWN:  # one that needs no key, or that Codex brings with it
+            return provider.get("requires_openai_auth") is not True
+        return bool(env.get("CODEX_API_KEY")) or self.has_stored("auth.json")
+
+    def answered(self, said: Completed) -> bool | None:
+        if said.ok:
+            return True
+        return False if b"not logged in" in (said.stdout + said.stderr).lower() else None
+
+
+def _settings() -> dict[str, Any]:
+    try:
+        written = (HOME.folder() / "config.toml").read_text("utf-8-sig")
+        return _loaded(written)
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
+def _provider() -> tuple[str, Mapping[str, Any]]:
+    """The provider that the settings, or the profile in them that is used, name; and what they say of it."""
+    said = _settings()
+    profile = _tables(said.get("profiles")).get(str(said.get("profile")), {})
+    name = profile.get("model_provider", said.get("model_provider", _OWN))
+    return str(name), _tables(said.get("model_providers")).get(str(name), {})
+
+
+def _required(name: str, provider: Mapping[str, Any]) -> tuple[str, ...]:
+    """The variables without which this provider does not work."""
+    key = str(provider.get("env_key") or "")
+    return (key,) if name != _OWN and is_variable(key) else ()
+
+
+def _tables(value: object) -> Mapping[str, Mapping[str, Any]]:
+    return {name: one for name, one in value.items() if isinstance(one, dict)} if isinstance(value, dict) else {}
+
+
+def _variables_in(provider: Mapping[str, Any]) -> list[str]:
+    """The variables that a provider's settings name."""
+    named = (provider.get("env_key"), *dict_in(provider.get("env_http_headers")).values())
+    return [one for one in named if is_variable(one)]

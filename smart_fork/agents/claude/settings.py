@@ -1,0 +1,181 @@
+"""Claude Code's servers of a person: ``mcpServers`` in ``.claude.json``.
+
+Seen with 2.1.197: it reads strict JSON only (a file with comments is replaced as damaged), takes ``.config.json`` in
+its folder before ``.claude.json``, locks the file by a folder beside it, and writes it again whenever it starts. So the
+entry is put in as text, which can be taken out again to the byte where Claude Code has not run meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from indexer.values import dict_in, json_in
+from smart_fork.agents.agent import Calls, ClientCall, newest_logs
+from smart_fork.agents.claude import HOME, SESSION
+from smart_fork.agents.hooks import Hooks
+from smart_fork.agents.login import Login, table
+from smart_fork.agents.registration import NAME, Allowing, JsonRegistration
+from smart_fork.errors import SmartForkError
+from smart_fork.system.processes import Completed
+
+#: Seconds after which Claude Code takes a lock for one that was left by a process that died.
+_STALE = 10.0
+_PATIENCE, _LOOK = 12.0, 0.05
+
+
+class ClaudeRegistration(JsonRegistration):
+    """See `Registration`."""
+
+    client = ("claude-code", "2025-11-25")
+    said: Mapping[str, str] = {"CLAUDECODE": "1"}
+
+    def path(self) -> Path:
+        legacy = self.home() / ".config.json"
+        if legacy.exists():
+            return legacy
+        folder = self.home() if os.environ.get("CLAUDE_CONFIG_DIR") else Path.home()
+        return folder / ".claude.json"
+
+    def allowing(self, tools: Sequence[str]) -> Allowing | None:
+        """See `Registration.allowing`: a tool has another name where the server came with the plugin."""
+        servers = (NAME, f"plugin_{NAME}_{NAME}")
+        return Allowing(
+            self.home() / "settings.json", tuple(f"mcp__{one}__{tool}" for one in servers for tool in tools)
+        )
+
+    def wanted(self, words: Sequence[str], env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
+        """See `Registration.wanted`. Only with ``alwaysLoad`` does the first request wait for the server."""
+        return super().wanted(words, env, {"alwaysLoad": True, **(before or {})})
+
+    def holders(self) -> tuple[Path, ...]:
+        """See `Registration.holders`: also the file of the project that one is in."""
+        return (Path.home() / ".claude.json", self.home() / ".claude.json", Path(".mcp.json"))
+
+    def over_http(self, url: str, token: str) -> str:
+        return f'claude mcp add --transport http {NAME} {url} --header "Authorization: Bearer $(cat {token})"'
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """See `Registration.lock`: the folder that Claude Code makes for the same."""
+        path = self.path()
+        lock = path.with_name(f"{path.name}.lock")
+        if not path.parent.is_dir():
+            yield
+            return
+        _take(lock, path)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                lock.rmdir()
+
+
+def _take(lock: Path, path: Path) -> None:
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            lock.mkdir()
+        except FileExistsError:
+            with contextlib.suppress(OSError):
+                if time.time() - lock.stat().st_mtime > _STALE:
+                    lock.rmdir()
+                    continue
+            if time.monotonic() > until:
+                raise SmartForkError(f"Claude Code is writing {path}", f"Try again, or remove {lock}.") from None
+            time.sleep(_LOOK)
+        except OSError as error:
+            raise SmartForkError(
+                f"{path} cannot be written: {error.strerror}", "Check the owner of the folder."
+            ) from error
+        else:
+            return
+
+
+class ClaudeHooks(Hooks):
+    """See `Hooks`."""
+
+    edits = "Edit|MultiEdit"
+    failures = ("PostToolUseFailure", "Bash")
+    #: No others: it stops at its start to ask about an event that it does not know.
+    events = ("SessionStart", "UserPromptSubmit", "Notification", "Stop", "SessionEnd")
+
+
+#: A shorter id of a tool call says too little to recognise a log by.
+MIN_CALL_ID = 8
+#: How far back in a log the call that is just being made can stand.
+TAIL_BYTES = 512 * 1024
+#: So often, and so far apart, it is looked for where nothing else names the session: seen in the log after 53-88 ms.
+LOOKS, LOOK_SECONDS = 6, 0.06
+
+
+class ClaudeCalls(Calls):
+    """See `Calls`."""
+
+    def session_id(self, call: ClientCall) -> str | None:
+        tool_use = call.meta.get("claudecode/toolUseId")
+        looks = 1 if call.environment.get(SESSION) else LOOKS
+        return _session_with(tool_use, call.project, looks) if isinstance(tool_use, str) else None
+
+
+def _session_with(tool_use: str, project: str | None, looks: int) -> str | None:
+    """The session whose log's end has this tool call; Claude Code writes it a moment after it has asked."""
+    if len(tool_use) < MIN_CALL_ID or project is None:
+        return None
+    from smart_fork.agents.claude.log import slug
+
+    folder = HOME.folder() / "projects" / slug(project)
+    for number in range(looks):
+        if number:
+            time.sleep(LOOK_SECONDS)
+        needle = tool_use.encode("utf-8", "replace")
+        if found := next((path for path in newest_logs(folder, "*.jsonl") if _ends_with(path, needle)), None):
+            return found.stem
+    return None
+
+
+def _ends_with(path: Path, needle: bytes) -> bool:
+    """Return whether one of the last lines of a log has this."""
+    from indexer.transcripts.lines import last_lines
+
+    with suppress(OSError):
+        return any(needle in line for line in last_lines(path, TAIL_BYTES))
+    return False
+
+
+#: Each of these logs it in.
+_KEYS = (
+    "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY",
+)  # fmt: skip
+#: Whom it asks, what as, and what the clouds' own logins take.
+_BESIDE = (
+    "ANTHROPIC_BASE_URL", "ANTHROPIC_CUSTOM_HEADERS", "ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",
+    "ANTHROPIC_DEFAULT_OPUS_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL",
+    "ANTHROPIC_BEDROCK_BASE_URL", "ANTHROPIC_VERTEX_BASE_URL", "ANTHROPIC_VERTEX_PROJECT_ID",
+    "ANTHROPIC_FOUNDRY_API_KEY", "ANTHROPIC_FOUNDRY_BASE_URL", "ANTHROPIC_FOUNDRY_RESOURCE",
+    "CLAUDE_CODE_SKIP_BEDROCK_AUTH", "CLAUDE_CODE_SKIP_VERTEX_AUTH", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK", "AWS_PROFILE", "AWS_REGION", "CLOUD_ML_REGION",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+)  # fmt: skip
+
+
+class ClaudeLogin(Login):
+    """See `Login`."""
+
+    command = "claude auth login"
+    stored = ".credentials.json"
+    keys, beside = _KEYS, _BESIDE
+    status, listed = ("auth", "status"), r"(?m)^\s+auth\b"
+
+    def settled(self) -> frozenset[str]:
+        return frozenset(table(self.settings(), "env"))
+
+    def answered(self, said: Completed) -> bool | None:
+        logged_in = dict_in(json_in(said.stdout)).get("loggedIn")
+        return logged_in if isinstance(logged_in, bool) else None
