@@ -22,7 +22,7 @@ from smart_fork.cli.service.token import Rotated
 from smart_fork.cli.service.units.installation import ServiceState
 from smart_fork.cli.setup import setup_answer as setting_up
 from smart_fork.excise import forgetting as session_removal
-from smart_fork.finding import answer, conversation, hit
+from smart_fork.finding import answer, session_view
 from smart_fork.forking import results
 from smart_fork.page import export
 from smart_fork.repository import history
@@ -58,21 +58,21 @@ def _of(*kinds: type[Value], rare: str = "", but: type[Value] | None = None, uns
 
 TABLES: Mapping[str, Table] = {
     "find, find_sessions and smart_fork": _of(answer.Found),
-    "results": _of(hit.Hit, rare="said_by"),
-    "wrote": _of(hit.WroteLines),
+    "results": _of(session_view.Hit, rare="said_by"),
+    "wrote": _of(session_view.WroteLines),
     "code": _of(answer.AskedCode),
     "gone_prompts": _of(answer.GonePrompt),
     "why": _of(answer.Causes),
     "changes": _of(answer.Cause),
     "fix": _of(answer.Fixes),
     "fixes": _of(answer.Fix),
-    "drift": _of(hit.Changed),
-    "price": _of(hit.Price),
-    "match": _of(hit.Match),
-    "explain": _of(hit.Explanation),
-    "phrasings": _of(hit.ToldBy),
-    "cache": _of(hit.CacheUse),
-    "lineage": _of(hit.Lineage),
+    "drift": _of(session_view.Changed),
+    "price": _of(session_view.Price),
+    "match": _of(session_view.Match),
+    "explain": _of(session_view.Explanation),
+    "phrasings": _of(session_view.ToldBy),
+    "cache": _of(session_view.CacheUse),
+    "lineage": _of(session_view.Lineage),
     "index": _of(answer.IndexState),
     "forked_session": _of(results.Forked),
     "failed fork": _of(results.NotForked),
@@ -84,10 +84,10 @@ TABLES: Mapping[str, Table] = {
     "list and list_sessions": _of(answer.Recents, rare="notice"),
     "sessions": _of(answer.RecentSession),
     "first_answer": _of(tail.TokenUse),
-    "show and read_session": _of(conversation.Conversation, conversation.Exported),
-    "messages": _of(conversation.Message),
-    "made commits": _of(conversation.CommitsMade),
-    "made commit": _of(conversation.MadeCommit),
+    "show and read_session": _of(session_view.Conversation, session_view.Exported),
+    "messages": _of(session_view.Message),
+    "made commits": _of(session_view.CommitsMade),
+    "made commit": _of(session_view.MadeCommit),
     "export": _of(export.SessionFile),
     "active and list_workers": _of(state.Workers, rare="notice"),
     "workers": _of(state.WorkerState),

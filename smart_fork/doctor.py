@@ -33,10 +33,10 @@ from smart_fork.agents.deletions import Deletion
 from smart_fork.agents.programs import Program
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, SmartForkError
-from smart_fork.finding.engine import EngineQuestion, configured_engine
 from smart_fork.finding.index_access import known_index, opened, unavailable
 from smart_fork.finding.query import Query
 from smart_fork.finding.recent import passed_over
+from smart_fork.finding.request import EngineQuestion, configured_engine
 from smart_fork.finding.search import embedded, search
 from smart_fork.finding.team_search import is_known, team_room
 from smart_fork.snippets import printable

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from indexer.lazy import dataclass
 from smart_fork.errors import Ambiguous, IndexUnavailable, NotFound, Usage
-from smart_fork.finding.hit import Hit
+from smart_fork.finding.session_view import Hit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from indexer.embedder import Embedder
     from smart_fork.excise.answer import Excised
     from smart_fork.excise.forgetting import Removal
-    from smart_fork.finding.conversation import Conversation, Exported
     from smart_fork.finding.elsewhere import Elsewhere
     from smart_fork.finding.library import Library
+    from smart_fork.finding.session_view import Conversation, Exported
     from smart_fork.finding.sessions import Reading
     from smart_fork.forking.request import Wanted
     from smart_fork.forking.results import Branched, Forked

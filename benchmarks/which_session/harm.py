@@ -106,9 +106,9 @@ def _sample(events: list[Event]) -> list[Event]:
 def _speaking(place: Place, event: Event, ours: SmartFork) -> Iterator[str]:
     """Yield what speaks: `find`, with a score of 0.5 or more, `recall` or a hint."""
     from smart_fork.errors import SmartForkError
-    from smart_fork.finding.hints import HookEvent
     from smart_fork.finding.library import Library
     from smart_fork.finding.request import FindRequest
+    from smart_fork.finding.session_hints import HookEvent
     from smart_fork.finding.upkeep import Engine
 
     hook = HookEvent("claude", "asks", str(place.folder), event.text[:PROMPT_CHARACTERS], event.tool, event.given or {})
@@ -192,7 +192,7 @@ def _happened(projects: Sequence[Path], whose: str) -> tuple[dict[Path, list[Eve
 def _edit(call: Ran, project: Path) -> Iterator[Event]:
     """Yield the edit that a call is, if it replaces lines of a file of the project."""
     from indexer.transcripts.actions import edited_by
-    from smart_fork.finding.hints import HookEvent, _blocks
+    from smart_fork.finding.session_hints import HookEvent, _blocks
 
     given = json.loads(json.dumps(call.used.given).replace(str(project), HERE))
     given = {"input": given} if isinstance(given, str) else given

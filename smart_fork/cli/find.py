@@ -102,10 +102,10 @@ def recall(
     project: ProjectOption = None,
 ) -> None:
     """Find the one session that probably knows, as at a first prompt, or what this session said before."""
-    from smart_fork.finding.hints import LEAST
     from smart_fork.finding.library import SELF
+    from smart_fork.finding.ranking import HINT_CHANCE
 
-    asked = FindRequest(" ".join(intent), **({"session": SELF} if here else {"limit": 1, "min_score": LEAST}))
+    asked = FindRequest(" ".join(intent), **({"session": SELF} if here else {"limit": 1, "min_score": HINT_CHANCE}))
     find(asked=asked, project=project)
 
 
@@ -227,7 +227,7 @@ def show(
     no_pager: Annotated[bool, "Print all of it, without PAGER."] = False,
 ) -> None:
     """The conversation as Markdown, its messages numbered as `fork --at` takes them. At a terminal it is rendered."""
-    from smart_fork.finding.conversation import Exported
+    from smart_fork.finding.session_view import Exported
     from smart_fork.finding.sessions import as_markdown
     from smart_fork.public import read
 

@@ -16,7 +16,7 @@ from smart_fork.snippets import in_words, minute, printable, quoted, tokens_abou
 
 if TYPE_CHECKING:
     from smart_fork.finding.answer import Answer, Found, GonePrompt
-    from smart_fork.finding.hit import Hit
+    from smart_fork.finding.session_view import Hit
 
 #: What stands below a result's line, with so many columns beside it.
 INDENT, _MARGIN = "    ", 7

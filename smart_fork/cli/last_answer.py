@@ -23,7 +23,7 @@ from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage
 from smart_fork.snippets import in_words, quoted
 
 if TYPE_CHECKING:
-    from smart_fork.finding.hit import Hit
+    from smart_fork.finding.session_view import Hit
 
 #: An older answer is not meant: another terminal may have its name by now.
 MAX_SECONDS = 12 * 3600

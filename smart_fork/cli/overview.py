@@ -29,7 +29,7 @@ from smart_fork.cli.workers import in_a_word
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable
 from smart_fork.finding.answer import IndexStatus
 from smart_fork.finding.index_access import known_index
-from smart_fork.finding.status import index_status
+from smart_fork.finding.upkeep import index_status
 from smart_fork.hooks import switch
 from smart_fork.snippets import ago
 from smart_fork.system.processes import Processes

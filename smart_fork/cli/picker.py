@@ -25,7 +25,7 @@ from smart_fork.snippets import in_words, printable
 
 if TYPE_CHECKING:
     from smart_fork.finding.answer import RecentSession
-    from smart_fork.finding.hit import Hit
+    from smart_fork.finding.session_view import Hit
 
 Action = Literal["fork", "open", "copy"]
 OFFERED, ANSWERS = 100, 30

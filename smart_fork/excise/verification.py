@@ -25,7 +25,7 @@ from smart_fork.excise.answer import CopyBehind, Soundness
 from smart_fork.excise.cut_plan import CutPlan, broken_links, dangling, orphaned, unanswered
 from smart_fork.excise.writing import written_path
 from smart_fork.forking.family import Descendant, Descent
-from smart_fork.repository.objects import contents
+from smart_fork.repository.git import contents
 from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
 

@@ -11,8 +11,7 @@ from indexer.runs import FailedLog, LastRun
 from indexer.store.base import Counts
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value, rare, record, spread, value
-from smart_fork.finding.conversation import Noted
-from smart_fork.finding.hit import Hit
+from smart_fork.finding.session_view import Hit, Noted
 from smart_fork.snippets import ago, minute, printable
 
 Mode = Literal["hybrid", "vector", "lexical", "recent", "lines"]
@@ -369,15 +368,6 @@ class Indexed(Report):
     engine: str
     broken_logs: tuple[BrokenLog, ...]
     passed_over: tuple[FailedLog, ...]
-
-
-@value
-class NoIndex(Value):
-    """The answer where the index cannot be used, and what to do."""
-
-    error: str
-    message: str
-    next_steps: tuple[str, ...]
 
 
 Answer = Found | Unsearched

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,6 +56,13 @@ class Line:
     asked: bool = True
     origin: int = 0
     subject: str = ""
+
+    @property
+    def date(self) -> str:
+        """Return the time of the commit in ISO form; empty for a line that is not committed."""
+        if not self.commit:
+            return ""
+        return datetime.fromtimestamp(self.committed, UTC).isoformat().replace("+00:00", "Z")
 
 
 @dataclass(frozen=True, slots=True)

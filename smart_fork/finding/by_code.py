@@ -8,10 +8,9 @@ from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from indexer.lazy import dataclass, late
 from indexer.masking import mask
@@ -19,7 +18,7 @@ from indexer.outcome import Authored
 from indexer.store.base import Scope, SessionRow, Store
 from indexer.transcripts.authored import LEAST, SIZE, hashed, plain
 from indexer.values import seconds_in
-from smart_fork.finding.answer import AskedCode, Cause, Causes
+from smart_fork.finding.answer import AskedCode, Cause
 from smart_fork.finding.authorship import (
     AROUND,
     Line,
@@ -32,10 +31,8 @@ from smart_fork.finding.authorship import (
     range_of,
 )
 from smart_fork.finding.evidence import ASKED_CHARACTERS, admitted, beginning_of
-from smart_fork.finding.hit import WroteLines
 from smart_fork.finding.query import Candidate, Candidates, Code, Query
-from smart_fork.finding.results import UNTRUSTED
-from smart_fork.finding.upkeep import unread_notice
+from smart_fork.finding.session_view import WroteLines
 from smart_fork.repository.git import FOLDER, Repository
 from smart_fork.repository.history import tops
 from smart_fork.snippets import quoted
@@ -81,18 +78,10 @@ def _candidate(store: Store, row: SessionRow, wrote: Wrote, scores: Mapping[int,
 # Why lines and files are as they are: their changes, and the prompts that caused them.
 
 
-class Changed(NamedTuple):
-    """The lines of `where` as they were changed, newest first, of which `limit` changes are told; `older` are more."""
+def changed(where: str, folder: Path, limit: int, processes: Processes) -> tuple[Repository, Sequence[Line], int]:
+    """Return the repository, the lines of each newest change of `where`, and the number of older changes.
 
-    where: str
-    limit: int
-    there: Repository
-    lines: Sequence[Line]
-    older: int
-
-
-def changed(where: str, folder: Path, limit: int, processes: Processes) -> Changed:
-    """The newest changes of the lines in ``PATH:FIRST-LAST``, or of a whole file.
+    `where` is ``PATH:FIRST-LAST`` or a whole file.
 
     Raises:
         Usage, NotFound: there are no such lines, or there is no such file, in the repository.
@@ -102,25 +91,20 @@ def changed(where: str, folder: Path, limit: int, processes: Processes) -> Chang
     if names_lines(where):
         lines = blamed(there, range_of(there, folder, where))
         made = [*(one for one in lines if not one.commit), *history(there, [one for one in lines if one.asked])]
-        return Changed(where, limit, there, made, 0)
-    return Changed(where, limit, there, *file_history(there, name_of(there, folder, where), limit))
+        return there, made, 0
+    return there, *file_history(there, name_of(there, folder, where), limit)
 
 
-def causes_of(changes: Changed, store: Store, query: Query, new: int) -> Causes:
-    """The prompts that caused changes, of the sessions that are asked; `new` logs of them were never read."""
-    limit = changes.limit
-    found = zip(changes.lines, writers_of(changes.lines, store, query.scope, changes.there), strict=True)
+def causes_of(there: Repository, lines: Sequence[Line], store: Store, query: Query) -> list[Cause]:
+    """Return the prompt behind each change of these lines, by the sessions in the query's scope."""
+    found = zip(lines, writers_of(lines, store, query.scope, there), strict=True)
     by_commit = [[*several] for _, several in groupby(found, key=lambda one: one[0].commit)]
-    causes = [_cause(store, query, several) for several in by_commit if any(line.asked for line, _ in several)]
-    unread = unread_notice(new, store.counts(query.scope).sessions, scored=False)
-    more = changes.older + max(0, len(causes) - limit)
-    return Causes(changes.where, UNTRUSTED, min(len(causes), limit), tuple(causes[:limit]), more, unread)
+    return [_cause(store, query, several) for several in by_commit if any(line.asked for line, _ in several)]
 
 
 def _cause(store: Store, query: Query, made: list[tuple[Line, Writer | None]]) -> Cause:
     lines, writers = zip(*made, strict=True)
-    date = datetime.fromtimestamp(lines[0].committed, UTC).isoformat().replace("+00:00", "Z") if lines[0].commit else ""
-    cause = Cause(lines[0].commit, date, quoted(mask(lines[0].subject), ASKED_CHARACTERS))
+    cause = Cause(lines[0].commit, lines[0].date, quoted(mask(lines[0].subject), ASKED_CHARACTERS))
     wrote = next(iter(sessions_of(lines, writers)), None)
     rows, _ = admitted(store.sessions([wrote.session] if wrote else ()).values(), query)
     if wrote is None or wrote.session not in rows:

@@ -10,14 +10,13 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
 from indexer.changes import Progress
 from indexer.files import index_db
 from indexer.freshness import read_changed
-from indexer.lazy import dataclass, late
+from indexer.lazy import late
 from indexer.locks import IndexBusyError, only_writer
 from indexer.masking import mask
 from indexer.project import Project, project_of
@@ -30,9 +29,9 @@ from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, NotFound, ProgramFailed, SmartForkError
 from smart_fork.finding.authorship import Line, Range, blamed, committed
 from smart_fork.finding.by_code import SLACK, named_in, objects, relative, seconds, sessions_named, writers_of
-from smart_fork.finding.conversation import CommitsMade, MadeCommit
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.session_place import where_now
+from smart_fork.finding.session_view import CommitsMade, MadeCommit
 from smart_fork.repository.git import Repository
 from smart_fork.repository.history import recognized, tops
 from smart_fork.snippets import quoted
@@ -53,51 +52,27 @@ _WALK = (
 _RENAMES = ("diff", "--name-status", "-z", "-M", "--diff-filter=R", "--no-ext-diff", "--no-relative")
 
 
-@dataclass(frozen=True, slots=True)
-class Landed:
-    """A commit, when it was made in seconds, and how many of the lines that it adds are the session's.
-
-    Without lines its message names the session.
-    """
-
-    commit: str
-    committed: float
-    subject: str
-    lines: int
-    of: int
+#: Lines that a commit adds: one of them, the number of the session's, and the number of all.
+_Landed = tuple[Line, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """A session's commits, the newest first, and its lines in HEAD: how many, and where."""
+def commits_of(
+    rows: Sequence[SessionRow], store: Store, scope: Scope, there: Repository
+) -> tuple[dict[str, CommitsMade], bool]:
+    """Return the commits of each session by its id, and whether all later commits were examined.
 
-    commits: tuple[Landed, ...]
-    today: int
-    places: tuple[Range, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Works:
-    """What came of each session of which commits are known; how many later commits and files were not looked at."""
-
-    of: Mapping[int, Work]
-    commits_left: int = 0
-    files_left: int = 0
-
-
-def commits_of(rows: Sequence[SessionRow], store: Store, scope: Scope, there: Repository) -> Works:
-    """What came of these sessions. Commits of all branches count, merges do not.
+    Commits of all branches count, merges do not.
 
     Raises:
         ProgramMissing, ProgramFailed: as `Repository.git`; git takes longer than `FIND_SECONDS`.
     """
     names, left = _candidates(rows, store, there)
     if not names:
-        return Works({})
+        return {row.session_id: CommitsMade(0, (), 0, ()) for row in rows}, True
     lines = committed(there, names)
     ids = {row.session_id: row.row for row in rows}
     trailers = sessions_named(there, names)
-    landed: defaultdict[int, list[Landed]] = defaultdict(list)
+    landed: defaultdict[int, list[_Landed]] = defaultdict(list)
     files: dict[str, str] = {}
     first: dict[tuple[int, bytes], str] = {}
     is_before = _Ancestry(there)
@@ -117,10 +92,12 @@ def commits_of(rows: Sequence[SessionRow], store: Store, scope: Scope, there: Re
         named = {ids[one] for one in trailers.get(commit, ()) if one in ids}
         for session in ids.values():
             if session in counts or session in named:
-                landed[session].append(Landed(commit, line.committed, line.subject, counts[session], of))
+                landed[session].append((line, counts[session], of))
         files |= {line.name: commit for line, session in wrote if session in landed}
     today, files_left = _today(files, landed, store, scope, there)
-    return Works({row: _work(commits, today[row]) for row, commits in landed.items()}, left, files_left)
+    unseen = [f"{left} later commits were not looked at"] if left else []
+    unseen += [f"{files_left} files were not looked at"] if files_left else []
+    return {id_: _commits_made(landed[row], today[row], unseen) for id_, row in ids.items()}, not left
 
 
 class _Ancestry:
@@ -138,9 +115,17 @@ class _Ancestry:
         return self._known.get((before, after), True)
 
 
-def _work(commits: Sequence[Landed], today: Sequence[tuple[str, Line]]) -> Work:
-    newest = sorted(commits, key=lambda one: -one.committed)
-    return Work(tuple(newest), sum(bool(line.text.strip()) for _, line in today), tuple(_ranges(today)))
+def _commits_made(landed: Sequence[_Landed], today: Sequence[tuple[str, Line]], unseen: list[str]) -> CommitsMade:
+    newest = sorted(landed, key=lambda one: -one[0].committed)
+    commits = tuple(
+        MadeCommit(line.commit, line.date, quoted(line.subject, CHARACTERS), lines, of)
+        for line, lines, of in newest[:MAX_TOLD]
+    )
+    ranges = [f"{one.name}:{one.first}-{one.last}" for one in _ranges(today)]
+    places = tuple(quoted(one, CHARACTERS) for one in ranges[:MOST_PLACES])
+    more = [f"{len(ranges) - len(places)} more places in HEAD"] if len(ranges) > len(places) else []
+    lines_today = sum(bool(line.text.strip()) for _, line in today)
+    return CommitsMade(len(newest), commits, lines_today, places, "; ".join([*unseen, *more]))
 
 
 def _candidates(rows: Sequence[SessionRow], store: Store, there: Repository) -> tuple[list[str], int]:
@@ -218,28 +203,22 @@ MAX_TOLD, MOST_PLACES, CHARACTERS = 20, 20, 300
 log = logging.getLogger(__name__)
 
 
-def commits_made(
-    sessions: Collection[tuple[AgentName, str]], directory: str, processes: Processes | None = None
-) -> Mapping[str, CommitsMade]:
-    """The commits of each session, by its id. Nothing of those of which none is known, or without an index."""
+def commits_made(sessions: Collection[tuple[AgentName, str]], directory: str) -> Mapping[str, CommitsMade]:
+    """Return the commits of each session by its id. Sessions without a known commit are missing."""
     if not directory or not index_db().exists():
         return {}
     try:
-        rows, works = works_of(sessions, directory, processes or Processes())
+        made, _ = works_of(sessions, directory, Processes())
     except (IndexUnavailable, SmartForkError, OSError) as error:  # what was asked for is good without
         log.info("the commits of sessions are not known: %s", error)
         return {}
-    if isinstance(works, ProgramFailed):
-        notice = f"Its commits are not known: {works.message}"
-        return {row.session_id: CommitsMade(0, (), 0, (), notice) for row in rows}
-    told = {row.session_id: _told(works.of.get(row.row, Work((), 0, ())), works) for row in rows}
-    return {id_: one for id_, one in told.items() if one.count or one.notice}
+    return {id_: one for id_, one in made.items() if one.count or one.notice}
 
 
 def works_of(
     sessions: Collection[tuple[AgentName, str]], directory: str, processes: Processes
-) -> tuple[list[SessionRow], Works | ProgramFailed]:
-    """What came of these sessions, as far as the index knows them; or why git does not say.
+) -> tuple[Mapping[str, CommitsMade], bool]:
+    """Return the commits of each indexed session by its id, and whether git said everything about them.
 
     Raises:
         IndexUnavailable: there is no index.
@@ -253,9 +232,10 @@ def works_of(
         rows = [row for agent, id_ in known if (row := store.session(agent, id_))]
         scope = store.scope(recognized(project_of(folder)), READERS.names, automated=True)
         try:
-            return rows, commits_of(rows, store, scope, there)
+            return commits_of(rows, store, scope, there)
         except ProgramFailed as error:
-            return rows, error
+            notice = f"Its commits are not known: {error.message}"
+            return {row.session_id: CommitsMade(0, (), 0, (), notice) for row in rows}, False
 
 
 def _look_again(store: Store, sessions: Collection[tuple[AgentName, str]]) -> None:
@@ -267,26 +247,6 @@ def _look_again(store: Store, sessions: Collection[tuple[AgentName, str]]) -> No
         read_changed(store, READERS, paths, LOOK_SECONDS)
     except (IndexBusyError, OSError) as error:
         log.info("the index is used as it is: %s", error)
-
-
-def _told(work: Work, works: Works) -> CommitsMade:
-    commits = tuple(
-        MadeCommit(
-            one.commit,
-            datetime.fromtimestamp(one.committed, UTC).isoformat().replace("+00:00", "Z"),
-            quoted(one.subject, CHARACTERS),
-            one.lines,
-            one.of,
-        )
-        for one in work.commits[:MAX_TOLD]
-    )
-    places = tuple(quoted(f"{one.name}:{one.first}-{one.last}", CHARACTERS) for one in work.places[:MOST_PLACES])
-    left = [
-        *([f"{works.commits_left} later commits were not looked at"] if works.commits_left else []),
-        *([f"{works.files_left} files were not looked at"] if works.files_left else []),
-        *([f"{more} more places in HEAD"] if (more := len(work.places) - len(places)) else []),
-    ]
-    return CommitsMade(len(work.commits), commits, work.today, places, "; ".join(left))
 
 
 # The messages of the commits that came of sessions, as a text of these sessions that is searched.

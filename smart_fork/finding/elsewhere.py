@@ -15,12 +15,13 @@ from indexer.lazy import dataclass
 from indexer.masking import mask
 from indexer.store.base import Placement, SessionRow, Store
 from smart_fork.finding.answer import TeamFound, TeamState
-from smart_fork.finding.hit import Hit, Lineage, Match, Origin, Price
+from smart_fork.finding.evidence import family_of
 from smart_fork.finding.query import Candidate, Candidates, Query, words_of
 from smart_fork.finding.quotations import matched_words, snippet
-from smart_fork.finding.ranking import Parts, Weighed, share, shared_anew, shares_of_phrasings, strongest, weigh_one
+from smart_fork.finding.ranking import Parts, Score, share, shared_anew, shares_of_phrasings, strongest, weigh_one
 from smart_fork.finding.results import UNTRUSTED, match_of, title
 from smart_fork.finding.search import Meaning
+from smart_fork.finding.session_view import Hit, Lineage, Match, Origin, Price
 from smart_fork.snippets import printable
 
 
@@ -48,7 +49,7 @@ class Distant:
     agent: str
     title: str
     family: str
-    weighed: Weighed
+    weighed: Score
     branch: str = ""
     turns: int = 0
     tokens: int = 0
@@ -79,7 +80,7 @@ class SaidElsewhere:
 
 def weighed_there(
     speaking: Iterable[Mapping[str, float]], phrasings: Sequence[str], *, similar: bool, embedded: bool
-) -> Weighed:
+) -> Score:
     """Weigh the evidence for a remote session in each phrasing, as for a local one.
 
     `similar` is whether any of its vectors is known, `embedded` whether the question's are.
@@ -137,7 +138,7 @@ def merge(store: Store | None, found: Candidates, distant: Sequence[Distant], qu
     if not kept:
         return Merged(found, also=also)
     among = strongest({**found.rivals, **{family: one.weighed.lead for family, one in kept.items()}})
-    own = [hit for hit in found.hits if _family(hit) not in replaced]
+    own = [hit for hit in found.hits if family_of(hit.session) not in replaced]
     hits = tuple(_shared(hit, found.rivals, among) for hit in own)
     scores = share(dict(enumerate(one.weighed for one in kept.values())), dict(enumerate(kept)), among)
     there = sorted(
@@ -194,14 +195,10 @@ def _here(store: Store | None, one: Distant) -> list[SessionRow]:
     return [row for row in store.find_sessions(one.local_id) if row.session_id == one.local_id] if one.local_id else []
 
 
-def _family(hit: Candidate) -> str:
-    return hit.session.root_id or hit.session.session_id
-
-
 def _shared(hit: Candidate, before: Mapping[str, float], rivals: Mapping[str, float]) -> Candidate:
     if hit.why is None:
         return hit
-    why = shared_anew(hit.why, _family(hit), before, rivals)
+    why = shared_anew(hit.why, family_of(hit.session), before, rivals)
     # What a reranker has made of the chance it makes of this one.
     return replace(hit, why=why, score=hit.score * why.chance / hit.why.chance if hit.why.chance else why.chance)
 

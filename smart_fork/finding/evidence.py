@@ -13,10 +13,9 @@ from indexer.masking import mask
 from indexer.project import is_within
 from indexer.store.base import Placement, Searchable, SessionRow, Similarities, Store
 from smart_fork import session_origins
-from smart_fork.finding.query import Matches, Query, QueryWords, names_of, words_of
+from smart_fork.finding.query import Matches, Query, QueryWords, is_of_this_branch, names_of, words_of
 from smart_fork.finding.ranking import Coverage, Evidence, Phrased, PointParts, edited, exchange_parts, fork_point
 from smart_fork.finding.session_place import belongs, is_in_doubt, placed, placed_here
-from smart_fork.finding.this_branch import is_of_this_branch
 from smart_fork.snippets import quoted
 
 NEAREST_CHUNKS = 400
@@ -422,7 +421,7 @@ def without_askers(store: Searchable, rows: Mapping[int, SessionRow], asked: Seq
     rows = {number: row for number, row in rows.items() if row.acted >= 0 or row.prompts > 1 or row.title not in done}
     families: defaultdict[str, list[SessionRow]] = defaultdict(list)
     for row in rows.values():
-        families[row.root_id or row.session_id].append(row)
+        families[family_of(row)].append(row)
     left = dict(rows)
     for members in families.values():
         members.sort(key=lambda row: (row.turns, row.started, row.session_id))

@@ -39,21 +39,26 @@ from smart_fork.finding.answer import (
     Unsearched,
 )
 from smart_fork.finding.elsewhere import Elsewhere, SaidElsewhere, alone, merge, notice_of, together
-from smart_fork.finding.engine import EngineUnavailable, collection_of
-from smart_fork.finding.hit import Hit
 from smart_fork.finding.notes import tag as checked_tag
 from smart_fork.finding.project_index import ProjectIndex, with_files
 from smart_fork.finding.query import Candidates, Query
 from smart_fork.finding.quotations import nearness
 from smart_fork.finding.ranking import RIVALS, ExchangeEvidence
 from smart_fork.finding.recent import Listed, gone_prompts, passed_over, recent_sessions
-from smart_fork.finding.request import MAX_LIMIT, FindRequest, current_project, project_notice
+from smart_fork.finding.request import (
+    MAX_LIMIT,
+    EngineUnavailable,
+    FindRequest,
+    collection_of,
+    current_project,
+    project_notice,
+)
 from smart_fork.finding.search import Embed, all_in_scope, best_exchanges, exchange_evidence, only_one, query_of, search
 from smart_fork.finding.session_place import permits
+from smart_fork.finding.session_view import Hit
 from smart_fork.finding.upkeep import (
     Engine,
     Upkeep,
-    allowed,
     covered,
     doubt,
     early_notice,
@@ -65,7 +70,7 @@ from smart_fork.finding.upkeep import (
 from smart_fork.finding.worth import BETTER_FIRST, COMPARED, Worth, better_first, close, worth_of
 
 if TYPE_CHECKING:
-    from smart_fork.finding.hints import Hint, HookEvent
+    from smart_fork.finding.session_hints import Hint, HookEvent
 
 log = logging.getLogger(__name__)
 
@@ -167,7 +172,7 @@ class Library(ProjectIndex):
         Raises:
             SmartForkError: there is no such directory, or no index.
         """
-        from smart_fork.finding.hints import asked_by, recalled
+        from smart_fork.finding.session_hints import asked_by, recalled
 
         if (asked := asked_by(first)) is None:
             return None
@@ -186,7 +191,7 @@ class Library(ProjectIndex):
             Usage: something in the request is not acceptable.
             IndexUnavailable: there is no index.
         """
-        from smart_fork.finding.errors import fixes
+        from smart_fork.finding.session_hints import fixes
 
         asked, error = request.checked(), str(request.error or "")
         if not error.strip():
@@ -203,7 +208,7 @@ class Library(ProjectIndex):
             SmartForkError: there is no such directory, or no index.
             OSError: what came of the session cannot be read.
         """
-        from smart_fork.finding.errors import end_of
+        from smart_fork.finding.session_hints import end_of
 
         output, command = (one if isinstance(one := call.given.get(key), str) else "" for key in ("output", "command"))
         if not Commands.of(command):  # it may show an error of another command
@@ -221,7 +226,7 @@ class Library(ProjectIndex):
             IndexUnavailable: there is no index.
             ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
         """
-        from smart_fork.finding.hints import edited_lines, origin_of, place_of
+        from smart_fork.finding.session_hints import edited_lines, origin_of, place_of
 
         if (where := place_of(edit)) is None:
             return None
@@ -243,11 +248,14 @@ class Library(ProjectIndex):
 
         asked = FindRequest("", agent_type=AGENTS.ALL, files=(where,)).checked()
         _ = self.project  # who may not ask here gets no further
-        changes = changed(where, self.directory, limit, self.engine.processes)
+        there, lines, older = changed(where, self.directory, limit, self.engine.processes)
         with self.index() as store:
             state = self.refreshed(asked, vectors=False)
             query = _EVERYTHING.query(self.scope(_EVERYTHING))  # whoever asks may have written it
-            return causes_of(changes, store, query, state.new(store, query))
+            causes = causes_of(there, lines, store, query)
+            unread = unread_notice(state.new(store, query), store.counts(query.scope).sessions, scored=False)
+        shown, more = tuple(causes[:limit]), older + max(0, len(causes) - limit)
+        return Causes(where, results.UNTRUSTED, len(shown), shown, more, unread)
 
     def within(self, request: FindRequest) -> Exchanges:
         """The exchanges of the session that the request names, those that answer best first.
@@ -311,7 +319,7 @@ class Library(ProjectIndex):
             return all_in_scope(self.store, query)
         if self.search_program is None:
             return search(self.store, query, vectors, self.engine.rerank)
-        from smart_fork.finding.documents import search_documents
+        from smart_fork.finding.search import search_documents
 
         self.search_program.refresh(self.store.counts().updated_at)
         return search_documents(self.store, query, self.search_program, query.agents)
@@ -463,6 +471,6 @@ def engine(progress: Progress | None = None) -> Engine:
     return Engine(
         configured_embedder(),
         progress=progress,
-        unfinished=index_in_background if allowed() else None,
+        unfinished=None if Setting.BACKGROUND.is_off() else index_in_background,
         rerank=configured_reranker(),
     )

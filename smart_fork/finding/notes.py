@@ -15,7 +15,7 @@ from indexer import changes, state
 from indexer.masking import Masked, mask, shorten
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import NotFound, Usage, advice
-from smart_fork.finding.conversation import Noted, Verdict
+from smart_fork.finding.session_view import Noted, Verdict
 from smart_fork.snippets import printable, shown, storable, time_of
 
 if TYPE_CHECKING:

@@ -21,18 +21,16 @@ from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage, advice
 from smart_fork.finding.elsewhere import Elsewhere
-from smart_fork.finding.engine import SearchEngine, configured_engine
 from smart_fork.finding.evidence import relatives
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.notes import marked, tag
-from smart_fork.finding.query import LONG_WORDS, Code, Query, plain
+from smart_fork.finding.query import LONG_WORDS, TRUNKS, Code, Query, is_of_this_branch, plain
 from smart_fork.finding.ranking import ExchangeEvidence
-from smart_fork.finding.request import FindRequest, current_project, further
+from smart_fork.finding.request import FindRequest, SearchEngine, configured_engine, current_project, further
 from smart_fork.finding.search import Meaning, check_comparable
-from smart_fork.finding.this_branch import pointed_at
 from smart_fork.finding.upkeep import SOON_SECONDS, Engine, Upkeep, embed_some, refresh
 from smart_fork.repository.git import Repository, paths
-from smart_fork.repository.history import AboutProject, described
+from smart_fork.repository.history import AboutProject, branch_at, described
 from smart_fork.snippets import shown
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry_file import has_registry
@@ -144,7 +142,7 @@ class ProjectIndex:
 
     def pointed_at(self, intent: str) -> dict[str, str]:
         """Return query fields for the current branch, with its commits' subjects if the intent refers to it."""
-        return pointed_at(intent, self.directory, self.engine.processes) if self.project else {}
+        return _pointed_at(intent, self.directory, self.engine.processes) if self.project else {}
 
     def refreshed(self, asked: FindRequest, *, vectors: bool = True) -> Upkeep:
         """Bring the index up to date, once; vectors are made for what each question asks about."""
@@ -270,3 +268,24 @@ def with_files(query: Query, code: Code, processes: Processes) -> Query:
         return query
     changed = paths(done) if done.ok else []
     return replace(query, in_play=tuple(changed)) if len(changed) <= MOST_CHANGED else query
+
+
+#: The subjects of the last commits that are on no trunk, and how long git may look for them.
+_LANDED = (
+    "log", "--max-count=3", "--no-merges", "--no-show-signature", "--no-color", "--format=%s", "HEAD", "--not",
+    *(f"--{where}{one}" for one in TRUNKS for where in ("branches=", "remotes=*/")),
+)  # fmt: skip
+_LANDED_SECONDS = 0.5
+
+
+def _pointed_at(intent: str, directory: Path, processes: Processes) -> dict[str, str]:
+    """The branch of a query and, if the intent points at it, the subjects of its commits."""
+    branch = branch_at(directory)
+    if not branch or branch in TRUNKS or not is_of_this_branch(intent):
+        return {"branch": branch}
+    try:
+        done = Repository.open(directory, processes).git(*_LANDED, seconds=_LANDED_SECONDS)
+    except (SmartForkError, OSError) as error:  # the answer is good without
+        log.info("the commits of the branch are not known: %s", error)
+        return {"branch": branch}
+    return {"branch": branch, "landed": " ".join(done.stdout.decode("utf-8", "replace").replace("\0", " ").split())}

@@ -23,7 +23,7 @@ from indexer.masking import Masked, beginning, mask
 from indexer.settings import Setting
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError, advice
-from smart_fork.finding.engine import (
+from smart_fork.finding.request import (
     EngineQuestion,
     EngineUnavailable,
     RankedDocument,
@@ -136,6 +136,8 @@ SEARCH_SECONDS = float(Setting.QMD_SECONDS.default)
 LIST_SECONDS, READ_SECONDS, UPDATE_SECONDS, EMBED_SECONDS = 20.0, 60.0, 900.0, 35 * 60.0
 #: Of an intent that no document answers as a whole, so many words are searched one by one.
 MOST_WORDS = 6
+#: Documents that are asked for first, and where they do not do.
+WANTED, MAX_WANTED = 50, 1000
 #: Documents for which qmd itself is asked whose they are.
 MOST_LOOKED_UP = 20
 #: Of an export, what is read for its header.
@@ -276,10 +278,10 @@ class Qmd:
 
     def _found(self, way: Way, question: EngineQuestion) -> tuple[list[RankedDocument], int]:
         """The documents, and how many results were none of ours; more of them where there are, and these do not do."""
-        documents, dropped, more = self._ranked(way, question, question.wanted)
+        documents, dropped, more = self._ranked(way, question, WANTED)
         if more and not question.enough(documents):
             try:
-                documents, dropped, _ = self._ranked(way, question, question.most)
+                documents, dropped, _ = self._ranked(way, question, MAX_WANTED)
             except ProgramFailed as error:
                 log.warning("qmd was asked for more, and does not give it: %s", error)
         return documents, dropped

@@ -19,11 +19,10 @@ from indexer.store.base import HavingTable, Placement, Scope, Scored, Searchable
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import is_empty
 from smart_fork.finding.ranking import Score
-from smart_fork.finding.this_branch import branch_words, is_of_this_branch
 
 if TYPE_CHECKING:
     from smart_fork.finding.answer import Mode
-    from smart_fork.finding.hit import WroteLines
+    from smart_fork.finding.session_view import WroteLines
 
 
 #: What is asked in more characters than this is answered by its beginning.
@@ -165,6 +164,35 @@ def quoted_names(given: Iterable[str]) -> tuple[str, ...]:
 def _phrase(compound: str) -> tuple[str, ...]:
     words = _WORD.findall(compound.replace("_", " "))
     return tuple(word[:MAX_WORD_CHARACTERS] for word in words[:MAX_PHRASE_WORDS])
+
+
+# The branch that is checked out, for questions that point at it without its name: "fix the failing test".
+
+#: How a question speaks of the branch that is checked out, without its name; a number names another one.
+_THIS_BRANCH = re.compile(
+    r"\b(?:(?:this|the|my|our|current|local) (?!main\b|master\b|default\b)(?:\w+ )?branch"
+    r"|(?:this|that|the|my|our) (?:\w+ )?(?:prs?|pull request|merge request|mr)|prs? (?:comments?|feedback|review))\b"
+    r"(?! ?#?\d)|\bwhere (?:were|are) we\b|\b(?:we|i) (?:left|leave) off\b"
+    r"|\b(?:my|our) (?:\w+ )?(?:tests?|changes|commits?|build|checks?)\b|\bmerge conflicts?\b"
+    r"|\b(?:i|we) (?:opened|created|pushed) (?:a|an|the) (?:\w+ )?(?:pr|pull request|merge request|mr)\b"
+    r"|\b(?:failing|broken|red) (?:\w+ )?(?:tests?|checks?|build|lint|ci|pipeline)\b"
+    r"|\b(?:tests?|checks?|build|lint(?:er|ing)?|ci|pipeline) (?:is|are|still|keeps?) (?:still )?"
+    r"(?:failing|fails?|broken|red)\b",
+    re.IGNORECASE,
+)
+#: Branches that say nothing of what is done on them.
+TRUNKS = ("develop", "main", "master", "trunk")
+_NAME_LETTERS = re.compile(r"[^\W\d_]{2,}")
+
+
+def is_of_this_branch(text: str) -> bool:
+    """Return True if `text` asks for the work on the current branch."""
+    return _THIS_BRANCH.search(text) is not None
+
+
+def branch_words(branch: str) -> str:
+    """The words of a branch's name, behind its last slash; none of a trunk's."""
+    return "" if branch in TRUNKS else " ".join(_NAME_LETTERS.findall(branch.rpartition("/")[2]))
 
 
 # What is asked of the index and what was found in it: values.

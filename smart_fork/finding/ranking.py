@@ -34,6 +34,8 @@ RIVALS = 12
 
 #: The chance from which on a session is more likely the one that is meant than not, and below which it hardly is.
 LIKELY, FITS = 0.5, 0.3
+#: The least chance with which a session is named to an agent that did not ask.
+HINT_CHANCE = 0.8
 #: The lowest score of what answers in a session that was named: the name speaks for it already. Words that have nothing
 #: to do with a session score below 0.01.
 NAMED_FLOOR = 0.05
@@ -133,31 +135,13 @@ class Phrased:
     named: bool = False
 
 
-class Weighed(NamedTuple):
-    """The points of a session by part, and how many it takes to be as likely as no session at all.
-
-    `speaking` is what speaks for it in each phrasing of the question, `worth` what that is worth, `shares` how much of
-    each part one phrasing has.
-    """
-
-    points: Parts
-    nothing: float
-    speaking: Sequence[Parts]
-    worth: Parts
-    shares: Parts
-
-    @property
-    def lead(self) -> float:
-        """Points beyond those."""
-        return sum(self.points) - self.nothing
-
-    def at_most(self, chance: float) -> Weighed:
-        """The same with no better chance than this, however much speaks for it."""
-        return self._replace(nothing=max(self.nothing, sum(self.points) - math.log(chance / (1 - chance))))
-
-
 class Score(NamedTuple):
-    """What speaks for a session, and against it. `speaking`, `worth` and `shares` are as in `Weighed`."""
+    """The points for a session by part, and the points `against` it.
+
+    `against` begins as the points that it takes to be as likely as no session at all. `share` adds the rivals.
+    `speaking` is the evidence that each phrasing of the question found, `worth` the points for it. `shares` says how
+    much of each part one phrasing contributes.
+    """
 
     points: Parts
     against: float
@@ -165,29 +149,35 @@ class Score(NamedTuple):
     worth: Parts
     shares: Parts
 
-    def doubted(self, doubt: float, read: float = 1.0) -> Score:
-        """The same with so many points more against it, and as much less likely as logs are not `read`, a share."""
-        doubted = self._replace(against=self.against + doubt)
-        if read >= 1:
-            return doubted
-        return doubted.at_most(max(read * doubted.chance, 1e-12))
-
-    def at_most(self, chance: float) -> Score:
-        """The same with no better chance than this."""
-        return self._replace(against=max(self.against, sum(self.points) - math.log(chance / (1 - chance))))
+    @property
+    def lead(self) -> float:
+        """Return the points beyond those against the session."""
+        return sum(self.points) - self.against
 
     @property
     def chance(self) -> float:
-        """The chance (0…1) that it is the one that is meant.
+        """Return the probability (0…1) that the session is the one meant.
 
-        Rounded: chances that were capped alike differ in their last bits, in others since Python 3.12 adds up exactly.
+        It is rounded: equally capped chances differ in their last bits, in others since Python 3.12 adds up exactly.
         """
-        return round(1 / (1 + math.exp(self.against - sum(self.points))), 12)
+        return round(1 / (1 + math.exp(-self.lead)), 12)
 
     @property
     def each(self) -> tuple[Parts, ...]:
-        """The points from each phrasing of the question."""
+        """Return the points from each phrasing of the question."""
         return tuple(_points(self.worth, map(mul, one, self.shares)) for one in self.speaking)
+
+    def doubted(self, doubt: float, read: float = 1.0) -> Score:
+        """Return the score with `doubt` more points against it.
+
+        Where only the share `read` of the logs is read, the chance is at most that share of itself.
+        """
+        doubted = self._replace(against=self.against + doubt)
+        return doubted if read >= 1 else doubted.at_most(max(read * doubted.chance, 1e-12))
+
+    def at_most(self, chance: float) -> Score:
+        """Return the score with its chance capped at `chance`."""
+        return self._replace(against=max(self.against, sum(self.points) - math.log(chance / (1 - chance))))
 
 
 def scores(phrasings: Sequence[Phrased], families: Mapping[int, str], *, words: bool = True) -> dict[int, Score]:
@@ -196,10 +186,10 @@ def scores(phrasings: Sequence[Phrased], families: Mapping[int, str], *, words: 
     return share(weighed, families, rivals(weighed, families))
 
 
-def weigh(phrasings: Sequence[Phrased], *, words: bool = True) -> dict[int, Weighed]:
+def weigh(phrasings: Sequence[Phrased], *, words: bool = True) -> dict[int, Score]:
     """The points of each session, which no other session changes; `words` is whether words were searched."""
     speaking = [parts(one.evidence, one.coverage, named=one.named) for one in phrasings]
-    shares = shares_of(phrasings)
+    shares = shares_of_phrasings(len(phrasings), sum(one.embedded for one in phrasings))
     said = {session: [one.get(session, SILENT) for one in speaking] for one in speaking for session in one}
     similar = {session for one in phrasings for session, found in one.evidence.items() if found.similar}
     first = phrasings[0].evidence.get(_best_by_words(said, shares)) if words and similar else None
@@ -217,7 +207,7 @@ def _best_by_words(said: Mapping[int, Sequence[Parts]], shares: Parts) -> int:
     return max(leads, key=leads.__getitem__)
 
 
-def rivals(weighed: Mapping[int, Weighed], families: Mapping[int, str]) -> dict[str, float]:
+def rivals(weighed: Mapping[int, Score], families: Mapping[int, str]) -> dict[str, float]:
     """The lead of the best member of each family, of the best families."""
     best: dict[str, float] = {}
     for session, one in weighed.items():
@@ -230,16 +220,14 @@ def strongest(leads: Mapping[str, float]) -> dict[str, float]:
     return {family: leads[family] for family in heapq.nlargest(RIVALS, leads, key=leads.__getitem__)}
 
 
-def share(weighed: Mapping[int, Weighed], families: Mapping[int, str], rivals: Mapping[str, float]) -> dict[int, Score]:
+def share(weighed: Mapping[int, Score], families: Mapping[int, str], rivals: Mapping[str, float]) -> dict[int, Score]:
     """The chance of each session among these rivals, which may be more than the families of `weighed`."""
     weights = {family: math.exp(lead) for family, lead in rivals.items()}
     all_rivals = sum(weights.values())
-    found = {}
-    for session, one in weighed.items():
-        others = max(0.0, all_rivals - weights.get(families[session], 0.0))
-        against = one.nothing + math.log1p(others)
-        found[session] = Score(one.points, against, one.speaking, one.worth, one.shares)
-    return found
+    others = {one: max(0.0, all_rivals - weights.get(families[one], 0.0)) for one in weighed}
+    return {
+        session: one._replace(against=one.against + math.log1p(others[session])) for session, one in weighed.items()
+    }
 
 
 def shared_anew(score: Score, family: str, before: Mapping[str, float], rivals: Mapping[str, float]) -> Score:
@@ -278,13 +266,11 @@ def parts(evidence: Mapping[int, Evidence], coverage: Coverage, *, named: bool =
     }
 
 
-def shares_of(phrasings: Sequence[Phrased]) -> Parts:
-    """How much of each part one phrasing has: those by meaning are shared by those that were embedded."""
-    return shares_of_phrasings(len(phrasings), sum(one.embedded for one in phrasings))
-
-
 def shares_of_phrasings(all_of_them: int, embedded: int) -> Parts:
-    """The same, of so many phrasings of which so many were embedded."""
+    """Return the share of each part that one of `all_of_them` phrasings contributes.
+
+    Parts by meaning are shared among the `embedded` phrasings alone.
+    """
     return Parts._make([*[1 / all_of_them] * 4, *[1 / (embedded or 1)] * 2, *[1 / all_of_them] * 2])
 
 
@@ -293,11 +279,11 @@ def joined(speaking: Sequence[Parts], shares: Parts) -> Parts:
     return Parts._make([sum(values) * share for values, share in zip(zip(*speaking, strict=True), shares, strict=True)])
 
 
-def weigh_one(speaking: Sequence[Parts], shares: Parts, *, similar: bool, words: bool) -> Weighed:
+def weigh_one(speaking: Sequence[Parts], shares: Parts, *, similar: bool, words: bool) -> Score:
     """The points of one session from each phrasing; `similar` is whether any of its vectors is known."""
     rows = KNOWN_AGAIN if len(speaking) > 1 else KNOWN
     known = rows["meaning" if not words else "both" if similar else "words"]
-    return Weighed(_points(known.worth, joined(speaking, shares)), known.nothing, speaking, known.worth, shares)
+    return Score(_points(known.worth, joined(speaking, shares)), known.nothing, speaking, known.worth, shares)
 
 
 def _points(worth: Parts, values: Iterable[float]) -> Parts:

@@ -23,14 +23,24 @@ from smart_fork import session_origins
 from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.finding.answer import Covered, IndexState, RecentSession
-from smart_fork.finding.conversation import Noted, resumed_part
 from smart_fork.finding.evidence import beginning_of
-from smart_fork.finding.hit import CacheUse, Changed, Explanation, Hit, Lineage, Match, Price, ToldBy
 from smart_fork.finding.notes import noted_if_known
 from smart_fork.finding.query import Candidate, Candidates, words_of
 from smart_fork.finding.quotations import SNIPPET_CHARACTERS, Nearness, Quotation, matched_words, quotations
 from smart_fork.finding.ranking import FITS, Parts, Score, lost
 from smart_fork.finding.session_place import permits, unplaced, where_now
+from smart_fork.finding.session_view import (
+    CacheUse,
+    Changed,
+    Explanation,
+    Hit,
+    Lineage,
+    Match,
+    Noted,
+    Price,
+    ToldBy,
+    resumed_part,
+)
 from smart_fork.finding.worth import Worth, is_cached, obstacles, own_cached_until
 from smart_fork.repository.history import Drift
 from smart_fork.snippets import printable

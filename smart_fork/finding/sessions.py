@@ -22,9 +22,9 @@ from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import Reference
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage, advice
-from smart_fork.finding.conversation import CommitsMade, Conversation, Exported, Message, Noted, resumed_part
 from smart_fork.finding.notes import noted_if_known
 from smart_fork.finding.session_place import permits, placed_here
+from smart_fork.finding.session_view import CommitsMade, Conversation, Exported, Message, Noted, resumed_part
 from smart_fork.snippets import minute, printable, quoted
 from smart_fork.system import call_context
 from smart_fork.workers.registry import Registry, WorkerRecord

@@ -18,8 +18,8 @@ from smart_fork.errors import SmartForkError, Usage
 if TYPE_CHECKING:
     from indexer.transcripts.model import AgentName
     from smart_fork.finding.answer import SharedReading, SharedSessions
-    from smart_fork.finding.conversation import Conversation
     from smart_fork.finding.elsewhere import Elsewhere
+    from smart_fork.finding.session_view import Conversation
     from smart_fork.finding.sessions import Reading
 
 #: The door of the team's room, which nothing else imports.

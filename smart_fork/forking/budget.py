@@ -13,9 +13,8 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copier import Excerpt
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage, advice
 from smart_fork.finding import sessions
-from smart_fork.finding.conversation import resumed_part
-from smart_fork.finding.hit import score_in_words
 from smart_fork.finding.ranking import NAMED_FLOOR, ExchangeEvidence
+from smart_fork.finding.session_view import resumed_part, score_in_words
 from smart_fork.forking import session_copy
 from smart_fork.forking.budget_choice import Selected, selected
 from smart_fork.forking.exchange_parts import costs

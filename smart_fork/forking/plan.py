@@ -19,9 +19,9 @@ from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.references import Resolved
 from smart_fork.errors import ForkRefused, SmartForkError
 from smart_fork.finding import sessions
-from smart_fork.finding.hit import BUDGET_TOKENS
 from smart_fork.finding.ranking import ExchangeEvidence
 from smart_fork.finding.session_place import where_now
+from smart_fork.finding.session_view import BUDGET_TOKENS
 from smart_fork.finding.sessions import Located
 from smart_fork.finding.team_search import sessions_here
 from smart_fork.finding.worth import age_of, cache_in_words, is_cached, obstacles, own_cached_until

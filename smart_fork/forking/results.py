@@ -9,7 +9,7 @@ from typing import Literal, Self
 from indexer.masking import Masked
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, spread, value
-from smart_fork.finding.conversation import CommitsMade
+from smart_fork.finding.session_view import CommitsMade
 
 #: How much of an exchange is kept: all; all, with long results shortened; what was asked, done and answered, without
 #: what was only looked at; what was asked and answered; nothing.

@@ -22,11 +22,10 @@ from smart_fork.agents.programs import Program
 from smart_fork.agents.references import Reference
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage, advice, is_empty
 from smart_fork.finding.answer import Answer, Found, RecentSession, Unsearched
-from smart_fork.finding.engine import OWN
-from smart_fork.finding.hit import MUCH_TOKENS, Hit, score_in_words
 from smart_fork.finding.library import Library
 from smart_fork.finding.ranking import LIKELY
-from smart_fork.finding.request import MAX_LIMIT, FindRequest, check_score
+from smart_fork.finding.request import MAX_LIMIT, OWN, FindRequest, check_score
+from smart_fork.finding.session_view import MUCH_TOKENS, Hit, score_in_words
 from smart_fork.finding.worth import least_close
 from smart_fork.forking import plan
 from smart_fork.forking.plan import Fork

@@ -23,8 +23,8 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.references import Reference
 from smart_fork.agents.starter import ForkPlan, Form
 from smart_fork.errors import ProgramFailed, SmartForkError, advice
-from smart_fork.finding.conversation import resumed_part
 from smart_fork.finding.session_place import as_guest, directory_of, in_project, where_now
+from smart_fork.finding.session_view import resumed_part
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation
 from smart_fork.forking.results import Forked, StartedWorker
 from smart_fork.forking.session_copy import Branch, MergedPart, Point

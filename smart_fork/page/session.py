@@ -24,11 +24,11 @@ from smart_fork.excise.answer import RolledBack
 from smart_fork.excise.cutting import LastCut, last_cut
 from smart_fork.finding import notes, sessions
 from smart_fork.finding.commits import commits_made
-from smart_fork.finding.conversation import Noted, ResumedPart, resumed_part
 from smart_fork.finding.notes import noted_if_known
 from smart_fork.finding.query import plain, words_of
 from smart_fork.finding.results import fork_command, title
 from smart_fork.finding.session_place import where_now
+from smart_fork.finding.session_view import Noted, ResumedPart, resumed_part
 from smart_fork.finding.sessions import Located
 from smart_fork.finding.team_search import team_room
 from smart_fork.finding.worth import cache_in_words

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from indexer.lazy import dataclass
+from indexer.values import Value, value
 from smart_fork.errors import ForkRefused, ProgramFailed, advice
-from smart_fork.repository.file_change import FileChange
 from smart_fork.repository.git import Repository, paths
 from smart_fork.system.processes import Processes
 
@@ -251,3 +251,19 @@ def _looked_at(there: Repository, name: str, commit: str) -> Submodule:
     except ProgramFailed:
         return Submodule(name, commit, folder=True, changed=True)
     return Submodule(name, head or commit, folder=True, changed=changed)
+
+
+# A change of a file.
+
+
+@value
+class FileChange(Value):
+    """One file that differs. `added` and `removed` count lines, and are `None` for what is not text."""
+
+    path: str
+    added: int | None
+    removed: int | None
+
+    def counted(self) -> str:
+        """Describe the number of changed lines."""
+        return "binary" if self.added is None else f"+{self.added} -{self.removed}"

@@ -16,8 +16,7 @@ from indexer.lazy import dataclass
 from indexer.project import bare_at, content, is_within, project_of, resolve
 from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError, advice
 from smart_fork.repository import changes
-from smart_fork.repository.changes import difference, submodules
-from smart_fork.repository.file_change import FileChange
+from smart_fork.repository.changes import FileChange, difference, submodules
 from smart_fork.repository.git import FOLDER, Repository
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Completed, Processes

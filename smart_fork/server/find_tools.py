@@ -23,13 +23,13 @@ from pydantic import Field, WithJsonSchema
 from indexer.lazy import late
 from indexer.masking import mask, shorten
 from indexer.masking.view import BRACKETS
+from indexer.values import Value, value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options, takes
 from smart_fork.errors import IndexUnavailable, NotFound, Usage
-from smart_fork.finding.answer import IndexStatus, NoIndex, Recents
-from smart_fork.finding.conversation import Conversation, Exported
-from smart_fork.finding.hit import BUDGET, Hit
+from smart_fork.finding.answer import IndexStatus, Recents
 from smart_fork.finding.request import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS, FindRequest, RecentRequest
+from smart_fork.finding.session_view import BUDGET, Conversation, Exported, Hit
 from smart_fork.finding.team_search import team_room, team_search
 from smart_fork.forking.request import Ask, BudgetAsked, ForkRequest, Later, SessionChoice
 from smart_fork.server import tasks
@@ -62,6 +62,15 @@ NONE_LABEL, NOT_LABEL = "None of these", "Do not fork"
 _LESS = f"Ask the user, or give budget {BUDGET!r}: a fork within it is not asked about."
 #: The first version in which a choice with titles is a `oneOf`; the others know `enumNames`.
 _ONE_OF = "2025-11-25"
+
+
+@value
+class NoIndex(Value):
+    """The answer of `index_status` where the index cannot be used: why, and what to do."""
+
+    error: str
+    message: str
+    next_steps: tuple[str, ...]
 
 
 class Unanswered(Later):
@@ -352,7 +361,7 @@ def read_session(
 
 def index_status() -> IndexStatus | NoIndex:
     """Say what the search index holds, how fresh and complete it is, and which logs failed."""
-    from smart_fork.finding.status import index_status
+    from smart_fork.finding.upkeep import index_status
 
     try:
         state = index_status()

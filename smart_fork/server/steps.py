@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from smart_fork.finding.answer import Answer, Unsearched
-from smart_fork.finding.hit import Hit
+from smart_fork.finding.session_view import Hit
 from smart_fork.workers.state import WorkerState
 
 #: Which texts `also` is to be: said in the tools' parameters, and again where they were missing.
@@ -25,10 +25,10 @@ def after_search(answer: Answer) -> str:
     if answer.forked_session is not None or answer.search_mode == "recent" or not answer.query:
         return ""
     from smart_fork.agents import AGENTS
-    from smart_fork.finding.engine import OWN
-    from smart_fork.finding.hit import score_in_words
     from smart_fork.finding.query import unnamed
     from smart_fork.finding.ranking import FITS, LIKELY
+    from smart_fork.finding.request import OWN
+    from smart_fork.finding.session_view import score_in_words
 
     early = " ".join(filter(None, (answer.unread_notice, answer.early_notice, answer.background_notice)))
     again = f" {early} Ask again then." if early else ""

@@ -15,9 +15,9 @@ from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.answer import SharedReading, SharedSession, SharedSessions
-from smart_fork.finding.conversation import Conversation
 from smart_fork.finding.elsewhere import written_by
 from smart_fork.finding.results import UNTRUSTED, title
+from smart_fork.finding.session_view import Conversation
 from smart_fork.finding.sessions import Reading
 from smart_fork.sharing.local_logs import arrived
 from smart_fork.sharing.tracking import Alias

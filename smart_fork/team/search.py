@@ -23,11 +23,11 @@ from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, ServerUnava
 from smart_fork.finding import sessions
 from smart_fork.finding.answer import TeamFound, TeamState
 from smart_fork.finding.elsewhere import Distant, DistantPassage, SaidElsewhere, weighed_there
-from smart_fork.finding.hit import Origin
 from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import RIVALS
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.search import Meaning
+from smart_fork.finding.session_view import Origin
 from smart_fork.sharing import received_logs
 from smart_fork.sharing.local_logs import local_in
 from smart_fork.sharing.tracking import Alias

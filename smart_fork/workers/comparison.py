@@ -18,12 +18,12 @@ from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value, rare, value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
-from smart_fork.errors import NotFound, ProgramFailed, SmartForkError, advice
+from smart_fork.errors import NotFound, SmartForkError, advice
 from smart_fork.finding import notes, sessions
 from smart_fork.finding.commits import works_of
-from smart_fork.finding.conversation import Noted
 from smart_fork.finding.index_access import opened as index
 from smart_fork.finding.notes import noted_if_known
+from smart_fork.finding.session_view import Noted
 from smart_fork.forking.lineage import lineage
 from smart_fork.repository.changes import difference
 from smart_fork.repository.git import Repository
@@ -144,13 +144,14 @@ def _outcome(worker: WorkerRecord, processes: Processes) -> Literal["merged", "d
         return "merged" if _is_merged(there, tip, worker.base_commit or "") else None
     if path.exists():
         return None
-    rows, works = works_of([(worker.agent, str(worker.session_id))], str(path.parent.parent), processes)
-    if isinstance(works, ProgramFailed) or works.commits_left or not rows:
+    works, complete = works_of([(worker.agent, str(worker.session_id))], str(path.parent.parent), processes)
+    if not complete or not works:
         return None
-    if work := works.of.get(rows[0].row):
-        return "merged" if work.today else None
+    if (work := works[str(worker.session_id)]).count:
+        return "merged" if work.lines_today else None
     with index() as store:
-        return "dropped" if store.edits([rows[0].row]) else None
+        row = store.session(worker.agent, str(worker.session_id))
+        return "dropped" if row and store.edits([row.row]) else None
 
 
 def _is_merged(there: Repository, tip: str, base: str) -> bool:

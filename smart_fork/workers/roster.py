@@ -13,9 +13,9 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import SmartForkError, Usage, advice
 from smart_fork.finding import sessions
-from smart_fork.finding.conversation import Message
 from smart_fork.finding.results import title
 from smart_fork.finding.session_place import in_project
+from smart_fork.finding.session_view import Message
 from smart_fork.snippets import printable
 from smart_fork.system import call_context
 from smart_fork.system.processes import Machine

@@ -9,8 +9,8 @@ from indexer.masking import NOTHING, Masked
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
 from smart_fork.agents.tail import TokenUse
-from smart_fork.finding.conversation import Message, Noted
-from smart_fork.repository.file_change import FileChange
+from smart_fork.finding.session_view import Message, Noted
+from smart_fork.repository.changes import FileChange
 from smart_fork.snippets import duration
 
 #: What is known of a window that is not ours.

@@ -25,7 +25,7 @@ import anyio
 from mcp import Client
 from smart_fork.agents.references import Reference
 from smart_fork.agents import AGENTS
-from smart_fork.finding.engine import collections
+from smart_fork.finding.request import collections
 from smart_fork.page.renderer import _environment
 from smart_fork.server import create_server
 from smart_fork.cli.service.units.unit_settings import PROGRAMS

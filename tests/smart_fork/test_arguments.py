@@ -11,7 +11,7 @@ import pytest
 from mcp import Client
 
 from smart_fork.agents import AGENTS
-from smart_fork.finding.engine import collections
+from smart_fork.finding.request import collections
 from smart_fork.server import Server
 from smart_fork.server.calls import in_thread
 from smart_fork.server.tools import strict

@@ -9,7 +9,7 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
-from smart_fork.finding.hit import score_in_words
+from smart_fork.finding.session_view import score_in_words
 from tests.cases import first
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.tool_server import create_server

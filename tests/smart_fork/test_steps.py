@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from smart_fork.finding.answer import Unsearched
-from smart_fork.finding.hit import Match
+from smart_fork.finding.session_view import Match
 from smart_fork.server.steps import about_workers, after_search
 from tests.cases import each, first
 from tests.smart_fork.client import answer, call

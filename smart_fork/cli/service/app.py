@@ -40,10 +40,10 @@ from smart_fork.cli.service.token import Token
 from smart_fork.errors import SmartForkError
 from smart_fork.excise import erasure
 from smart_fork.finding.answer import Unsearched
-from smart_fork.finding.hints import Hint, HookEvent
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.library import MODEL_SECONDS, Library, library
 from smart_fork.finding.request import FindRequest
+from smart_fork.finding.session_hints import Hint, HookEvent
 from smart_fork.hooks import switch
 from smart_fork.hooks.receive import receive
 from smart_fork.page import views

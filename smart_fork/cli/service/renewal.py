@@ -15,8 +15,8 @@ from indexer.store.base import Store
 from indexer.store.schema import VectorsUnavailableError
 from smart_fork.errors import SmartForkError
 from smart_fork.finding.commits import note_commits
-from smart_fork.finding.engine import configured_engine
 from smart_fork.finding.index_access import opened
+from smart_fork.finding.request import configured_engine
 from smart_fork.repository import history
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from indexer.embedder import ModelUnavailableError
 from indexer.export import PieceRole
 from smart_fork.finding.evidence import Gathered, Passage, gather
 from smart_fork.finding.query import Query, plain
-from smart_fork.finding.ranking import Parts, Weighed, weigh
+from smart_fork.finding.ranking import Parts, Score, weigh
 from smart_fork.finding.request import further
 from smart_fork.team import wire
 from smart_fork.team.server import sessions
@@ -59,7 +59,7 @@ def _vectors(query: Query, wanted: wire.Search, known: str | None) -> Sequence[b
         return None
 
 
-def _best(found: Gathered, weighed: dict[int, Weighed]) -> list[int]:
+def _best(found: Gathered, weighed: dict[int, Score]) -> list[int]:
     """The best member of each family, best first, among equals the newest."""
     order = sorted(weighed, key=lambda row: found.sessions[row].session_id)
     order.sort(key=lambda row: (weighed[row].lead, found.sessions[row].until), reverse=True)
@@ -70,7 +70,7 @@ def _best(found: Gathered, weighed: dict[int, Weighed]) -> list[int]:
 
 
 def _hits(  # noqa: PLR0917 - what was found for whom
-    index: TeamIndex, project: Project, person: Person, found: Gathered, weighed: dict[int, Weighed], limit: int
+    index: TeamIndex, project: Project, person: Person, found: Gathered, weighed: dict[int, Score], limit: int
 ) -> list[wire.SearchHit]:
     rows = _best(found, weighed)[:limit]
     told = index.db.execute(

@@ -10,8 +10,7 @@ from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import parts
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.status import index_status
-from smart_fork.finding.upkeep import MANY_LOGS, Engine, covered
+from smart_fork.finding.upkeep import MANY_LOGS, Engine, covered, index_status
 from tests.smart_fork.asking import find
 from tests.smart_fork.world import WordsModel
 

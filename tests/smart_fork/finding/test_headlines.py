@@ -18,9 +18,9 @@ from smart_fork.agents.readers import READERS
 from smart_fork.cli.picker import rows_for
 from smart_fork.excise import Request, cut
 from smart_fork.finding import recent
-from smart_fork.finding.hints import line_of
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.query import Candidate
+from smart_fork.finding.session_hints import line_of
 from smart_fork.page.search_views import session_lines
 from tests.cases import first
 from tests.smart_fork.client import answer

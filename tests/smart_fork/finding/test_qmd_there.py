@@ -11,7 +11,7 @@ from indexer.export import export_path
 from indexer.locks import only_writer
 from smart_fork.errors import Usage
 from smart_fork.finding import sessions
-from smart_fork.finding.engine import collections
+from smart_fork.finding.request import collections
 from smart_fork.finding.upkeep import Engine
 from tests.cases import first
 from tests.smart_fork.asking import message_for

@@ -9,9 +9,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from smart_fork.finding.query import MAX_CHARACTERS, names_of, plain, terms_of, words_of
+from smart_fork.finding.query import (
+    MAX_CHARACTERS,
+    branch_words,
+    is_of_this_branch,
+    names_of,
+    plain,
+    terms_of,
+    words_of,
+)
 from smart_fork.finding.results import is_mostly_not_latin
-from smart_fork.finding.this_branch import branch_words, is_of_this_branch
 from tests.cases import each
 
 HOSTILE = [

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from smart_fork.finding import worth
-from smart_fork.finding.hit import Changed, Price
+from smart_fork.finding.session_view import Changed, Price
 from smart_fork.finding.worth import close
 from smart_fork.forking.search_and_fork import fitting
 from smart_fork.system.processes import Processes

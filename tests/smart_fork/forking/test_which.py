@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from smart_fork.finding.hit import Hit
+from smart_fork.finding.session_view import Hit
 from smart_fork.forking.request import about_as_likely
 from smart_fork.server.find_tools import labels
 from tests.cases import each

@@ -11,7 +11,7 @@ import pytest
 
 from indexer.files import state_home
 from indexer.runs import Freshness, LastRun
-from smart_fork.finding.hit import Changed, Explanation, Hit, Match
+from smart_fork.finding.session_view import Changed, Explanation, Hit, Match
 from smart_fork.page.desk import ServiceState
 from smart_fork.page.renderer import why
 from smart_fork.page.search_views import age_of, chosen, facets, narrowed
