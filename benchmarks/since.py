@@ -24,7 +24,7 @@ from typing import Any
 
 from _frame import Part, Table
 
-from smart_fork.repository.news import News, Then, news
+from smart_fork.repository.changes_since import ChangesSince, SessionKnowledge, news
 from smart_fork.system.processes import Processes
 
 START, APART = 1_600_000_000, 100
@@ -98,11 +98,11 @@ def measured(top: Path, commits: int, rounds: int) -> dict[str, Any]:
     """Medians in milliseconds, all ways in each round, so that what else runs meets them alike."""
     names = git(top, "rev-list", "--reverse", "main").split()
 
-    def since(back: int, how: str, *, first: int = 0, committed: bool = False) -> Callable[[], News | None]:
+    def since(back: int, how: str, *, first: int = 0, committed: bool = False) -> Callable[[], ChangesSince | None]:
         moment = float(START + (commits - back) * APART - 50)
         edits = {str(top / name_of(number)): 1 for number in range(first, first + KNOWN)}
         where = {"commit": names[commits - back - 1]} if how == "log" else {}
-        then = Then(edits, moment, moment - 10, str(top), branch="main", here=how == "record", **where)
+        then = SessionKnowledge(edits, moment, moment - 10, str(top), branch="main", here=how == "record", **where)
         return lambda: news(top, then, PROCESSES, committed=committed)
 
     far = commits // 2
@@ -129,7 +129,7 @@ def measured(top: Path, commits: int, rounds: int) -> dict[str, Any]:
             found = way()
             times[name].append((time.perf_counter() - began) * 1000)
             worked[name].append((processor_seconds() - before) * 1000)
-            told[name] = len(found.files) if isinstance(found, News) else 0
+            told[name] = len(found.files) if isinstance(found, ChangesSince) else 0
     base = statistics.median(worked["git status"])
     return {
         "ways": {

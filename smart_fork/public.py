@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from indexer.embedder import Embedder
     from smart_fork.excise.answer import Excised
     from smart_fork.excise.forgetting import Removal
-    from smart_fork.finding.elsewhere import Elsewhere
-    from smart_fork.finding.library import Library
+    from smart_fork.finding.remote_search import RemoteSearch
+    from smart_fork.finding.session_library import Library
     from smart_fork.finding.session_view import Conversation, Exported
-    from smart_fork.finding.sessions import Reading
+    from smart_fork.finding.sessions import ReadRange
     from smart_fork.forking.request import Wanted
     from smart_fork.forking.results import Branched, Forked
     from smart_fork.workers.state import WorkerClosed, WorkerMessaged, WorkerRead, WorkerWaited
@@ -174,13 +174,13 @@ def read(
     Raises:
         SmartForkError: there is no such session or message, or it cannot be read.
     """
-    from smart_fork.finding.sessions import Reading
+    from smart_fork.finding.sessions import ReadRange
 
-    return conversation(session_id, Reading(at, context or 0, context), Path(project or Path.cwd()))
+    return conversation(session_id, ReadRange(at, context or 0, context), Path(project or Path.cwd()))
 
 
 def conversation(
-    reference: str, reading: Reading, project: Path | None, *, notice: str = ""
+    reference: str, reading: ReadRange, project: Path | None, *, notice: str = ""
 ) -> Conversation | Exported:
     """Read a session of this machine, or one that the team of `project` shares; see `read`.
 
@@ -363,10 +363,10 @@ def forget(session_id: str, *, undo: bool = False) -> Removal:
     return forgetting.undo(session_id) if undo else forgetting.forget(session_id)
 
 
-def _library(project: str | None = None, elsewhere: Elsewhere | None = None) -> AbstractContextManager[Library]:
+def _library(project: str | None = None, elsewhere: RemoteSearch | None = None) -> AbstractContextManager[Library]:
     from indexer.embedder import configured_reranker
-    from smart_fork.finding.library import Library
-    from smart_fork.finding.upkeep import Engine
+    from smart_fork.finding.index_refresh import Engine
+    from smart_fork.finding.session_library import Library
 
     return Library.open(project, Engine(_embedder(), rerank=configured_reranker()), elsewhere=elsewhere)
 

@@ -106,10 +106,10 @@ def _sample(events: list[Event]) -> list[Event]:
 def _speaking(place: Place, event: Event, ours: SmartFork) -> Iterator[str]:
     """Yield what speaks: `find`, with a score of 0.5 or more, `recall` or a hint."""
     from smart_fork.errors import SmartForkError
-    from smart_fork.finding.library import Library
+    from smart_fork.finding.index_refresh import Engine
     from smart_fork.finding.request import FindRequest
     from smart_fork.finding.session_hints import HookEvent
-    from smart_fork.finding.upkeep import Engine
+    from smart_fork.finding.session_library import Library
 
     hook = HookEvent("claude", "asks", str(place.folder), event.text[:PROMPT_CHARACTERS], event.tool, event.given or {})
     if event.kind == EDIT:

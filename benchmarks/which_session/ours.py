@@ -94,8 +94,8 @@ class SmartFork:
 
     def ask(self, moment: Moment, also: Sequence[str] = ()) -> Answer:
         """Ask as a person does: the whole prompt, in the repository; or as an agent does, `also` in other words."""
+        from smart_fork.finding.index_refresh import Engine
         from smart_fork.finding.request import FindRequest
-        from smart_fork.finding.upkeep import Engine
         from tests.smart_fork.asking import find
 
         started = time.perf_counter()

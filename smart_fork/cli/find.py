@@ -102,8 +102,8 @@ def recall(
     project: ProjectOption = None,
 ) -> None:
     """Find the one session that probably knows, as at a first prompt, or what this session said before."""
-    from smart_fork.finding.library import SELF
     from smart_fork.finding.ranking import HINT_CHANCE
+    from smart_fork.finding.session_library import SELF
 
     asked = FindRequest(" ".join(intent), **({"session": SELF} if here else {"limit": 1, "min_score": HINT_CHANCE}))
     find(asked=asked, project=project)

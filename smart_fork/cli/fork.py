@@ -25,7 +25,7 @@ from smart_fork.forking.request import Best, BudgetAsked, ForkRequest
 from smart_fork.forking.results import Forked, NotForked
 
 if TYPE_CHECKING:
-    from smart_fork.finding.library import Library
+    from smart_fork.finding.session_library import Library
     from smart_fork.forking.results import ForkPrice, Selection, Way
 
 
@@ -225,7 +225,7 @@ def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
 
 def price_in_words(price: ForkPrice) -> str:
     """Describe the tokens that a fork loads, for a person."""
-    from smart_fork.finding.worth import cache_in_words
+    from smart_fork.finding.fork_worth import cache_in_words
 
     of = f" of {price.whole_tokens:,}" if price.tokens < price.whole_tokens else ""
     cached = cache_in_words(price.cached_until, price.cached_tokens)

@@ -117,8 +117,8 @@ def print_hits(hits: Sequence[Hit], *, known: bool = True) -> None:
 
 def _columns(hit: Hit, *, known: bool) -> tuple[str, ...]:
     """A result's rank, chance and headline, and what is left out from the end where the terminal is narrow."""
+    from smart_fork.finding.fork_worth import age_of
     from smart_fork.finding.ranking import percent
-    from smart_fork.finding.worth import age_of
 
     return (
         str(hit.rank),
@@ -189,7 +189,7 @@ def _below(hit: Hit, headline: str, *, quoting: bool) -> Iterator[Plain]:
 
 def _explained(hit: Hit) -> Iterator[str]:
     """Yield the explanation of a score and the facts that a result's line omits; nothing unless requested."""
-    from smart_fork.finding.worth import age_of, cache_in_words
+    from smart_fork.finding.fork_worth import age_of, cache_in_words
 
     why, family, at_match = hit.explain, hit.lineage.family_size, hit.price.tokens_at_match
     if why:

@@ -53,8 +53,8 @@ def run(
     from indexer.store.schema import VectorsUnavailableError
     from smart_fork.cli.service.renewal import renewed
     from smart_fork.finding.index_access import opened
+    from smart_fork.finding.index_refresh import indexed
     from smart_fork.finding.request import OWN, configured_engine
-    from smart_fork.finding.upkeep import indexed
 
     started = time.monotonic()
     engine = configured_engine()  # one that there is not is said before anything is read
@@ -122,7 +122,7 @@ class _Following:
 @app.command("status")
 def status() -> None:
     """Show what the index holds, and how fresh it is."""
-    from smart_fork.finding.upkeep import index_status
+    from smart_fork.finding.index_refresh import index_status
 
     state = index_status()
     if printed_as_json(state):

@@ -10,7 +10,7 @@ import typer
 from indexer.values import json_of
 from smart_fork.cli.output import out, plain, printed_as_json, say
 from smart_fork.errors import Usage
-from smart_fork.finding import notes
+from smart_fork.finding import session_notes
 from smart_fork.workers.comparison import NotedSession
 
 SessionsArgument = Annotated[list[str], typer.Argument(metavar="ID…", help="Session ids, 8 characters or more.")]
@@ -19,7 +19,7 @@ SessionArgument = Annotated[str, typer.Argument(metavar="ID", help="Session id, 
 
 def verdict(
     session: SessionArgument,
-    outcome: Annotated[notes.Outcome | None, typer.Argument(help="What came of it. Default: print it.")] = None,
+    outcome: Annotated[session_notes.Outcome | None, typer.Argument(help="What came of it. Default: print it.")] = None,
     reason: Annotated[str, typer.Argument(help="Why, in a sentence.")] = "",
     remove: Annotated[bool, "Remove the verdict."] = False,
 ) -> None:
@@ -52,14 +52,14 @@ def tag(
     A tag has letters, digits and - _ . / and becomes lower case.
     """
     if session is None:
-        counted = notes.tags()
+        counted = session_notes.tags()
         if not printed_as_json({"tags": counted}):
             for name, sessions in counted.items():
                 out.print(plain(f"{name}  {sessions}"))
             if not counted:
                 say("No session has a tag.")
         return
-    tags = [notes.tag(one) for one in names or ()]
+    tags = [session_notes.tag(one) for one in names or ()]
     if remove and not tags:
         raise Usage("Which tags?", "Name them after the session.")
     _print_marks(NotedSession.mark([session], tags, remove=remove))
@@ -67,12 +67,12 @@ def tag(
 
 def pin(sessions: SessionsArgument, remove: Annotated[bool, "Unpin."] = False) -> None:
     """Pin sessions. Pinned sessions come first in lists. Scores do not change."""
-    _print_marks(NotedSession.mark(sessions, [notes.PINNED], remove=remove))
+    _print_marks(NotedSession.mark(sessions, [session_notes.PINNED], remove=remove))
 
 
 def archive(sessions: SessionsArgument, remove: Annotated[bool, "Take them out."] = False) -> None:
     """Archive sessions. Lists and recall leave them out. `find` still finds them."""
-    _print_marks(NotedSession.mark(sessions, [notes.ARCHIVED], remove=remove))
+    _print_marks(NotedSession.mark(sessions, [session_notes.ARCHIVED], remove=remove))
 
 
 def _print_marks(told: Sequence[NotedSession]) -> None:

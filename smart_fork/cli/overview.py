@@ -29,8 +29,8 @@ from smart_fork.cli.workers import in_a_word
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable
 from smart_fork.finding.answer import IndexStatus
 from smart_fork.finding.index_access import known_index
-from smart_fork.finding.upkeep import index_status
-from smart_fork.hooks import switch
+from smart_fork.finding.index_refresh import index_status
+from smart_fork.hooks import recall_switch
 from smart_fork.snippets import ago
 from smart_fork.system.processes import Processes
 from smart_fork.workers.registry_file import has_registry
@@ -160,9 +160,9 @@ def _service() -> ServiceOverview:
 
 
 def _recall() -> RecallOverview:
-    on = tuple(one.name for one in READERS if switch.is_on(one.name))
-    prompts, edits, errors = map(switch.said, switch.NOTED)
-    return RecallOverview(on, *switch.asked(), edits.told, edits.late, prompts.followed, edits.followed, *errors)
+    on = tuple(one.name for one in READERS if recall_switch.is_on(one.name))
+    prompts, edits, errors = map(recall_switch.said, recall_switch.NOTED)
+    return RecallOverview(on, *recall_switch.asked(), edits.told, edits.late, prompts.followed, edits.followed, *errors)
 
 
 def _memory(pid: int) -> int | None:

@@ -118,7 +118,7 @@ def _row(
 
 
 def _age(moment: str) -> str:
-    from smart_fork.finding.worth import age_of
+    from smart_fork.finding.fork_worth import age_of
 
     return in_words(passed) if (passed := age_of(moment)) is not None else ""
 

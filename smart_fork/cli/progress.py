@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import Task
     from rich.text import Text
 
-    from smart_fork.finding.library import Library
+    from smart_fork.finding.session_library import Library
 
 #: A stage that takes no longer needs no line; between two lines; how often it is looked whether one is due.
 FIRST_SECONDS, SAY_SECONDS, LOOK_SECONDS = 2.0, 10.0, 0.5
@@ -152,7 +152,7 @@ def starting(place: str | None, *, quiet: bool = False) -> AbstractContextManage
 @contextmanager
 def library_shown(path: str | None = None, **how: Any) -> Iterator[Library]:
     """The sessions that the command line finds, see `Library.open`; what is done for that is shown."""
-    from smart_fork.finding.library import library
+    from smart_fork.finding.session_library import library
 
     with progress_bar() as progress, library(path, progress, **how) as known:
         yield known

@@ -46,7 +46,7 @@ from smart_fork.excise.text_search import agent_of, is_worker_of, own_words, wor
 from smart_fork.excise.transcript import PATIENCE, dependent_logs, load_for_cut, resolve_transcript
 from smart_fork.excise.verification import cut_text_of
 from smart_fork.excise.writing import finish_cut, written_path
-from smart_fork.finding import notes
+from smart_fork.finding import session_notes
 from smart_fork.finding.index_access import opened
 from smart_fork.forking import temporary_logs
 from smart_fork.system.processes import Processes
@@ -184,7 +184,7 @@ def erase(
     try:
         others, erased = _take_back(session_ids, wanted)
         _blot_logs(wanted, others)
-        notes.take_back(session_ids, lambda text: bool(wanted & words_in(text)))
+        session_notes.take_back(session_ids, lambda text: bool(wanted & words_in(text)))
         with only_writer(PATIENCE):
             sweep_staged()
             sweep_reading()

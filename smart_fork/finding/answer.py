@@ -11,7 +11,7 @@ from indexer.runs import FailedLog, LastRun
 from indexer.store.base import Counts
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value, rare, record, spread, value
-from smart_fork.finding.session_view import Hit, Noted
+from smart_fork.finding.session_view import Hit, SessionNotes
 from smart_fork.snippets import ago, minute, printable
 
 Mode = Literal["hybrid", "vector", "lexical", "recent", "lines"]
@@ -97,7 +97,7 @@ class Fix(Value):
     ends_at_message: int | None
     asked: str
     ended_by: tuple[str, ...]
-    noted: Noted | None = rare()
+    noted: SessionNotes | None = rare()
 
 
 @value
@@ -151,7 +151,7 @@ class RecentSession(Value):
     source_path: str | None = None
     jsonl_path: str
     author: str = rare("")
-    noted: Noted | None = rare()
+    noted: SessionNotes | None = rare()
     forked_from: str = rare("")
 
 

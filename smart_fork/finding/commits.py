@@ -27,8 +27,8 @@ from indexer.transcripts.lines import LOOK_SECONDS
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, NotFound, ProgramFailed, SmartForkError
-from smart_fork.finding.authorship import Line, Range, blamed, committed
-from smart_fork.finding.by_code import SLACK, named_in, objects, relative, seconds, sessions_named, writers_of
+from smart_fork.finding.code_authors import SLACK, named_in, objects, relative, seconds, sessions_named, writers_of
+from smart_fork.finding.git_blame import CodeLine, Range, blamed, committed
 from smart_fork.finding.index_access import opened
 from smart_fork.finding.session_place import where_now
 from smart_fork.finding.session_view import CommitsMade, MadeCommit
@@ -53,7 +53,7 @@ _RENAMES = ("diff", "--name-status", "-z", "-M", "--diff-filter=R", "--no-ext-di
 
 
 #: Lines that a commit adds: one of them, the number of the session's, and the number of all.
-_Landed = tuple[Line, int, int]
+_Landed = tuple[CodeLine, int, int]
 
 
 def commits_of(
@@ -115,7 +115,7 @@ class _Ancestry:
         return self._known.get((before, after), True)
 
 
-def _commits_made(landed: Sequence[_Landed], today: Sequence[tuple[str, Line]], unseen: list[str]) -> CommitsMade:
+def _commits_made(landed: Sequence[_Landed], today: Sequence[tuple[str, CodeLine]], unseen: list[str]) -> CommitsMade:
     newest = sorted(landed, key=lambda one: -one[0].committed)
     commits = tuple(
         MadeCommit(line.commit, line.date, quoted(line.subject, CHARACTERS), lines, of)
@@ -153,14 +153,14 @@ def _walked(there: Repository, *how: str, given: bytes = b"") -> Iterator[tuple[
 
 def _today(
     files: Mapping[str, str], sessions: Mapping[int, object], store: Store, scope: Scope, there: Repository
-) -> tuple[Mapping[int, list[tuple[str, Line]]], int]:
+) -> tuple[Mapping[int, list[tuple[str, CodeLine]]], int]:
     """The lines of sessions in HEAD, each with its file, and how many files were not looked at.
 
     `files` are the names in commits, each with the last of these.
     """
     until = time.monotonic() + BLAME_SECONDS
     names = list(dict.fromkeys(_names_now(there, files, until)))
-    found, left = list[tuple[str, Line]](), len(names)
+    found, left = list[tuple[str, CodeLine]](), len(names)
     for name in names[:MOST_FILES]:
         if (wait := until - time.monotonic()) <= 0:
             break
@@ -170,7 +170,7 @@ def _today(
             except ProgramFailed:  # it took too long
                 break
         left -= 1
-    today: defaultdict[int, list[tuple[str, Line]]] = defaultdict(list)
+    today: defaultdict[int, list[tuple[str, CodeLine]]] = defaultdict(list)
     for one, writer in zip(found, writers_of([line for _, line in found], store, scope, there), strict=True):
         if writer and writer.session in sessions:
             today[writer.session].append(one)
@@ -188,7 +188,7 @@ def _names_now(there: Repository, files: Mapping[str, str], until: float) -> Ite
     return (renamed.get((commit, name), name) for name, commit in files.items())
 
 
-def _ranges(lines: Sequence[tuple[str, Line]]) -> Iterator[Range]:
+def _ranges(lines: Sequence[tuple[str, CodeLine]]) -> Iterator[Range]:
     """Lines that follow each other, as ranges."""
     for (name, _), several in groupby(enumerate(lines), key=lambda one: (one[1][0], one[1][1].number - one[0])):
         numbers = [line.number for _, (_, line) in several]

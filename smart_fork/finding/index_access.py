@@ -16,7 +16,7 @@ from indexer.store.sqlite import SqliteStore
 from smart_fork.errors import IndexUnavailable, advice
 
 
-class _Kept:
+class _KeptIndex:
     """The index between two uses by a command. It is closed if another file has taken its place meanwhile."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class _OfThread(threading.local):
     """The index, for as long as a thread uses it, and between its uses."""
 
     store: SqliteStore | None = None
-    kept: _Kept | None = None
+    kept: _KeptIndex | None = None
 
 
 _open = _OfThread()
@@ -57,7 +57,7 @@ def kept_open() -> Iterator[None]:
     if _open.kept is not None:
         yield
         return
-    _open.kept = kept = _Kept()
+    _open.kept = kept = _KeptIndex()
     try:
         yield
     finally:

@@ -20,15 +20,15 @@ from indexer.store.base import Scope, SessionRow
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage, advice
-from smart_fork.finding.elsewhere import Elsewhere
 from smart_fork.finding.evidence import relatives
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.notes import marked, tag
+from smart_fork.finding.index_refresh import SOON_SECONDS, Engine, Refreshed, embed_some, refresh
 from smart_fork.finding.query import LONG_WORDS, TRUNKS, Code, Query, is_of_this_branch, plain
 from smart_fork.finding.ranking import ExchangeEvidence
+from smart_fork.finding.remote_search import RemoteSearch
 from smart_fork.finding.request import FindRequest, SearchEngine, configured_engine, current_project, further
 from smart_fork.finding.search import Meaning, check_comparable
-from smart_fork.finding.upkeep import SOON_SECONDS, Engine, Upkeep, embed_some, refresh
+from smart_fork.finding.session_notes import marked, tag
 from smart_fork.repository.git import Repository, paths
 from smart_fork.repository.history import AboutProject, branch_at, described
 from smart_fork.snippets import shown
@@ -45,14 +45,14 @@ class ProjectIndex:
     """
 
     def __init__(
-        self, engine: Engine, path: str | None = None, caller: str | None = None, elsewhere: Elsewhere | None = None, *,
-        everywhere: bool = False,
+        self, engine: Engine, path: str | None = None, caller: str | None = None,
+        elsewhere: RemoteSearch | None = None, *, everywhere: bool = False,
     ) -> None:  # fmt: skip
         self.engine, self.path, self.caller, self._everywhere = engine, path, caller, everywhere
         self.elsewhere = elsewhere
         self._held = ExitStack()
         self._store: SqliteStore | None = None
-        self._states: dict[tuple[AgentName, str] | None, Upkeep] = {}
+        self._states: dict[tuple[AgentName, str] | None, Refreshed] = {}
         self._meanings: dict[tuple[str, ...], Meaning] = {}
         self._evidence: dict[tuple[str, ...], ExchangeEvidence] = {}
         self._weighed: dict[tuple[str, ...], Sequence[Mapping[str, float]]] = {}
@@ -144,14 +144,14 @@ class ProjectIndex:
         """Return query fields for the current branch, with its commits' subjects if the intent refers to it."""
         return _pointed_at(intent, self.directory, self.engine.processes) if self.project else {}
 
-    def refreshed(self, asked: FindRequest, *, vectors: bool = True) -> Upkeep:
+    def refreshed(self, asked: FindRequest, *, vectors: bool = True) -> Refreshed:
         """Bring the index up to date, once; vectors are made for what each question asks about."""
         wanted = vectors and self.search_program is None
         return self.refreshed_for(lambda: asked.query(self.scope(asked)), vectors=wanted)
 
     def refreshed_for(
         self, query: Callable[[], Query], session: tuple[AgentName, str] | None = None, *, vectors: bool = True
-    ) -> Upkeep:
+    ) -> Refreshed:
         """The same for a `query`, about one `session` or about all."""
         engine, state = self.engine, self._states.get(session) or self._states.get(None)
         if state is None or (session and session not in self._states and state.left != 0):
@@ -254,7 +254,7 @@ def with_files(query: Query, code: Code, processes: Processes) -> Query:
     """The query with the files that the caller gives, or else those that are changed in the working tree."""
     project, given = query.scope.project, [*code.files]
     if code:
-        from smart_fork.finding.authorship import parsed, touched_by
+        from smart_fork.finding.git_blame import parsed, touched_by
 
         given += [parsed(one)[0] for one in code.lines]
         patch = code.changes if isinstance(code.changes, str) else ""

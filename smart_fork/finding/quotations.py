@@ -53,7 +53,7 @@ class Quotation(NamedTuple):
     text: Masked
 
 
-class Part(NamedTuple):
+class SpokenPart(NamedTuple):
     """One speaker's part of a passage, not masked again, since most of it is never shown."""
 
     said_by: Speaker | None
@@ -79,10 +79,10 @@ def quotations(hits: Sequence[Candidate], limit: int, nearness: Nearness | None)
     ]  # fmt: skip
 
 
-def _said(hit: Candidate) -> list[Part]:
+def _said(hit: Candidate) -> list[SpokenPart]:
     """The passage by who speaks. What the agent did is told by it as well."""
     if hit.place is None:
-        return [Part(None, said)] if (said := tidied(hit.text)) else []
+        return [SpokenPart(None, said)] if (said := tidied(hit.text)) else []
     role = hit.place.role
     voices = hit.voices
     if voices is None:  # something was taken out of it: behind the prompt may be its answer
@@ -90,7 +90,7 @@ def _said(hit: Candidate) -> list[Part]:
         voices = ((first, None),) if role == "user" and first else ()
     starts: list[tuple[int, str | None]] = [(0, role), *voices, (len(hit.text), None)]
     parts = [
-        Part(
+        SpokenPart(
             None if by is None else "user" if by == "user" else "assistant",
             tidied(hit.text[start:end].removeprefix(LABELS["user"] if by == "user" else "")),
             is_action=by == "action",
@@ -100,7 +100,7 @@ def _said(hit: Candidate) -> list[Part]:
     return [part for part in parts if part.text]
 
 
-def _most_telling(parts: Sequence[Part], words: Sequence[str]) -> tuple[int, int] | None:
+def _most_telling(parts: Sequence[SpokenPart], words: Sequence[str]) -> tuple[int, int] | None:
     """Find the sentence with the best evidence, among equals the first, as (part, sentence)."""
     found, most = None, 0.0
     for number, part in enumerate(parts):
@@ -110,7 +110,7 @@ def _most_telling(parts: Sequence[Part], words: Sequence[str]) -> tuple[int, int
     return found
 
 
-def _nearest(passages: Sequence[Sequence[Part]], nearness: Nearness) -> list[tuple[int, int] | None]:
+def _nearest(passages: Sequence[Sequence[SpokenPart]], nearness: Nearness) -> list[tuple[int, int] | None]:
     """Find each passage's sentence that is nearest in meaning, as (part, sentence). One call compares them all."""
     candidates = [_to_compare(parts) for parts in passages]
     near = iter(nearness([text for among in candidates for *_, text in among]) if any(candidates) else ())
@@ -121,7 +121,7 @@ def _nearest(passages: Sequence[Sequence[Part]], nearness: Nearness) -> list[tup
     return found
 
 
-def _to_compare(parts: Sequence[Part]) -> list[tuple[int, int, str]]:
+def _to_compare(parts: Sequence[SpokenPart]) -> list[tuple[int, int, str]]:
     """The first sentences that somebody says; where nobody says any, what was done: commands have many tokens."""
     first = [
         (number, place, part.text[start:end])
@@ -130,7 +130,7 @@ def _to_compare(parts: Sequence[Part]) -> list[tuple[int, int, str]]:
     return [one for one in first if not parts[one[0]].is_action] or first
 
 
-def _quoted(parts: Sequence[Part], place: tuple[int, int], words: Sequence[str], limit: int) -> Quotation:
+def _quoted(parts: Sequence[SpokenPart], place: tuple[int, int], words: Sequence[str], limit: int) -> Quotation:
     number, sentence = place
     if number >= len(parts):
         return Quotation(None, NOTHING)

@@ -25,11 +25,11 @@ from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.finding.answer import GonePrompt, Recents
 from smart_fork.finding.index_access import known_index, opened
-from smart_fork.finding.notes import ARCHIVED, PINNED, marked
-from smart_fork.finding.notes import tag as checked
 from smart_fork.finding.query import words_of
 from smart_fork.finding.request import current_project, project_notice
 from smart_fork.finding.results import known_parents, parent_of, recent_ones, workers
+from smart_fork.finding.session_notes import ARCHIVED, PINNED, marked
+from smart_fork.finding.session_notes import tag as checked
 from smart_fork.finding.session_place import as_guest, belongs, in_project, placed, where_now
 from smart_fork.snippets import printable, quoted
 from smart_fork.system import call_context
@@ -49,7 +49,7 @@ class Recent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListFilter:
     """As lists have sessions: with a `tag` only those that have it, and only those that are `archived`, or are not."""
 
     tag: str = ""
@@ -58,7 +58,7 @@ class Listed:
 
 def recent_sessions(
     adapters: Sequence[AgentAdapter], project: Project | None, limit: int, *, automated: bool = False,
-    listed: Listed | None = None,
+    listed: ListFilter | None = None,
 ) -> Recent:  # fmt: skip
     """The newest sessions of a project (all worktrees), or of all, newest first; as `listed`, pinned ones before the
     others, and with those that only worked there. Unreadable logs are passed over.
@@ -99,7 +99,7 @@ def recent_sessions(
 
 
 def _as_listed(
-    files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter], listed: Listed
+    files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter], listed: ListFilter
 ) -> tuple[list[LogFile], set[LogFile]]:
     """Those of the logs that are asked for, pinned ones first, and which of them are pinned."""
 
@@ -226,7 +226,7 @@ def list_recent(
         raise Usage(f"limit must be at least 1, not {limit}", "Drop it for the default.")
     within = None if everywhere else current_project(project)
     adapters = [READERS[one] for one in agents]
-    listed = Listed(checked(tag) if tag else "", archived)
+    listed = ListFilter(checked(tag) if tag else "", archived)
     with known_index():
         found = recent_sessions(adapters, within, limit, automated=automated or bool(tag), listed=listed)
         gone = () if tag or archived else gone_prompts(within, agents)

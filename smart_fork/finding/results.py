@@ -24,24 +24,24 @@ from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.finding.answer import Covered, IndexState, RecentSession
 from smart_fork.finding.evidence import beginning_of
-from smart_fork.finding.notes import noted_if_known
+from smart_fork.finding.fork_worth import ForkWorth, is_cached, obstacles, own_cached_until
 from smart_fork.finding.query import Candidate, Candidates, words_of
 from smart_fork.finding.quotations import SNIPPET_CHARACTERS, Nearness, Quotation, matched_words, quotations
 from smart_fork.finding.ranking import FITS, Parts, Score, lost
+from smart_fork.finding.session_notes import noted_if_known
 from smart_fork.finding.session_place import permits, unplaced, where_now
 from smart_fork.finding.session_view import (
     CacheUse,
-    Changed,
     Explanation,
+    FilesChanged,
     Hit,
     Lineage,
     Match,
-    Noted,
     Price,
+    SessionNotes,
     ToldBy,
     resumed_part,
 )
-from smart_fork.finding.worth import Worth, is_cached, obstacles, own_cached_until
 from smart_fork.repository.history import Drift
 from smart_fork.snippets import printable
 from smart_fork.workers.registry_file import has_registry
@@ -65,7 +65,7 @@ MAX_NAMED = 10
 
 
 def results_of(
-    found: Candidates, store: Store, *, worth: Mapping[int, Worth], include_snippets: bool, explain: bool = False,
+    found: Candidates, store: Store, *, worth: Mapping[int, ForkWorth], include_snippets: bool, explain: bool = False,
     problems: Mapping[AgentName, str], works_in: str | None = None, nearness: Nearness | None = None,
 ) -> tuple[Hit, ...]:  # fmt: skip
     """The `results` of an answer, ranked from 1.
@@ -119,7 +119,7 @@ def recent_ones(sessions: Sequence[Session]) -> tuple[RecentSession, ...]:
     return tuple(_recent(one, known.get((one.agent, one.session_id)), parents) for one in sessions)
 
 
-def _recent(session: Session, noted: Noted | None, parents: Mapping[str, str]) -> RecentSession:
+def _recent(session: Session, noted: SessionNotes | None, parents: Mapping[str, str]) -> RecentSession:
     export = export_path(session.agent, session.session_id)
     return RecentSession(
         session_id=session.session_id, agent_type=session.agent, title=title(session.title),
@@ -160,7 +160,7 @@ def is_moved(hits: Sequence[Candidate]) -> bool:
 
 
 def _hit(
-    rank: int, one: Candidate, quotation: Quotation | None, worth: Worth, warnings: Sequence[str], *, explain: bool,
+    rank: int, one: Candidate, quotation: Quotation | None, worth: ForkWorth, warnings: Sequence[str], *, explain: bool,
     of_others: bool,
 ) -> Hit:  # fmt: skip
     row, near = one.session, round(one.near, 4) if one.near is not None else None
@@ -194,8 +194,8 @@ def _named(row: SessionRow) -> tuple[str | None, ...]:
     return row.session_id, row.root_id, row.parent_id
 
 
-def _changed(drift: Drift | None) -> Changed | None:
-    return None if drift is None else Changed(drift.files, drift.changed, round(drift.share, 4))
+def _changed(drift: Drift | None) -> FilesChanged | None:
+    return None if drift is None else FilesChanged(drift.files, drift.changed, round(drift.share, 4))
 
 
 def match_of(

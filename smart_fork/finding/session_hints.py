@@ -26,18 +26,18 @@ from indexer.values import list_in
 from smart_fork.agents import AGENTS
 from smart_fork.agents.registration import Registration
 from smart_fork.finding.answer import Fix, Fixes
-from smart_fork.finding.authorship import Line, blamed, range_of
-from smart_fork.finding.by_code import sessions_of, writers_of
+from smart_fork.finding.code_authors import sessions_of, writers_of
 from smart_fork.finding.evidence import admitted, beginning_of
-from smart_fork.finding.notes import noted_if_known, noted_of
+from smart_fork.finding.fork_worth import obstacles
+from smart_fork.finding.git_blame import CodeLine, blamed, range_of
+from smart_fork.finding.index_refresh import unread_notice
 from smart_fork.finding.query import Candidate, Candidates, Query, plain
 from smart_fork.finding.ranking import HINT_CHANCE, lost
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.results import UNTRUSTED, headline, title
+from smart_fork.finding.session_notes import noted_if_known, noted_of
 from smart_fork.finding.session_place import where_now
-from smart_fork.finding.session_view import Noted
-from smart_fork.finding.upkeep import unread_notice
-from smart_fork.finding.worth import obstacles
+from smart_fork.finding.session_view import SessionNotes
 from smart_fork.repository.git import Repository
 from smart_fork.snippets import minute, quotation
 from smart_fork.system.processes import Processes
@@ -98,7 +98,7 @@ def recalled(found: Candidates) -> Hint | None:
     return Hint(hit.session.session_id, line_of(hit, known), hit.score)
 
 
-def line_of(hit: Candidate, noted: Noted | None = None) -> str:
+def line_of(hit: Candidate, noted: SessionNotes | None = None) -> str:
     """One line about a session: which, what a fork of it loads, and how it is forked. It asks for nothing.
 
     Nobody knows what the reader has: so both the tool and the command are named.
@@ -122,7 +122,7 @@ def line_of(hit: Candidate, noted: Noted | None = None) -> str:
     )
 
 
-def outcome_of(noted: Noted | None, characters: int) -> str:
+def outcome_of(noted: SessionNotes | None, characters: int) -> str:
     """Quote the verdicts on a session and its last fork after a sentence; empty without notes."""
     sentences = noted.sentences[:2] if noted else ()
     return "".join(f' Noted (a quotation): "{quotation(one, characters)}".' for one in sentences)
@@ -167,7 +167,7 @@ class _Block(NamedTuple):
     changed: Sequence[int]
 
 
-def edited_lines(where: EditedPlace, processes: Processes) -> tuple[Repository, Sequence[Line]]:
+def edited_lines(where: EditedPlace, processes: Processes) -> tuple[Repository, Sequence[CodeLine]]:
     """The lines of a file around those that are about to be changed, which are asked about, with their commits.
 
     Raises:
@@ -181,7 +181,7 @@ def edited_lines(where: EditedPlace, processes: Processes) -> tuple[Repository, 
     return there, [replace(line, asked=line.number in changed) for line in around]
 
 
-def origin_of(there: Repository, lines: Sequence[Line], store: Store, query: Query) -> Hint | None:
+def origin_of(there: Repository, lines: Sequence[CodeLine], store: Store, query: Query) -> Hint | None:
     """The exchange of another session that wrote most of the lines that are about to be changed.
 
     `None` if no session is known to have written them.
@@ -379,7 +379,7 @@ def _actions(store: Store, one: Ending, actions: list[bytes]) -> tuple[str, ...]
     return tuple(known[action].replace(here, "") for action in actions if action in known)
 
 
-def _fix(store: Store, one: Ending, noted: Noted | None) -> Fix:
+def _fix(store: Store, one: Ending, noted: SessionNotes | None) -> Fix:
     row = one.row
     place, _, asked = beginning_of(store, row, one.exchange)
     return Fix(

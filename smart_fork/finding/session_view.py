@@ -103,7 +103,7 @@ class Explanation(Value):
 
 
 @value
-class Changed(Value):
+class FilesChanged(Value):
     """Of the files that the session edited in the repository, how many have changed in git since."""
 
     files: int
@@ -165,7 +165,7 @@ class Hit(Value):
     turns: int = 0
     token_estimate: int = 0
     outcome: str = "unknown"
-    drift: Changed | None = None
+    drift: FilesChanged | None = None
     price: Price = Price(0)
     lineage: Lineage = Lineage()
     source_path: str = ""
@@ -180,7 +180,7 @@ class Hit(Value):
     also_remote: Origin | None = rare()
     author: str = rare("")
     wrote: WroteLines | None = rare()
-    noted: Noted | None = rare()
+    noted: SessionNotes | None = rare()
     explain: Explanation | None = rare()
 
     def as_json(self) -> dict[str, Any]:
@@ -322,7 +322,7 @@ class Verdict(Value):
 
 
 @value
-class Noted(Value):
+class SessionNotes(Value):
     """Notes on a session, stored beside its log: verdicts on it and on its `forks`, and a person's marks."""
 
     verdict: Verdict | None = rare()
@@ -395,7 +395,7 @@ class Conversation(Value):
     resolved: str = rare("")
     forked_from: str = rare("")
     commits: CommitsMade | None = rare()
-    noted: Noted | None = rare()
+    noted: SessionNotes | None = rare()
     resumed: ResumedPart | None = rare()
     messages: tuple[Message, ...]
     left_out: str = rare("")
@@ -409,5 +409,5 @@ class Exported(Value):
     session_id: str
     agent_type: AgentName
     notice: str = rare("")
-    noted: Noted | None = rare()
+    noted: SessionNotes | None = rare()
     markdown: Masked

@@ -22,9 +22,9 @@ from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import Reference
 from smart_fork.errors import Ambiguous, NotFound, SmartForkError, Usage, advice
-from smart_fork.finding.notes import noted_if_known
+from smart_fork.finding.session_notes import noted_if_known
 from smart_fork.finding.session_place import permits, placed_here
-from smart_fork.finding.session_view import CommitsMade, Conversation, Exported, Message, Noted, resumed_part
+from smart_fork.finding.session_view import CommitsMade, Conversation, Exported, Message, SessionNotes, resumed_part
 from smart_fork.snippets import minute, printable, quoted
 from smart_fork.system import call_context
 from smart_fork.workers.registry import Registry, WorkerRecord
@@ -197,7 +197,7 @@ def look_into(located: Located, *, keep_raw: bool = False) -> Session:
 
 @bounded()
 def conversation(
-    located: Located, reading: Reading, *, notice: str = "", resolved: str = ""
+    located: Located, reading: ReadRange, *, notice: str = "", resolved: str = ""
 ) -> Conversation | Exported:
     """Read a session; the export if its log is gone.
 
@@ -214,7 +214,7 @@ def conversation(
         )
     author = checkpoints.author_of(str(located.path or ""))
     if author:
-        from smart_fork.finding.elsewhere import written_by
+        from smart_fork.finding.remote_search import written_by
         from smart_fork.finding.results import UNTRUSTED
 
         notice = written_by([author], notice or UNTRUSTED)
@@ -319,7 +319,7 @@ def as_markdown(read: Conversation) -> Iterator[tuple[str, str]]:
         yield _HEADING.sub(r"\\\g<0>", one.text), one.role
 
 
-def _noted_in_words(noted: Noted) -> Iterator[str]:
+def _noted_in_words(noted: SessionNotes) -> Iterator[str]:
     for said in filter(None, (", ".join(noted.marks), *noted.sentences)):
         yield from ("", said)
 
@@ -342,7 +342,7 @@ def _commits_in_words(made: CommitsMade) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadRange:
     """The part of a conversation to read: see `messages`. Without a limit of `characters` it is read to the end."""
 
     at: int | None = None
@@ -352,7 +352,7 @@ class Reading:
 
 
 def told(
-    session: Session, reading: Reading, *, notice: str = "", resolved: str = "", owner: str = "", called: str = ""
+    session: Session, reading: ReadRange, *, notice: str = "", resolved: str = "", owner: str = "", called: str = ""
 ) -> Conversation:
     """Return the part of a conversation that was read. `called` is a title that its log does not have.
 

@@ -18,9 +18,9 @@ from smart_fork.errors import SmartForkError, Usage
 if TYPE_CHECKING:
     from indexer.transcripts.model import AgentName
     from smart_fork.finding.answer import SharedReading, SharedSessions
-    from smart_fork.finding.elsewhere import Elsewhere
+    from smart_fork.finding.remote_search import RemoteSearch
     from smart_fork.finding.session_view import Conversation
-    from smart_fork.finding.sessions import Reading
+    from smart_fork.finding.sessions import ReadRange
 
 #: The door of the team's room, which nothing else imports.
 _DOOR = "smart_fork.team.api"
@@ -38,7 +38,7 @@ class ServerState:
 class Team(Protocol):
     """A team's sessions, and its server. See `smart_fork.team.api`."""
 
-    def search(self, *, wanted: bool) -> Elsewhere:
+    def search(self, *, wanted: bool) -> RemoteSearch:
         """Return what asks the server a question; with `wanted`, a project that has none is an error."""
 
     def fetched(self, reference: str, *, directory: Path | None, keep: bool) -> AbstractContextManager[Resolved]:
@@ -50,7 +50,7 @@ class Team(Protocol):
     def listed(self, directory: Path, agents: Collection[AgentName], limit: int) -> SharedSessions:
         """List the newest sessions that are shared of a directory's project."""
 
-    def read(self, reference: str, missing: SmartForkError, directory: Path, reading: Reading) -> Conversation:
+    def read(self, reference: str, missing: SmartForkError, directory: Path, reading: ReadRange) -> Conversation:
         """Read a shared session; where there is none, raise what is `missing` here."""
 
     def look_into(self, session_id: str, directory: Path) -> SharedReading:
@@ -77,7 +77,7 @@ def team_room() -> Team:
     return cast("Team", import_module(_DOOR))
 
 
-def team_search(*, wanted: bool | None = None) -> Elsewhere | None:
+def team_search(*, wanted: bool | None = None) -> RemoteSearch | None:
     """Return the team's search if its server is known or `wanted`; `None` if it is unwanted (false)."""
     if wanted is False or not (wanted or is_known()):
         return None

@@ -47,7 +47,7 @@ from smart_fork.system.call_context import refuse_cancelled
 from smart_fork.system.processes import Clock, Machine
 
 if TYPE_CHECKING:
-    from smart_fork.finding.library import Opening
+    from smart_fork.finding.session_library import Opening
     from smart_fork.forking.budget_choice import Selected
     from smart_fork.forking.handover import Handover
 

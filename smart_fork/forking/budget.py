@@ -22,7 +22,7 @@ from smart_fork.forking.request import MATCH, ForkRequest, Wanted
 from smart_fork.forking.worker import Content
 
 if TYPE_CHECKING:
-    from smart_fork.finding.library import Library, Opening
+    from smart_fork.finding.session_library import Library, Opening
     from smart_fork.forking.handover import Handover
 
 
@@ -145,7 +145,7 @@ def gathered(
     if not intent.strip() or not (chooses or (compares and index_db().exists())):
         yield None
         return
-    from smart_fork.finding.library import library as of_commands
+    from smart_fork.finding.session_library import library as of_commands
 
     with (library or of_commands)() as known:
         known.expect(intent, also)

@@ -19,12 +19,12 @@ from smart_fork.agents import AGENTS, checkpoints
 from smart_fork.agents.references import Resolved
 from smart_fork.errors import ForkRefused, SmartForkError
 from smart_fork.finding import sessions
+from smart_fork.finding.fork_worth import age_of, cache_in_words, is_cached, obstacles, own_cached_until
 from smart_fork.finding.ranking import ExchangeEvidence
 from smart_fork.finding.session_place import where_now
 from smart_fork.finding.session_view import BUDGET_TOKENS
 from smart_fork.finding.sessions import Located
 from smart_fork.finding.team_search import sessions_here
-from smart_fork.finding.worth import age_of, cache_in_words, is_cached, obstacles, own_cached_until
 from smart_fork.forking.budget import Answers, content_of, gathered, handed_to, merged
 from smart_fork.forking.budget_choice import Selected, chooser_of, within
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
@@ -39,7 +39,7 @@ from smart_fork.snippets import in_words
 from smart_fork.system.processes import Machine
 
 if TYPE_CHECKING:
-    from smart_fork.finding.library import Opening
+    from smart_fork.finding.session_library import Opening
 
 
 #: The share of a look's time in which a log is read of which passages are chosen.

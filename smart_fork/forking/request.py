@@ -12,8 +12,8 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options, said
 from smart_fork.errors import Usage, advice
+from smart_fork.finding.fork_worth import least_close  # a server that is started need not import the search
 from smart_fork.finding.session_view import Hit
-from smart_fork.finding.worth import least_close  # a server that is started need not import the search
 from smart_fork.snippets import shown
 
 #: In the place of a number: what answers, with what that needs, and nothing else.

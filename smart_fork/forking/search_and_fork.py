@@ -22,11 +22,11 @@ from smart_fork.agents.programs import Program
 from smart_fork.agents.references import Reference
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage, advice, is_empty
 from smart_fork.finding.answer import Answer, Found, RecentSession, Unsearched
-from smart_fork.finding.library import Library
+from smart_fork.finding.fork_worth import least_close
 from smart_fork.finding.ranking import LIKELY
 from smart_fork.finding.request import MAX_LIMIT, OWN, FindRequest, check_score
+from smart_fork.finding.session_library import Library
 from smart_fork.finding.session_view import MUCH_TOKENS, Hit, score_in_words
-from smart_fork.finding.worth import least_close
 from smart_fork.forking import plan
 from smart_fork.forking.plan import Fork
 from smart_fork.forking.request import (
@@ -49,7 +49,7 @@ from smart_fork.snippets import one_of, shown
 from smart_fork.system.call_context import calling
 
 if TYPE_CHECKING:
-    from smart_fork.finding.library import Opening
+    from smart_fork.finding.session_library import Opening
 
 
 log = logging.getLogger(__name__)

@@ -43,7 +43,7 @@ from smart_fork.workers.registry import Kind, Registry, WorkerRecord
 from smart_fork.workers.registry_file import has_registry
 
 if TYPE_CHECKING:
-    from smart_fork.finding.library import Opening
+    from smart_fork.finding.session_library import Opening
 
 
 MAX_WORKERS = 4

@@ -29,8 +29,8 @@ from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation
 from smart_fork.forking.results import Forked, StartedWorker
 from smart_fork.forking.session_copy import Branch, MergedPart, Point
 from smart_fork.repository import worktree
-from smart_fork.repository.news import Then
-from smart_fork.repository.note import note
+from smart_fork.repository.change_summary import note
+from smart_fork.repository.changes_since import SessionKnowledge
 from smart_fork.snippets import printable
 from smart_fork.system.call_context import calling
 from smart_fork.system.processes import Completed, Processes
@@ -120,7 +120,7 @@ class WorkerSpec:
         committed = self.options.in_worktree and not self.options.with_changes
         return note(target, then, processes, worktree=committed)
 
-    def known_until(self, session: Session) -> Then | None:
+    def known_until(self, session: Session) -> SessionKnowledge | None:
         """Return the files and repository state that the fork will know; `None` if unknown."""
         end = None
         written, point, excerpt = self.written, self.content.point, self.content.excerpt
@@ -137,7 +137,7 @@ class WorkerSpec:
             return None
         # The log tells what was checked out at its beginning or at its end.
         branch = str(session.git_branch) or None if end is None or session.begun_at else None
-        return Then(
+        return SessionKnowledge(
             known.edits, until, seconds_in(session.started), session.cwd, session.begun_at,
             "" if branch == "HEAD" else branch, here=not session_origins.was_received(session.session_id),
         )  # fmt: skip

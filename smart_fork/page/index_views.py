@@ -28,8 +28,8 @@ from smart_fork.excise.cutting import LastCut, cut, last_cut, rollback
 from smart_fork.excise.forgetting import Removal
 from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened
+from smart_fork.finding.index_refresh import index_status
 from smart_fork.finding.results import title
-from smart_fork.finding.upkeep import index_status
 from smart_fork.page.desk import Asked, Desk
 from smart_fork.page.renderer import Shown
 

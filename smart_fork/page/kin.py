@@ -21,8 +21,8 @@ from smart_fork.agents.readers import READERS
 from smart_fork.agents.references import Reference
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.finding import sessions
+from smart_fork.finding.fork_worth import worth_of
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.worth import worth_of
 from smart_fork.forking.lineage import lineage
 from smart_fork.forking.results import Family, Relative
 from smart_fork.page.phrases import inside

@@ -29,12 +29,12 @@ from indexer.masking.view import INVISIBLE
 from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, SmartForkError
+from smart_fork.finding.fork_worth import cache_in_words
 from smart_fork.finding.ranking import percent
 from smart_fork.finding.results import place_mark, title
 from smart_fork.finding.session_view import outcome_in_words
-from smart_fork.finding.worth import cache_in_words
 from smart_fork.page import phrases, prose, steps
-from smart_fork.repository.changes import FileChange
+from smart_fork.repository.uncommitted import FileChange
 from smart_fork.snippets import ago, in_words, printable, tokens_about
 from smart_fork.workers.state import Compared
 

@@ -24,14 +24,14 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.finding.answer import Answer, Found, RecentSession
-from smart_fork.finding.authorship import names_lines
+from smart_fork.finding.git_blame import names_lines
 from smart_fork.finding.index_access import known_index, opened
-from smart_fork.finding.library import Opening
 from smart_fork.finding.recent import list_recent
 from smart_fork.finding.request import MAX_PHRASING_CHARACTERS, MAX_PHRASINGS, FindRequest
 from smart_fork.finding.results import headline
+from smart_fork.finding.session_library import Opening
 from smart_fork.finding.session_place import permits, where_now
-from smart_fork.finding.session_view import Hit, Noted, outcome_in_words
+from smart_fork.finding.session_view import Hit, SessionNotes, outcome_in_words
 from smart_fork.finding.team_search import is_known, team_room, team_search
 from smart_fork.forking.search_and_fork import fits
 from smart_fork.page.board import BoardView
@@ -243,7 +243,7 @@ class SessionLine:
     last_activity: str
     tokens: int = 0
     outcome: str = "unknown"
-    noted: Noted | None = None
+    noted: SessionNotes | None = None
     began_in: str = ""
 
 

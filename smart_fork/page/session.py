@@ -22,16 +22,16 @@ from smart_fork.agents.references import Reference
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise.answer import RolledBack
 from smart_fork.excise.cutting import LastCut, last_cut
-from smart_fork.finding import notes, sessions
+from smart_fork.finding import session_notes, sessions
 from smart_fork.finding.commits import commits_made
-from smart_fork.finding.notes import noted_if_known
+from smart_fork.finding.fork_worth import cache_in_words
 from smart_fork.finding.query import plain, words_of
 from smart_fork.finding.results import fork_command, title
+from smart_fork.finding.session_notes import noted_if_known
 from smart_fork.finding.session_place import where_now
-from smart_fork.finding.session_view import Noted, ResumedPart, resumed_part
+from smart_fork.finding.session_view import ResumedPart, SessionNotes, resumed_part
 from smart_fork.finding.sessions import Located
 from smart_fork.finding.team_search import team_room
-from smart_fork.finding.worth import cache_in_words
 from smart_fork.forking.plan import shared_until
 from smart_fork.forking.restored_logs import is_others
 from smart_fork.page.desk import Asked, Desk, Scopes, folder, in_thread
@@ -96,7 +96,7 @@ class SessionPage(PageValues):
     outputs: str = ""
     mark: str = ""
     since: Since | None = None
-    noted: Noted = Noted()
+    noted: SessionNotes = SessionNotes()
     left_out: str = ""
     resumed: ResumedPart | None = None
 
@@ -121,7 +121,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
     """
     there = located(place)
     one = AddressedSession(there.agent, there.session_id)
-    noted = next(iter(noted_if_known([(there.agent, there.session_id)]).values()), Noted())
+    noted = next(iter(noted_if_known([(there.agent, there.session_id)]).values()), SessionNotes())
     if not there.readable:
         return SessionPage(one=one, title=there.session_id, export=sessions.exported(there), noted=noted)
     session = sessions.look_into(there, keep_raw=True)
@@ -306,7 +306,7 @@ def commits(place: Mapping[str, str], _asked: Mapping[str, str]) -> Shown:
     return {"one": one, "title": head, "project": where_now(session.cwd), "made": made}
 
 
-_MARKS = {"pin": notes.PINNED, "archive": notes.ARCHIVED}
+_MARKS = {"pin": session_notes.PINNED, "archive": session_notes.ARCHIVED}
 
 
 def noted(form: Mapping[str, str]) -> comparison.NotedSession:
@@ -317,12 +317,12 @@ def noted(form: Mapping[str, str]) -> comparison.NotedSession:
     """
     session, (do, _, name) = form.get("session", ""), form.get("do", "").partition(" ")
     if do == "verdict":
-        return NotedSession.judge(session, notes.outcome(form.get("outcome", "")), form.get("reason", ""))
+        return NotedSession.judge(session, session_notes.outcome(form.get("outcome", "")), form.get("reason", ""))
     if do == "unjudge":
         return NotedSession.unjudge(session)
     if do not in ("tag", "untag", "mark", "unmark") or (do.endswith("mark") and name not in _MARKS):
         raise Usage("No such action", "Reload the page.")
-    mark = _MARKS[name] if do.endswith("mark") else notes.tag(name or form.get("tag", "").strip())
+    mark = _MARKS[name] if do.endswith("mark") else session_notes.tag(name or form.get("tag", "").strip())
     return NotedSession.mark([session], [mark], remove=do.startswith("un"))[0]
 
 

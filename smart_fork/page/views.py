@@ -23,7 +23,7 @@ from indexer.masking import Masked, beginning, mask
 from smart_fork.agents.options import Options
 from smart_fork.errors import NotFound, Usage, is_empty
 from smart_fork.finding import sessions
-from smart_fork.finding.library import Opening
+from smart_fork.finding.session_library import Opening
 from smart_fork.finding.team_search import sessions_here
 from smart_fork.forking.plan import fork_session, parts_in_words, way_in_words
 from smart_fork.forking.request import MATCH, BudgetAsked, ForkRequest, amount, numbers

@@ -272,7 +272,7 @@ log = logging.getLogger(__name__)
 
 
 @value
-class Place(Value):
+class ProjectPlace(Value):
     """Another directory of a project. `why`: worktree, reflog, remote, clone, commits or adopted."""
 
     directory: str
@@ -286,7 +286,7 @@ class AboutProject(Value):
     project_path: str
     remote: str = ""
     root_commits: tuple[str, ...] = ()
-    places: tuple[Place, ...] = ()
+    places: tuple[ProjectPlace, ...] = ()
     maybe: tuple[str, ...] = ()
 
 
@@ -333,7 +333,7 @@ def recognized(project: Project) -> Project:
 def described(project: Project) -> AboutProject:
     """Return what is known of a project, and note its repository as it is now."""
     try:
-        given = [Place(old, "adopted") for old, top in repositories.adopted().items() if top == project.root]
+        given = [ProjectPlace(old, "adopted") for old, top in repositories.adopted().items() if top == project.root]
         one = look(resolve(project.root)) if project.git else None
         if one is None:
             return AboutProject(project.root, places=tuple(given))
@@ -343,7 +343,7 @@ def described(project: Project) -> AboutProject:
     except OSError as error:
         log.info("the places of %s are not known: %s", project.root, error)
         return AboutProject(project.root)
-    places = (*given, *(Place(directory, why) for directory, why in found.items()))
+    places = (*given, *(ProjectPlace(directory, why) for directory, why in found.items()))
     return AboutProject(project.root, one.remote, tuple(sorted(one.roots)), places, maybe)
 
 

@@ -15,9 +15,9 @@ from tempfile import TemporaryDirectory
 from indexer.lazy import dataclass
 from indexer.project import bare_at, content, is_within, project_of, resolve
 from smart_fork.errors import ForkRefused, ProgramFailed, SmartForkError, advice
-from smart_fork.repository import changes
-from smart_fork.repository.changes import FileChange, difference, submodules
+from smart_fork.repository import uncommitted
 from smart_fork.repository.git import FOLDER, Repository
+from smart_fork.repository.uncommitted import FileChange, difference, submodules
 from smart_fork.snippets import printable
 from smart_fork.system.processes import Completed, Processes
 
@@ -75,7 +75,7 @@ class Worktree:
         there = Repository.open(self.repository, processes)
         there.git("worktree", "remove", "--force", "--force", str(self.path))  # also one that git was just making
         there.git("branch", "--quiet", "-D", self.branch)
-        changes.forget_base(there, self.path)
+        uncommitted.forget_base(there, self.path)
 
     def undo(self, processes: Processes) -> None:
         """Take away what a start has left that was cut off. What somebody has worked in since stays."""
@@ -124,7 +124,7 @@ class Worktree:
         if not head.ok:
             raise ForkRefused(f"No commit yet in {repository}", f"Make the first one, or {_without()}")
         if with_changes:
-            changes.check(repository, processes)
+            uncommitted.check(repository, processes)
         # Of two branches, one of which is named as the other and then a slash, git keeps one only.
         taken = there.git("show-ref", "--verify", "--quiet", f"refs/heads/{BRANCHES[:-1]}").ok
         for number in range(_MOST + 1):
@@ -162,12 +162,12 @@ class Worktree:
         """
         planned = Worktree.plan(repository, name, processes)
         _exclude(Repository.open(repository, processes).place.common)
-        carried = changes.take(repository, planned.base, processes) if with_changes else None
+        carried = uncommitted.take(repository, planned.base, processes) if with_changes else None
         made = _add(planned, name, processes, note)
         if carried is None:
             return made
         try:
-            return replace(made, base=changes.put(carried, made.path, processes))
+            return replace(made, base=uncommitted.put(carried, made.path, processes))
         except BaseException:
             made.remove(processes)
             raise
@@ -197,7 +197,7 @@ class Worktree:
             if not removed.ok:
                 return f"{worktree} is removed, but not its branch {branch}: {removed.complaint}"
             there.git("config", "--remove-section", f"branch.{branch}")
-        changes.forget_base(there, worktree)
+        uncommitted.forget_base(there, worktree)
         return None
 
     def what_would_be_lost(self, processes: Processes) -> str | None:
@@ -350,7 +350,7 @@ _OURS = re.compile(r"smart-fork[/-][A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedWorktree:
     """A worktree as git knows it. `branch` is the full name of what is checked out; `locked` why it must stay."""
 
     path: Path
@@ -358,18 +358,20 @@ class Listed:
     locked: str | None
 
 
-def listed(repository: Repository) -> list[Listed]:
+def listed(repository: Repository) -> list[ListedWorktree]:
     """The linked worktrees of a repository, without the main working directory."""
     found = []
     for block in os.fsdecode(repository.git("worktree", "list", "--porcelain").stdout).split("\n\n")[1:]:
         lines = [line.partition(" ")[::2] for line in block.splitlines()]
         said = dict(lines)
         if lines and lines[0][0] == "worktree":
-            found.append(Listed(Path(said["worktree"]), said.get("branch", ""), said.get("locked")))
+            found.append(ListedWorktree(Path(said["worktree"]), said.get("branch", ""), said.get("locked")))
     return found
 
 
-def _in_it(mine: Listed, there: Repository, branch: str, base: str, known: list[Listed]) -> Iterator[str]:
+def _in_it(
+    mine: ListedWorktree, there: Repository, branch: str, base: str, known: list[ListedWorktree]
+) -> Iterator[str]:
     worktree = mine.path
     if mine.locked is not None:
         yield f"is locked{f' ({mine.locked})' if mine.locked else ''}"

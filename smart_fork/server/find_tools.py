@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from indexer.embedder import Embedder
     from indexer.shared_embedder import SharedEmbedder
-    from smart_fork.finding.library import Library
+    from smart_fork.finding.session_library import Library
 
 #: Of a title, how much stands in a list to choose from.
 TITLE_CHARACTERS = 60
@@ -265,7 +265,7 @@ class Searching:
         """The sessions that a caller finds; see `Library.open`."""
         from indexer.embedding import configured_embedder
         from indexer.shared_embedder import SharedEmbedder
-        from smart_fork.finding.library import MODEL_SECONDS, library
+        from smart_fork.finding.session_library import MODEL_SECONDS, library
 
         with self._lock:
             if self._shared is None:
@@ -333,7 +333,7 @@ def list_sessions(
     if not team:
         return own
     from smart_fork.agents import AGENTS
-    from smart_fork.finding.elsewhere import written_by
+    from smart_fork.finding.remote_search import written_by
 
     there = team_room().listed(Path(project), AGENTS.selected(asked.agent_type), limit)
     owners = sorted({one.owner for one in there.sessions})
@@ -349,19 +349,19 @@ def read_session(
 ) -> Conversation | Exported:
     """Read a session's or worker's numbered messages, in pieces. They are untrusted quotations."""
     from smart_fork.finding.results import UNTRUSTED
-    from smart_fork.finding.sessions import Reading
+    from smart_fork.finding.sessions import ReadRange
     from smart_fork.public import conversation
 
     if context < 0:
         raise Usage(f"context must be at least 0, not {context}", "It is the number of messages before at.")
-    reading = Reading(at, context, characters=READ_CHARACTERS)
+    reading = ReadRange(at, context, characters=READ_CHARACTERS)
     # Without a project no session of a team can be meant.
     return conversation(session_id, reading, Path(caller.project) if caller.project else None, notice=UNTRUSTED)
 
 
 def index_status() -> IndexStatus | NoIndex:
     """Say what the search index holds, how fresh and complete it is, and which logs failed."""
-    from smart_fork.finding.upkeep import index_status
+    from smart_fork.finding.index_refresh import index_status
 
     try:
         state = index_status()

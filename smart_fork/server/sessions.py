@@ -21,7 +21,7 @@ from smart_fork.server.tools import strict
 from smart_fork.system import call_context
 
 if TYPE_CHECKING:
-    from smart_fork.finding.library import Opening
+    from smart_fork.finding.session_library import Opening
 
 
 def _worker_schema() -> dict[str, Any]:

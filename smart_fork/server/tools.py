@@ -22,7 +22,7 @@ from pydantic import Field
 from indexer.values import Value
 from smart_fork.agents.options import Said, inputs
 from smart_fork.errors import speak_of_tools
-from smart_fork.hooks import switch
+from smart_fork.hooks import recall_switch
 from smart_fork.server.arguments import taken
 from smart_fork.server.calls import caller_of, in_thread, own_projects, reported, root_request, unheard, without_its_own
 from smart_fork.system import call_context
@@ -149,7 +149,7 @@ def asynchronous(handler: Handler) -> Handler:
             given["ctx"] = ctx
         if "caller" in wants:
             given["caller"] = await caller_of(ctx)
-            await in_thread(functools.partial(switch.follow, given["caller"].session_id, told))
+            await in_thread(functools.partial(recall_switch.follow, given["caller"].session_id, told))
         if inspect.iscoroutinefunction(handler):
             return await handler(**given)
         return await in_thread(functools.partial(handler, **given))

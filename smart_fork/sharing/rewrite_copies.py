@@ -29,7 +29,7 @@ from smart_fork.errors import ForkRefused, NotFound, SmartForkError
 from smart_fork.excise import erasure, transcript, writing
 from smart_fork.excise.cut_plan import CutPlan, map_texts
 from smart_fork.excise.text_search import telling_words, words_and_runs
-from smart_fork.finding import notes
+from smart_fork.finding import session_notes
 from smart_fork.forking.occupation import Occupation
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.sharing.received_logs import ReceivedLog, key_of, time_of
@@ -165,7 +165,7 @@ def _write_again(
         if left is None:
             for name in ids:
                 transcript.remove_own_files(agent, name)
-                notes.forget(agent, name)
+                session_notes.forget(agent, name)
             beside = dict.fromkeys(AGENTS.cutter_of(agent).files_of(path), b"")
             AGENTS.files_of(agent).remove(path)
         else:

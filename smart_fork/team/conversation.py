@@ -15,10 +15,10 @@ from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.answer import SharedReading, SharedSession, SharedSessions
-from smart_fork.finding.elsewhere import written_by
+from smart_fork.finding.remote_search import written_by
 from smart_fork.finding.results import UNTRUSTED, title
 from smart_fork.finding.session_view import Conversation
-from smart_fork.finding.sessions import Reading
+from smart_fork.finding.sessions import ReadRange
 from smart_fork.sharing.local_logs import arrived
 from smart_fork.sharing.tracking import Alias
 from smart_fork.snippets import printable
@@ -45,7 +45,7 @@ def listed(directory: Path, agents: Collection[AgentName], limit: int) -> Shared
     return SharedSessions(tuple(_listed(one, here.get(one.id)) for one in found if one.agent in agents))
 
 
-def read(reference: str, missing: SmartForkError, directory: Path, reading: Reading) -> Conversation:
+def read(reference: str, missing: SmartForkError, directory: Path, reading: ReadRange) -> Conversation:
     """A shared session to read, after an alias. Its messages are numbered as those of the copy that a fork is made of.
 
     Raises:
@@ -75,7 +75,7 @@ def look_into(session_id: str, directory: Path) -> SharedReading:
     return SharedReading(session, info.owner, title(info.title or session.title))
 
 
-def _read(where: TeamProject, reference: str, reading: Reading) -> Conversation:
+def _read(where: TeamProject, reference: str, reading: ReadRange) -> Conversation:
     info, session = _there(where, reference)
     return sessions.told(
         session, reading, notice=written_by([info.owner], UNTRUSTED), resolved="team", owner=info.owner,

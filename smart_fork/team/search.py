@@ -22,9 +22,9 @@ from smart_fork.agents.references import Resolved
 from smart_fork.errors import Ambiguous, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.answer import TeamFound, TeamState
-from smart_fork.finding.elsewhere import Distant, DistantPassage, SaidElsewhere, weighed_there
 from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import RIVALS
+from smart_fork.finding.remote_search import RemoteAnswer, RemotePassage, RemoteSession, weighed_there
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.search import Meaning
 from smart_fork.finding.session_view import Origin
@@ -207,7 +207,7 @@ VECTOR_SECONDS = 0.5
 
 @dataclass
 class TeamSearch:
-    """As `smart_fork.finding.elsewhere.Elsewhere`: one question of one project.
+    """As `smart_fork.finding.remote_search.RemoteSearch`: one question of one project.
 
     Where nobody said that the team is `wanted`, a project that has none is no error. It waits so many `seconds`.
     """
@@ -217,7 +217,7 @@ class TeamSearch:
     wanted: bool = False
     seconds: float = field(default_factory=lambda: client.SECONDS)
     _asked: tuple[object, ...] = ()
-    _said: SaidElsewhere | None = None
+    _said: RemoteAnswer | None = None
     _waiting: client.PendingAnswer | None = field(default=None, repr=False)
     _origin: str = ""
     _withheld: frozenset[str] = frozenset()
@@ -230,12 +230,12 @@ class TeamSearch:
         work = partial(self._ask, query, meaning)
         self._waiting = client.PendingAnswer(work, "ask the team", self.seconds)
 
-    def answer(self) -> SaidElsewhere:
+    def answer(self) -> RemoteAnswer:
         """Return the answer if it arrived in time. Otherwise the server is unavailable, and skipped for a while."""
         if self._waiting is not None:
             self._waiting.is_over()
         if self._said is None:  # from now on it is too late, whatever comes
-            self._said = SaidElsewhere(error=f"The team server did not answer within {self.seconds:g} seconds.")
+            self._said = RemoteAnswer(error=f"The team server did not answer within {self.seconds:g} seconds.")
             if self._origin:
                 client.note_away(self._origin)
         return self._said
@@ -262,21 +262,21 @@ class TeamSearch:
             with opened(self.server, self.project, directory=query.directory) as where:
                 self._origin = where.server
                 if client.is_away(where.server):
-                    self._said = SaidElsewhere(error=client.AGAIN)
+                    self._said = RemoteAnswer(error=client.AGAIN)
                     return
                 with client.quick(where.client.account) as quick:
                     fetch_withdrawals(quick)
                     found = ask(quick, where.key, query, meaning)
                 self._said = said(where, found, query.phrasings)
         except (NotFound, Usage) as error:  # this project is not shared, or is none that could be
-            self._said = SaidElsewhere(error=error.message if self.wanted else "")
+            self._said = RemoteAnswer(error=error.message if self.wanted else "")
         except ServerUnavailable as error:
             client.note_away(self._origin)
-            self._said = SaidElsewhere(error=error.message)
+            self._said = RemoteAnswer(error=error.message)
         except SmartForkError as error:
-            self._said = SaidElsewhere(error=error.message)
+            self._said = RemoteAnswer(error=error.message)
         except Exception as error:  # noqa: BLE001 - the answer of this machine stands
-            self._said = SaidElsewhere(error=f"The team's sessions could not be searched: {type(error).__name__}")
+            self._said = RemoteAnswer(error=f"The team's sessions could not be searched: {type(error).__name__}")
 
 
 def find_there(request: FindRequest, *, server: str | None = None, project: str | None = None) -> TeamFound:
@@ -317,7 +317,7 @@ def ask(client: Client, project: str, query: Query, meaning: Meaning) -> wire.Se
     return client.search(project, wanted)
 
 
-def said(where: TeamProject, found: wire.SearchAnswer, phrasings: Sequence[str]) -> SaidElsewhere:
+def said(where: TeamProject, found: wire.SearchAnswer, phrasings: Sequence[str]) -> RemoteAnswer:
     """An answer as the own results are merged with it; what is odd in it is left out."""
     here = {one.session_id: one.file for one in where.tracking.ours().aliases.values() if one.session_id and one.file}
     distant = []
@@ -330,9 +330,9 @@ def said(where: TeamProject, found: wire.SearchAnswer, phrasings: Sequence[str])
         passage = None
         if hit.passage is not None:
             there = hit.passage.model_dump(exclude={"message_id"})
-            passage = DistantPassage(**there | {"text": hit.passage.text.removeprefix(LABELS[hit.passage.role])})
+            passage = RemotePassage(**there | {"text": hit.passage.text.removeprefix(LABELS[hit.passage.role])})
         distant.append(
-            Distant(
+            RemoteSession(
                 origin=Origin(where.server, info.owner, info.id),
                 agent=info.agent,
                 title=info.title or _first_line(passage),
@@ -346,8 +346,8 @@ def said(where: TeamProject, found: wire.SearchAnswer, phrasings: Sequence[str])
             )
         )
     state = TeamState(where.server, where.key, found.sessions, found.by_words_only)
-    return SaidElsewhere(tuple(distant), state)
+    return RemoteAnswer(tuple(distant), state)
 
 
-def _first_line(passage: DistantPassage | None) -> str:
+def _first_line(passage: RemotePassage | None) -> str:
     return printable(passage.text).strip().partition("\n")[0][:200] if passage else ""

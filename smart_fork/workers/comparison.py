@@ -19,14 +19,14 @@ from indexer.values import Value, rare, value
 from smart_fork.agents import AGENTS
 from smart_fork.agents.readers import READERS
 from smart_fork.errors import NotFound, SmartForkError, advice
-from smart_fork.finding import notes, sessions
+from smart_fork.finding import session_notes, sessions
 from smart_fork.finding.commits import works_of
 from smart_fork.finding.index_access import opened as index
-from smart_fork.finding.notes import noted_if_known
-from smart_fork.finding.session_view import Noted
+from smart_fork.finding.session_notes import noted_if_known
+from smart_fork.finding.session_view import SessionNotes
 from smart_fork.forking.lineage import lineage
-from smart_fork.repository.changes import difference
 from smart_fork.repository.git import Repository
+from smart_fork.repository.uncommitted import difference
 from smart_fork.snippets import printable
 from smart_fork.system import call_context
 from smart_fork.system.processes import Processes
@@ -43,11 +43,11 @@ class NotedSession(Value):
 
     session_id: str
     agent_type: AgentName
-    noted: Noted | None = rare()
+    noted: SessionNotes | None = rare()
 
     @classmethod
     @bounded()
-    def judge(cls, reference: str, outcome: notes.Outcome, reason: str = "") -> NotedSession:
+    def judge(cls, reference: str, outcome: session_notes.Outcome, reason: str = "") -> NotedSession:
         """Note what came of a session, as a person says it.
 
         Raises:
@@ -63,7 +63,7 @@ class NotedSession(Value):
                 source = next((one.parent or "" for one in family if one.session_id == located.session_id), "")
         except NotFound as error:  # its log is gone: the verdict is good without
             log.info("the parent of %s is not known: %s", located.session_id, error)
-        notes.judge(located.agent, located.session_id, outcome, reason, source=source, tried=tried)
+        session_notes.judge(located.agent, located.session_id, outcome, reason, source=source, tried=tried)
         return _told(located)
 
     @classmethod
@@ -75,7 +75,7 @@ class NotedSession(Value):
         """
         found = [sessions.locate(one) for one in references]
         for one in found if marks else ():
-            notes.mark(one.agent, one.session_id, marks, remove=remove)
+            session_notes.mark(one.agent, one.session_id, marks, remove=remove)
         return [_told(one) for one in found]
 
     @classmethod
@@ -86,7 +86,7 @@ class NotedSession(Value):
             SmartForkError: there is no such session.
         """
         located = sessions.locate(reference)
-        notes.unjudge(located.agent, located.session_id)
+        session_notes.unjudge(located.agent, located.session_id)
         return _told(located)
 
     @classmethod
@@ -106,7 +106,7 @@ def note_outcomes(workers: Iterable[WorkerRecord], processes: Processes) -> None
     """Note of these workers what git shows, of those of which nothing is noted yet. A failure is nobody's business."""
     try:
         own = [worker for worker in workers if worker.session_id and worker.worktree and worker.branch]
-        known = notes.noted((one.agent, str(one.session_id)) for one in own)
+        known = session_notes.noted((one.agent, str(one.session_id)) for one in own)
         for worker in own:
             noted = known.get((worker.agent, str(worker.session_id)))
             if noted is None or noted.verdict is None:
@@ -116,14 +116,14 @@ def note_outcomes(workers: Iterable[WorkerRecord], processes: Processes) -> None
 
 
 def _told(located: sessions.Located) -> NotedSession:
-    return NotedSession(located.session_id, located.agent, notes.noted_of(located.agent, located.session_id))
+    return NotedSession(located.session_id, located.agent, session_notes.noted_of(located.agent, located.session_id))
 
 
 def _note(worker: WorkerRecord, processes: Processes) -> None:
     try:
         outcome = _outcome(worker, processes)
         if outcome:
-            notes.judge(
+            session_notes.judge(
                 worker.agent, str(worker.session_id), outcome, source=worker.source_session_id,
                 tried=worker.started_at, said_by="git",
             )  # fmt: skip

@@ -9,8 +9,8 @@ from indexer.masking import NOTHING, Masked
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
 from smart_fork.agents.tail import TokenUse
-from smart_fork.finding.session_view import Message, Noted
-from smart_fork.repository.changes import FileChange
+from smart_fork.finding.session_view import Message, SessionNotes
+from smart_fork.repository.uncommitted import FileChange
 from smart_fork.snippets import duration
 
 #: What is known of a window that is not ours.
@@ -155,7 +155,7 @@ class Compared(Value):
     branch: str | None = None
     files: tuple[FileChange, ...] | None = None
     diff: Masked | None = None
-    noted: Noted | None = rare()
+    noted: SessionNotes | None = rare()
     notes: tuple[str, ...] = ()
     lines_added: int | None = None
     lines_removed: int | None = None

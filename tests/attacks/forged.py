@@ -309,9 +309,9 @@ def _read(world: World, folder: Path, count: int, own: str, report: Report) -> l
     """What must not be readable from `folder`, and is."""
     from indexer.project import project_of
     from smart_fork.agents.readers import READERS
+    from smart_fork.finding.index_refresh import Engine
     from smart_fork.finding.recent import recent_sessions
     from smart_fork.finding.request import FindRequest
-    from smart_fork.finding.upkeep import Engine
     from smart_fork.system import call_context
     from tests.smart_fork.asking import find
 

@@ -19,8 +19,8 @@ from indexer.store.sqlite import SqliteStore
 from smart_fork.agents.readers import READERS
 from smart_fork.cli.overview import overview
 from smart_fork.errors import RegistryUnavailable
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
 from smart_fork.workers.registry import Registry
 from tests.drilled import drilled
 from tests.drills.drill import (

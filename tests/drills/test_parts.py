@@ -18,7 +18,7 @@ from indexer.freshener import Freshener
 from indexer.schedule import Schedule, trigger_of
 from indexer.shared_embedder import AGAIN_SECONDS, SharedEmbedder
 from smart_fork.agents.readers import READERS
-from smart_fork.finding.upkeep import index_status
+from smart_fork.finding.index_refresh import index_status
 from tests.drills.drill import Quick, differs, eventually, found, fresh, grow, serving, untouched, write_logs
 
 pytestmark = pytest.mark.thorough  # of the real processes; each module has kills of its own

@@ -24,7 +24,7 @@ INDEX = """
 from indexer.embedding import LightEmbedder
 from tests.smart_fork.asking import find
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
+from smart_fork.finding.index_refresh import Engine
 answer = find(FindRequest("anything", agent_type="both"), Engine(LightEmbedder(), 60, 60))
 assert answer.index.complete, answer
 """

@@ -8,9 +8,9 @@ from typing import Any
 
 from indexer.transcripts.model import Session
 from smart_fork.finding.answer import Answer
-from smart_fork.finding.library import Library
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
+from smart_fork.finding.session_library import Library
 from smart_fork.forking.budget import Answers, answering
 from smart_fork.forking.request import ForkRequest, SessionChoice
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.finding import notes
+from smart_fork.finding import session_notes
 from smart_fork.snippets import one_of
 from tests.smart_fork import client
 from tests.smart_fork.finding.test_authorship import BODY, commit
@@ -80,7 +80,7 @@ def scene(world, shop, scripted, monkeypatch) -> Scene:
     commit(shop, "upload.py", BODY)
     path.write_text(BODY.replace("range(retries)", "range(6)"))
     other = world.claude(shop, "paint the header", "painted")
-    notes.mark("claude", knows, ["later"])
+    session_notes.mark("claude", knows, ["later"])
     for log in (world.log_of(knows), world.log_of(other)):  # nobody has them open
         os.utime(log, (1.7e9 + (log.stem == other), 1.7e9 + (log.stem == other)))
     return Scene(world, shop, scripted, knows, other)

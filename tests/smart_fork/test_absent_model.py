@@ -11,8 +11,8 @@ from indexer.embedder import ModelUnavailableError, SentenceTransformerEmbedder
 from indexer.embedding import configured_embedder
 from indexer.shared_embedder import SharedEmbedder
 from smart_fork.doctor import run_checks
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
 from tests.cases import mostly_first
 from tests.smart_fork.asking import find
 from tests.smart_fork.world import World

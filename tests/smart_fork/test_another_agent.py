@@ -184,7 +184,7 @@ import json
 from smart_fork.finding import sessions
 from tests.smart_fork.asking import find
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.recent import list_recent
 from tests.smart_fork.world import WordsModel
 

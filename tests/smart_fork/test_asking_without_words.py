@@ -10,9 +10,9 @@ import pytest
 import smart_fork
 from smart_fork.agents.options import Options
 from smart_fork.errors import Usage
-from smart_fork.finding import notes
+from smart_fork.finding import session_notes
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
 from tests.smart_fork.asking import find
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run
@@ -49,7 +49,7 @@ def wrote(world: World, shop, monkeypatch) -> str:
     path.write_text(BODY.replace("range(retries)", "range(6)"))
     world.claude(shop, "paint the logo", "painted")
     assert answer(world, intent="retry the upload")["count"]
-    notes.mark("claude", session_id, ["later"])
+    session_notes.mark("claude", session_id, ["later"])
     return session_id
 
 
@@ -78,8 +78,8 @@ def test_the_sessions_with_a_tag_are_asked_for_without_an_intent_newest_first(wo
     newer, elsewhere = world.codex(shop, "draw the header", "drawn"), world.claude(world.repository("bank"), "a", "b")
     answer(world, "find_sessions", intent="draw", agent_type="all")
     answer(world, "find_sessions", intent="a", project_path=str(world.home / "bank"))
-    notes.mark("codex", newer, ["later"])
-    notes.mark("claude", elsewhere, ["later"])
+    session_notes.mark("codex", newer, ["later"])
+    session_notes.mark("claude", elsewhere, ["later"])
 
     found = [answer(world, "find_sessions", **nothing, tag="LATER", agent_type="all") for nothing in NOTHING]
     typed = json.loads(run("find", "--tag", "later", "--json").out)

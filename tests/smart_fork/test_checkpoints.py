@@ -15,8 +15,8 @@ from smart_fork.agents.options import Options
 from smart_fork.agents.readers import OWN, READERS
 from smart_fork.errors import ForkRefused
 from smart_fork.finding import sessions
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.restored_logs import is_others

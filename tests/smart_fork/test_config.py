@@ -78,8 +78,8 @@ def test_a_section_that_is_wrong_keeps_nobody_from_what_does_not_ask_for_it(home
 def test_a_question_and_a_hook_are_answered_without_pydantic(home):
     settle('engine = "builtin"\n[service]\nprojects = ["~/shop"]\n[team]\nnever = ["~/x"]\n')
     script = (
-        "import sys\nfrom smart_fork import config\nimport smart_fork.cli.find, smart_fork.finding.library\n"
-        "import smart_fork.hooks.receive, smart_fork.hooks.recall\n"
+        "import sys\nfrom smart_fork import config\nimport smart_fork.cli.find, smart_fork.finding.session_library\n"
+        "import smart_fork.hooks.worker_events, smart_fork.hooks.recall\n"
         "config.engine(), config.allowed_projects(), config.team()\n"
         "print(*[one for one in sys.modules if one.startswith('pydantic')])"
     )

@@ -182,6 +182,6 @@ def test_only_the_masking_functions_make_a_masked_text():
         "indexer/pipeline.py",  # as its reader masked it
         "indexer/transcripts/state.py",
         "indexer/transcripts/texts.py",
-        "smart_fork/finding/notes.py",  # as it was stored
+        "smart_fork/finding/session_notes.py",  # as it was stored
         "smart_fork/finding/recent.py",
     } == makers

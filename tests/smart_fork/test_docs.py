@@ -21,9 +21,9 @@ from smart_fork.cli.command_table import COMMANDS
 from smart_fork.cli.main import application
 from smart_fork.cli.system import agent_variables
 from smart_fork.finding import ranking
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.ranking import KNOWN, KNOWN_AGAIN
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.results import StartedWorker
 from smart_fork.server.sessions import _worker_schema
 from smart_fork.workers.termination import WorkersTree

@@ -19,7 +19,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
 from smart_fork.agents.hooks import Hooks
 from smart_fork.errors import Usage
-from smart_fork.hooks.receive import Ancestor, HookEvent, ancestors, receive
+from smart_fork.hooks.worker_events import Ancestor, WorkerEvent, ancestors, receive
 from smart_fork.workers.registry import Registry
 from tests import warm
 from tests.smart_fork.forks import NEW, SESSION, codex_path, codex_records, write_log
@@ -124,7 +124,7 @@ def test_codex_asks_for_permission_with_what_it_wants_to_do(registry):
 def test_a_key_that_is_not_known_is_passed_over_and_a_value_of_another_type_was_not_said():
     said = event("Stop", new_in_this_version={"x": 1}, prompt=["go"], reason=None, source=7, message="m")
 
-    assert HookEvent(session_id=NEW, hook_event_name="Stop", message="m") == HookEvent.of(said)
+    assert WorkerEvent(session_id=NEW, hook_event_name="Stop", message="m") == WorkerEvent.of(said)
 
 
 def test_the_same_hook_twice_changes_only_the_time(registry):

@@ -16,7 +16,7 @@ from indexer.changes import add
 from indexer.files import index_db, state_home
 from smart_fork.errors import NotFound, Usage
 from smart_fork.excise import erasure
-from smart_fork.finding import notes
+from smart_fork.finding import session_notes
 from smart_fork.repository.worktree import Worktree
 from smart_fork.server.tools import brief
 from smart_fork.system.processes import Processes
@@ -53,7 +53,7 @@ def forked(world, shop):
 
 
 def verdict_of(session: str) -> tuple[str, str] | None:
-    noted = notes.noted([("claude", session)]).get(("claude", session))
+    noted = session_notes.noted([("claude", session)]).get(("claude", session))
     return (noted.verdict.outcome, noted.verdict.said_by) if noted and noted.verdict else None
 
 
@@ -149,8 +149,8 @@ def test_what_a_person_says_is_not_replaced_by_what_git_shows(forked, shop, run)
 
 
 def test_what_git_shows_at_the_same_moment_does_not_replace_it_either(home):
-    notes.judge("claude", "s" * 8, "kept", "good", source="", tried="2026-11-03")
-    notes.judge("claude", "s" * 8, "merged", source="", tried="2026-11-03", said_by="git")
+    session_notes.judge("claude", "s" * 8, "kept", "good", source="", tried="2026-11-03")
+    session_notes.judge("claude", "s" * 8, "merged", source="", tried="2026-11-03", said_by="git")
 
     assert ("kept", "person") == verdict_of("s" * 8)
 
@@ -158,7 +158,7 @@ def test_what_git_shows_at_the_same_moment_does_not_replace_it_either(home):
 def test_results_lists_and_readers_say_what_was_given_up(forked, world, shop, run):  # noqa: F811
     _, session, source = forked()
     run("verdict", session, "dropped", "too slow")
-    noted = notes.noted([("claude", session), ("claude", source)])
+    noted = session_notes.noted([("claude", session), ("claude", source)])
     own, of_fork = (noted["claude", one].sentences[0] for one in (session, source))
     assert own.startswith("Tried on ")
     assert own.endswith(" and given up: too slow")
@@ -182,7 +182,7 @@ def test_a_session_that_is_no_worker_gets_a_verdict_and_its_original_says_it(wor
 
     assert 0 == run("verdict", fork, "dropped", "too slow").code
 
-    noted = notes.noted([("codex", source)])["codex", source]
+    noted = session_notes.noted([("codex", source)])["codex", source]
     assert [(fork, "too slow")] == [(one.session_id, one.reason) for one in noted.forks]
     assert noted.forks[0].tried.startswith("2026-01-01T")
 
@@ -199,10 +199,10 @@ def test_a_reason_is_one_short_masked_line(world, shop, run):  # noqa: F811
 
     done = run("verdict", session, "dropped", "--", HOSTILE)
 
-    reason = notes.noted([("claude", session)])["claude", session].verdict.reason
+    reason = session_notes.noted([("claude", session)])["claude", session].verdict.reason
     assert 0 == done.code
     assert reason.isprintable()
-    assert len(reason) <= notes.REASON_CHARACTERS
+    assert len(reason) <= session_notes.REASON_CHARACTERS
     assert "sk-ant" not in reason
     assert b"sk-ant" not in everything_of_ours()
     assert [] == [one for one in done.out if not (one.isprintable() or one == "\n")]
@@ -214,7 +214,7 @@ def test_an_outcome_that_cannot_be_is_refused(world, shop, run):  # noqa: F811
     assert 2 == run("verdict", session, "great").code
     assert 2 == run("verdict", session, "kept", "--remove").code
     with pytest.raises(Usage):
-        notes.outcome("great")
+        session_notes.outcome("great")
 
 
 def test_a_verdict_outlives_the_index(world, shop, run):  # noqa: F811
@@ -231,7 +231,7 @@ def test_a_verdict_outlives_the_index(world, shop, run):  # noqa: F811
 def test_nothing_is_left_of_it_when_its_session_is_forgotten(world, shop, run):  # noqa: F811
     session = world.claude(shop, ASKED, "It retries")
     run("verdict", session, "dropped", "quokkaslow")
-    notes.mark("claude", session, ["zanzibartag"])
+    session_notes.mark("claude", session, ["zanzibartag"])
     assert b"quokkaslow" in everything_of_ours()
 
     smart_fork.forget(session)
@@ -240,9 +240,9 @@ def test_nothing_is_left_of_it_when_its_session_is_forgotten(world, shop, run): 
         word: word in everything_of_ours() for word in (b"quokkaslow", b"zanzibartag")
     }
     with pytest.raises(NotFound):
-        notes.judge("claude", session, "kept", source="", tried="")
+        session_notes.judge("claude", session, "kept", source="", tried="")
     smart_fork.forget(session, undo=True)
-    assert {} == notes.noted([("claude", session)])
+    assert {} == session_notes.noted([("claude", session)])
 
 
 def test_a_reason_that_has_what_was_cut_out_of_its_session_goes(world, shop, run):  # noqa: F811
@@ -252,7 +252,7 @@ def test_a_reason_that_has_what_was_cut_out_of_its_session_goes(world, shop, run
 
     erasure.erase("claude", [session], {"quokkaword"})
 
-    said = notes.noted([("claude", session), ("claude", other)])
+    said = session_notes.noted([("claude", session), ("claude", other)])
     assert ["", "the quokkaword was slow"] == [said["claude", one].verdict.reason for one in (session, other)]
 
 
@@ -261,7 +261,7 @@ def test_of_a_forgetting_that_is_killed_all_is_done_or_nothing(home):
     seen = set()
     for number in count(1):
         state.change("DELETE FROM forgotten")
-        notes.judge("claude", "s" * 8, "dropped", "too slow", source="", tried="2026-11-03")
+        session_notes.judge("claude", "s" * 8, "dropped", "too slow", source="", tried="2026-11-03")
         child = os.fork()
         if not child:
             kill_at(number)
@@ -347,7 +347,7 @@ def test_what_cannot_be_a_tag_is_refused_everywhere(three, world, shop, run, wro
     assert "\x1b" not in done.err
     assert 2 == run("list", f"--tag={wrong}").code
     assert 2 == run("find", "x", f"--tag={wrong}").code
-    assert {} == notes.tags()
+    assert {} == session_notes.tags()
 
 
 def test_pinned_sessions_come_first_in_lists_and_not_in_scores(three, world, shop, run):  # noqa: F811

@@ -283,7 +283,7 @@ class TestAnswers:
             file.write("{broken\n" * 3)
         found = world.find(RETRY, shop, agent_type="claude", explain=True) | {"count": 1}
         assert answer(world, intent=RETRY, explain=True) == filled(found)
-        from smart_fork.finding.upkeep import index_status
+        from smart_fork.finding.index_refresh import index_status
 
         assert answer(world, "index_status") == filled(index_status().as_json())
         assert answer(world, "index_status")["broken_logs"][0]["lines"] == 3
@@ -409,7 +409,7 @@ def test_other_requests_are_answered_while_a_search_runs(world, shop):
 
 
 def test_while_the_model_is_loading_words_answer(world, shop, monkeypatch):
-    monkeypatch.setattr("smart_fork.finding.library.MODEL_SECONDS", 0.0)
+    monkeypatch.setattr("smart_fork.finding.session_library.MODEL_SECONDS", 0.0)
     knows = world.claude(shop, RETRY, DONE)
     gate = Gate()
     try:
@@ -425,8 +425,8 @@ def test_while_the_model_is_loading_words_answer(world, shop, monkeypatch):
 def test_what_a_call_has_no_time_for_goes_on_in_a_process_of_its_own(world, shop, monkeypatch):
     monkeypatch.delenv("SMART_FORK_BACKGROUND")
     started = []
-    monkeypatch.setattr("smart_fork.finding.library.index_in_background", started.append)
-    monkeypatch.setattr("smart_fork.finding.library.READ_SECONDS", 0.0)
+    monkeypatch.setattr("smart_fork.finding.session_library.index_in_background", started.append)
+    monkeypatch.setattr("smart_fork.finding.session_library.READ_SECONDS", 0.0)
     for number in range(3):
         world.claude(shop, f"{RETRY} {number}", DONE)
 

@@ -165,7 +165,7 @@ def test_a_task_that_is_not_there_is_an_error(world):
 
 
 def test_the_first_index_is_waited_for_by_who_knows_tasks(world, shop, monkeypatch):
-    monkeypatch.setattr("smart_fork.finding.library.READ_SECONDS", 0.0)
+    monkeypatch.setattr("smart_fork.finding.session_library.READ_SECONDS", 0.0)
     for number in range(3):
         world.claude(shop, f"{RETRY} {number}", DONE)
 

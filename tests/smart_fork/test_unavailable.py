@@ -11,8 +11,8 @@ import pytest
 from indexer.files import index_db
 from indexer.locks import only_writer
 from indexer.store.damage import kept
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
 from tests.smart_fork.asking import find
 from tests.smart_fork.world import BrokenModel
 
@@ -111,14 +111,14 @@ class TestNotAvailable:
     def test_an_index_that_is_damaged_where_it_is_written(self, world, shop, monkeypatch):
         knows = world.claude(shop, RETRY, DONE)
         world.find(RETRY, shop)
-        monkeypatch.setattr("smart_fork.finding.upkeep.read_changes", corrupt)
+        monkeypatch.setattr("smart_fork.finding.index_refresh.read_changes", corrupt)
 
         self.assert_unavailable(world.find(RETRY, shop), knows)
 
     def test_logs_that_cannot_be_read_leave_what_is_indexed(self, world, shop, monkeypatch):
         knows = world.claude(shop, RETRY, DONE)
         world.find(RETRY, shop)
-        monkeypatch.setattr("smart_fork.finding.upkeep.read_changes", boom)
+        monkeypatch.setattr("smart_fork.finding.index_refresh.read_changes", boom)
 
         answer = world.find(RETRY, shop)
 

@@ -18,9 +18,9 @@ from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.cli.found import print_found
 from smart_fork.errors import NotFound
 from smart_fork.finding import sessions
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.recent import list_recent
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
 from smart_fork.system import call_context
 from tests.cases import first
 from tests.smart_fork.asking import find
@@ -242,7 +242,7 @@ def test_the_conversation_says_that_its_project_is_inferred(world, shop, monkeyp
 
     assert (str(shop), "commit") == (conversation.cwd, conversation.inferred_from)
     assert "project inferred from its commit" in "\n".join(
-        text for text, _ in sessions.as_markdown(sessions.told(conversation, sessions.Reading()))
+        text for text, _ in sessions.as_markdown(sessions.told(conversation, sessions.ReadRange()))
     )
 
 

@@ -11,8 +11,8 @@ import pytest
 from indexer.files import index_db
 from indexer.store import schema
 from smart_fork.doctor import run_checks
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
 from tests.smart_fork.asking import find
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 

@@ -18,8 +18,8 @@ import pytest
 
 from indexer.embedder import ModelUnavailableError
 from smart_fork.agents.claude.log import slug
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
 from tests.smart_fork.asking import find
 from tests.smart_fork.repositories import INIT, make_repository
 

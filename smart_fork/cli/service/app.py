@@ -41,11 +41,11 @@ from smart_fork.errors import SmartForkError
 from smart_fork.excise import erasure
 from smart_fork.finding.answer import Unsearched
 from smart_fork.finding.index_access import opened
-from smart_fork.finding.library import MODEL_SECONDS, Library, library
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.session_hints import Hint, HookEvent
-from smart_fork.hooks import switch
-from smart_fork.hooks.receive import receive
+from smart_fork.finding.session_library import MODEL_SECONDS, Library, library
+from smart_fork.hooks import recall_switch
+from smart_fork.hooks.worker_events import receive
 from smart_fork.page import views
 from smart_fork.page.desk import ServiceState
 from smart_fork.page.sign_in import SignIn
@@ -246,7 +246,7 @@ class ServiceParts:
         recover()
         with suppress(OSError):
             snapshots.prune(datetime.now(UTC))
-        switch.forget()
+        recall_switch.forget()
         # It waits for whoever is indexing, and nobody waits for it.
         threading.Thread(target=erasure.run_pending, name="erasing", daemon=True).start()
         if Setting.INDEXING.is_on():

@@ -26,7 +26,7 @@ from smart_fork.cli.setup import foreign_files
 from smart_fork.cli.setup.ledger import Ledger, LedgerLine, Step, take_away
 from smart_fork.cli.setup.setup_answer import HooksChanged
 from smart_fork.errors import SmartForkError
-from smart_fork.hooks import switch
+from smart_fork.hooks import recall_switch
 from smart_fork.hooks.recall import BEFORE_A_TOOL
 from smart_fork.system.processes import Processes
 
@@ -297,7 +297,7 @@ def _groups(hooks: Hooks) -> Groups:
     ours = [hooks.handler(command(hooks.agent))]
     groups: dict[str, dict[str, Any]] = {event: {"hooks": ours} for event in hooks.events}
     for event, matcher in ((BEFORE_A_TOOL, hooks.edits), hooks.failures):
-        if matcher and switch.is_on(hooks.agent):  # each such call waits for it
+        if matcher and recall_switch.is_on(hooks.agent):  # each such call waits for it
             groups[event] = {"matcher": matcher, "hooks": ours}
     return groups
 

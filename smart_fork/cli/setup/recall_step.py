@@ -12,7 +12,7 @@ from smart_fork.cli.service.client import find_service
 from smart_fork.cli.setup import agent_settings
 from smart_fork.cli.setup.ledger import Ledger, LedgerLine, Step, switching
 from smart_fork.doctor import Check
-from smart_fork.hooks import switch
+from smart_fork.hooks import recall_switch
 
 NAME = "recall at first prompts, edits, failed commands and compactions"
 _OFF = "`smart-fork setup --no-recall` switches it off."
@@ -21,18 +21,18 @@ _OFF = "`smart-fork setup --no-recall` switches it off."
 def planned(way: Registration) -> Step:
     """The step that switches it on. What speaks is the hooks of the same agent."""
     agent = way.agent
-    step = partial(Step, "recall", NAME, str(switch.file_of(agent)), agent=agent)
+    step = partial(Step, "recall", NAME, str(recall_switch.file_of(agent)), agent=agent)
     hooks = AGENTS[agent].hooks
     if hooks is None or not (hooks.recalls or hooks.edits):
         return step(state="left", why=f"{way.title} has no hook for prompts or edits")
-    return step(state="there") if switch.is_on(agent) else step(state="new", act=partial(_written, agent))
+    return step(state="there") if recall_switch.is_on(agent) else step(state="new", act=partial(_written, agent))
 
 
 def _written(agent: AgentName, ledger: Ledger) -> list[str]:
-    path = switch.file_of(agent)
+    path = recall_switch.file_of(agent)
     ledger.write(LedgerLine(what="recall", agent=agent, path=path))
     with switching(path, "written"):
-        switch.turn_on(agent)
+        recall_switch.turn_on(agent)
     return [*agent_settings.follow_recall(agent), f"Recall works while the service runs. {_OFF}"]
 
 
@@ -44,7 +44,7 @@ def undo(line: LedgerLine) -> list[str]:
     """
     agent = AGENTS.registration_of(line.agent).agent
     with switching(line.path, "removed"):
-        switch.turn_off(agent)
+        recall_switch.turn_off(agent)
     return list(agent_settings.follow_recall(agent))
 
 
@@ -58,7 +58,7 @@ def checks(ledger: Ledger) -> Iterator[Check]:
     agents = [AGENTS.registration_of(line.agent) for line in ledger if line.what == "recall" and line.path.is_file()]
     if not agents:
         return
-    asked = switch.asked()
+    asked = recall_switch.asked()
     detail = (
         f"on for {AGENTS.titles(way.agent for way in agents)}; "
         f"suggested a session in {asked.told} of {asked.sessions} new sessions"

@@ -222,7 +222,7 @@ class TestFind:
         assert run("find", RETRY, "--agent", "codex").code == 3
 
     def test_what_is_missing_is_said_with_who_completes_it(self, run, world, shop, monkeypatch):
-        monkeypatch.setattr("smart_fork.finding.library.configured_embedder", BrokenModel)
+        monkeypatch.setattr("smart_fork.finding.session_library.configured_embedder", BrokenModel)
         world.claude(shop, RETRY, DONE)
 
         done = run("find", RETRY)
@@ -234,7 +234,7 @@ class TestFind:
 
     def test_the_rest_is_left_to_a_process_in_the_background(self, run, world, shop, monkeypatch):
         started = []
-        monkeypatch.setattr("smart_fork.finding.library.configured_embedder", BrokenModel)
+        monkeypatch.setattr("smart_fork.finding.session_library.configured_embedder", BrokenModel)
         monkeypatch.setattr(
             "smart_fork.system.processes.Processes.start", lambda _, argv, **more: started.append((argv, more))
         )

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from smart_fork.cli.completion import answer
-from smart_fork.finding import notes
+from smart_fork.finding import session_notes
 from smart_fork.workers.registry import Registry
 from tests import warm
 from tests.cases import first
@@ -113,8 +113,8 @@ def test_a_command_is_offered_with_what_it_is_for():
 
 def test_tags_are_offered_where_a_tag_is_meant_and_outcomes_by_the_library(indexed):
     assert ("", 0) == answer(asked("fish", f"smart-fork tag {FIRST} "))
-    notes.mark("claude", FIRST, ["retry", "area/x", notes.PINNED])
-    notes.mark("claude", SECOND, ["retry"])
+    session_notes.mark("claude", FIRST, ["retry", "area/x", session_notes.PINNED])
+    session_notes.mark("claude", SECOND, ["retry"])
 
     assert ("area/x\tsessions 1\nretry\tsessions 2", 0) == answer(asked("fish", f"smart-fork tag {FIRST} "))
     assert ("retry", 0) == answer(asked("bash", "smart-fork list --tag RE"))

@@ -10,10 +10,10 @@ import pytest
 from indexer.changes import Report
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import Options
-from smart_fork.finding import upkeep
+from smart_fork.finding import index_refresh
 from smart_fork.finding.answer import Unsearched
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.results import Forked
@@ -203,14 +203,14 @@ def test_another_engines_scores_are_no_chances():
 def test_an_index_that_was_waited_for_is_not_waited_for_again(world: World, shop, monkeypatch):
     world.claude(shop, "paint the header", DONE)
     read, waited = [], []
-    embed_first, read_changes = upkeep.embed_first, upkeep.read_changes
+    embed_first, read_changes = index_refresh.embed_first, index_refresh.read_changes
 
     def embed(*how: Any, **more: Any) -> Report:
         waited.append(how[3])
         return embed_first(*how[:3], 0.0, *how[4:], **more)
 
-    monkeypatch.setattr(upkeep, "embed_first", embed)
-    monkeypatch.setattr(upkeep, "read_changes", lambda *how: read.append(how) or read_changes(*how))
+    monkeypatch.setattr(index_refresh, "embed_first", embed)
+    monkeypatch.setattr(index_refresh, "read_changes", lambda *how: read.append(how) or read_changes(*how))
     with opened(Engine(world.model), shop) as library:
         find_in_all(FindRequest("tidy the kitchen", agent_type="codex"), library.find)
 

@@ -14,8 +14,8 @@ from indexer.runs import ended_run, keep_run
 from indexer.shared_embedder import SharedEmbedder
 from indexer.store.sqlite import SqliteStore
 from smart_fork.finding.answer import Covered
+from smart_fork.finding.index_refresh import Engine, Refreshed, background_notice, doubt, early_notice, makes_vectors
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine, Upkeep, background_notice, doubt, early_notice, makes_vectors
 from tests.smart_fork.asking import find
 from tests.smart_fork.world import WordsModel, World
 
@@ -123,4 +123,4 @@ def test_how_long_it_takes_is_known_from_a_run_as_it_is_recorded(store):
     ],
 )
 def test_vectors_that_are_missing_come_where_anybody_makes_them(able, comes):
-    assert comes == makes_vectors(Engine(WordsModel(), **able), Upkeep(None))
+    assert comes == makes_vectors(Engine(WordsModel(), **able), Refreshed(None))

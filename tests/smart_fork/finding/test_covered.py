@@ -7,10 +7,10 @@ import pytest
 from smart_fork.finding.answer import Covered
 from smart_fork.finding.evidence import gather
 from smart_fork.finding.index_access import opened
+from smart_fork.finding.index_refresh import MANY_LOGS, Engine, covered, index_status
 from smart_fork.finding.query import Query
 from smart_fork.finding.ranking import parts
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import MANY_LOGS, Engine, covered, index_status
 from tests.smart_fork.asking import find
 from tests.smart_fork.world import WordsModel
 

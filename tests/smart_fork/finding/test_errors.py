@@ -11,9 +11,9 @@ from indexer.files import index_db
 from indexer.outcome import MOST_STEPS
 from indexer.store.sqlite import SqliteStore
 from smart_fork.errors import Usage
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.session_hints import Signs
-from smart_fork.finding.upkeep import Engine
 from tests.smart_fork.asking import opened
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import Did

@@ -11,7 +11,7 @@ import pytest
 
 from indexer.embedding import configured_embedder
 from smart_fork.finding import sessions
-from smart_fork.finding.upkeep import Engine
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.forking.budget import Answers, chosen
 from smart_fork.forking.request import wanted_of
 from smart_fork.forking.session_copy import last_branch_point

@@ -14,9 +14,9 @@ import pytest
 
 from indexer.embedder import DEFAULT_MODEL
 from smart_fork.errors import Usage
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.query import MAX_CHARACTERS
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
 from smart_fork.system import call_context
 from smart_fork.workers.registry import Registry
 from tests.smart_fork.asking import find

@@ -72,7 +72,9 @@ def test_what_the_caller_gives_is_in_play_and_git_is_not_asked_what_is_changed(
     (shop / "src/b.py").write_text("new\n")
     played = []
     of = project_index.with_files
-    monkeypatch.setattr("smart_fork.finding.library.with_files", lambda *how: played.append(of(*how)) or played[-1])
+    monkeypatch.setattr(
+        "smart_fork.finding.session_library.with_files", lambda *how: played.append(of(*how)) or played[-1]
+    )
 
     world.find(INTENT, shop, **given)
 

@@ -9,9 +9,9 @@ import pytest
 
 from smart_fork.errors import IndexUnavailable
 from smart_fork.finding.index_access import known_index, opened
-from smart_fork.finding.library import Library
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
+from smart_fork.finding.session_library import Library
 
 RETRY, DONE = "add retry with backoff to the uploader", "It retries with backoff now."
 
@@ -57,11 +57,11 @@ def test_all_questions_of_a_library_share_one_opening_and_one_look_at_the_logs(w
     session = world.claude(shop, RETRY, DONE)
     opens, looks = [], []
     from indexer.store.sqlite import SqliteStore
-    from smart_fork.finding import upkeep
+    from smart_fork.finding import index_refresh
 
-    made, read = SqliteStore.__init__, upkeep.read_changes
+    made, read = SqliteStore.__init__, index_refresh.read_changes
     monkeypatch.setattr(SqliteStore, "__init__", lambda self, path: opens.append(path) or made(self, path))
-    monkeypatch.setattr(upkeep, "read_changes", lambda *how: looks.append(how) or read(*how))
+    monkeypatch.setattr(index_refresh, "read_changes", lambda *how: looks.append(how) or read(*how))
 
     with Library.open(str(shop), Engine(world.model)) as library:
         (hit,) = library.find(FindRequest(RETRY)).results

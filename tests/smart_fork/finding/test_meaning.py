@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from indexer.embedding import configured_embedder
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.query import words_of
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.search_and_fork import FLOOR
 from tests.cases import each
 from tests.smart_fork.asking import find, find_and_fork

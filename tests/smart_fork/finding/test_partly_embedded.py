@@ -8,8 +8,8 @@ from indexer.changes import Report
 from indexer.pipeline import embed_waiting
 from smart_fork.agents.readers import READERS
 from smart_fork.finding.index_access import opened
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
 from tests.smart_fork.asking import find
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import WordsModel

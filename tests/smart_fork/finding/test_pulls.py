@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
 from smart_fork.system.processes import Completed, Processes
 from tests.cases import mostly
 from tests.smart_fork.asking import find

@@ -11,8 +11,8 @@ from indexer.export import export_path
 from indexer.locks import only_writer
 from smart_fork.errors import Usage
 from smart_fork.finding import sessions
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import collections
-from smart_fork.finding.upkeep import Engine
 from tests.cases import first
 from tests.smart_fork.asking import message_for
 from tests.smart_fork.finding.scripted_qmd import DONE, RETRY, UNAVAILABLE

@@ -13,7 +13,7 @@ import pytest
 from indexer.transcripts.lines import GLANCE_BYTES
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.errors import Usage
-from smart_fork.finding import notes, recent
+from smart_fork.finding import recent, session_notes
 from smart_fork.finding.recent import list_recent
 from tests.smart_fork.world import git
 
@@ -190,7 +190,7 @@ def test_a_last_record_of_megabytes_still_tells_its_time(world, shop):
 
 def test_a_pinned_session_stays_first_and_the_others_follow_by_their_work(world, shop):
     first, second, third = (world.claude(shop, words, "1") for words in ("one", "two", "three"))
-    notes.mark("claude", first, [notes.PINNED])
+    session_notes.mark("claude", first, [session_notes.PINNED])
     os.utime(world.log_of(second), (4e9, 4e9))
 
     assert ids("both", shop) == [first, third, second]

@@ -15,10 +15,10 @@ import smart_fork
 from indexer import embedder as module
 from indexer.embedder import CrossEncoderReranker, ModelUnavailableError, configured_reranker
 from smart_fork.doctor import run_checks
-from smart_fork.finding.library import engine
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.search import RERANKED, SHARE, SecondLook
-from smart_fork.finding.upkeep import Engine
+from smart_fork.finding.session_library import engine
 from tests.cases import first
 from tests.smart_fork.asking import find
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

@@ -6,8 +6,8 @@ import pytest
 
 from indexer.files import index_db
 from indexer.store.schema import connect
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
 from tests.cases import each, first, mostly
 from tests.smart_fork.asking import find
 from tests.smart_fork.finding.test_query import HOSTILE

@@ -11,10 +11,10 @@ from indexer import shared_embedder
 from indexer.locks import IndexBusyError
 from indexer.shared_embedder import HOLDS_SECONDS, SharedEmbedder
 from indexer.transcripts.base import LogFile
-from smart_fork.finding import upkeep
+from smart_fork.finding import index_refresh
 from smart_fork.finding.index_access import opened
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
 from tests.smart_fork.asking import find
 from tests.smart_fork.world import WordsModel
 
@@ -116,7 +116,7 @@ def test_the_indexer_of_the_process_is_told_what_the_words_of_a_question_find(wo
 
 
 def test_a_question_reads_no_longer_than_a_moment_where_an_indexer_does_the_rest(world, shop, monkeypatch):
-    monkeypatch.setattr(upkeep, "SOON_SECONDS", 0.0)
+    monkeypatch.setattr(index_refresh, "SOON_SECONDS", 0.0)
     indexer = Indexer()
     for number in range(3):
         world.claude(shop, f"uploader {number}", "done")

@@ -9,8 +9,8 @@ import pytest
 from indexer.freshness import complete
 from smart_fork.agents.readers import READERS
 from smart_fork.finding.index_access import opened
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
 from smart_fork.server.steps import after_search
 from tests.smart_fork.asking import find, find_and_fork
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -67,7 +67,7 @@ def test_who_asks_why_or_for_a_fix_learns_what_is_unread(world, partly, run, mon
     git(partly, "-c", "user.name=Ann", "-c", "user.email=ann@example.org", "commit", "-m", "Retry")
     monkeypatch.setattr("sys.stdin", io.StringIO("error: axisMaker is gone"))
     monkeypatch.setattr(
-        "smart_fork.finding.library.engine", lambda *_: Engine(world.model, read_seconds=-1, embed_seconds=0)
+        "smart_fork.finding.session_library.engine", lambda *_: Engine(world.model, read_seconds=-1, embed_seconds=0)
     )
 
     why, fix = run("why", "upload.py:1"), run("fix")
@@ -127,7 +127,7 @@ def test_while_another_process_reads_what_is_unread_is_counted_too(world, partly
     def busy(*_, **__):
         raise IndexBusyError("another process is indexing")
 
-    monkeypatch.setattr("smart_fork.finding.upkeep.read_changes", busy)
+    monkeypatch.setattr("smart_fork.finding.index_refresh.read_changes", busy)
 
     answer = ask(world, partly)
 

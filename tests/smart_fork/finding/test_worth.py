@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from smart_fork.finding import worth
-from smart_fork.finding.session_view import Changed, Price
-from smart_fork.finding.worth import close
+from smart_fork.finding import fork_worth
+from smart_fork.finding.fork_worth import close
+from smart_fork.finding.session_view import FilesChanged, Price
 from smart_fork.forking.search_and_fork import fitting
 from smart_fork.system.processes import Processes
 from tests.cases import each
@@ -56,8 +56,8 @@ def test_of_equally_likely_sessions_the_better_to_fork_stands_first(world, shop)
 
 
 def test_where_a_lower_score_stands_above_a_higher_one_the_answer_says_why(world, shop, monkeypatch):
-    monkeypatch.setattr(worth, "CLOSE", 0.3)
-    monkeypatch.setattr(worth, "CLOSE_SHARE", 0.4)
+    monkeypatch.setattr(fork_worth, "CLOSE", 0.3)
+    monkeypatch.setattr(fork_worth, "CLOSE_SHARE", 0.4)
     left = world.worked("claude", shop, ASK, checked("hello"), DONE, STOPPED)
     good = world.worked("claude", shop, ASK, checked("5 passed"), f"{DONE} now, and more")
 
@@ -158,7 +158,7 @@ def test_the_floor_looks_at_scores_and_not_at_who_stands_first():
     [(None, []), ((1, 0), ["none of its 1 file changed since"]), ((7, 2), ["2 of its 7 files changed since (29 %)"])],
 )
 def test_what_became_of_a_session_is_said_in_words(drift, said):
-    values = drift and Changed(*drift, share=drift[1] / drift[0])
+    values = drift and FilesChanged(*drift, share=drift[1] / drift[0])
     hit = a_hit(outcome="tests_passed", drift=values, price=Price(90_000, 1))
 
     assert hit.became_of == ["tests passed", *said]

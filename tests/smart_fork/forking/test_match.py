@@ -11,8 +11,8 @@ from smart_fork.agents.readers import READERS
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage
 from smart_fork.finding import sessions
 from smart_fork.finding.index_access import opened
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest, Wanted
 from tests.cases import first

@@ -9,8 +9,8 @@ import pytest
 
 from smart_fork.agents.options import Options
 from smart_fork.errors import ProgramFailed, Usage, speak_of_tools
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.request import FindRequest
-from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.request import ForkRequest
 from smart_fork.forking.results import Forked
 from tests.smart_fork.asking import find_and_fork
@@ -86,7 +86,7 @@ def test_what_cannot_be_forked_is_passed_over_and_refused_by_index(world, shop, 
 def test_what_stands_first_but_scores_less_than_is_wanted_is_not_forked(world, shop, two, forks, monkeypatch):
     """Of about equally likely ones the better to fork stands first."""
     found = an_answer(*map(a_hit, (0.58, 0.61), two))
-    monkeypatch.setattr("smart_fork.finding.library.Library.find", lambda *_: found)
+    monkeypatch.setattr("smart_fork.finding.session_library.Library.find", lambda *_: found)
 
     answer = ask(world, shop, auto_fork=True, min_score=0.6)
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smart_fork.errors import ForkRefused, ProgramFailed
-from smart_fork.repository.changes import FileChange, difference
+from smart_fork.repository.uncommitted import FileChange, difference
 from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
 from tests.cases import first

@@ -13,7 +13,7 @@ from smart_fork.finding.recent import list_recent
 from smart_fork.finding.request import current_project
 from smart_fork.forking.plan import fork_session
 from smart_fork.forking.request import ForkRequest
-from smart_fork.repository.history import Place
+from smart_fork.repository.history import ProjectPlace
 from tests.cases import mostly
 from tests.smart_fork.moves import (
     URL,
@@ -304,7 +304,7 @@ def test_a_person_gives_sessions_of_another_directory_to_a_project_and_takes_the
     gone = str(moves.home / "shop")
 
     given = adopt(current_project(str(fork)), gone)
-    assert [Place(gone, "adopted")] == list(given.places)
+    assert [ProjectPlace(gone, "adopted")] == list(given.places)
     assert ({session}, {session}) == moves.sessions(fork)
     assert str(fork) == moves.world.find("upload", fork)["results"][0]["working_directory"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from smart_fork.repository.news import News, Then, news
+from smart_fork.repository.changes_since import ChangesSince, SessionKnowledge, news
 from smart_fork.system.processes import Processes
 from tests.cases import first
 
@@ -62,13 +62,13 @@ def shop(home, template, _home_of_module):
     return folder
 
 
-def then(shop: Path, *names: str, edited: tuple[str, ...] = (), **more: Any) -> Then:
+def then(shop: Path, *names: str, edited: tuple[str, ...] = (), **more: Any) -> SessionKnowledge:
     names = names or ("a.py", "b.py", "sub/c.py", "logo.png")
     edits = {str(shop / name): 1 for name in edited} | {str(shop / name): 0 for name in names if name not in edited}
-    return Then(edits, **{"until": UNTIL, "begun": BEGUN, "cwd": str(shop), "branch": "main"} | more)
+    return SessionKnowledge(edits, **{"until": UNTIL, "begun": BEGUN, "cwd": str(shop), "branch": "main"} | more)
 
 
-def told(found: News | None) -> Mapping[str, str]:
+def told(found: ChangesSince | None) -> Mapping[str, str]:
     """Each file with what is said of it."""
     if found is None:
         return {}
@@ -163,7 +163,7 @@ def test_what_differs_from_what_was_known_is_told(shop, template, history):
         assert found.commit == (template / ".git/refs/heads/main").read_text().strip()
 
 
-def rows(shop: Path, one: Then | None = None, **how: Any) -> Mapping[str, str]:
+def rows(shop: Path, one: SessionKnowledge | None = None, **how: Any) -> Mapping[str, str]:
     return told(news(shop, one or then(shop), PROCESSES, **how))
 
 
@@ -204,7 +204,7 @@ def test_a_worktree_is_compared_as_it_will_be_and_what_it_will_not_have_is_named
     assert (told(found), found.left_behind) == ({"a.py": "changed +1 -0"}, ("b.py",))
 
 
-def branches(found: News | None) -> tuple[str | None, str] | None:
+def branches(found: ChangesSince | None) -> tuple[str | None, str] | None:
     return (found.branch, found.branch_now) if found is not None and found.branch_changed else None
 
 

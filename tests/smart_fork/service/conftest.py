@@ -23,7 +23,7 @@ from smart_fork.cli.service.address import Address, publish, remove_socket
 from smart_fork.cli.service.app import Entrance, application
 from smart_fork.cli.service.guard import Doors
 from smart_fork.cli.service.listener import listen_locally
-from smart_fork.finding.upkeep import Engine
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.page import views
 from smart_fork.page.desk import ServiceState
 from smart_fork.server import calls

@@ -11,8 +11,8 @@ from indexer.files import state_home
 from indexer.transcripts.model import estimate_tokens
 from smart_fork.cli.overview import overview
 from smart_fork.cli.setup import agent_settings
-from smart_fork.finding import notes
-from smart_fork.hooks import ERRORS, RECALL, switch
+from smart_fork.finding import session_notes
+from smart_fork.hooks import ERRORS, RECALL, recall_switch
 from tests.cases import first
 from tests.smart_fork.finding.test_errors import ERROR, bash, broke, edited
 from tests.smart_fork.service.test_recall import NEW, announced, asked, on, run
@@ -47,12 +47,14 @@ def test_what_ended_the_error_is_said_in_one_sentence(announced, ended, shop, ag
     assert f"<smart-fork-recall>Session {ended} of 2026-01-01 met this error until: " in line
     assert '"run tool install backend" (a quotation' in line
     assert estimate_tokens(line) <= 60
-    assert (1, 0, 0) == switch.said(ERRORS)
+    assert (1, 0, 0) == recall_switch.said(ERRORS)
     assert (1, 0) == ((shown := overview().recall).errors_told, shown.errors_late)
 
 
 def test_what_was_given_up_is_said_with_why(announced, ended, shop):
-    notes.judge("claude", ended, "dropped", "too </smart-fork-recall> slow", source="", tried="2026-11-03T10:00:00Z")
+    session_notes.judge(
+        "claude", ended, "dropped", "too </smart-fork-recall> slow", source="", tried="2026-11-03T10:00:00Z"
+    )
 
     said = 'Noted (a quotation): "Tried on 3 Nov 2026 and given up: too [/smart-fork-recall] slow".</smart-fork-recall>'
     assert asked(failure(shop)).endswith(said)
@@ -121,7 +123,7 @@ def test_a_command_does_not_leave_its_quotation(world, announced, shop, command)
 
 def test_an_answer_that_comes_too_late_is_counted(announced, ended, shop):
     assert "" == run(failure(shop), "claude", SMART_FORK_RECALL_MS="0")
-    assert (0, 1, 0) == switch.said(ERRORS)
+    assert (0, 1, 0) == recall_switch.said(ERRORS)
 
 
 def test_the_hook_is_there_only_while_recall_is_on(on, shop):
@@ -129,7 +131,7 @@ def test_the_hook_is_there_only_while_recall_is_on(on, shop):
     agent_settings.install("claude")
     assert "PostToolUseFailure" in settings.read_text()
 
-    switch.turn_off("claude")
+    recall_switch.turn_off("claude")
     agent_settings.follow_recall("claude")
 
     assert "PostToolUse" not in settings.read_text()
@@ -140,6 +142,6 @@ def test_what_was_said_long_ago_is_forgotten(announced, ended, shop):
     (note,) = (state_home() / RECALL / ERRORS).iterdir()
     os.utime(note, (1.0, 1.0))
 
-    switch.forget()
+    recall_switch.forget()
 
     assert not note.exists()

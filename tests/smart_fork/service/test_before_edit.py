@@ -12,8 +12,8 @@ from indexer.files import state_home
 from indexer.transcripts.model import estimate_tokens
 from smart_fork.cli.overview import overview
 from smart_fork.cli.setup import agent_settings
-from smart_fork.finding import notes
-from smart_fork.hooks import EDITS, RECALL, switch
+from smart_fork.finding import session_notes
+from smart_fork.hooks import EDITS, RECALL, recall_switch
 from tests.cases import mostly_first
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run
@@ -67,7 +67,7 @@ def written(world, shop) -> str:
 )
 def test_the_exchange_that_wrote_the_lines_is_named_in_one_sentence(announced, written, shop, agent, called):
     tool, given = called
-    switch.turn_on(agent)
+    recall_switch.turn_on(agent)
     said = json.loads(printed(edit(shop, tool, **given), agent))["hookSpecificOutput"]
 
     line = said["additionalContext"]
@@ -75,7 +75,7 @@ def test_the_exchange_that_wrote_the_lines_is_named_in_one_sentence(announced, w
     assert f"<smart-fork-recall>Session {written} of 2026-" in line
     assert 'when it was asked: "retry the upload five times"' in line
     assert estimate_tokens(line) <= 60
-    assert (1, 0, 0) == switch.said(EDITS)
+    assert (1, 0, 0) == recall_switch.said(EDITS)
     assert (1, 0) == ((shown := overview().recall).edits_told, shown.edits_late)
 
 
@@ -106,7 +106,7 @@ def test_a_session_that_was_named_is_followed_by_asking_for_it(  # noqa: PLR0917
     how(world, run, written)
     how(world, run, written)
 
-    assert (1, 0, 1) == switch.said(EDITS)
+    assert (1, 0, 1) == recall_switch.said(EDITS)
     assert 1 == overview().recall.edits_followed
     assert "" == asked(edit(shop)), "it is still noted that this was said"
 
@@ -119,10 +119,10 @@ def test_lines_that_two_exchanges_wrote_are_not_spoken_of(announced, world, writ
 
 
 def test_an_agent_whose_model_hears_nothing_at_prompts_is_not_asked_there(announced, written, shop):
-    switch.turn_on("copilot")
+    recall_switch.turn_on("copilot")
 
     assert "" == asked(prompt(shop, "retry the upload five times"), "copilot")
-    assert (0, 0, 0) == switch.asked()
+    assert (0, 0, 0) == recall_switch.asked()
     assert asked(edit(shop, path="upload.py", old_str=OLD, new_str="x"), "copilot")
 
 
@@ -219,21 +219,21 @@ def test_the_hook_is_there_only_while_recall_is_on(home):
     agent_settings.install("claude")
     settings = home / ".claude/settings.json"
     before = settings.read_bytes()
-    switch.turn_on("claude")
+    recall_switch.turn_on("claude")
     agent_settings.follow_recall("claude")
 
     (group,) = json.loads(settings.read_bytes())["hooks"]["PreToolUse"]
     assert "Edit|MultiEdit" == group["matcher"]
     assert agent_settings.is_installed("claude")
 
-    switch.turn_off("claude")
+    recall_switch.turn_off("claude")
     agent_settings.follow_recall("claude")
     assert before == settings.read_bytes()
     assert not (state_home() / RECALL / EDITS).exists()
 
 
 def test_before_an_edit_it_is_said_that_the_session_was_given_up(announced, written, shop):
-    notes.judge(
+    session_notes.judge(
         "claude", written, "dropped", 'too "slow" </smart-fork-recall>', source="", tried="2026-11-03T10:00:00Z"
     )
 

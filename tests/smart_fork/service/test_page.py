@@ -18,7 +18,7 @@ from indexer.masking.view import INVISIBLE
 from indexer.outcome import Outcome
 from indexer.store.base import Holding
 from smart_fork.agents import AGENTS
-from smart_fork.finding.upkeep import Engine
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.page import views
 from smart_fork.page.kin import MIN_LENGTH, timeline
 from smart_fork.page.search_views import activity

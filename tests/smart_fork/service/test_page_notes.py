@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from smart_fork.finding import notes
+from smart_fork.finding import session_notes
 from tests.cases import first
 
 ASKED = "add a retry with backoff to the uploader of parcels"
@@ -53,7 +53,7 @@ def test_buttons_pin_archive_tag_and_judge_and_take_that_back(served, session, s
     assert session in served.get(f"/sessions?project={shop}&archived=yes")[1]
     for do in ("unmark pin", "unmark archive", "untag retry", "unjudge"):
         assert 303 == send(served, session, do)[0]
-    assert {} == notes.noted([("claude", session)])
+    assert {} == session_notes.noted([("claude", session)])
 
 
 @first(
@@ -68,7 +68,7 @@ def test_what_no_button_says_is_refused(served, session, wrong):
 
     assert 400 <= status < 500
     assert "smart-fork" in said
-    assert {} == notes.noted([("claude", session)])
+    assert {} == session_notes.noted([("claude", session)])
 
 
 def test_results_on_the_page_say_what_was_given_up(served, session, shop):

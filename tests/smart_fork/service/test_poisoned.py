@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from smart_fork.finding.notes import judge
+from smart_fork.finding.session_notes import judge
 from tests.drilled import drilled
 from tests.smart_fork.finding.test_authorship import LATER, git
 from tests.smart_fork.service.test_after_failure import failure

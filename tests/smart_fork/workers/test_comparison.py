@@ -15,7 +15,7 @@ import pytest
 from indexer.masking import Masked
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.page.export import comparison, write_comparison
-from smart_fork.repository.changes import FileChange
+from smart_fork.repository.uncommitted import FileChange
 from smart_fork.repository.worktree import Worktree
 from smart_fork.system.processes import Processes
 from smart_fork.workers.comparison import compare, last_fan_out

@@ -13,7 +13,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.copilot.fold import TAIL
 from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.starter import ForkPlan, Launch
-from smart_fork.hooks.receive import HookEvent
+from smart_fork.hooks.worker_events import WorkerEvent
 from tests.indexer.transcripts.records import (
     FIXTURES,
     SESSION,
@@ -170,12 +170,12 @@ def test_its_events_are_those_of_claude_code():
     hooks = AGENTS.hooks_of("copilot")
     asks = {"sessionId": SESSION, "message": "Run command: touch made", "title": "Permission needed"}
 
-    told = HookEvent.of(
+    told = WorkerEvent.of(
         hooks.event({**asks, "hook_event_name": "Notification", "notification_type": "permission_prompt"})
     )
 
     assert (told.session_id, told.notification_type) == (SESSION, "permission_prompt")
-    assert HookEvent.of(hooks.event({"hook_event_name": "Stop", "session_id": SESSION})).session_id == SESSION
+    assert WorkerEvent.of(hooks.event({"hook_event_name": "Stop", "session_id": SESSION})).session_id == SESSION
     assert list(hooks.notes(json.dumps({"disableAllHooks": True})))
     assert not list(hooks.notes("{}"))
 

@@ -19,7 +19,7 @@ from smart_fork.agents.gemini.command import GeminiScreen
 from smart_fork.agents.options import Options
 from smart_fork.agents.starter import ForkPlan, Launch
 from smart_fork.forking.occupation import Occupation
-from smart_fork.hooks.receive import HookEvent
+from smart_fork.hooks.worker_events import WorkerEvent
 from tests.indexer.transcripts.records import SESSION, gemini_log, id_of, ran, spoken
 from tests.smart_fork.agents.gemini.test_log import fixture
 
@@ -128,9 +128,9 @@ def test_its_events_are_those_of_claude_code_under_other_names():
     hooks = AGENTS["gemini"].hooks
     said = {"hook_event_name": "BeforeAgent", "session_id": SESSION, "prompt": "go"}
 
-    assert HookEvent.of(hooks.event(said)).hook_event_name == "UserPromptSubmit"
+    assert WorkerEvent.of(hooks.event(said)).hook_event_name == "UserPromptSubmit"
     asks = hooks.event({"hook_event_name": "Notification", "notification_type": "ToolPermission"})
-    assert HookEvent.of(asks).notification_type == "permission_prompt"
+    assert WorkerEvent.of(asks).notification_type == "permission_prompt"
     assert hooks.handler("x")["timeout"] == 3000
     assert list(hooks.notes(json.dumps({"hooksConfig": {"enabled": False}})))
     assert not list(hooks.notes("{}"))

@@ -12,10 +12,10 @@ import smart_fork
 from indexer.embedding import LightEmbedder
 from indexer.store.base import Scope
 from smart_fork.errors import ForkRefused
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.finding.query import Query
 from smart_fork.finding.request import FindRequest
 from smart_fork.finding.search import Meaning
-from smart_fork.finding.upkeep import Engine
 from smart_fork.forking.worker import Launched
 from smart_fork.sharing.tracking import ProjectFolder, Tracking
 from smart_fork.team import client

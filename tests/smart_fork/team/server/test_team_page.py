@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 
 from smart_fork.cli.service.app import Entrance
 from smart_fork.errors import ForkRefused
-from smart_fork.finding.upkeep import Engine
+from smart_fork.finding.index_refresh import Engine
 from smart_fork.page import views
 from smart_fork.team import search as team_find
 from tests.e2e.browsing import Watch, browser, chromium, low_contrast, violations, window

@@ -39,7 +39,7 @@ _LINES = late(r"(.+):(\d{1,9})(?:-(\d{1,9}))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CodeLine:
     """A line, the file and the commit that it is from, and when that was committed, in seconds.
 
     `name` is what the file was called in that commit, relative to the repository, and `origin` the line's number there.
@@ -74,7 +74,7 @@ class Range:
     last: int = 0
 
 
-def blamed(there: Repository, wanted: Range, commit: str = "", *, seconds: float = GIT_SECONDS) -> list[Line]:
+def blamed(there: Repository, wanted: Range, commit: str = "", *, seconds: float = GIT_SECONDS) -> list[CodeLine]:
     """The lines of a range and some around it, as they are in the working directory or in `commit`.
 
     Raises:
@@ -96,7 +96,7 @@ def blamed(there: Repository, wanted: Range, commit: str = "", *, seconds: float
     return found
 
 
-def _porcelain(said: bytes, wanted: Range) -> Iterator[Line]:
+def _porcelain(said: bytes, wanted: Range) -> Iterator[CodeLine]:
     """The lines in what ``git blame --porcelain`` prints. What it says of a commit it says once."""
     told: dict[str, dict[str, str]] = {}
     commit, number, origin = "", 0, 0
@@ -104,7 +104,7 @@ def _porcelain(said: bytes, wanted: Range) -> Iterator[Line]:
         if raw[:1] == b"\t":
             of = told[commit]
             new = not commit.strip(_NOBODY)
-            yield Line(
+            yield CodeLine(
                 number, raw[1:].decode("utf-8", "replace"), of["filename"], "" if new else commit,
                 float("inf") if new else float(of["committer-time"]), is_bot(of["author"], of["author-mail"]),
                 asked=wanted.first <= number <= (wanted.last or number), origin=origin,
@@ -131,7 +131,7 @@ def _unquoted(name: bytes) -> str:
     return os.fsdecode(name)
 
 
-def committed(there: Repository, commits: Sequence[str]) -> list[Line]:
+def committed(there: Repository, commits: Sequence[str]) -> list[CodeLine]:
     """The lines that commits have added, as these commits have them; of a merge what it brought to its first parent.
 
     Raises:
@@ -147,7 +147,7 @@ def committed(there: Repository, commits: Sequence[str]) -> list[Line]:
     return _added(done.stdout)
 
 
-def history(there: Repository, lines: Sequence[Line]) -> list[Line]:
+def history(there: Repository, lines: Sequence[CodeLine]) -> list[CodeLine]:
     """The lines that commits added where these lines are now, through renames: the newest commit first.
 
     Raises:
@@ -157,11 +157,11 @@ def history(there: Repository, lines: Sequence[Line]) -> list[Line]:
     for line in lines:
         if line.commit:
             places.setdefault((line.commit, line.name), []).append(line.origin)
-    found: dict[str, list[Line]] = {}
+    found: dict[str, list[CodeLine]] = {}
     for (commit, name), numbers in places.items():
         where = f"-L{min(numbers)},{max(numbers)}:{name}"
         done = there.git("log", f"--max-count={MOST_CHANGES}", *_TOLD, *_PLAIN, where, "--end-of-options", commit)
-        of_commit: dict[str, list[Line]] = {}
+        of_commit: dict[str, list[CodeLine]] = {}
         for one in _added(done.stdout):
             of_commit.setdefault(one.commit, []).append(one)
         for key, several in of_commit.items():
@@ -170,7 +170,7 @@ def history(there: Repository, lines: Sequence[Line]) -> list[Line]:
     return [line for several in newest[:MOST_CHANGES] for line in several]
 
 
-def file_history(there: Repository, name: str, most: int) -> tuple[list[Line], int]:
+def file_history(there: Repository, name: str, most: int) -> tuple[list[CodeLine], int]:
     """The lines that the newest commits of a file added to it, through renames, and how many older commits there are.
 
     What is not committed comes first. A commit that only removes lines has one without a text.
@@ -186,7 +186,7 @@ def file_history(there: Repository, name: str, most: int) -> tuple[list[Line], i
         raise NotFound(f"no commit of {shown(name)} is known", "Give a file that is committed: PATH, or PATH:LINE.")
     diff = there.git("--literal-pathspecs", "diff", "--unified=0", "-w", *_PLAIN, "HEAD", "--", name).stdout
     lines = [
-        Line(number, text, path, "", float("inf"), origin=number)
+        CodeLine(number, text, path, "", float("inf"), origin=number)
         for added, path, number, text, _ in changes_in(diff)
         if added and path
     ]
@@ -196,12 +196,12 @@ def file_history(there: Repository, name: str, most: int) -> tuple[list[Line], i
     return lines, max(0, commits - most)
 
 
-def _added(said: bytes) -> list[Line]:
+def _added(said: bytes) -> list[CodeLine]:
     """The lines that commits add, in what git prints of them with `_TOLD`."""
     return [line for head, patch in _commits_in(said) for line in _lines_of(head, patch)]
 
 
-def _lines_of(head: Line, patch: bytes) -> list[Line]:
+def _lines_of(head: CodeLine, patch: bytes) -> list[CodeLine]:
     return [
         replace(head, number=number, text=text, name=path, origin=number)
         for added, path, number, text, _ in changes_in(patch)
@@ -209,14 +209,17 @@ def _lines_of(head: Line, patch: bytes) -> list[Line]:
     ]
 
 
-def _commits_in(said: bytes) -> Iterator[tuple[Line, bytes]]:
+def _commits_in(said: bytes) -> Iterator[tuple[CodeLine, bytes]]:
     """Each commit as a line without a text, and its patch."""
     parts = said.split(b"\0")[1:]
     # A NUL in a patch is only in what git takes for text; then what follows is not told apart, and is passed over.
     for name, time, author, mail, subject, patch in zip(*[iter(parts)] * _FIELDS, strict=False):
         if time.isdigit():
             bot = is_bot(os.fsdecode(author), os.fsdecode(mail))
-            yield Line(0, "", "", name.decode(), float(time), bot, subject=subject.decode("utf-8", "replace")), patch
+            yield (
+                CodeLine(0, "", "", name.decode(), float(time), bot, subject=subject.decode("utf-8", "replace")),
+                patch,
+            )
 
 
 class Change(NamedTuple):
@@ -300,7 +303,7 @@ MOST_BYTES = 4096
 _DIFF = ("diff", "--unified=0", "-M", "--no-ext-diff", "--no-textconv", "--no-color", "--no-relative", "HEAD", "--")
 
 
-def lines_of(there: Repository, folder: Path, code: Code) -> list[Line]:
+def lines_of(there: Repository, folder: Path, code: Code) -> list[CodeLine]:
     """The lines that are asked about, as they are or were; names are relative to `folder`.
 
     Raises:
@@ -308,7 +311,7 @@ def lines_of(there: Repository, folder: Path, code: Code) -> list[Line]:
         NotFound: there is no such file, line, commit or pull request.
         ProgramMissing, ProgramFailed: as `Repository.git`.
     """
-    found: list[Line] = []
+    found: list[CodeLine] = []
     ranges = [range_of(there, folder, one) for one in code.lines]
     ranges += [Range(name_of(there, folder, name)) for name in code.files]
     for one in ranges:
@@ -333,7 +336,7 @@ def range_of(there: Repository, folder: Path, said: str) -> Range:
     return Range(name_of(there, folder, name), first, last)
 
 
-def _changed(there: Repository, patch: bytes) -> Iterator[Line]:
+def _changed(there: Repository, patch: bytes) -> Iterator[CodeLine]:
     for one in merged(touched_by(patch))[:MOST_RANGES]:
         try:
             yield from blamed(there, one, "HEAD")
@@ -386,7 +389,7 @@ _HOSTED = re.compile(r"[a-z0-9][a-z0-9.-]*/\w[\w.-]*/\w[\w.-]*", re.ASCII)
 _REMOTES = ("upstream", "origin")
 
 
-class _Told(NamedTuple):
+class _PullRequest(NamedTuple):
     """Data from gh: the commits, and the merged or squashed one. `answered` says whether gh responded."""
 
     commits: Sequence[str] = ()
@@ -403,7 +406,7 @@ def commits_of_pull(there: Repository, number: int) -> list[str]:
         ProgramMissing, ProgramFailed: as `Repository.git`.
     """
     remote, hosted = _remote(there)
-    told = _by_gh(there, hosted, number) if hosted else _Told()
+    told = _by_gh(there, hosted, number) if hosted else _PullRequest()
     if found := _present(there, told.commits) or _present(there, [told.merged]):
         return found[-MOST_COMMITS:]
     names = (f"refs/pull/{number}/head", f"refs/remotes/*/pull/{number}/head", f"refs/remotes/*/pr/{number}")
@@ -426,23 +429,23 @@ def _remote(there: Repository) -> tuple[str, str]:
     return "origin", ""
 
 
-def _by_gh(there: Repository, hosted: str, number: int) -> _Told:
+def _by_gh(there: Repository, hosted: str, number: int) -> _PullRequest:
     """Ask gh, outside of the repository: nothing that is in it is read."""
     command = ["gh", "pr", "view", str(number), "--repo", hosted, *_ASKED]
     try:
         done = there.processes.run(command, cwd=Path("/"), env={**os.environ, **_QUIET}, timeout=SECONDS)
     except (ProgramMissing, ProgramFailed, NotFound):
-        return _Told()
+        return _PullRequest()
     if not done.ok:
-        return _Told(answered=False)
+        return _PullRequest(answered=False)
     try:
         said: Any = json.loads(done.stdout[:_MOST_BYTES])
     except (ValueError, RecursionError):
-        return _Told()
+        return _PullRequest()
     said = said if isinstance(said, dict) else {}
     commits = said.get("commits")
     listed = [_oid(one) for one in commits] if isinstance(commits, list) else []
-    return _Told(list(filter(None, listed)), _oid(said.get("mergeCommit")))
+    return _PullRequest(list(filter(None, listed)), _oid(said.get("mergeCommit")))
 
 
 def _oid(one: object) -> str:

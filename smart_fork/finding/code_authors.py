@@ -19,9 +19,10 @@ from indexer.store.base import Scope, SessionRow, Store
 from indexer.transcripts.authored import LEAST, SIZE, hashed, plain
 from indexer.values import seconds_in
 from smart_fork.finding.answer import AskedCode, Cause
-from smart_fork.finding.authorship import (
+from smart_fork.finding.evidence import ASKED_CHARACTERS, admitted, beginning_of
+from smart_fork.finding.git_blame import (
     AROUND,
-    Line,
+    CodeLine,
     blamed,
     file_history,
     history,
@@ -30,7 +31,6 @@ from smart_fork.finding.authorship import (
     names_lines,
     range_of,
 )
-from smart_fork.finding.evidence import ASKED_CHARACTERS, admitted, beginning_of
 from smart_fork.finding.query import Candidate, Candidates, Code, Query
 from smart_fork.finding.session_view import WroteLines
 from smart_fork.repository.git import FOLDER, Repository
@@ -66,7 +66,7 @@ def by_code(
     return Candidates(tuple(hits[: query.limit]), "lines"), AskedCode(of, of - known)
 
 
-def _candidate(store: Store, row: SessionRow, wrote: Wrote, scores: Mapping[int, float] | None) -> Candidate:
+def _candidate(store: Store, row: SessionRow, wrote: SessionShare, scores: Mapping[int, float] | None) -> Candidate:
     place, text, asked = beginning_of(store, row, wrote.exchange)
     share = wrote.lines / wrote.of
     told = WroteLines(round(share, 4), wrote.lines, wrote.of, wrote.exchange + 1, asked, wrote.commits)
@@ -78,7 +78,7 @@ def _candidate(store: Store, row: SessionRow, wrote: Wrote, scores: Mapping[int,
 # Why lines and files are as they are: their changes, and the prompts that caused them.
 
 
-def changed(where: str, folder: Path, limit: int, processes: Processes) -> tuple[Repository, Sequence[Line], int]:
+def changed(where: str, folder: Path, limit: int, processes: Processes) -> tuple[Repository, Sequence[CodeLine], int]:
     """Return the repository, the lines of each newest change of `where`, and the number of older changes.
 
     `where` is ``PATH:FIRST-LAST`` or a whole file.
@@ -95,14 +95,14 @@ def changed(where: str, folder: Path, limit: int, processes: Processes) -> tuple
     return there, *file_history(there, name_of(there, folder, where), limit)
 
 
-def causes_of(there: Repository, lines: Sequence[Line], store: Store, query: Query) -> list[Cause]:
+def causes_of(there: Repository, lines: Sequence[CodeLine], store: Store, query: Query) -> list[Cause]:
     """Return the prompt behind each change of these lines, by the sessions in the query's scope."""
     found = zip(lines, writers_of(lines, store, query.scope, there), strict=True)
     by_commit = [[*several] for _, several in groupby(found, key=lambda one: one[0].commit)]
     return [_cause(store, query, several) for several in by_commit if any(line.asked for line, _ in several)]
 
 
-def _cause(store: Store, query: Query, made: list[tuple[Line, Writer | None]]) -> Cause:
+def _cause(store: Store, query: Query, made: list[tuple[CodeLine, LineWriter | None]]) -> Cause:
     lines, writers = zip(*made, strict=True)
     cause = Cause(lines[0].commit, lines[0].date, quoted(mask(lines[0].subject), ASKED_CHARACTERS))
     wrote = next(iter(sessions_of(lines, writers)), None)
@@ -185,7 +185,7 @@ def objects(there: Repository, names: Iterable[str]) -> dict[str, bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class Wrote:
+class SessionShare:
     """A session, how many lines it wrote of how many, in which exchange most of them, and their commits."""
 
     session: int
@@ -196,9 +196,9 @@ class Wrote:
 
 
 def writers_of(
-    lines: Sequence[Line], store: Store, scope: Scope, there: Repository, *,
+    lines: Sequence[CodeLine], store: Store, scope: Scope, there: Repository, *,
     named: Mapping[str, Collection[int]] | None = None, sure: bool = False,
-) -> list[Writer | None]:  # fmt: skip
+) -> list[LineWriter | None]:  # fmt: skip
     """Find the session in scope that wrote each line. `named` are the sessions that the commits name, if they are known
     or are not to count; `sure` as in `writers`.
 
@@ -246,11 +246,11 @@ def _own(edits: dict[int, list[Authored]], store: Store) -> dict[int, list[Autho
     }
 
 
-def sessions_of(lines: Sequence[Line], found: Sequence[Writer | None]) -> list[Wrote]:
+def sessions_of(lines: Sequence[CodeLine], found: Sequence[LineWriter | None]) -> list[SessionShare]:
     """Each session that wrote some of the lines that were asked about. Empty lines do not count."""
     asked = [(line, writer) for line, writer in zip(lines, found, strict=True) if line.asked]
     asked = [one for one in asked if one[0].text.strip()] or asked
-    of_session: defaultdict[int, list[tuple[Line, Writer]]] = defaultdict(list)
+    of_session: defaultdict[int, list[tuple[CodeLine, LineWriter]]] = defaultdict(list)
     for line, writer in asked:
         if writer is not None:
             of_session[writer.session].append((line, writer))
@@ -259,7 +259,7 @@ def sessions_of(lines: Sequence[Line], found: Sequence[Writer | None]) -> list[W
         exchanges = Counter(writer.edit.exchange for _, writer in several)
         most = max(exchanges, key=lambda one: (exchanges[one], one))
         commits = tuple(dict.fromkeys(line.commit for line, _ in several if line.commit))
-        wrote.append(Wrote(session, len(several), len(asked), most, commits))
+        wrote.append(SessionShare(session, len(several), len(asked), most, commits))
     return sorted(wrote, key=lambda one: (-one.lines, -one.session))
 
 
@@ -274,7 +274,7 @@ MOVED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class LineWriter:
     """A session, by its row in the index, and the edit in which it wrote a line."""
 
     session: int
@@ -282,9 +282,9 @@ class Writer:
 
 
 def writers(
-    lines: Sequence[Line], edits: Mapping[int, Sequence[Authored]], key: bytes, tops: Collection[str],
+    lines: Sequence[CodeLine], edits: Mapping[int, Sequence[Authored]], key: bytes, tops: Collection[str],
     named: Mapping[str, Collection[int]] | None = None, *, sure: bool = False,
-) -> list[Writer | None]:  # fmt: skip
+) -> list[LineWriter | None]:  # fmt: skip
     """Who wrote each of these lines. `tops` are the directories of the repository, the innermost first.
 
     To be `sure`, a line that several exchanges wrote is nobody's.
@@ -307,39 +307,41 @@ def writers(
     return [one or _named_one(line, edits, named, tops) for line, one in zip(lines, result, strict=True)]
 
 
-def _exchanges(several: Iterable[tuple[str, float, Writer]]) -> set[tuple[int, int]]:
+def _exchanges(several: Iterable[tuple[str, float, LineWriter]]) -> set[tuple[int, int]]:
     return {(writer.session, writer.edit.exchange) for *_, writer in several}
 
 
 def _named_one(
-    line: Line, edits: Mapping[int, Sequence[Authored]], named: Mapping[str, Collection[int]], tops: Collection[str]
-) -> Writer | None:
+    line: CodeLine, edits: Mapping[int, Sequence[Authored]], named: Mapping[str, Collection[int]], tops: Collection[str]
+) -> LineWriter | None:
     """The session that the commit names, if it names one, with its last edit of the file before the commit."""
     rows = set(named.get(line.commit, ()))
     if len(rows) != 1:
         return None
     (row,) = rows
-    several = [(relative(edit.file, tops), seconds(edit.moment), Writer(row, edit)) for edit in edits.get(row, ())]
+    several = [(relative(edit.file, tops), seconds(edit.moment), LineWriter(row, edit)) for edit in edits.get(row, ())]
     able = [writer for exact, writer in _able(line, several, rows) if exact]
     return max(able, key=lambda one: one.edit.moment, default=None)
 
 
 def _by_line(
     edits: Mapping[int, Sequence[Authored]], wanted: set[bytes], tops: Collection[str]
-) -> Mapping[bytes, Sequence[tuple[str, float, Writer]]]:
+) -> Mapping[bytes, Sequence[tuple[str, float, LineWriter]]]:
     """The edits that have each of these lines, with the file relative to the repository, and when they were made."""
-    found: defaultdict[bytes, list[tuple[str, float, Writer]]] = defaultdict(list)
+    found: defaultdict[bytes, list[tuple[str, float, LineWriter]]] = defaultdict(list)
     for session, several in edits.items():
         for edit in several:
             blob = edit.lines
             if has := wanted & {blob[at : at + SIZE] for at in range(0, len(blob), SIZE)}:
-                one = (relative(edit.file, tops), seconds(edit.moment), Writer(session, edit))
+                one = (relative(edit.file, tops), seconds(edit.moment), LineWriter(session, edit))
                 for digest in has:
                     found[digest].append(one)
     return found
 
 
-def _able(line: Line, wrote: Iterable[tuple[str, float, Writer]], named: Collection[int]) -> list[tuple[bool, Writer]]:
+def _able(
+    line: CodeLine, wrote: Iterable[tuple[str, float, LineWriter]], named: Collection[int]
+) -> list[tuple[bool, LineWriter]]:
     """The edits that can have brought a line into its commit, each with whether it was of that very file."""
     if line.by_bot and not named:
         return []
@@ -352,8 +354,8 @@ def _able(line: Line, wrote: Iterable[tuple[str, float, Writer]], named: Collect
 
 
 def _chosen(
-    lines: Sequence[Line], able: Sequence[Sequence[tuple[bool, Writer]]], bare: Sequence[bytes], at: int
-) -> Writer | None:
+    lines: Sequence[CodeLine], able: Sequence[Sequence[tuple[bool, LineWriter]]], bare: Sequence[bytes], at: int
+) -> LineWriter | None:
     """The edit of the session that wrote most of the commit's lines around this one; of that session the last one."""
     commit = lines[at].commit
     around = [
@@ -370,8 +372,8 @@ def _chosen(
 
 
 def _with_short_ones(
-    lines: Sequence[Line], chosen: Sequence[Writer | None], tells: Sequence[bool]
-) -> list[Writer | None]:
+    lines: Sequence[CodeLine], chosen: Sequence[LineWriter | None], tells: Sequence[bool]
+) -> list[LineWriter | None]:
     """Give lines that say nothing themselves to the session of the lines around them, if these agree.
 
     Around are the next lines above and below that say something, in the same commit without another one between.

@@ -26,7 +26,7 @@ from smart_fork.snippets import printable
 
 
 @dataclass(frozen=True, slots=True)
-class DistantPassage:
+class RemotePassage:
     """A passage that is kept elsewhere, its position, and the tokens that a fork after its exchange loads."""
 
     text: str
@@ -39,7 +39,7 @@ class DistantPassage:
 
 
 @dataclass(frozen=True, slots=True)
-class Distant:
+class RemoteSession:
     """A session that is kept elsewhere. `family` is as its reader says it, `local_id` a copy of it here.
 
     `passage` is the one that answers best, without a word of who said it.
@@ -56,15 +56,15 @@ class Distant:
     started: str = ""
     last_activity: str = ""
     outcome: str = "unknown"
-    passage: DistantPassage | None = None
+    passage: RemotePassage | None = None
     local_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class SaidElsewhere:
+class RemoteAnswer:
     """An answer from elsewhere, or the reason for its absence."""
 
-    hits: tuple[Distant, ...] = ()
+    hits: tuple[RemoteSession, ...] = ()
     state: TeamState | None = None
     error: str = ""
 
@@ -90,13 +90,13 @@ def weighed_there(
     return weigh_one(given, shares, similar=similar, words=True)
 
 
-class Elsewhere(Protocol):
+class RemoteSearch(Protocol):
     """Another place to search, such as a team's server."""
 
     def begin(self, query: Query, meaning: Meaning) -> None:
         """Ask about the project of the query's directory, and do not wait. The own search needs the vectors, too."""
 
-    def answer(self) -> SaidElsewhere:
+    def answer(self) -> RemoteAnswer:
         """Return the answer, if it arrived in time."""
 
     def withheld(self) -> frozenset[str]:
@@ -111,17 +111,17 @@ class Elsewhere(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedCandidates:
     """Candidates here with their share of the chance, those elsewhere with theirs, and which of ours are there too."""
 
     here: Candidates
-    there: tuple[tuple[Distant, float], ...] = ()
+    there: tuple[tuple[RemoteSession, float], ...] = ()
     also: Mapping[str, Origin] = field(default_factory=dict)
 
 
-def merge(store: Store | None, found: Candidates, distant: Sequence[Distant], query: Query) -> Merged:
+def merge(store: Store | None, found: Candidates, distant: Sequence[RemoteSession], query: Query) -> MergedCandidates:
     """Share the chance among both sides; one hit a family, which is the one elsewhere if that knows more."""
-    kept: dict[str, Distant] = {}
+    kept: dict[str, RemoteSession] = {}
     also: dict[str, Origin] = {}
     replaced: set[str] = set()
     for one in distant:
@@ -136,7 +136,7 @@ def merge(store: Store | None, found: Candidates, distant: Sequence[Distant], qu
             kept[family] = replace(one, origin=replace(one.origin, also_local=here[0].session_id if here else None))
             replaced.add(family)
     if not kept:
-        return Merged(found, also=also)
+        return MergedCandidates(found, also=also)
     among = strongest({**found.rivals, **{family: one.weighed.lead for family, one in kept.items()}})
     own = [hit for hit in found.hits if family_of(hit.session) not in replaced]
     hits = tuple(_shared(hit, found.rivals, among) for hit in own)
@@ -146,10 +146,12 @@ def merge(store: Store | None, found: Candidates, distant: Sequence[Distant], qu
     )
     least = query.min_score or 0.0
     hits = tuple(sorted((hit for hit in hits if hit.score >= least), key=lambda hit: -hit.score))
-    return Merged(replace(found, hits=hits), tuple(one for one in there if one[1] >= least), also)
+    return MergedCandidates(replace(found, hits=hits), tuple(one for one in there if one[1] >= least), also)
 
 
-def together(own: Sequence[Hit], merged: Merged, query: Query, limit: int, *, snippets: bool) -> tuple[Hit, ...]:
+def together(
+    own: Sequence[Hit], merged: MergedCandidates, query: Query, limit: int, *, snippets: bool
+) -> tuple[Hit, ...]:
     """The results of both sides in one order."""
     shown = list(_ordered(own, merged, query, snippets=snippets))[:limit]
     return tuple(
@@ -158,7 +160,7 @@ def together(own: Sequence[Hit], merged: Merged, query: Query, limit: int, *, sn
     )
 
 
-def alone(said: SaidElsewhere, query: Query, *, snippets: bool) -> tuple[Hit, ...]:
+def alone(said: RemoteAnswer, query: Query, *, snippets: bool) -> tuple[Hit, ...]:
     """The results of the other side alone, which then share the chance among themselves."""
     return together((), merge(None, Candidates((), "hybrid"), said.hits, query), query, query.limit, snippets=snippets)
 
@@ -177,7 +179,7 @@ def written_by(owners: Sequence[str], notice: str, what: str = "It was") -> str:
     )
 
 
-def _ordered(own: Sequence[Hit], merged: Merged, query: Query, *, snippets: bool) -> Iterator[Hit]:
+def _ordered(own: Sequence[Hit], merged: MergedCandidates, query: Query, *, snippets: bool) -> Iterator[Hit]:
     there = [_hit(one, chance, query, snippets=snippets) for one, chance in merged.there]
     for hit in own:
         while there and there[0].score > hit.score:
@@ -186,7 +188,7 @@ def _ordered(own: Sequence[Hit], merged: Merged, query: Query, *, snippets: bool
     yield from there
 
 
-def _here(store: Store | None, one: Distant) -> list[SessionRow]:
+def _here(store: Store | None, one: RemoteSession) -> list[SessionRow]:
     """The sessions of this machine that are of the same family."""
     if store is None:
         return []
@@ -203,7 +205,7 @@ def _shared(hit: Candidate, before: Mapping[str, float], rivals: Mapping[str, fl
     return replace(hit, why=why, score=hit.score * why.chance / hit.why.chance if hit.why.chance else why.chance)
 
 
-def _hit(one: Distant, chance: float, query: Query, *, snippets: bool) -> Hit:
+def _hit(one: RemoteSession, chance: float, query: Query, *, snippets: bool) -> Hit:
     place, words = one.passage, tuple(dict.fromkeys(word for text in query.phrasings for word in words_of(text)))
     text = mask(printable(place.text)) if place else mask("")
     match = Match()

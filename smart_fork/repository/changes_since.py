@@ -47,7 +47,7 @@ _ENDS: Mapping[str, Change] = {"A": "added", "D": "deleted"}
 
 
 @dataclass(frozen=True, slots=True)
-class Then:
+class SessionKnowledge:
     """A session's knowledge of a repository: its files, most edited first, and the checkout.
 
     `edits` says how often each file was edited. `begun` and `until` are seconds, `commit` is what its log says that it
@@ -65,7 +65,7 @@ class Then:
 
 
 @dataclass(frozen=True, slots=True)
-class FileNews:
+class FileDifference:
     """A file that differs. `own` says that the session's own edits may be among it, `lines` count added and removed."""
 
     path: str
@@ -77,7 +77,7 @@ class FileNews:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class ChangesSince:
     """Differences since a session. Commits and branches are empty if unknown; `branch_now` also if detached.
 
     `behind` counts the commits that `upstream` had at the last fetch and what is checked out has not.
@@ -89,7 +89,7 @@ class News:
     branch: str | None
     commit_now: str
     branch_now: str
-    files: tuple[FileNews, ...]
+    files: tuple[FileDifference, ...]
     #: The session's files that are changed in the directory, which a worktree of its own will not have.
     left_behind: tuple[str, ...] = ()
     behind: int = 0
@@ -106,7 +106,7 @@ class News:
         return bool(self.files or self.left_behind or self.branch_changed or self.behind)
 
 
-def news(folder: Path, then: Then, processes: Processes, *, committed: bool = False) -> News | None:
+def news(folder: Path, then: SessionKnowledge, processes: Processes, *, committed: bool = False) -> ChangesSince | None:
     """Compare a session's knowledge with the checkout of `folder`, or with its commit if only `committed` changes
     count.
 
@@ -139,7 +139,7 @@ class _Git:
             raise ProgramFailed("git took too long")
         return self.there.git("--literal-pathspecs", *_FEW, *words, seconds=left)
 
-    def between(self, before: str, after: str, names: Collection[str]) -> dict[str, FileNews] | None:
+    def between(self, before: str, after: str, names: Collection[str]) -> dict[str, FileDifference] | None:
         """The files that differ between a commit and another one, or where that is empty the working directory.
 
         `None` where git cannot tell: a commit has been collected, or lies beyond a shallow clone.
@@ -154,7 +154,7 @@ class _Git:
                 return _listed(done.stdout, frozenset(names))
         return None
 
-    def renamed(self, before: str, after: str, gone: Collection[str]) -> dict[str, FileNews]:
+    def renamed(self, before: str, after: str, gone: Collection[str]) -> dict[str, FileDifference]:
         """Return files that were renamed in another commit, or in what is staged."""
         how = ("diff-tree", "-r") if after else ("diff-index", "--cached")
         words = (*how, "-z", "--diff-filter=R", *_RENAMES, *_PLAINLY)
@@ -165,7 +165,7 @@ class _Git:
         counted = self(*words, "--numstat", *ends, "--", *edited, *edited.values()).stdout if edited else b""
         lines = _counted(counted)
         return {
-            old: FileNews(old, "renamed", to, lines=(0, 0) if same else lines.get((old, to)))
+            old: FileDifference(old, "renamed", to, lines=(0, 0) if same else lines.get((old, to)))
             for old, (to, same) in pairs.items()
         }
 
@@ -221,7 +221,7 @@ class _Base:
 class _Look:
     """One look at one repository."""
 
-    def __init__(self, git: _Git, then: Then, *, committed: bool) -> None:
+    def __init__(self, git: _Git, then: SessionKnowledge, *, committed: bool) -> None:
         self.git, self.then, self.committed = git, then, committed
         self.top = git.there.top
         #: The session's files in the repository, by their names there, and those of them that it has edited.
@@ -230,14 +230,14 @@ class _Look:
         #: Of these, what is not committed.
         self.dirty = self.git.between(self.commit, "", self.files) or {} if self.commit else {}
 
-    def news(self) -> News:
+    def news(self) -> ChangesSince:
         base = self._by_record() or self._by_log() or self._by_branch()
         found = tuple(self._differing(base)) if base is not None else ()
         left = tuple(name for name in self.files if name in self.dirty) if self.committed else ()
         branch = base.branch if base is not None and base.branch is not None else self.then.branch
         commit, known = (base.commit, base.known) if base is not None else ("", _BY_THEN)
         upstream = self.git.behind() if self.branch else (0, "")
-        return News(self.then.until, commit, known, branch, self.commit, self.branch, found, left, *upstream)
+        return ChangesSince(self.then.until, commit, known, branch, self.commit, self.branch, found, left, *upstream)
 
     def _files(self) -> tuple[dict[str, str], frozenset[str]]:
         within = [*_worktree_of_ours(self.git.there, self.then.cwd), *tops(self.git.there)]
@@ -315,7 +315,7 @@ class _Look:
                 return _Base(commit, _BY_THEN, branch, self.git.older_work(commit, ref, until, self.files))
         return None
 
-    def _differing(self, base: _Base) -> Iterator[FileNews]:
+    def _differing(self, base: _Base) -> Iterator[FileDifference]:
         wanted = [name for name in self.files if self._is_certain(name, base)]
         if self.committed and not self.commit:
             return
@@ -332,7 +332,7 @@ class _Look:
             lying = name in self.dirty or (not self.commit and one.change != "deleted")
             yield replace(one, own=own, uncommitted=lying and not self.committed)
 
-    def _between(self, commit: str, names: Collection[str]) -> Mapping[str, FileNews]:
+    def _between(self, commit: str, names: Collection[str]) -> Mapping[str, FileDifference]:
         """Compare these files with a commit. Uncommitted files are compared as they are on disk."""
         lying = [name for name in names if name in self.dirty or not self.commit]
         kept = [name for name in names if name not in lying]
@@ -389,15 +389,15 @@ def _steady(history: Sequence[tuple[str, int]], moment: float) -> int | None:
     return place
 
 
-def _listed(said: bytes, wanted: frozenset[str]) -> dict[str, FileNews]:
+def _listed(said: bytes, wanted: frozenset[str]) -> dict[str, FileDifference]:
     """Parse ``--raw --numstat -z``."""
     fields = iter(os.fsdecode(said).split("\0"))
-    found: dict[str, FileNews] = {}
+    found: dict[str, FileDifference] = {}
     for one in fields:
         if one.startswith(":"):
             name, (before, after, old, new, status) = next(fields, ""), one[1:].split(" ")
             if name in wanted and _GITLINK not in (before, after) and status[0] != "U":
-                found[name] = FileNews(name, _change(before, after, status[0], same=old == new))
+                found[name] = FileDifference(name, _change(before, after, status[0], same=old == new))
         elif one:
             added, removed, name = one.split("\t", 2)
             if name in found and added.isdigit() and removed.isdigit():
@@ -413,7 +413,7 @@ def _change(before: str, after: str, status: str, *, same: bool) -> Change:
     return "mode" if same and before != after else "changed"
 
 
-def _of_its_mode(one: FileNews) -> FileNews:
+def _of_its_mode(one: FileDifference) -> FileDifference:
     """A file of which no line differs, where git has not named what lies there."""
     if one.change == "mode" or (one.change == "changed" and one.lines == (0, 0)):
         return replace(one, change="mode", lines=None)

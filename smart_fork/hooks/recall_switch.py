@@ -19,7 +19,7 @@ NOTED, FOLLOWED = (ASKED, EDITS, ERRORS), b"+"
 KEPT_SECONDS = 30 * 24 * 3600.0
 
 
-class AskedLately(NamedTuple):
+class PromptHintCounts(NamedTuple):
     """Recent first prompts: how many sessions were asked about, and how many got an answer, or a late one."""
 
     sessions: int
@@ -27,7 +27,7 @@ class AskedLately(NamedTuple):
     late: int
 
 
-class Said(NamedTuple):
+class HintCounts(NamedTuple):
     """Recent hints: how many exchanges were named, how many answers were late, and how many sessions were followed.
 
     A session is followed if the one that was told of it asks a tool or a command for it afterwards.
@@ -71,17 +71,17 @@ def turn_off(agent: AgentName) -> None:
         shutil.rmtree(state_home() / RECALL, ignore_errors=True)
 
 
-def asked() -> AskedLately:
+def asked() -> PromptHintCounts:
     """Return the recent results at first prompts."""
     notes = list(map(_content, _notes(ASKED)))
-    return AskedLately(len(notes), sum(len(note) > len(LATE) for note in notes), notes.count(LATE))
+    return PromptHintCounts(len(notes), sum(len(note) > len(LATE) for note in notes), notes.count(LATE))
 
 
-def said(folder: str) -> Said:
+def said(folder: str) -> HintCounts:
     """Return the recent hints at the point of action that keeps its notes in this folder."""
     lines = [line for path in _notes(folder) for line in _content(path).splitlines()]
     late, followed = lines.count(LATE), sum(line.startswith(FOLLOWED) for line in lines)
-    return Said(len(lines) - late - followed, late, followed)
+    return HintCounts(len(lines) - late - followed, late, followed)
 
 
 def follow(session_id: str | None, given: str) -> None:

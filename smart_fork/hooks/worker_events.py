@@ -62,7 +62,7 @@ def ancestors() -> tuple[Ancestor, ...] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class HookEvent:
+class WorkerEvent:
     """One event, with Claude Code's names. What was not said is empty; `asks` is what a permission is asked for.
 
     It is read by hand and not by pydantic, whose import takes longer than all else that a hook does while its agent
@@ -82,7 +82,7 @@ class HookEvent:
     asks: str = ""
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> HookEvent:
+    def of(cls, said: Mapping[str, Any]) -> WorkerEvent:
         """The event in an object that an agent, or whoever has the service's token, has written."""
         told = {one.name: _text(said.get(one.name)) for one in fields(cls)}
         call = said.get("tool_input")
@@ -120,7 +120,7 @@ def receive(
     seconds since 1970, as far as they are known.
     """
     hooks = AGENTS.hooks_of(agent)
-    event = HookEvent.of(hooks.event(body))
+    event = WorkerEvent.of(hooks.event(body))
     session_id, name = event.session_id, event.hook_event_name
     try:
         AGENTS.check_id(agent, session_id)
@@ -153,7 +153,7 @@ def _seen(
 def _whose(
     registry: Registry,
     hooks: Hooks,
-    event: HookEvent,
+    event: WorkerEvent,
     environment: Mapping[str, str] | None,
     ancestry: Sequence[Ancestor] | None,
 ) -> tuple[WorkerRecord | None, bool]:
@@ -187,13 +187,13 @@ def _runner(hooks: Hooks, ancestry: Sequence[Ancestor] | None) -> Sequence[Ances
     return above[: hooks.processes] or None
 
 
-def _is_the_sources_own(worker: WorkerRecord, event: HookEvent) -> bool:
+def _is_the_sources_own(worker: WorkerRecord, event: WorkerEvent) -> bool:
     """Claude Code begins a fork in the name of the session that it forks, and has its own id only from then on."""
     starts = event.hook_event_name == "SessionStart"
     return starts and worker.is_fork and event.session_id == worker.source_session_id
 
 
-def _note(registry: Registry, worker: WorkerRecord, event: HookEvent, began: float | None) -> WorkerRecord:
+def _note(registry: Registry, worker: WorkerRecord, event: WorkerEvent, began: float | None) -> WorkerRecord:
     if event.hook_event_name == "SessionEnd":
         return worker if event.reason in _GOES_ON else registry.set_state(worker.id, "ended")
     says = _status(event)
@@ -206,7 +206,7 @@ def _note(registry: Registry, worker: WorkerRecord, event: HookEvent, began: flo
 _WORKING: tuple[Status, str] = ("working", "")
 
 
-def _status(event: HookEvent) -> tuple[Status, str] | None:
+def _status(event: WorkerEvent) -> tuple[Status, str] | None:
     """Return the worker's status and what it waits for; `None` if the event does not say."""
     name = event.hook_event_name
     if name == "UserPromptSubmit":

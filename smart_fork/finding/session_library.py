@@ -38,13 +38,24 @@ from smart_fork.finding.answer import (
     RecentSession,
     Unsearched,
 )
-from smart_fork.finding.elsewhere import Elsewhere, SaidElsewhere, alone, merge, notice_of, together
-from smart_fork.finding.notes import tag as checked_tag
+from smart_fork.finding.fork_worth import BETTER_FIRST, COMPARED, ForkWorth, better_first, close, worth_of
+from smart_fork.finding.index_refresh import (
+    Engine,
+    Refreshed,
+    covered,
+    doubt,
+    early_notice,
+    go_on,
+    index_in_background,
+    makes_vectors,
+    unread_notice,
+)
 from smart_fork.finding.project_index import ProjectIndex, with_files
 from smart_fork.finding.query import Candidates, Query
 from smart_fork.finding.quotations import nearness
 from smart_fork.finding.ranking import RIVALS, ExchangeEvidence
-from smart_fork.finding.recent import Listed, gone_prompts, passed_over, recent_sessions
+from smart_fork.finding.recent import ListFilter, gone_prompts, passed_over, recent_sessions
+from smart_fork.finding.remote_search import RemoteAnswer, RemoteSearch, alone, merge, notice_of, together
 from smart_fork.finding.request import (
     MAX_LIMIT,
     EngineUnavailable,
@@ -54,20 +65,9 @@ from smart_fork.finding.request import (
     project_notice,
 )
 from smart_fork.finding.search import Embed, all_in_scope, best_exchanges, exchange_evidence, only_one, query_of, search
+from smart_fork.finding.session_notes import tag as checked_tag
 from smart_fork.finding.session_place import permits
 from smart_fork.finding.session_view import Hit
-from smart_fork.finding.upkeep import (
-    Engine,
-    Upkeep,
-    covered,
-    doubt,
-    early_notice,
-    go_on,
-    index_in_background,
-    makes_vectors,
-    unread_notice,
-)
-from smart_fork.finding.worth import BETTER_FIRST, COMPARED, Worth, better_first, close, worth_of
 
 if TYPE_CHECKING:
     from smart_fork.finding.session_hints import Hint, HookEvent
@@ -94,7 +94,7 @@ class Library(ProjectIndex):
     @contextmanager
     def open(
         cls, path: str | None, engine: Engine, *, caller: str | None = None, everywhere: bool = False,
-        elsewhere: Elsewhere | None = None,
+        elsewhere: RemoteSearch | None = None,
     ) -> Iterator[Library]:  # fmt: skip
         """The sessions of the project of `path`, by default the working directory, or of all projects (`everywhere`).
 
@@ -127,7 +127,7 @@ class Library(ProjectIndex):
             go_on(self.engine, self.project)  # what was damaged is rebuilt
             return self._without_index(error.message, error.hint, asked, there)
 
-    def _search(self, asked: FindRequest, state: Upkeep, there: Elsewhere | None) -> Found:
+    def _search(self, asked: FindRequest, state: Refreshed, there: RemoteSearch | None) -> Found:
         """Search here, merge it with what is found elsewhere, and put what is better to fork first."""
         withheld = there.withheld() if there is not None else frozenset[str]()
         query = self.query(asked, withheld)
@@ -141,7 +141,7 @@ class Library(ProjectIndex):
         vectors = partial(self.vectors, state.absent)
         candidates, code = self._candidates(query, asked, vectors)
         self._weighed[query.phrasings] = candidates.weighed
-        told = there.answer() if there is not None else SaidElsewhere()
+        told = there.answer() if there is not None else RemoteAnswer()
         merged = merge(self.store, candidates, [one for one in told.hits if one.agent in query.agents], query)
         found, worth = self._better_first(merged.here, asked)
         own = self._results(found, worth, asked, partial(vectors, query.meanings))
@@ -244,7 +244,7 @@ class Library(ProjectIndex):
             IndexUnavailable: the index cannot be opened.
             ProgramMissing, ProgramFailed: git is not installed, or the repository is not believed.
         """
-        from smart_fork.finding.by_code import causes_of, changed
+        from smart_fork.finding.code_authors import causes_of, changed
 
         asked = FindRequest("", agent_type=AGENTS.ALL, files=(where,)).checked()
         _ = self.project  # who may not ask here gets no further
@@ -310,7 +310,7 @@ class Library(ProjectIndex):
                 "lines can only be looked up in one repository, with the built-in engine", "Ask in one project."
             )
         words = self._by_words(replace(query, limit=MAX_LIMIT), vectors) if asked.intent else None
-        from smart_fork.finding.by_code import by_code
+        from smart_fork.finding.code_authors import by_code
 
         return by_code(self.store, query, asked.code, self.engine.processes, words)
 
@@ -324,7 +324,7 @@ class Library(ProjectIndex):
         self.search_program.refresh(self.store.counts().updated_at)
         return search_documents(self.store, query, self.search_program, query.agents)
 
-    def _better_first(self, found: Candidates, asked: FindRequest) -> tuple[Candidates, dict[int, Worth]]:
+    def _better_first(self, found: Candidates, asked: FindRequest) -> tuple[Candidates, dict[int, ForkWorth]]:
         """As many hits as are wanted, of those about as likely as the best one the better first; and how good each is.
 
         What another engine has scored stands as it is: its scores are no chances.
@@ -337,7 +337,11 @@ class Library(ProjectIndex):
         return replace(found, hits=(better_first(looked_at, worth) if own else looked_at)[:limit]), worth
 
     def _results(
-        self, found: Candidates, worth: Mapping[int, Worth], asked: FindRequest, vectors: Callable[[], Sequence[bytes]]
+        self,
+        found: Candidates,
+        worth: Mapping[int, ForkWorth],
+        asked: FindRequest,
+        vectors: Callable[[], Sequence[bytes]],
     ) -> tuple[Hit, ...]:
         """The best as an answer has them."""
         starts = {agent: asked.as_agent or agent for agent in {hit.session.agent for hit in found.hits}}
@@ -349,7 +353,7 @@ class Library(ProjectIndex):
             works_in=asked.works_in, nearness=nearness(self.engine.embedder, vectors) if by_meaning else None,
         )  # fmt: skip
 
-    def _ask_elsewhere(self, asked: FindRequest) -> Elsewhere | None:
+    def _ask_elsewhere(self, asked: FindRequest) -> RemoteSearch | None:
         """Ask where sessions are kept elsewhere, if they can answer. Tags and code are of this machine alone."""
         there, project, own = self.elsewhere, self.project, self.search_program is None
         if there is None or project is None or not own or asked.tag or asked.code:
@@ -359,7 +363,7 @@ class Library(ProjectIndex):
         return there
 
     def _answer(
-        self, asked: FindRequest, found: Candidates, shown: tuple[Hit, ...], told: SaidElsewhere, index: IndexState,
+        self, asked: FindRequest, found: Candidates, shown: tuple[Hit, ...], told: RemoteAnswer, index: IndexState,
         **more: Any,
     ) -> Found:  # fmt: skip
         return Found(
@@ -383,7 +387,7 @@ class Library(ProjectIndex):
             self.project,
             limit + 1,
             automated=asked.include_automated or bool(asked.tag),
-            listed=Listed(checked_tag(asked.tag) if asked.tag else ""),
+            listed=ListFilter(checked_tag(asked.tag) if asked.tag else ""),
         ).sessions
         others = [session for session in found if session.session_id != self.caller]
         return results.recent_ones(others[:limit])
@@ -398,12 +402,12 @@ class Library(ProjectIndex):
             error=code, message=error.message, next_steps=next_steps, fallback_sessions=self._recent(asked)
         )
 
-    def _without_index(self, message: str, hint: str, asked: FindRequest, there: Elsewhere | None) -> Answer:
+    def _without_index(self, message: str, hint: str, asked: FindRequest, there: RemoteSearch | None) -> Answer:
         """Answer from elsewhere if nothing can be searched here, with the reason; otherwise give the reason and next
         step.
         """
         log.warning("smart_fork is not available: %s", message)
-        told = there.answer() if there is not None else SaidElsewhere()
+        told = there.answer() if there is not None else RemoteAnswer()
         steps = _what_to_do(hint, off=Setting.INDEXING.is_off(self.engine.environment))
         theirs = replace(told, hits=tuple(one for one in told.hits if one.agent in asked.agents))
         hits = alone(theirs, asked.query(Scope()), snippets=asked.include_snippets is not False)

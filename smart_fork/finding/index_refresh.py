@@ -89,7 +89,7 @@ class Engine:
         return self.embedder.indexer if isinstance(self.embedder, SharedEmbedder) else None
 
 
-class Upkeep(NamedTuple):
+class Refreshed(NamedTuple):
     """The state of the index after an update.
 
     `left` counts the changed logs that are not read, and `problem` says why none was. `absent` says why no model helps,
@@ -116,15 +116,15 @@ class Upkeep(NamedTuple):
 def refresh(
     store: Store, engine: Engine, project: Project | None, query: Callable[[], Query],
     session: tuple[AgentName, str] | None = None, *, vectors: bool = True,
-) -> Upkeep:  # fmt: skip
+) -> Refreshed:  # fmt: skip
     """Bring the index up to date as far as time allows; for a question about one session, that one's log.
 
     `query` says what is asked of the index as it is then. Without `vectors`, none are made for it.
     """
     absent = known_absence(engine.embedder.model)
 
-    def as_it_is(problem: str) -> Upkeep:
-        return Upkeep(None, problem, absent, unread=unread_logs(store, READERS))
+    def as_it_is(problem: str) -> Refreshed:
+        return Refreshed(None, problem, absent, unread=unread_logs(store, READERS))
 
     if Setting.INDEXING.is_off(engine.environment):
         log.warning(_SWITCHED_OFF)
@@ -162,7 +162,7 @@ def refresh(
     goes_on = (left or stale or store.owes_erasing()) and go_on(engine, query().scope.project or project)
     said = background_notice(store, len(left), rate) if goes_on else ""
     seconds = round(_seconds_left(store, counts, rate)) if goes_on else 0
-    return Upkeep(len(left), absent=absent, background=said, seconds_left=seconds, unread=left)
+    return Refreshed(len(left), absent=absent, background=said, seconds_left=seconds, unread=left)
 
 
 def _telling(engine: Engine) -> Progress:
@@ -188,7 +188,7 @@ def go_on(engine: Engine, project: Project | None) -> bool:
     return True
 
 
-def makes_vectors(engine: Engine, state: Upkeep) -> bool:
+def makes_vectors(engine: Engine, state: Refreshed) -> bool:
     """Say whether the vectors that are missing are to come: by this question, the process's indexer or another one."""
     able = not state.absent and not Setting.INDEXING.is_off(engine.environment)
     return able and (engine.embed_seconds > 0 or engine.unfinished is not None or engine.indexer is not None)

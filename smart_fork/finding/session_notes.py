@@ -15,7 +15,7 @@ from indexer import changes, state
 from indexer.masking import Masked, mask, shorten
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import NotFound, Usage, advice
-from smart_fork.finding.session_view import Noted, Verdict
+from smart_fork.finding.session_view import SessionNotes, Verdict
 from smart_fork.snippets import printable, shown, storable, time_of
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _BECAME: Mapping[str, str] = {"merged": "merged", "kept": "kept", "dropped": "gi
 _Session = tuple[AgentName, str]
 
 
-def noted(sessions: Iterable[_Session]) -> dict[_Session, Noted]:
+def noted(sessions: Iterable[_Session]) -> dict[_Session, SessionNotes]:
     """Return the notes on these sessions. Sessions without notes are missing.
 
     Raises:
@@ -52,7 +52,7 @@ def noted(sessions: Iterable[_Session]) -> dict[_Session, Noted]:
     for agent, session_id, mark in state.rows("SELECT * FROM marks ORDER BY mark"):
         marks[agent, session_id].append(mark)
     return {
-        one: Noted(
+        one: SessionNotes(
             own.get(one), tuple(forks[one[1]][:MOST_FORKS]), tuple(mark for mark in marks[one] if mark[0] != ":"),
             PINNED in marks[one], ARCHIVED in marks[one],
         )
@@ -60,7 +60,7 @@ def noted(sessions: Iterable[_Session]) -> dict[_Session, Noted]:
     }  # fmt: skip
 
 
-def noted_of(agent: AgentName, session_id: str) -> Noted | None:
+def noted_of(agent: AgentName, session_id: str) -> SessionNotes | None:
     """Return the notes on one session, or `None`.
 
     Raises:
@@ -69,7 +69,7 @@ def noted_of(agent: AgentName, session_id: str) -> Noted | None:
     return next(iter(noted([(agent, session_id)]).values()), None)
 
 
-def noted_if_known(sessions: Iterable[_Session]) -> dict[_Session, Noted]:
+def noted_if_known(sessions: Iterable[_Session]) -> dict[_Session, SessionNotes]:
     """The same; nothing where it cannot be read, for answers that are good without."""
     try:
         return noted(sessions)

@@ -45,7 +45,7 @@ _RANKS = {outcome: rank for rank, outcome in enumerate(Outcome)}
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
+class ForkWorth:
     """A session's worth as a fork. `drift` is `None` if it edited nothing, or if unknown."""
 
     outcome: Outcome
@@ -69,7 +69,7 @@ def close(hits: Sequence[Candidate]) -> int:
     return sum(hit.score >= least for hit in hits[:COMPARED])
 
 
-def better_first(hits: Sequence[Candidate], worth: Mapping[int, Worth]) -> tuple[Candidate, ...]:
+def better_first(hits: Sequence[Candidate], worth: Mapping[int, ForkWorth]) -> tuple[Candidate, ...]:
     """`hits`, best first, those about as likely as the best one by their worth."""
     count = close(hits)
     return (*sorted(hits[:count], key=lambda hit: worth[hit.session.row].key), *hits[count:])
@@ -77,7 +77,7 @@ def better_first(hits: Sequence[Candidate], worth: Mapping[int, Worth]) -> tuple
 
 def worth_of(
     rows: Sequence[SessionRow], store: Store, project: Project | None, directory: Path, processes: Processes
-) -> dict[int, Worth]:
+) -> dict[int, ForkWorth]:
     """The worth of sessions, by row. `directory`, which is of `project`, says which branch counts there.
 
     Git is asked once for each repository in which one of them has edited anything.
@@ -93,7 +93,7 @@ def worth_of(
         if time.monotonic() < until:
             here = project is not None and project.root == root
             drift |= _drift(directory if here else Path(root), sessions, processes)
-    return {row.row: Worth(row.outcome, drift.get(row.row), row.tokens) for row in rows}
+    return {row.row: ForkWorth(row.outcome, drift.get(row.row), row.tokens) for row in rows}
 
 
 def _drift(directory: Path, edited: Mapping[int, Edits], processes: Processes) -> dict[int, Drift]:
